@@ -14,8 +14,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import wraps
@@ -81,9 +82,8 @@ class Solver(Protocol):
 #: What docstrings of answers say of the shared arguments that these have.
 SHARED = """\
 keep : {"full", "summary"}
-    What is saved at every time: all observables, or only those whose size does not grow with the state.
+    Whether all observables are saved at every time, or "summary" leaves out large ones, as said under Returns.
 method : METHODS
-    "explicit" is of order 8, "bdf" matrix-free of order 1 to 5, "sundials" CVODE (an extra), "scipy:<name>" a referee.
 rtol, atol : float
     Wanted accuracy of the state, from which each method takes its tolerances per step.
 trackers : sequence of Tracker
@@ -101,17 +101,28 @@ error_estimate : bool, optional
     more with half of its order, for variables that end in `_truncation_error`. By default for all methods but referees.
 checkpoint : path or RunFile, optional
     File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume` goes on
-    from it if the run ends early, but for methods "sundials" and "scipy:<name>"."""
-#: What answers raise.
-RAISES = """
-Raises
-------
+    from it if the run ends early"""
+#: Method -> what docstrings say of it where an answer has it.
+SAID = {
+    "explicit": "of order 8",
+    "bdf": "matrix-free, of order 1 to 5",
+    "sundials": "CVODE (an extra)",
+    "scipy:<name>": "a referee",
+    "auto": '"explicit" while that is cheap, else a method for stiff equations',
+}
+#: Methods whose runs `dynamics.resume` cannot go on with.
+UNSTORED = ("sundials", "scipy:<name>")
+#: What answers raise: where an integration can fail, always, and without or with methods that are extras.
+FAILED = """\
 SolveError
-    If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
+    If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed."""
+INTERRUPTED = """\
 SolveInterrupted
-    A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
-TypeError, ValueError, ImportError
-    For bad arguments or a missing extra, before any work."""
+    A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise"."""
+REFUSED = (
+    "TypeError, ValueError\n    For bad arguments, before any work.",
+    "TypeError, ValueError, ImportError\n    For bad arguments or a missing extra, before any work.",
+)
 
 
 def integrated(
@@ -147,16 +158,33 @@ def integrated(
             check(problem)
             return Run.of(registered(name), problem, given).contents().dataset()
 
-        names = {each.name for each in shared}
-        menu = dict.fromkeys(re.sub(":.*", ":<name>", each) for each in registered(name).methods)
-        entries = re.split(r"\n(?=\w)", SHARED.replace("METHODS", f"{{{', '.join(map(repr, menu))}}}"))
-        told = [entry for entry in entries if re.split(r"\W", entry, maxsplit=1)[0] in names]
-        parts = [inspect.cleandoc(build.__doc__ or ""), "\nOther Parameters\n----------------", *told, RAISES]
-        solve.__doc__ = "\n".join(parts)
+        solve.__doc__ = _told(build.__doc__ or "", {each.name for each in shared}, registered(name).methods)
         vars(solve)["__signature__"] = signature
         return cast("Solver", solve)
 
     return decorate
+
+
+def _told(own: str, names: Collection[str], methods: Sequence[str]) -> str:
+    """Return the docstring of an answer, with its shared arguments and what it raises where numpydoc wants them."""
+    menu = dict.fromkeys(re.sub(":.*", ":<name>", each) for each in methods)
+    said = "; ".join(f'"{method}": {what}' for method, what in SAID.items() if method in menu)
+    filled = textwrap.indent(textwrap.fill(f"{said}.", 112), "    ")
+    quoted = ", ".join(f'"{each}"' for each in menu)
+    unstored = " and ".join(f'"{each}"' for each in UNSTORED if each in menu)
+    shared = SHARED.replace("METHODS", f"{{{quoted}}}\n{filled}") + (f", but for {unstored}." if unstored else ".")
+    entries = [each for each in re.split(r"\n(?=\w)", shared) if re.split(r"\W", each, maxsplit=1)[0] in names]
+    sections = re.split(r"\n\n(?=[A-Z]\w+\n---)", inspect.cleandoc(own))
+    after = (i for i, each in enumerate(sections) if each.startswith(("Raises", "Warns", "Notes", "References")))
+    place = next(after, len(sections))
+    raises = [*([FAILED] if methods else []), INTERRUPTED, REFUSED["sundials" in menu]]
+    if sections[place:] and sections[place].startswith("Raises"):
+        raises.append(sections.pop(place).partition("---\n")[2])
+    sections[place:place] = [
+        "\n".join(["Other Parameters\n----------------", *entries]),
+        "\n".join(["Raises\n------", *raises]),
+    ]
+    return "\n\n".join(sections)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,9 +442,11 @@ class Integration:
 
     def _by_name(self, times: Array) -> dict[str, Any]:
         """Return the times of events, one array per name, or one number."""
-        ends = np.cumsum([1 if count is None else count for count in self.events.values()])
-        parts = zip(self.events.items(), np.split(times, ends[:-1].astype(int)), strict=False)
-        return {name: part[0] if count is None else part for (name, count), part in parts}
+        found, end = dict[str, Any](), 0
+        for name, count in self.events.items():
+            found[name] = times[end] if count is None else times[end : end + count]
+            end += 1 if count is None else count
+        return found
 
 
 def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:

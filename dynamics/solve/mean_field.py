@@ -74,17 +74,18 @@ def solve_mean_field(
     -------
     Dataset
         `loss(time)`, E(f − f*)²; `learned_mass(time, direction)`, ∫ g_3(w·θ_p) dρ / g_3(1) with g_3 as in
-        `solve_overlaps`, and `learned_time`, when it reaches a_p/2; `loss_level_time(loss_level)`, when the loss falls
-        below a fraction of E f*²; of the overlaps w·θ_p under ρ, `overlap_quantile(time, direction, share)` and
-        `overlap_density(time, direction, overlap_bin)`; `weight(particle)`; the moments of ρ that make the field,
-        `law_moment(time, moment)`; `tracer_projection(time, tracer, teacher_axis)` where tracers are given. "full" adds
-        per particle `alpha` and its `velocity` α' for r = 1, else `projection(time, particle, teacher_axis)`, the
-        `speed` |w'|, the `local_hessian` (largest eigenvalue of the derivative of a particle's velocity in its position
-        on the sphere) and `self_concordance`, |a| max(local Hessian, 0)/speed, and `self_concordance_supremum(time)` of
-        it over |a| ≥ 1/√d; nearer to the equator the field may vanish, and the ratio has no bound. Where masses grow,
-        `weight` has those at the start, `total_mass(time)` their sum, "full" `particle_mass(time, particle)`, and the
-        law of the overlaps is by mass. `attrs["loss_is_monotone"]` says whether the loss never rises. `emergence_time`
-        is NaN: a continuous law has mass next to every θ_p from the start. Dimensionless.
+        `solve_overlaps`, and `learned_time`, when it reaches a_p/2 (NaN where the link has no degree from 3 on);
+        `loss_level_time(loss_level)`, when the loss falls below a fraction of E f*²; of the overlaps w·θ_p under ρ,
+        `overlap_quantile(time, direction, share)` and `overlap_density(time, direction, overlap_bin)`;
+        `weight(particle)`; the moments of ρ that make the field, `law_moment(time, moment)`; `tracer_projection(time,
+        tracer, teacher_axis)` where tracers are given. "full" adds per particle `alpha` and its `velocity` α' for r =
+        1, else `projection(time, particle, teacher_axis)`, the `speed` |w'|, the `local_hessian` (largest eigenvalue of
+        the derivative of a particle's velocity in its position on the sphere) and `self_concordance`, |a| max(local
+        Hessian, 0)/speed, and `self_concordance_supremum(time)` of it over |a| ≥ 1/√d; nearer to the equator the field
+        may vanish, and the ratio has no bound. Where masses grow, `weight` has those at the start, `total_mass(time)`
+        their sum, "full" `particle_mass(time, particle)`, and the law of the overlaps is by mass.
+        `attrs["loss_is_monotone"]` says whether the loss never rises. `emergence_time` is NaN: a continuous law has
+        mass next to every θ_p from the start. Dimensionless.
 
     Warns
     -----

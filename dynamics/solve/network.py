@@ -81,6 +81,11 @@ def solve_network(
         "full" adds `teacher_overlap(time, neuron, direction)` M_ia/√Q_ii and `student_overlap(time, neuron, neuron_2)`
         Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. All quantities are dimensionless.
 
+    Raises
+    ------
+    ValueError
+        If two neurons start alike, which the flow would never tell apart.
+
     Warns
     -----
     UserWarning
@@ -88,10 +93,10 @@ def solve_network(
 
     Notes
     -----
-    Tolerances are of v, b, M and Q, or Ŵ; "gradient-descent" steps all layers in units of their rates. ValueError is
-    raised if two neurons start alike, which the flow would never tell apart. A run ends where a length or a bias is too
-    large for the series of a link: 'series_too_short'. One evaluation costs 2 m (m + r)² operations and the means of
-    m²/2 pairs of neurons. With rates that are all positive, no decay and no steps the loss does not rise.
+    Tolerances are of v, b, M and Q, or Ŵ; "gradient-descent" steps all layers in units of their rates. A run ends where
+    a length or a bias is too large for the series of a link: 'series_too_short'. One evaluation costs 2 m (m + r)²
+    operations and the means of m²/2 pairs of neurons. With rates that are all positive, no decay and no steps the loss
+    does not rise.
 
     References
     ----------

@@ -149,13 +149,17 @@ def solve_quadratic(run: Run) -> Integration:
         aligned by prediction. A frame has per direction `rate_limit`, η*_j of SGD, and `fewest_steps`, at η*_j/2; the
         attribute `learning_rate_limit` is the largest of them, and else that of `learning_rate_limit`. Dimensionless.
 
+    Raises
+    ------
+    ValueError
+        For more than 10^6 jumps, or what does not fit into memory.
+
     Notes
     -----
-    A tracker is given U and V = Wᵀ as one array, of a frame U alone. ValueError is raised for more than 10^6 jumps, or
-    what does not fit into memory. Between saved times the exact solution is taken in jumps of 4 h a_1 ≤ 12, at a cost
-    of (r + m) m² each: 1.5 s for r = 1024, m = 64, d = 10^9 and 48 times to 2.5 times the last alignment. Times at
-    which directions are reached are roots of the exact solution, right to 1e-12 of a jump, whatever is saved. Losses
-    have rounding errors of 1e-15 Σa².
+    A tracker is given U and V = Wᵀ as one array, of a frame U alone. Between saved times the exact solution is taken in
+    jumps of 4 h a_1 ≤ 12, at a cost of (r + m) m² each: 1.5 s for r = 1024, m = 64, d = 10^9 and 48 times to 2.5 times
+    the last alignment. Times at which directions are reached are roots of the exact solution, right to 1e-12 of a jump,
+    whatever is saved. Losses have rounding errors of 1e-15 Σa².
 
     References
     ----------
