@@ -491,10 +491,10 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
 def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
     """Return the times of emergence of pairs alone, (…, m, P), from overlaps or from the start; inf for never."""
     overlap, there = problem.start().teacher_overlap if overlap is None else overlap, np.sqrt(EMERGENCE_LEVEL)
-    goal = np.copysign(np.maximum(np.abs(overlap), there), overlap)
-    a = problem.teacher.coefficients * direction_speeds(problem)
-    times = transit_time(problem.activation.coefficients, overlap, goal) / a
-    return np.asarray(np.where(np.abs(overlap) < there, times, 0.0))
+    a, before = problem.teacher.coefficients * direction_speeds(problem), np.abs(overlap) < there
+    # 0 for overlaps beyond the level: at 1, of infinite logit, there is nothing to subtract.
+    times = transit_time(problem.activation.coefficients, overlap * before, np.copysign(there, overlap)) / a
+    return np.asarray(np.where(before, times, 0.0))
 
 
 def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int, noise_rate: float) -> Array | None:

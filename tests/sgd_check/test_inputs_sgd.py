@@ -3,12 +3,15 @@
 Tests of two samples have fixed seeds; each would fail once in a thousand others where the two laws are the same.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 import dynamics
+import sgd_check
 from sgd_check.engines import EngineOptions, make_engine
 
 TEACHER = dynamics.Teacher([0.8, 0.6])
@@ -108,3 +111,61 @@ def test_classes_have_the_law_of_sgd_in_space(given):
         # Seven columns share the rate of false alarms.
         assert stats.ks_2samp(projected[:, column], space[:, column]).pvalue > 1e-3 / 7
         assert np.std(space[:, column]) > 0.005
+
+
+@pytest.mark.kernels
+def test_small_steps_follow_the_flow():
+    """Growth of |w|² in 40 runs at η = 1.5e-4, within five standard errors and a tenth for the size of the step."""
+    asked = problem(dimension=64, inputs=dynamics.Inputs([1.5, 0.6], [10, 54]), label_noise=0.0)
+    times = dynamics.SaveAt.at([0.0, 0.3])
+    flow = dynamics.solve_overlaps(asked, save_at=times, method="explicit", progress=False, error_estimate=False)
+    runs = sgd_check.simulate(asked, learning_rate=1.5e-4, steps=2000, seeds=40, save_at=times, progress=False)
+    assert runs.attrs["engine"] == "projected"
+    moved = runs.squared_norm.values[:, -1] - runs.squared_norm.values[:, 0]
+    expected = flow.squared_norm.values[-1] - flow.squared_norm.values[0]
+    error = np.std(moved, axis=0) / np.sqrt(40)
+    assert np.all(np.abs(moved.mean(axis=0) - expected) < 5.0 * error + 0.1 * np.abs(expected))
+
+
+@pytest.mark.parametrize(("share", "lost"), [(0.7, 0), (3.0, 20)])
+def test_runs_blow_up_beyond_the_limit_of_stability(share, lost):
+    """20 runs of 2e4 steps from 1e-6 beside the converged student: none blows up below the limit, all at three times it.
+
+    The mean square of deviations grows from the limit on; single runs do from about twice the limit on.
+    """
+    inputs = dynamics.Inputs([3.0, 0.5], [3, 61])
+    weights = 1e-6 * np.random.default_rng(0).standard_normal((2, 64))
+    weights[[0, 1], [0, 1]] = np.sqrt(np.array([0.8, 0.6]) / 3.0)
+    asked = problem(
+        activation="he3", dimension=64, inputs=inputs, initial_weights=weights, initial_norm=None, label_noise=0.0,
+        seed=0,
+    )  # fmt: skip
+    limit = dynamics.learning_rate_limit(asked)
+    run = {"learning_rate": share * limit, "steps": 20_000, "seeds": 20, "progress": False}
+    with pytest.warns(UserWarning, match="limit of stability") if lost else nullcontext():
+        runs = sgd_check.simulate(asked, **run)
+    assert runs.attrs["learning_rate_limit"] == limit
+    last = runs.squared_norm.values[:, -1]
+    assert np.isnan(last).any(axis=1).sum() == lost
+    if not lost:
+        np.testing.assert_allclose(last, np.tile([0.8, 0.6], (20, 1)), atol=1e-5)
+
+
+def test_the_equation_of_finite_steps_is_the_mean_of_runs():
+    """n after 400 steps at half the limit, 400 runs: within 4.5 standard errors, from which the flow is farther.
+
+    Two norms, each wrong by chance once in 10^5.
+    """
+    asked = problem(dimension=1000, inputs=dynamics.Inputs([1.5, 0.6], [100, 900]))
+    rate = 0.5 * dynamics.learning_rate_limit(asked)
+    at = {"save_at": dynamics.SaveAt.at([0.0, 400 * rate]), "progress": False}
+    flow, equation = (
+        dynamics.solve_overlaps(asked, learning_rate=each, method="explicit", error_estimate=False, **at)
+        for each in (None, rate)
+    )
+    runs = sgd_check.simulate(asked, learning_rate=rate, steps=400, seeds=400, **at)
+    last = runs.squared_norm.values[:, -1]
+    error = last.std(axis=0) / 20.0
+    assert np.all(np.abs(equation.squared_norm.values[-1] - last.mean(axis=0)) < 4.5 * error)
+    assert np.all(np.abs(flow.squared_norm.values[-1] - last.mean(axis=0)) > 4.5 * error)
+    assert sgd_check.compare(equation, runs)["comparison"].attrs["theory"] == "finite step"
