@@ -1,4 +1,4 @@
-"""Committees: runs by public code of Saad and Solla's equations, quadrature over x, agreement of methods, refusals."""
+"""Committees: Saad and Solla's equations, as printed and by public code, quadrature over x, agreement of methods, refusals."""
 
 import json
 import math
@@ -172,6 +172,40 @@ def test_reference_of_saad_and_solla(case):
     np.testing.assert_allclose(R, case["R"], rtol=0, atol=1e-11)
     np.testing.assert_allclose(S, case["Q"], rtol=0, atol=1e-11)
     np.testing.assert_allclose(found.loss.values / 2, case["eg"], rtol=0, atol=2e-11)
+
+
+def i3(C, i, j, k):
+    """E[g'(λ_i) λ_j g(λ_k)], as printed by Saad and Solla."""
+    size = (1 + C[i, i]) * (1 + C[k, k]) - C[i, k] ** 2
+    return 2 / math.pi / math.sqrt(size) * (C[j, k] * (1 + C[i, i]) - C[i, j] * C[i, k]) / (1 + C[i, i])
+
+
+def i4(C, i, j, k, l):  # noqa: E741
+    """E[g'(λ_i) g'(λ_j) g(λ_k) g(λ_l)], as printed by Saad and Solla; two of the four may be the same projection."""
+    first, second = 1 + C[i, i], 1 + C[j, j]
+    size = first * second - C[i, j] ** 2
+    cross = C[i, j] * (C[i, k] * C[j, l] + C[i, l] * C[j, k])
+    top = size * C[k, l] - C[j, k] * C[j, l] * first - C[i, k] * C[i, l] * second + cross
+    left, right = (
+        size * (1 + C[x, x]) - C[j, x] ** 2 * first - C[i, x] ** 2 * second + 2 * C[i, j] * C[i, x] * C[j, x]
+        for x in (k, l)
+    )
+    return 4 / math.pi**2 / math.sqrt(size) * math.asin(top / math.sqrt(left * right))
+
+
+def test_the_equations_are_those_printed_by_saad_and_solla():
+    problem = some_problem("erf", 3, 2, 4, label_noise=0.0, seed=5)
+    system = CommitteeSystem(problem)
+    R, S = system.unpack(system.initial_state)
+    C = np.block([[S, R], [R.T, problem.teacher.gram()]])
+    w, every = np.concatenate([np.ones(3), -problem.teacher.coefficients]), range(5)
+    drift = -np.array([[sum(w[b] * i3(C, i, c, b) for b in every) for c in every] for i in range(3)])
+    pairs = [[sum(w[a] * w[b] * i4(C, i, j, a, b) for a in every for b in every) for j in range(3)] for i in range(3)]
+    eta = 0.7
+    dR, dS = rates(problem, eta / problem.dimension)
+    # Measured: at most 5e-16.
+    assert_same(dR, drift[:, 3:], 1e-13)
+    assert_same(dS, drift[:, :3] + drift[:, :3].T + eta * np.array(pairs), 1e-13)
 
 
 def test_the_step_tends_to_the_flow():

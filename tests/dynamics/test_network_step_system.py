@@ -1,13 +1,14 @@
 """Two-layer networks under SGD of a finite learning rate: one exact step by quadrature, printed equations, sampled runs."""
 
 import json
+import math
 import os
 
 import numpy as np
 import pytest
 from gaussian_rules import broken, exact_to, grid_of, smooth
 from kernel_calls import Kernels
-from test_committee import order_parameters
+from test_committee import i3, i4, order_parameters
 from test_network_step import target
 
 import dynamics
@@ -95,6 +96,45 @@ def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
     # Measured: 3e-15.
     np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-14 * np.abs(wanted).max())
     assert np.abs(found - mean_step(problem, 0.0, batch, grids, theory)).max() > 0.01
+
+
+def printed(C, w, K, eta, noise):
+    """Velocity of (v, R, Q) of erf networks with both layers trained, with I2, I3, I4 as printed by Goldt et al. (2019)."""
+
+    def i2(i, j):
+        return 2 / math.pi * math.asin(C[i, j] / math.sqrt((1 + C[i, i]) * (1 + C[j, j])))
+
+    every, v = range(len(w)), w[:K]
+    dv = np.array([-sum(w[b] * i2(i, b) for b in every) for i in range(K)])
+    drift = np.array([[-v[i] * sum(w[b] * i3(C, i, c, b) for b in every) for c in every] for i in range(K)])
+    dQ = drift[:, :K] + drift[:, :K].T
+    for i in range(K):
+        for j in range(K):
+            slopes = 2 / math.pi / math.sqrt((1 + C[i, i]) * (1 + C[j, j]) - C[i, j] ** 2)
+            squares = sum(w[a] * w[b] * i4(C, i, j, a, b) for a in every for b in every)
+            dQ[i, j] += eta * v[i] * v[j] * (squares + noise**2 * slopes)
+    return dv, drift[:, K:], dQ
+
+
+@pytest.mark.slow_to_compile
+def test_both_layers_follow_the_printed_equations():
+    """K = 3, M = 2; their learning rate is η d, of both layers, in the time step/d."""
+    K, M, eta, d = 3, 2, 0.5, 1000
+    W, v, _ = start(K, K + M)
+    student = dynamics.Student(activation="erf", width=K, initial_second_layer=v)
+    teacher = dynamics.Teacher(np.ones(M), links=["erf"] * M)
+    problem = dynamics.Problem(
+        student=student,
+        teacher=teacher,
+        dimension=d,
+        initial_weights=np.pad(W, ((0, 0), (0, d - K - M))),
+        label_noise=0.3,
+    )
+    system = NetworkStepSystem(problem, learning_rate=eta / d, step_theory="infinite-d", batch_size=1)
+    C = np.block([[W @ W.T, W[:, :M]], [W[:, :M].T, np.eye(M)]])
+    dv, dR, dQ = printed(C, np.append(v, -np.ones(M)), K, eta, 0.3)
+    wanted = np.concatenate([dv, np.zeros(K), dR.ravel(), dQ.ravel()])  # no biases
+    np.testing.assert_allclose(Kernels(system).rhs(), wanted, rtol=0, atol=1e-13)
 
 
 def sampled(problem, rate, steps, runs, batch=1):

@@ -223,6 +223,24 @@ def fourth_moment(n):
     return sum(terms) / math.factorial(n) ** 2
 
 
+@pytest.mark.statistical
+def test_linearised_step_multiplies_the_error_as_the_limit_assumes(rng):
+    # One linearised step, w_i ← w_i − η e √a_i σ'_i x: mean of |δ_1|² over 4e5 samples against the recursion, d = 400.
+    # E σ'^4 has heavy tails, hence k = 3. Corrections are of order P/d; 5 standard errors, false alarm 1e-5.
+    d, a, D, samples = 400, np.array([1.0, 0.6]), np.array([0.4, 8.0]), 400_000
+    eta = 0.02 / d
+    slope = np.sqrt(3.0) * (rng.standard_normal((samples, 2)) ** 2 - 1) / np.sqrt(2.0)
+    along = rng.standard_normal((samples, 2)) * np.sqrt(D)
+    length = along[:, 0] ** 2 / D[0] + along[:, 1] ** 2 / D[1] + rng.chisquare(d - 4, samples)
+    error = (np.sqrt(a) * slope * along).sum(axis=1)
+    kick = eta * error * np.sqrt(a[0]) * slope[:, 0]
+    change = -2 * kick * along[:, 0] + kick**2 * length
+    M = np.array([[135.0, 9.0], [9.0, 135.0]])
+    expected = eta * (-2 * a[0] * 3 * D[0] + eta * d * a[0] * (M[0] * a) @ D)
+    error = change.std() / np.sqrt(samples)
+    assert abs(change.mean() - expected) < 5 * error + 0.02 * abs(expected)
+
+
 def test_limit_counts_no_more_pairs_than_neurons():
     teacher = Teacher([1.0, 0.9, 0.8])
     narrow = learning_rate_limit(Problem(activation="he4", teacher=teacher, width=1, dimension=100))
@@ -270,6 +288,44 @@ def test_search_noise_of_the_other_directions_is_their_exact_average():
     square = 0.25 * problem.activation.value(nodes) ** 2
     length = weights @ (square * (28 + nodes**2))
     assert more == pytest.approx([0.5 * 0.3 * 4 * length, 4 * 0.25 * (1 - 0.09)], rel=1e-10)
+
+
+def simulated_escapes(learning_rate, dimension, C0, count, rng):
+    """Escape times of single neurons with f ≈ 0: x in the plane of u and θ, and the length of the rest of it."""
+    C, time, running = np.full(count, C0), np.full(count, np.nan), np.arange(count)
+    step = 0
+    while running.size:
+        now = C[running]
+        x, other = rng.standard_normal((2, running.size))
+        rest = 2 * rng.standard_gamma((dimension - 2) / 2, running.size)
+        s = np.sqrt(1 - now**2)
+        z, w = now * x + s * other, s * x - now * other
+        sigma, target = ((q**4 - 6 * q**2 + 3) / np.sqrt(24) for q in (z, x))
+        slope = (4 * z**3 - 12 * z) / np.sqrt(24)
+        along, across = 1 + 2 * learning_rate * target * sigma, learning_rate * target * slope
+        C[running] = (now * along + s * across * w) / np.sqrt(along**2 + across**2 * (w**2 + rest))
+        step += 1
+        done = C[running] ** 2 >= 0.5
+        time[running[done]] = step * learning_rate
+        running = running[~done]
+    return time
+
+
+@pytest.mark.statistical
+def test_delay_and_scatter_of_simulated_escapes_are_the_predicted_ones(rng):
+    # 500 runs at η d = 2e-3.  Mean: 5 standard errors (false alarm 1e-6) plus the neglected second order, the square of
+    # the bias.  Scatter: 5 standard errors plus the neglected order, relative to it the scatter itself.
+    dimension, learning_rate, C0 = 64, 3.2e-5, 0.5
+    problem = single(C0=C0, n0=1e-8, dimension=dimension)
+    result = predict(problem)
+    expected = escape_bias(problem, learning_rate, result)
+    times = simulated_escapes(learning_rate, dimension, C0, 500, rng)
+    measured = times / result.predicted_emergence_time[0] - 1
+    error = measured.std() / np.sqrt(times.size)
+    assert expected.bias[0] > 5 * error, "the sample is too small to see the delay"
+    assert abs(measured.mean() - expected.bias[0]) < 5 * error + expected.bias[0] ** 2
+    scatter = expected.scatter[0]
+    assert abs(measured.std() / scatter - 1) < 5 / np.sqrt(2 * times.size) + scatter
 
 
 def test_delay_is_linear_in_small_steps_and_traps_with_large_ones():

@@ -102,9 +102,8 @@ def test_directions_combine_by_bonferroni():
     assert combined_p_value(np.array([np.nan]), np.zeros(1)) == 1.0
 
 
-@pytest.mark.long
 @pytest.mark.statistical
-@pytest.mark.parametrize("horizon", [np.inf, 0.25])
+@pytest.mark.parametrize("horizon", [np.inf, pytest.param(0.25, marks=pytest.mark.long)])
 def test_global_false_alarm_rate_of_a_finite_step_prediction(horizon):
     """Three directions that share most of their noise, normal ln T of mean phi - s^2/2, some censored.
 
@@ -224,7 +223,11 @@ def test_lateness_is_safe_for_skewed_laws_with_most_of_their_late_half_unseen():
     ("runs", "deviation", "horizon"), [(32, 0.3, 1.0), (16, 0.21, 1.0), (32, 0.2, 0.28), (128, 0.6, 1.0)]
 )
 def test_the_power_is_that_of_the_test_which_is_made(runs, deviation, horizon):
-    """Normal runs moved as far as the stated power assumes: the share seen differs by at most 4 errors and 0.05."""
+    """Normal runs moved as far as the stated power assumes: the share seen differs by at most 4 errors and 0.05.
+
+    0.05 is for the normal order that the power takes for the critical value, and for censored runs of the sample,
+    which stay censored when it is moved early: there the stated power may be lower, but not higher.
+    """
     rng = np.random.default_rng(runs)
     quantiles = deviation * stats.norm.ppf((np.arange(runs) + 0.5) / runs)
     low, high, level, repeats = -0.02, 0.04, 0.01, 300
