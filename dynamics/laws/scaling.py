@@ -250,6 +250,7 @@ def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled
         beta=study.problem.teacher.beta,
         **study.settings,
         pair_seconds=pair_seconds,
+        wall_seconds=clock.perf_counter() - began,
     )
 
 

@@ -10,7 +10,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.laws import scaling, study, transfer
+from dynamics.laws import quadratic, scaling, study, transfer
 from dynamics.laws.__main__ import main
 from dynamics.problem import Problem, Teacher
 from dynamics.report.laws import law_findings, plot_study
@@ -227,3 +227,11 @@ def test_dry_runs_prepare_no_problem_per_start(name, capsys):
     began = clock.process_time()
     assert main([name, "--starts", "1000000", "--dry-run"]) == 0
     assert clock.process_time() - began < 5.0
+
+
+def test_seconds_of_a_study_are_those_of_its_solves_and_of_a_frontier_what_passed(monkeypatch):
+    monkeypatch.setattr(study, "_timed", lambda task: (task(), 1e6))
+    laws = quadratic.quadratic_laws(directions=32, width=16, dimensions=(100, 1000), starts=1, progress=False)
+    assert laws.attrs["wall_seconds"] == 1e6 * (2 + 1 + 8)
+    frontier = scaling.compute_frontier(directions=16, dimension=32, widths=(2, 4, 8), starts=1, progress=False)
+    assert 0.0 < frontier.attrs["pair_seconds"] <= frontier.attrs["wall_seconds"] < 1e6
