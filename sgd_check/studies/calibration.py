@@ -112,8 +112,9 @@ def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, 
     )
     found = []
     for one, eta, count, recorded in cases:
-        runs = study.simulated(meter, one, eta, count, seeds, recorded[recorded <= count].tolist())
+        runs = study.simulated(one, eta, count, seeds, recorded[recorded <= count].tolist())
         found.append(runs.assign_attrs(learning_rate=rate, effective_learning_rate=rate))
+        meter.add(count * len(seeds))
     # The last runs say that they are of the problem as it should be.
     found[-1] = found[0].assign({name: array for name, array in found[-1].data_vars.items() if "seed" in array.dims})
     return found

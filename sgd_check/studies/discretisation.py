@@ -80,9 +80,10 @@ def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Proble
     with study.stepping() as meter:
         for at, end in enumerate(ends.tolist()):
             records = samples[samples <= end].tolist()
-            found = study.simulated(meter, problem, float(rates[at]), end, study.seeds_of(at), records)
+            found = study.simulated(problem, float(rates[at]), end, study.seeds_of(at), records)
             loss[at, :, : found.sizes["time"]] = found["loss"].values
             blown[at], emerged[at] = found["blown_up"].values, found["emergence_time"].values
+            meter.add(end * shape[1])
     for target, run in np.ndindex(shape):
         reached[target, run] = first_crossing(samples, loss[target, run], float(small.losses[target]), linear=True)
     exponent, error = _exponents(small, reached, theory)

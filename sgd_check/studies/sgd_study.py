@@ -71,10 +71,10 @@ class SgdStudy(PreparedStudy):
             yield meter
 
     def simulated(
-        self, meter: Meter, problem: Problem, learning_rate: float, steps: int, seeds: range, records: Sequence[int]
+        self, problem: Problem, learning_rate: float, steps: int, seeds: range, records: Sequence[int]
     ) -> xr.Dataset:
         """Return the runs of one point, recorded after so many steps."""
-        runs = simulate(
+        return simulate(
             problem,
             learning_rate=learning_rate,
             steps=steps,
@@ -82,8 +82,6 @@ class SgdStudy(PreparedStudy):
             save_at=SaveAt.at([learning_rate * record for record in records]),
             progress=False,
         )
-        meter.add(steps * len(seeds))
-        return runs
 
 
 def seconds_of(problem: Problem, runs: int, steps: float) -> float:

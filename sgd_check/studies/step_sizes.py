@@ -54,8 +54,9 @@ def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array,
     with study.stepping() as meter:
         for at, rate in reversed(list(enumerate(rates.tolist()))):
             steps = int(np.ceil(horizon / rate))
-            runs = study.simulated(meter, problem, rate, steps, study.seeds_of(at), [steps])
+            runs = study.simulated(problem, rate, steps, study.seeds_of(at), [steps])
             time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
+            meter.add(steps * count)
     finite = np.array([finite_step_times(problem, rate, horizon) for rate in rates.tolist()])
     # Of those that emerge in the flow the last.
     shown = int(np.argmax(np.where(np.isfinite(flow), flow, -1.0)))
@@ -236,9 +237,10 @@ def _sgd_transfer(study: SgdStudy, widths: list[int], rates: Array, limit: float
             one = replace(study.problem, width=widths[width], seed=study.settings["seed"] + start)
             # No two runs of one width share samples.
             own = study.seeds_of(rate * starts + start)
-            runs = study.simulated(meter, one, float(rates[rate]), steps, own, [steps])
+            runs = study.simulated(one, float(rates[rate]), steps, own, [steps])
             ends = runs["loss"].values[:, -1]
             loss[width, rate, start] = np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
+            meter.add(steps * seeds)
     loss = loss.reshape(*loss.shape[:2], -1)
     values, attributes = transfer_results(study.problem, widths, rates, loss)
     return study.dataset(

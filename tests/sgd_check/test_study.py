@@ -13,7 +13,9 @@ from scipy.stats import norm
 
 import dynamics
 import sgd_check
+from dynamics.laws import Meter
 from dynamics.problem import Teacher
+from dynamics.runs.result import SolveInterrupted
 from dynamics.runs.storage import load, save
 from dynamics.theory import learning_rates
 from sgd_check.engines.projected import ProjectedEngine
@@ -330,3 +332,16 @@ def test_refusals_say_what_must_hold_and_what_was_given(options, sentence):
     with pytest.raises(ValueError, match="Argument") as caught:
         full_batch_recovery(**options)
     assert str(caught.value) == sentence
+
+
+def test_a_point_whose_steps_are_taken_is_kept(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Meter, "add", interrupted)
+    rates = [1e-4, 1e-3]
+    with pytest.raises(SolveInterrupted) as stopped:
+        sgd_check.step_size_phases(prepared_pairs(3, 16), learning_rates=rates, seeds=2, progress=False)
+    found = stopped.value.dataset
+    assert found.attrs["stop_reason"] == "interrupted"
+    assert np.isfinite(found["blown_up_share"].values).tolist() == [False, True]
