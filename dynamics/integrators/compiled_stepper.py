@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.stepper import Status, SystemStepper, UndoneSteps, check_stored
+from dynamics.threads import GivenUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +96,8 @@ class CompiledStepper(SystemStepper, UndoneSteps):
     def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
         """Advance through times; return also how many were passed, whose states are written if there are rows."""
         passed, status = divmod(self._advance_through(times, max_steps, states, *self._of_steps), slots.PASSED)
+        if status == slots.STATUS_EVENT:
+            raise GivenUp
         return Status(status), passed
 
     def _end(self, *, last: bool) -> Array:

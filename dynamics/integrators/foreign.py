@@ -84,6 +84,8 @@ class ForeignStepper(SystemStepper):
 
     def _arrive(self, time: float, state: Array) -> None:
         """Accept a step and record the events that it passed."""
+        # What was evaluated since then is anything.
+        give_way(whether_given_up())
         self.start, self._start_state, self.time, self._state = self.time, self._state, float(time), state
         self._accepted += 1
         self._look_at_events()
@@ -92,7 +94,10 @@ class ForeignStepper(SystemStepper):
         """Record the events that are passed now."""
         before, self._now = self._now, np.empty_like(self._now)
         self._system.event_values(self.time, self._state.copy(), self._now)
-        self._record_events(self._times, before, self._now)
+        times = self._times.copy()
+        self._record_events(times, before, self._now)
+        give_way(whether_given_up())
+        self._times = times
 
     def _end(self, *, last: bool) -> Array:
         return self._state if last else self._start_state

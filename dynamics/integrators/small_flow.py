@@ -394,7 +394,8 @@ def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> in
 @kernel
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step."""
-    prepare_dense(vectors, scalars, counters, system)
+    if counters[slots.DENSE_READY] == 0:
+        prepare_dense(vectors, scalars, counters, system)
     pair.write_polynomial((t - scalars[slots.TIME_START]) / scalars[LAST_STEP], out, vectors)
     normalise(out, system)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba.extending import register_jitable
 
-from dynamics.integrators.system_calls import System, event_values
+from dynamics.integrators.system_calls import System, event_values, is_given_up
 from dynamics.kernels.jit import kernel, pasted_kernel, unowned
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) 
 
     It advances to the last of some increasing times, writes the state at each if `states` has rows, and returns the
     status and, in units of `PASSED`, the number of these times. `advance` returns `STATUS_EVENT` where a step passed
-    one.
+    one, and it is returned where that step is given up.
     """
 
     @kernel
@@ -138,6 +138,8 @@ def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) 
                     for trial in range(MOST_TRIALS):
                         if bracket[1] - bracket[0] <= tolerance:
                             break
+                        if is_given_up(system):
+                            return
                         t = next_trial(trial, bracket, tolerance)
                         interpolate(t, vectors[ROW_TRIAL], vectors, scalars, counters, system)
                         event_values(t, vectors[ROW_TRIAL], now, system)
@@ -156,6 +158,8 @@ def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) 
                 status = advance(t, left, arrays, system)
                 if status == STATUS_EVENT:
                     record_events(arrays, system)
+                    if is_given_up(system):
+                        break
             if status != STATUS_REACHED:
                 return int(status + PASSED * k)
             if states.shape[0] == 0:

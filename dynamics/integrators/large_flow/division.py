@@ -57,8 +57,7 @@ BLOCK, LONGEST_BLOCK = 8, 64
 def divide_rows(
     h: float,
     link: Vector,
-    a: Vector,
-    both_poles: bool,
+    directions: tuple[Vector, bool],
     before: clusters.State,
     now: clusters.Whole,
     groups: clusters.Groups,
@@ -69,9 +68,10 @@ def divide_rows(
 ) -> int:
     """Find the clusters of the next step (see `find_clusters`), which neurons are fast then, and what each leads.
 
-    `fast` holds which were in the last step; `leading` takes the direction that each may be about to learn, −1 for
-    none.
+    `directions` is (a, both_poles). `fast` holds which were in the last step; `leading` takes the direction that each
+    may be about to learn, −1 for none.
     """
+    a, both_poles = directions
     count = clusters.find_clusters(h, SLOW, link, a, both_poles, before, now, groups, cluster, drift)
     active = a.copy()
     for c in range(count):
@@ -155,10 +155,8 @@ class Divider:
             np.empty((most, self.columns + 1)),
         )
         groups = np.empty(m, dtype=np.int64), np.empty(most + 1, dtype=np.int64), np.empty(most, dtype=np.int64), pole
-        states = before.vectors, state.whole
-        count = divide_rows(
-            h, self.link, self.a, self.both_poles, *states, groups, cluster, drift, fast, self.leading
-        )  # fmt: skip
+        directions, states = (self.a, self.both_poles), (before.vectors, state.whole)
+        count = divide_rows(h, self.link, directions, *states, groups, cluster, drift, fast, self.leading)
         if last is not None and np.array_equal(cluster, last.cluster) and np.array_equal(fast, last.fast):
             return last, drift[:count]
         return self.assemble(fast, cluster, pole), drift[:count]
