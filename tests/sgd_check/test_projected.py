@@ -5,8 +5,10 @@ import pytest
 import sympy
 import torch
 from engine_state import drawn_samples, weights_of
+from scipy import stats
 
 import hermite
+import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.one_step import one_step_moments
 from sgd_check.engines.programs import OPERATIONS, REGISTERS, polynomial_program
@@ -171,6 +173,22 @@ def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
     error = found.std(0) / np.sqrt(repeats)
     assert np.abs((found.mean(0) - expected) / error).max() < 5
     assert np.abs(expected / error).max() > 20, "the step must have moved for the comparison to see anything"
+
+
+@pytest.mark.statistical
+def test_escape_times_have_the_law_of_the_torch_engine(tools):
+    """Kolmogorov-Smirnov of times and of norms, level 1e-3 each: false-alarm rate 3e-3; a stretch by 30 % is seen."""
+    problem = tools.problem([[0.55, 0.05], [0.03, 0.5], [0.02, -0.04]], dimension=16, label_noise=0.2)
+    given = {"learning_rate": 0.1 / 16**2, "steps": 2500, "progress": False}
+    ours = sgd_check.simulate(problem, seeds=200, **given)
+    theirs = sgd_check.simulate(problem, seeds=range(1000, 1200), engine="torch", **given)
+    # Runs that did not emerge, or blew up, count as later and larger than all.
+    for p in range(2):
+        a, b = (runs["emergence_time"].fillna(1e9).values[:, p] for runs in (ours, theirs))
+        assert stats.ks_2samp(a, b).pvalue > 1e-3
+        assert stats.ks_2samp(1.3 * a, b).pvalue < 1e-3
+    norms = [runs["squared_norm"].fillna(1e9).values[:, -1].sum(1) for runs in (ours, theirs)]
+    assert stats.ks_2samp(*norms).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("name", ["projected", "torch"])
