@@ -8,7 +8,7 @@ from uneven_networks import uneven_network
 import dynamics
 import sgd_check
 from dynamics.problem import Problem, Teacher
-from sgd_check.engines import diffusion, seeded_runs
+from sgd_check.engines import seeded_runs
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 
@@ -72,8 +72,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_in_pieces_and_in_threads
     monkeypatch.setattr(seeded_runs, "THREADED_OPERATIONS", 0)
 
     def final(seeds, cores, cuts=()):
-        for module in (seeded_runs, diffusion):
-            monkeypatch.setattr(module, "available_cores", lambda: cores)
+        monkeypatch.setattr(seeded_runs, "available_cores", lambda: cores)
         monkeypatch.setattr(torch, "get_num_threads", lambda: cores)
         # The spans of a diffusion are those between the saved times.
         at = rate * np.unique([*((steps // 10, steps) if engine == "diffusion" else (*cuts, steps))])
@@ -84,9 +83,10 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_in_pieces_and_in_threads
         names = ("teacher_overlap", "student_overlap", "squared_norm", "neuron_vector", "second_layer", "bias")
         return np.concatenate([runs[name].values.reshape(len(seeds), -1) for name in names if name in runs], axis=1)
 
-    together = final((3, 1, 4, 15, 9), 1)
+    every = (3, 1, 4, 15, 9)
+    together = final(every, 1)
     assert np.isfinite(together).all()
     assert len({row.tobytes() for row in together}) == 5
     cuts = [k for k in (1, 2, 63, 64, 65, 149, 299, 2047, 2048, 5999) if k < steps]
-    for seeds, cores, given in (((3, 1, 4, 15, 9), 3, cuts), ((4,), 2, cuts[2:]), ((15, 4), 2, ()), ((9, 4, 2), 2, ())):
-        np.testing.assert_array_equal(final(seeds, cores, given)[seeds.index(4)], together[2])
+    for seeds, cores, given in ((every, 3, cuts), ((4,), 2, cuts[2:]), ((15, 4), 2, ()), ((9, 4, 3), 2, ())):
+        np.testing.assert_array_equal(final(seeds, cores, given), together[[every.index(seed) for seed in seeds]])
