@@ -79,8 +79,9 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
 
     A prediction that has a step size or seeds of its own must have them in common, or must not, with the simulation.
     """
+    check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
-    for name, dataset in (("prediction", check_dataset("prediction", prediction)), ("simulation", simulated)):
+    for name, dataset in (("prediction", prediction), ("simulation", simulated)):
         require(
             "emergence_time" in with_emergence(dataset),
             f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}.",

@@ -224,3 +224,8 @@ def test_an_oblique_teacher_is_tested_by_the_scatter_of_the_runs(tools):
     assert tested.any()
     np.testing.assert_allclose(comparison["band_low"].values[tested], -(comparison["log_scatter"].values[tested] ** 2))
     sgd_check.plot_survival(sgd_check.compare(equation, runs)).get_figure().canvas.draw()
+
+
+def test_of_two_values_that_are_no_datasets_the_first_is_named():
+    with pytest.raises(TypeError, match=r"^Argument `prediction` must be a Dataset, but is int\.$"):
+        sgd_check.compare(3, 4)
