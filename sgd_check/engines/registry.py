@@ -71,13 +71,21 @@ class Stepper(ABC):
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the runs marked in `stopped`, shape (seeds,), to NaN for good; the others are not touched."""
 
+    @property
+    def resumable(self) -> bool:
+        """Whether runs can go on from a state: a class that defines `state` and `restore` says so by that."""
+        return type(self).state is not Stepper.state
+
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the later steps depend on, bit for bit, or raise NotImplementedError."""
-        raise NotImplementedError
+        """Return all that the later steps depend on, bit for bit."""
+        raise NotImplementedError(self._no_state())
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from a state of the same problem and options; raise KeyError or ValueError for another."""
-        raise NotImplementedError
+        raise NotImplementedError(self._no_state())
+
+    def _no_state(self) -> str:
+        return f"runs of {type(self).__name__} have no state from which they could go on"
 
 
 class Engine(Stepper):

@@ -147,7 +147,7 @@ class _SgdRun(Run):
 
     def __init__(self, engine: Stepper, plan: Plan, records: Looks, begun: Begun | None, *, resumable: bool) -> None:
         super().__init__()
-        self.end, self.look, self.step, self._resumable = plan.steps, -1, 0, resumable
+        self.end, self.look, self.step, self._resumable = plan.steps, -1, 0, resumable and engine.resumable
         self._engine, self._plan, self._records, before = engine, plan, records, 0.0
         if begun is not None:
             before = self._restored(begun)
@@ -198,15 +198,11 @@ class _SgdRun(Run):
         """Return the parts of a checkpoint; none amid a look, and of what cannot be resumed."""
         import xarray as xr
 
-        try:
-            state = self._engine.state() if self._resumable and self.intact else {}
-        except NotImplementedError:
-            state = {}
-        if not state:
+        if not (self._resumable and self.intact):
             return {}
         where = {"look": self.look, "step": self.step, "seconds": self.seconds}
         return {
-            ENGINE: xr.Dataset(labelled_arrays(state), attrs=where),
+            ENGINE: xr.Dataset(labelled_arrays(self._engine.state()), attrs=where),
             RECORDER: xr.Dataset(labelled_arrays(self._records.state())),
         }
 
@@ -250,7 +246,7 @@ def run_with_file(
     def followed() -> xr.Dataset:
         trackers: list[Tracker] = [] if progress is False else [StepProgress(force=bool(progress))]
         trackers += [] if np.isinf(budget) else [MaxRuntime(budget)]
-        if not isinstance(engine, SpanEngine):  # which is whole at its end alone
+        if engine.resumable:
             trackers += file.trackers(lambda _: (labelled(run, StopReason.UNFINISHED), run.parts()))
         with engine.running():
             reason = run.follow(trackers)

@@ -7,9 +7,11 @@ from uneven_networks import uneven_network
 
 import dynamics
 import sgd_check
-from dynamics.runs import storage, trackers
+from dynamics.runs import RunFile, storage, trackers
 from dynamics.runs.trackers import Callback
+from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.engines.projected import ProjectedEngine
+from sgd_check.engines.registry import Stepper
 from sgd_check.run import __main__ as command
 
 
@@ -201,6 +203,27 @@ def test_engines_without_a_state_keep_what_they_recorded(tmp_path):
     )
     assert found.attrs["stop_reason"] == "max_runtime"
     assert "by a method that cannot go on" in refusal(path)
+
+
+def test_engines_without_a_state_leave_no_file_beside_an_output(tmp_path):
+    path = tmp_path / "runs.nc"
+    asked = problem_of(width=1, teacher=dynamics.Teacher([1.0]), student="spherical", initial_norm=None)
+    file = RunFile(path, every=1e-9, keeps_result=False)
+    sgd_check.simulate(asked, **GIVEN | {"engine": "torch", "steps": 300}, checkpoint=file, max_runtime=1.0)
+    assert not path.exists()
+
+
+def test_a_file_of_another_engine_is_refused_in_a_whole_sentence(tmp_path, monkeypatch):
+    """As one by torch's blocks on the processor is on a machine where "auto" takes the fused kernel."""
+    path = tmp_path / "runs.nc"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 5, interrupt_run)
+        stopped(sgd_check.simulate, problem_of(), **GIVEN, checkpoint=path)
+    for name in ("state", "restore"):
+        monkeypatch.setattr(ProjectedEngine, name, getattr(Stepper, name))
+    assert refusal(path).endswith("not (runs of ProjectedEngine have no state from which they could go on).")
+    with pytest.raises(NotImplementedError, match=r"^runs of ProjectedEngine have no state"):
+        make_engine("projected", problem_of(), EngineOptions(seeds=(1,))).state()
 
 
 @pytest.fixture
