@@ -52,10 +52,11 @@ from sgd_check.engines.torch.engine import (
     FusedEngine,
     OnlineEngine,
     block_steps,
+    drawn_steps,
     fusible,
 )
 from sgd_check.engines.torch.samples import aligned, triton_version
-from sgd_check.engines.torch.weights import DTYPES, MEMORY_LIMIT
+from sgd_check.engines.torch.weights import DTYPES, memory_limit, memory_needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -380,11 +381,10 @@ def torch_speed(plan: Plan, what: dict[str, Any], peaks: dict[str, float]) -> di
     """Return seed-steps per second of one way, and what the peaks allow."""
     way, precision, size, seeds = what.values()
     device, columns = plan.torch_device, aligned(plan.dimension)
-    # Weights, a copy of them while a graph is recorded, and samples; the matrices of a block.
-    numbers = columns * size if way == "triton" else columns * (2 * size + DELAYED_STEPS) + DELAYED_STEPS * 4 * size
-    need, free = seeds * numbers * DTYPES[precision].itemsize, min(free_memory(device), MEMORY_LIMIT)
+    drawn = FUSED_STEPS if way == "triton" else drawn_steps(size, plan.dimension, 1, device)
+    need, free = memory_needed(seeds, size, columns, drawn, DTYPES[precision]), free_memory(device)
     if need > free:
-        msg = f"It needs {need / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free."
+        msg = f"It needs {need / 2**30:.1f} GiB, and may take {free / 2**30:.1f} GiB."
         raise LeftOutError(msg)
     taken = runs_of(way, speed_problem(size, plan.dimension), range(seeds), precision, device)
 
@@ -414,10 +414,9 @@ def steps_per_second(take: Callable[[int], None], seeds: int, block: int, second
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that may be taken: what is free on a GPU, half of what the host has."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    """Return the bytes that may be taken: as many as the engines take, on the CPU half of what the host has at most."""
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return memory_limit(device) if device.type == "cuda" else min(memory_limit(device), half)
 
 
 # --- the floor --------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import torch
 from scipy.stats import ks_2samp
 
 from benchmarks import gpu
+from sgd_check.engines.torch import weights
 
 PLAN = gpu.quick("cpu")
 
@@ -49,6 +50,18 @@ def test_the_flow_on_the_device_has_the_loss_of_the_cpu(found):
     assert both["reached"] == both["last"]
     assert both["agrees"]
     assert 0 < both["difference"] <= both["tolerance"] == 2e-5
+
+
+@pytest.mark.parametrize("way", gpu.WAYS)
+def test_what_needs_more_memory_than_engines_take_is_left_out(way, monkeypatch):
+    """Engines take what is free on a CUDA device, so that the largest row is measured where 18 GiB are free."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 * 2**30, 96 * 2**30))
+    assert weights.memory_limit(torch.device("cuda")) == gpu.free_memory(torch.device("cuda")) == 80 * 2**30
+    assert weights.memory_needed(8192, 128, 1024, 32, torch.float64) == 18 * 2**30
+    monkeypatch.setattr(weights, "MEMORY_LIMIT", 2**10)
+    what = {"way": way, "precision": "float32", "size": 4, "seeds": 2}
+    with pytest.raises(gpu.LeftOutError, match=r"^It needs 0\.0 GiB, and may take 0\.0 GiB\.$"):
+        gpu.torch_speed(PLAN, what, {})
 
 
 def test_what_is_absent_is_said_in_one_sentence(found):

@@ -32,17 +32,31 @@ HOSTS = {
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
 }
 ASKED = {"learning_rate": 0.5, "steps": 5, "progress": False}
+
+
+def in_torch(student="homogeneous", activation="erf", inputs=None, **options):
+    problem = dynamics.Problem(
+        activation=activation,
+        teacher=dynamics.Teacher([1.0, 0.5]),
+        width=2,
+        dimension=8,
+        student=student,
+        inputs=inputs,
+    )
+    return sgd_check.simulate(problem, engine="torch", **{**ASKED, "seeds": 2, "learning_rate": 0.01, **options})
+
+
 RUNS = {
     "composition": lambda: sgd_check.tokens.simulate(tokens.Composition(vocabulary=3, hops=4), seeds=4, batch_size=2, **ASKED),
     "memory": lambda: sgd_check.tokens.simulate(tokens.AssociativeMemory(group_sizes=[2, 2], frequencies=[0.3, 0.2]), seeds=4, **ASKED),
     "recall": lambda: sgd_check.tokens.simulate(tokens.FactualRecall(relations=2, subjects=4, answers=2), seeds=4, **ASKED),
     "graph": lambda: sgd_check.tokens.simulate(tokens.CausalGraph(parents=[None, 0, 1], vocabulary=3), seeds=4, batch_size=2, **ASKED),
-    "committee": lambda: sgd_check.simulate(
-        dynamics.Problem(activation="erf", teacher=dynamics.Teacher([1.0, 0.5]), width=2, dimension=8),
-        engine="torch",
-        seeds=2,
-        **{**ASKED, "learning_rate": 0.01},
-    ),
+    "committee": lambda: in_torch(student="committee"),
+    "homogeneous": in_torch,
+    "spherical": lambda: in_torch(student="spherical", starts=[1, 2]),
+    "reused samples": lambda: in_torch(student="committee", training_samples=4, batch_size=2),
+    "inputs": lambda: in_torch(inputs=dynamics.Inputs([2.0, 0.5], [4, 4])),
+    "orthogonal": lambda: in_torch(student="stiefel", activation="he2"),
 }  # fmt: skip
 
 

@@ -164,6 +164,18 @@ def test_single_precision_has_the_statistics_of_double_precision(tools):
     assert moved.max() > 5, "the runs must have moved for the comparison to see anything"
 
 
+@pytest.mark.parametrize(("device", "threads"), [("cpu", 1), ("cuda", 3)])
+def test_runs_hold_torch_to_one_thread_on_the_processor_alone(tools, monkeypatch, device, threads):
+    held = [3]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: held[-1])
+    monkeypatch.setattr(torch, "set_num_threads", held.append)
+    runs = engine(tools.problem([[0.5, 0.1]], dimension=8))
+    monkeypatch.setattr(runs, "_device", torch.device(device))
+    with runs.running():
+        assert held[-1] == threads
+    assert held[-1] == 3
+
+
 def test_too_large_a_problem_is_refused_with_the_memory_it_needs(tools):
     problem = tools.problem([[0.5, 0.1]], dimension=10_000)
     with pytest.raises(ValueError, match=r"must fit in 16 GiB, but 100000 seeds of 1 neurons .* need \d+\.\d GiB"):

@@ -484,7 +484,8 @@ class FusedEngine(TorchRuns):
     def __init__(self, problem: Problem, options: EngineOptions, link: KernelLink) -> None:
         super().__init__(problem, options, FUSED_STEPS, aligned(problem.dimension))
         self._problem, self._kernel_link, self._taken = problem, link, 0
-        self._coefficients = torch.tensor(problem.teacher.coefficients).to(self._weights)
+        coefficients = torch.tensor(problem.teacher.coefficients, device=self._device)
+        self._coefficients = coefficients.to(self._weights)
         self._seeds = torch.tensor(options.seeds, dtype=torch.int64, device=self._device)
         self._use(1, "fused")
 

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 
 class PlainSgd:
-    """w ← w − η g. Another optimizer is a class with this method, which may keep arrays, such as a momentum."""
+    """w ← w − η g. Another optimizer is a class with this method, which may keep arrays, such as a momentum.
+
+    `WeightEngine` makes one for each of its groups of runs, and is the place to make another.
+    """
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
         """Take one step at the learning rate η along a gradient of the weights, both of shape (lanes, m, d)."""
@@ -70,6 +73,16 @@ def checked_device(device: str) -> torch.device:
     return torch.device("cuda" if device != "cpu" and available else "cpu")
 
 
+def memory_limit(device: torch.device) -> int:
+    """Return the bytes that runs may take: what is free on a CUDA device, `MEMORY_LIMIT` on the processor."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else MEMORY_LIMIT
+
+
+def memory_needed(runs: int, width: int, dimension: int, drawn: int, dtype: torch.dtype) -> int:
+    """Return the bytes of weights, of a copy of them in a step or a block, and of so many samples drawn per run."""
+    return runs * dimension * (2 * width + drawn) * dtype.itemsize
+
+
 class TorchRuns(Engine):
     """Runs in R^d in torch side by side: device, link, teacher, and weights (seeds, m, columns), zero from d on.
 
@@ -79,17 +92,17 @@ class TorchRuns(Engine):
     def __init__(self, problem: Problem, options: EngineOptions, drawn: int, columns: int) -> None:
         self._device, self._dtype = checked_device(options.device), DTYPES[options.dtype]
         runs, m, self._dimension = len(options.seeds), problem.width, problem.dimension
-        need = self._dimension * runs * (2 * m + drawn) * self._dtype.itemsize
-        most = f"Arguments `problem` and `seeds` must fit in {MEMORY_LIMIT / 2**30:.0f} GiB, but {runs} seeds"
+        need, limit = memory_needed(runs, m, self._dimension, drawn, self._dtype), memory_limit(self._device)
+        most = f"Arguments `problem` and `seeds` must fit in {limit / 2**30:.3g} GiB, but {runs} seeds"
         found = f"of {m} neurons in dimension {self._dimension} need {need / 2**30:.1f} GiB."
-        require(need <= MEMORY_LIMIT, f"{most} {found}")
+        require(need <= limit, f"{most} {found}")
         where = self._dtype, self._device
         self._teacher = TorchTeacher.of(problem, *where)
         self._link, link_name = make_link(problem.activation, *where, anywhere=is_network(problem))
         reduced, axes = _reduced_starts(problem, options), problem.input_axes()
         self._weights = torch.zeros(runs, m, columns, dtype=self._dtype, device=self._device)
         places = np.arange(reduced.shape[2]) if axes is None else axes.places
-        self._weights[:, :, torch.as_tensor(places)] = torch.tensor(reduced).to(self._weights)
+        self._weights[:, :, torch.tensor(places, device=self._device)] = torch.from_numpy(reduced).to(self._weights)
         self._threads = RunThreads(1)
         on_cuda = self._device.type == "cuda"
         self.attributes = {
@@ -101,9 +114,10 @@ class TorchRuns(Engine):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Return a context without autograd in which runs share threads, each with one of torch's own."""
+        """Return a context without autograd in which runs share threads; torch has one on the processor."""
         before = torch.get_num_threads()
-        torch.set_num_threads(1)
+        if self._device.type == "cpu":
+            torch.set_num_threads(1)
         try:
             with torch.inference_mode(), self._threads.running():
                 yield
@@ -332,7 +346,7 @@ class WeightEngine(TorchRuns):
 
 def _neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neurons:
     if problem.inputs is not None:
-        return Covariant(link, torch.tensor(problem.inputs.eigenvalues_of_axes(problem.dimension)).to(like))
+        return Covariant(link, torch.from_numpy(problem.inputs.eigenvalues_of_axes(problem.dimension)).to(like))
     if is_frame(problem):
         return Frame(link, float(problem.start().squared_norm[0]))
     return (Spherical if is_spherical(problem) else Committee)(link)
