@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from dynamics.report.findings import find_findings
+from dynamics.runs.trackers import Callback
 from dynamics.solve.quadratic import JumpStepper
 from dynamics.theory.fits import fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
@@ -217,6 +218,23 @@ def test_files_sweeps_and_the_front_door(tmp_path):
     swept = dynamics.sweep(problem(), {"beta": [0.4, 1.0]}, study="quadratic", workers=0, progress=False)
     assert swept.aligned_time.dims == ("beta", "direction")
     assert np.isfinite(swept.aligned_time[:, 0]).all()
+
+
+@pytest.mark.parametrize("student", ["homogeneous", "stiefel"])
+def test_a_run_that_was_stopped_has_what_it_reached_and_the_law_to_the_end(student):
+    asked = replace(large(10**6, width=12, directions=40), student=student)
+    save_at, seen = dynamics.SaveAt.geometric(0.01, 200.0, 40), []
+    stop = Callback(lambda time, state: seen.append(state.size) or time > 30.0)
+    whole, part = (dynamics.solve_quadratic(asked, save_at=save_at, trackers=each) for each in ([], [stop]))
+    saved = np.isfinite(part.loss.values)
+    assert 0 < saved.sum() < 40
+    assert set(seen) == {12 * 52 * (1 if student == "stiefel" else 2)}
+    for name in ("loss", "fine_tuned_loss", "alignment"):
+        np.testing.assert_array_equal(part[name][saved], whole[name][saved])
+        assert np.isnan(part[name][~saved]).all()
+    reached = np.where(whole.aligned_time <= part.attrs["end_time"], whole.aligned_time, np.nan)
+    np.testing.assert_array_equal(part.aligned_time, reached)
+    np.testing.assert_array_equal(part.sigmoid_loss, whole.sigmoid_loss)
 
 
 def test_the_velocity_is_the_derivative():
