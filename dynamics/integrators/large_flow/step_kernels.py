@@ -343,10 +343,11 @@ def weigh_shifts(
     (rates, shares, drift, cluster), (U, log_n, F, growth), (shift, size) = modes, state, out
     order, pole, first, direction = plan[0][ORDER], plan[0][POLE], plan[1][FIRST], plan[1][DIRECTION]
     D = U.shape[1]
-    miss = np.empty(D)
+    miss, velocity = np.empty(D), np.empty(D + 1)
     for c in range(begin, end):
         moved, off, members, p = shift[0, c], shift[1, c], order[first[c] : first[c + 1]], direction[c]
-        of_clusters.weigh_shift(h, ratio, (rates[c, 0], rates[c, 1]), members, pole, start, state, drift[c], moved)
+        of_means = rates[c, 0], rates[c, 1]
+        of_clusters.weigh_shift(h, ratio, of_means, members, pole, start, state, drift[c], moved, velocity)
         total = 0.0
         for k in range(D + 1):
             off[k] = 0.0
