@@ -112,7 +112,7 @@ def weigh_group(
     """Write the mean velocity of a group near direction p over the last step, of length h, of direction and norm.
 
     Returned are its mass, ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocities of both are from that now; `mean`
-    (D,) is scratch, which took a tenth of a small step to make for every group.
+    (D,) is scratch, made once for all groups since small steps feel it.
     """
     (U_before, log_before), (U, log_n, F, growth) = before, now
     whole, D = g0(link, 1.0), drift.size - 1
