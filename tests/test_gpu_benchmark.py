@@ -54,7 +54,7 @@ def test_the_flow_on_the_device_has_the_loss_of_the_cpu(found):
 
 @pytest.mark.parametrize("way", gpu.WAYS)
 def test_what_needs_more_memory_than_engines_take_is_left_out(way, monkeypatch):
-    """Engines take what is free on a CUDA device, so that the largest row is measured where 18 GiB are free."""
+    """An engine may use all free memory of a CUDA device, so 18 GiB suffice for the largest row."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 * 2**30, 96 * 2**30))
     assert weights.memory_limit(torch.device("cuda")) == gpu.free_memory(torch.device("cuda")) == 80 * 2**30
     assert weights.memory_needed(8192, 128, 1024, 32, torch.float64) == 18 * 2**30

@@ -319,7 +319,7 @@ def simulate(
         Precision of weights and samples: float32 by default for "torch", float64 alone for the others. Records are
         float64.
     starts : sequence of int, optional
-        Spherical student only: seeds of the starts, one per run, in place of the problem's own start. Run s starts from
+        Spherical student only: seeds of the starts, one per run; they replace the problem's start. Run s starts from
         ``dynamics.coupled_problem(problem, problem.width, starts[s])``: networks of other widths start from the first
         rows of the same matrix.
     training_samples : int, optional
@@ -345,7 +345,7 @@ def simulate(
         and those of a run that blew up, are NaN.
 
         The spherical student has `neuron_vector` (seed, time, neuron, flow_axis), the neurons in R^d, the teacher's
-        axes first, in place of `student_overlap`, and `start_seed` (seed) with `starts`. A `Student` also has
+        axes first, which replaces `student_overlap`, and `start_seed` (seed) with `starts`. A `Student` also has
         `second_layer` and `bias` (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time,
         component_name), f_α, and `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of
         `learned_time`; its directions are the teacher's axes, at the level of `dynamics.solve_network`. The student

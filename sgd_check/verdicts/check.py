@@ -624,7 +624,7 @@ def plan_check(
         **choice,
     )
     if not by_curves:
-        plan_for(directions=1)  # which refuses what has no plan before an engine is made
+        plan_for(directions=1)  # refuses a problem without a plan before an engine is made
     engine = make_engine(name, problem, options)
     per_step = None if isinstance(engine, SpanEngine) else measured_seconds_per_step(engine)
     if by_curves:
@@ -749,7 +749,7 @@ class Beyond(NamedTuple):
     rate: float = np.nan
 
     def sentence(self, option: str) -> str:
-        """Return what it would take, and the option that asks for it."""
+        """Return the cost of reaching the next emergence, and the option that asks for it."""
         size = f"{self.samples / 1e6:.2g} million" if self.samples >= 1e5 else f"{self.samples:.0f}"
         time = f": {duration(self.seconds)}" if self.seconds else ""
         about, finer = ("", "") if self.seen else ("over ", " and a smaller learning rate")

@@ -177,7 +177,7 @@ def places_of(theory: Array, saved: Switches | None = None) -> Integers:
 def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], float]:
     """Return the tests of all curves at a rate of false alarms, and the global p-value by Bonferroni.
 
-    A curve of which it is not known what is left of the step size has its share of the rate, and refutes nothing.
+    A curve with an unknown remaining effect of the step size keeps its share of the rate, but refutes nothing.
     """
     chosen = [places_of(curve.theory, curve.saved) for curve in curves]
     count, tests = sum(part.size for part in chosen), []

@@ -85,7 +85,7 @@ def test_a_current_directory_that_is_gone_gets_one_sentence(module, tmp_path):
 
 
 def test_an_address_space_too_small_for_the_libraries_gets_one_sentence():
-    """`ulimit -v`: libraries that are loaded would end the process, or wait for memory for ever."""
+    """With a small `ulimit -v`, importing the libraries aborts the process or never returns."""
     done = subprocess.run(
         ["sh", "-c", f"ulimit -v 500000; exec {sys.executable} -m dynamics.solve --k 4"],
         capture_output=True,

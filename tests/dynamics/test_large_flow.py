@@ -346,7 +346,7 @@ def test_a_step_of_several_parts_is_put_together_again_bit_for_bit():
         assert each.advance(target, 1000) is Status.REACHED
     np.testing.assert_array_equal(other._now.U, run._now.U)
     assert other._part == run._part
-    # Files of earlier versions, whose steps had no parts.
+    # Files of earlier versions do not hold the parts of a step.
     former = run.state()
     former["last"], former["time_and_step"] = former["last"][:2], former["time_and_step"][:2]
     other.restore(former)

@@ -1,4 +1,4 @@
-"""What holds for every link, spectrum, shape and tolerance; more of each with FULL_TESTS=1."""
+"""Test properties of every link, spectrum, shape and tolerance; FULL_TESTS=1 draws more of each."""
 
 from fractions import Fraction
 

@@ -96,7 +96,7 @@ def read(path):
 
 
 def differences(found, stored, bound):
-    """Return a sentence for everything in which an answer differs from the stored one by more than it may."""
+    """Return one sentence per value that differs from the stored one by more than its tolerance."""
     if found.keys() != stored.keys():
         return [f"entries: {sorted(found.keys() ^ stored.keys())}"]
     told = []
