@@ -6,6 +6,11 @@ from .laws.scaling import finite_size as finite_size
 from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
 from .problem.inputs import Inputs as Inputs
+from .problem.optimizers import SGD as SGD
+from .problem.optimizers import Adam as Adam
+from .problem.optimizers import RMSprop as RMSprop
+from .problem.optimizers import SignSGD as SignSGD
+from .problem.optimizers import ZerothOrder as ZerothOrder
 from .problem.problem import Problem as Problem
 from .problem.schedule import SaveAt as SaveAt
 from .problem.student import Student as Student

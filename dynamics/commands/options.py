@@ -62,6 +62,7 @@ def _checked(read: Callable[[str], Number], holds: Callable[[Number], bool], nee
 #: Readers of numbers within bounds; a tolerance is one that float64 can honour.
 positive = _checked(real, lambda value: value > 0, "positive")
 non_negative = _checked(real, lambda value: value >= 0, "at least 0")
+share = _checked(real, lambda value: 0 <= value < 1, "at least 0 and below 1")
 fraction = _checked(real, lambda value: 0 < value < 1, "above 0 and below 1")
 tolerance = _checked(real, lambda value: 1e-14 <= value < 1, "at least 1e-14 and below 1")
 
@@ -390,6 +391,13 @@ SOLVER_OPTIONS = (
            choices=STEP_THEORIES, models=FLOW, group="answer details"),
     Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", "1", models=FLOW,
            group="answer details"),
+    Option("optimizer", plain,
+           "what a step of SGD does with the gradient: sgd, zeroth-order, adam, rmsprop, sign, or a call such as "
+           "'ZerothOrder(directions=4)' [sgd]", "NAME", models=FLOW, group="answer details"),
+    Option("momentum", share, "momentum of SGD, as torch has it [0]", "BETA", models=FLOW, group="answer details"),
+    Option("average", word_or_numbers("polyak"),
+           "average of the weights, whose loss is told too: polyak, or the share of each step's weights [none]",
+           "ALPHA", models=FLOW, group="answer details"),
     Option("particles", positive_integer, "number of particles [4096]", "N", models=MEAN_FIELD,
            group="answer details"),
     Option("quadrature", plain, "how particles stand for the isotropic law; auto: graded for one axis, else random",

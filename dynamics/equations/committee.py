@@ -297,6 +297,10 @@ class CommitteeSystem(FlowSystem):
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         return self._squared(self._link.products(self._all_products(R, S)))
 
+    def loss_of_state(self, state: Array) -> float:
+        """Return E(f − f*)² of a state."""
+        return self.loss(*self.unpack(state))
+
     def learned_mass(self, R: Array, n: Array) -> Array:
         """Return Σ_i E[σ_i σ_p]/E[σ_p²] of the degrees that count; NaN where the link has none of them."""
         m = self.problem.width

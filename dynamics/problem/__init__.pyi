@@ -13,6 +13,13 @@ from .emergence import EMERGENCE_LEVEL as EMERGENCE_LEVEL
 from .emergence import LEARNED_SHARE as LEARNED_SHARE
 from .inputs import Axes as Axes
 from .inputs import Inputs as Inputs
+from .optimizers import SGD as SGD
+from .optimizers import Adam as Adam
+from .optimizers import Optimizer as Optimizer
+from .optimizers import RMSprop as RMSprop
+from .optimizers import SignSGD as SignSGD
+from .optimizers import ZerothOrder as ZerothOrder
+from .optimizers import checked_optimizer as checked_optimizer
 from .problem import Problem as Problem
 from .problem import check_fields as check_fields
 from .problem import check_problem as check_problem

@@ -55,6 +55,7 @@ neuron | neuron | student neuron | i
 neuron_2 | neuron_2 | student neuron | j
 seed | seed | seed of the samples | s
 loss | time | mean squared error E(f - f*)^2 | L
+average_loss | time | mean squared error of the average of the weights | \bar{L}
 predicted_loss | time | loss by the sum formula | L^{\mathrm{pairs}}
 degree | degree | Hermite degree: 0, 1, 2, and what is left of them | j
 degree_loss | time degree | mean square of the part of f - f* of one Hermite degree | L_j

@@ -21,7 +21,7 @@ from hermite.text.messages import refuse, suggestion
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.problem import Problem, Teacher
+    from dynamics.problem import Optimizer, Problem, Teacher
     from dynamics.problem.schedule import SaveAt
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
@@ -126,6 +126,7 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         values[option.key] = parsing.value_of(option, given)
         _require_absent(option, given[option.key], values["model"])
+    values |= {"optimizer": _optimizer(values)}
     objective = "correlation" if values["model"] in CORRELATION else "squared"
     need = f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}."
     require_usage(values["objective"] in (None, objective), need)
@@ -134,6 +135,24 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         need = f"Option {flag} must be absent when --{chosen} is given, but is {values[other]}."
         require_usage(values[chosen] is None or values[other] is None, need)
     return MappingProxyType(values)
+
+
+def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
+    """Return the optimizer that is asked for; momentum and average are those of SGD."""
+    text, own = (
+        values["optimizer"],
+        {name: values[name] for name in ("momentum", "average") if values[name] is not None},
+    )
+    if text is None and not own:
+        return None
+    from dynamics.problem.optimizers import SGD, checked_optimizer
+
+    need = f"Option --{next(iter(own), '')} must be absent for --optimizer {text}, which holds all of its settings."
+    require_usage(not own or text in (None, SGD.name), need)
+    try:
+        return SGD(**own) if own else checked_optimizer(text)
+    except (TypeError, ValueError) as error:
+        raise UsageError(parsing.as_typed(error, OPTIONS)) from None
 
 
 def _require_absent(option: Option, text: object, model: str) -> None:

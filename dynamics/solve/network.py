@@ -19,7 +19,7 @@ from dynamics.theory.components import blind_components, default_network_schedul
 
 if TYPE_CHECKING:
     from dynamics.equations.network.system import NetworkSystem
-    from dynamics.problem import Problem, Student
+    from dynamics.problem import Optimizer, Problem, Student
 
 
 @integrated("network")
@@ -29,6 +29,7 @@ def solve_network(
     learning_rate: float | str | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
+    optimizer: Optimizer | str | None = None,
 ) -> Integration:
     r"""Integrate the gradient flow of any two-layer network on its teacher, in overlap space, exactly at every d.
 
@@ -66,6 +67,8 @@ def solve_network(
         As in `solve_overlaps`; neurons on the sphere have "infinite-d" alone.
     batch_size : int
         Number of samples per step of SGD.
+    optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
+        As in `solve_overlaps`.
 
     Returns
     -------
@@ -103,11 +106,12 @@ def solve_network(
     Saad and Solla, Phys. Rev. E 52, 4225 (1995); Goldt, Advani, Saxe, Krzakala and Zdeborova, arXiv:1906.08632;
     Berthier, Montanari and Zhou, arXiv:2303.00055; Abbe, Boix-Adsera and Misiakiewicz, arXiv:2302.11055.
     """
-    problem, step = run.problem, network_step(run.problem, learning_rate, run.method, step_theory, batch_size)
+    problem = run.problem
+    step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
     steps.refuse_estimate(step, run.error_estimate)
-    schedule = run.schedule(lambda: default_network_schedule(problem))
+    schedule = step.schedule(run.schedule(lambda: default_network_schedule(problem)))
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
-    last, rate = float(schedule.times[-1]), step.learning_rate if step.descends else None
+    last = float(schedule.times[-1])
     system, names = network_system(problem, step), list(problem.teacher.order)
     method = steps.chosen_method(system, run.method, last)
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
@@ -119,21 +123,21 @@ def solve_network(
         run,
         title=f"Two-layer network on its teacher{'' if problem.inputs is None else ', inputs not isotropic'}",
         schedule=schedule,
-        method=FlowMethod(system, method, run.atol, learning_rate=rate, last_time=last),
+        method=FlowMethod(system, method, run.atol, learning_rate=step.fixed_step, last_time=last),
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
-        coords=run.neurons() | ({"component_name": names} if names else {}),
+        coords=run.neurons() | step.coords(schedule) | ({"component_name": names} if names else {}),
         constants=known,
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher.square, **steps.step_attributes(step, None)},
         notes=_warned_of_blindness(problem),
         sound=Soundness(
-            0.0 if step.descends else run.rtol,
+            0.0 if step.fixed_step else run.rtol,
             system.teacher.square,
             falls=system.falls and not step.descends,
             dies=True,
         ),
         why_failed=lambda state: outgrown(system.series_error(state)),
-        loss=system.loss if not step.descends and run.estimates(method) else None,
+        loss=system.loss if step.fixed_step is None and run.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
     )
 
@@ -145,10 +149,10 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def network_step(
-    problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object
+    problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object, optimizer: object
 ) -> StepSettings:
     """Return how steps of finite size enter; on the sphere they do as d → ∞ alone."""
-    step = steps.checked_step(learning_rate, method, step_theory, batch_size, problem=problem)
+    step = steps.checked_step(learning_rate, method, step_theory, batch_size, optimizer, problem=problem)
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
     return step
@@ -161,6 +165,8 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
     """
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
+    if (found := steps.optimized(problem, step)) is not None:
+        return cast("NetworkSystem", found)
     if problem.inputs is not None:
         require(
             step.step_theory is None,

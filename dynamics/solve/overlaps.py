@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
+    from dynamics.problem.optimizers import Optimizer
     from dynamics.problem.schedule import SaveAt
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
@@ -40,6 +41,7 @@ def solve_overlaps(
     learning_rate: float | str | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
+    optimizer: Optimizer | str | None = None,
     device: str | None = None,
 ) -> Integration:
     r"""Integrate the exact coupled overlap flow, the gradient flow of ½ E(f − f*)² in overlap space.
@@ -67,6 +69,9 @@ def solve_overlaps(
         fixed η d, taken at the problem's η d. Neither has the scatter of single runs.
     batch_size : int
         Number B of samples per step of SGD.
+    optimizer : dynamics.SGD, ZerothOrder, Adam or RMSprop, optional
+        What a step does with the gradient; plain SGD by default. Momentum and averages are maps from step to step,
+        saved at the nearest steps; the others are equations at a constant learning rate.
     device : str, optional
         "cuda", "cuda:<number>" or "cpu": torch carries the method "stiff" there, in float64 (extra `torch`).
 
@@ -92,20 +97,20 @@ def solve_overlaps(
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
     problem, known = run.problem, run.prepared
-    step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, problem=problem)
+    step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
     prediction = predict(problem) if known is None else known
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == theory.PAIRS else None
-    schedule = run.schedule(lambda: theory.default_schedule(problem, pairs))
+    schedule = step.schedule(run.schedule(lambda: theory.default_schedule(problem, pairs)))
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     _warn_truncation(problem)
     system, limit, last = steps.make_system(problem, step), steps.limit_of(problem, step), float(schedule.times[-1])
     steps.warn_limit(step, limit)
     settings: dict[str, Any] = {"device": device, "last_time": last, "rtol": run.rtol}
-    rate = step.learning_rate if step.descends else None
-    flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, learning_rate=rate, **settings)
+    settings["learning_rate"] = step.fixed_step
+    flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, **settings)
     steps.refuse_estimate(step, run.error_estimate)
-    estimates = not step.descends and run.estimates(flow.name)
+    estimates = step.fixed_step is None and run.estimates(flow.name)
 
     def halved(problem: Problem) -> Any:
         coarse = steps.make_system(problem, step)
@@ -127,6 +132,7 @@ def solve_overlaps(
         schedule=schedule,
         method=flow,
         observe=system.observer(run.keep, lambda: not flow.carries_vectors),
+        coords=run.neurons() | step.coords(schedule),
         constants={
             **prediction_values(prediction),
             "predicted_loss": theory.sum_formula_loss(problem, prediction, schedule.times),
@@ -134,7 +140,7 @@ def solve_overlaps(
         settings={**step.arguments, "device": device},
         attributes=attributes,
         notes=[*steps.step_notes(problem, step, limit, pairs), *prediction.notes],
-        sound=Soundness(0.0 if step.descends else run.rtol, system.teacher_term, falls=step.learning_rate is None),
+        sound=Soundness(0.0 if step.fixed_step else run.rtol, system.teacher_term, falls=step.learning_rate is None),
         loss=system.loss_of_states() if estimates else None,
         cut=run.cut(halved) if estimates else None,
         threads=lambda: blas_threads_for(problem.width, flow.name),
@@ -149,6 +155,7 @@ def solve_committee(
     learning_rate: float | str | None = None,
     step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
     batch_size: int = 1,
+    optimizer: Optimizer | str | None = None,
 ) -> Integration:
     r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
 
@@ -170,8 +177,8 @@ def solve_committee(
         smallest |w_i|² at the start and a the smallest a_p; for k > 2 to 250 times C^(2−k) / (k (k − 2) a c_k²), C the
         overlap of the worst covered direction with its nearest neuron. Where k is odd and the start short, the loss may
         still fall then: no theory says how long it takes.
-    learning_rate, batch_size
-        η and B of SGD, as in `solve_overlaps`. A large one can make the norms blow up.
+    learning_rate, batch_size, optimizer
+        Of SGD, as in `solve_overlaps`. A large rate can make the norms blow up.
     step_theory : {"infinite-d", "finite-d"}
         Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, where two samples have nothing in common,
         or all of that term exact.
@@ -197,28 +204,30 @@ def solve_committee(
 
     problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
-    step = steps.sgd_step(problem, learning_rate, step_theory, batch_size)
+    step = steps.sgd_step(problem, learning_rate, step_theory, batch_size, optimizer)
     rate = step.learning_rate
-    schedule = run.schedule(lambda: theory.default_committee_schedule(problem))
+    schedule = step.schedule(run.schedule(lambda: theory.default_committee_schedule(problem)))
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
-    system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
+    system: Any = steps.optimized(problem, step)
+    if system is None:
+        system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:
         steps.warn_limit(step, quick_limit(problem, step.batch_size))
-    generic = cast("Any", system)  # it has all that methods ask of the overlap flow
-    method = steps.chosen_method(generic, run.method, last)
+    method = steps.chosen_method(system, run.method, last)
     return Integration.of(
         system,
         run,
         title="Online learning of a committee with fixed second layer",
         schedule=schedule,
-        method=FlowMethod(generic, method, run.atol, last_time=last),
+        method=FlowMethod(system, method, run.atol, learning_rate=step.fixed_step, last_time=last),
+        coords=run.neurons() | step.coords(schedule),
         constants=no_prediction_values(P),
         settings=step.arguments,
         attributes=lambda _: {} if rate is None else step.arguments,
         notes=["Committees have no greedy prediction of times."],
-        sound=Soundness(run.rtol, teacher_term(problem), falls=rate is None, dies=True),
-        loss=(lambda state: system.loss(*system.unpack(state))) if run.estimates(method) else None,
+        sound=Soundness(0.0 if step.fixed_step else run.rtol, teacher_term(problem), falls=rate is None, dies=True),
+        loss=system.loss_of_state if step.fixed_step is None and run.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + P, method),
     )
 

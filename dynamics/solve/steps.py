@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
 from dynamics.problem.checks import checked_integer, require
+from dynamics.problem.optimizers import SGD, Optimizer, checked_optimizer
+from dynamics.problem.schedule import SaveAt
 from dynamics.theory import learning_rates
 from dynamics.theory.step_noise import escape_bias
 from hermite.text.messages import shown, suggestion
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 #: Options of commands that say how steps enter, in the order of `checked_step`.
-STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size")
+STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,42 @@ class StepSettings:
     step_theory: str | None = None
     #: Number B of samples per step.
     batch_size: int = 1
+    #: What a step does with a gradient; None stands for plain SGD that was not asked for.
+    optimizer: Optimizer | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The three arguments by name, as datasets store them."""
-        return {"learning_rate": self.learning_rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
+        """The arguments by name, as datasets store them."""
+        found = {"learning_rate": self.learning_rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
+        return found if self.optimizer is None else {**found, "optimizer": str(self.optimizer)}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is w ← w − η g."""
+        return self.optimizer is None or self.optimizer.is_plain
+
+    @property
+    def is_map(self) -> bool:
+        """Whether means are a map from step to step, of momentum and averages, which is iterated."""
+        return isinstance(self.optimizer, SGD) and not self.is_plain
+
+    @property
+    def fixed_step(self) -> float | None:
+        """Length of the steps in flow time where they are iterated, None where an equation is integrated."""
+        return self.learning_rate if self.descends or self.is_map else None
+
+    def schedule(self, save_at: SaveAt) -> SaveAt:
+        """Return the saved times, those of a map at the nearest steps."""
+        if not self.is_map or self.learning_rate is None:
+            return save_at
+        return SaveAt.at(self.learning_rate * np.unique(np.rint(save_at.times / self.learning_rate)))
+
+    def coords(self, save_at: SaveAt) -> dict[str, Any]:
+        """Return the coordinate `step` = t/η where an optimizer is given, which counts whole steps of a map."""
+        if self.optimizer is None or self.learning_rate is None:
+            return {}
+        steps = save_at.times / self.learning_rate
+        return {"step": np.rint(steps).astype(np.int64) if self.is_map else steps}
 
     @property
     def descends(self) -> bool:
@@ -53,6 +86,7 @@ def checked_step(
     method: str,
     step_theory: object = None,
     batch_size: object = 1,
+    optimizer: object = None,
     *,
     problem: Problem | None = None,
 ) -> StepSettings:
@@ -62,6 +96,7 @@ def checked_step(
     argument of another kind, or without effect.
     """
     size, descends = checked_integer(batch_size, "batch_size", minimum=1), method == "gradient-descent"
+    chosen = None if optimizer is None else checked_optimizer(optimizer)
     if isinstance(learning_rate, str) and problem is not None:
         learning_rate = learning_rates.resolved_rate(problem, learning_rate, size, descends=descends)
     rate = learning_rates.checked_learning_rate(learning_rate, method)
@@ -79,10 +114,19 @@ def checked_step(
         stochastic or step_theory is None,
         f"Argument `step_theory` must be None unless `learning_rate` is given {other}, but is {shown(step_theory)}.",
     )
-    return StepSettings(rate, str(step_theory or "finite-d") if stochastic else None, size)
+    require(
+        stochastic or chosen is None,
+        f"Argument `optimizer` must be None unless `learning_rate` is given {other}, but is {chosen}.",
+    )
+    step = StepSettings(rate, str(step_theory or "finite-d") if stochastic else None, size, chosen)
+    need = f"Argument `method` must be 'auto' for {chosen}, whose mean steps are iterated, but is {shown(method)}."
+    require(method == "auto" or not step.is_map, need)
+    return step
 
 
-def sgd_step(problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object) -> StepSettings:
+def sgd_step(
+    problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object, optimizer: object = None
+) -> StepSettings:
     """Return the settings of steps of SGD for a student that knows no others."""
     size = checked_integer(batch_size, "batch_size", minimum=1)
     rate = learning_rates.resolved_rate(problem, learning_rate, size)
@@ -90,7 +134,10 @@ def sgd_step(problem: Problem, learning_rate: object, step_theory: str | None, b
         size == 1 or rate is not None,
         f"Argument `batch_size` must be 1 unless `learning_rate` is given, but is {size}.",
     )
-    return StepSettings(rate, step_theory, size)
+    chosen = None if optimizer is None else checked_optimizer(optimizer)
+    need = f"Argument `optimizer` must be None unless `learning_rate` is given, but is {chosen}."
+    require(chosen is None or rate is not None, need)
+    return StepSettings(rate, step_theory, size, chosen)
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
@@ -99,6 +146,8 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     ValueError is raised for a step theory of a problem that has no exact one-step moments.
     """
     rate, theory = settings.learning_rate, settings.step_theory
+    if (found := optimized(problem, settings)) is not None:
+        return cast("OverlapSystem", found)
     flow: type[OverlapSystem]
     stepped: Callable[..., OverlapSystem]
     if problem.inputs is not None:
@@ -111,6 +160,19 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
 
         flow, stepped = OverlapSystem, FiniteStepSystem
     return flow(problem) if rate is None or theory is None else stepped(problem, rate, theory, settings.batch_size)
+
+
+def optimized(problem: Problem, settings: StepSettings) -> Any:
+    """Return the mean motion under an optimizer that is not plain SGD, None for plain SGD and flows.
+
+    ValueError is raised, with the reason, where overlaps do not close.
+    """
+    if settings.is_plain or settings.step_theory is None or settings.learning_rate is None:
+        return None
+    from dynamics.equations.optimizers import optimized_system
+
+    given = settings.learning_rate, settings.step_theory, settings.batch_size
+    return optimized_system(problem, *given, cast("Optimizer", settings.optimizer))
 
 
 def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str = "bdf") -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from hermite.text.messages import not_a_choice, refuse, shown
+from dynamics.problem.optimizers import SGD, Optimizer
+from hermite.text.messages import not_a_choice, refuse, require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from hermite.arrays import Array
+
+
+PLAIN = SGD()
 
 
 class Measurement(NamedTuple):
@@ -54,6 +58,7 @@ class EngineOptions:
     training_samples: int | None = None
     device: str = "auto"
     dtype: str = "auto"
+    optimizer: Optimizer = PLAIN
 
 
 class Stepper(ABC):
@@ -102,6 +107,10 @@ class Engine(Stepper):
         """Return second layer v and biases b of every run of a network, in float64, shape (seeds, 2, neurons)."""
         raise NotImplementedError
 
+    def measure_average(self) -> tuple[Measurement, Array | None]:
+        """Return what `measure` and, of a network, `layers` do, of the averages of the weights."""
+        raise NotImplementedError
+
 
 class SpanEngine(Engine):
     """An engine that takes many steps at once. How it is cut may change bits, so it is cut at looks alone."""
@@ -132,6 +141,8 @@ class Declaration(NamedTuple):
     students: tuple[str, ...] = ("homogeneous",)
     fields: tuple[str, ...] = ()
     objective: str = "squared"
+    #: Optimizers other than plain SGD, by name.
+    optimizers: tuple[str, ...] = ()
 
     def takes(self, problem: Problem) -> bool:
         """Return whether the engine simulates problems of this kind."""
@@ -152,9 +163,11 @@ ENGINES: dict[str, Declaration] = {
 DEFAULT_ENGINE = "projected"
 
 
-def engine_of(problem: Problem) -> str:
-    """Return the engine that "auto" stands for: the first that takes a problem, `DEFAULT_ENGINE` where none does."""
-    return next((name for name, declared in ENGINES.items() if declared.takes(problem)), DEFAULT_ENGINE)
+def engine_of(problem: Problem, optimizer: Optimizer = PLAIN) -> str:
+    """Return the engine for "auto": the first that takes a problem and an optimizer, or `DEFAULT_ENGINE`."""
+    takers = [name for name, declared in ENGINES.items() if declared.takes(problem)]
+    stepping = [name for name in takers if optimizer.is_plain or optimizer.name in ENGINES[name].optimizers]
+    return next(iter([*stepping, *takers]), DEFAULT_ENGINE)
 
 
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
@@ -162,6 +175,12 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     if not isinstance(name, str) or name not in ENGINES:
         refuse(not_a_choice("Argument `engine`", name, ENGINES))
     declared = ENGINES[name]
+    known = [each for each, other in ENGINES.items() if options.optimizer.name in other.optimizers]
+    require(
+        options.optimizer.is_plain or name in known,
+        f"Argument `optimizer` must be plain SGD for engine {name!r}, but is {options.optimizer}, which "
+        f"{' and '.join(map(repr, known)) or 'no engine'} takes.",
+    )
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])
     try:

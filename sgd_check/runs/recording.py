@@ -226,8 +226,8 @@ class Recorder(Looks):
     #: Variables whose own dims have the seed.
     OF_RUNS = ("blown_up", "censored")
 
-    def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
-        super().__init__(seeds, plan.recorded, _shapes(problem))
+    def __init__(self, problem: Problem, plan: Plan, seeds: int, *, averages: bool = False) -> None:
+        super().__init__(seeds, plan.recorded, _shapes(problem) | ({"average_loss": ()} if averages else {}))
         self._observables, self._watch = observables_of(problem), Watch(problem, seeds)
         thresholds = self._observables.thresholds
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
@@ -261,7 +261,17 @@ class Recorder(Looks):
         if place is not None:
             among[~sound] = np.nan
             self._keep(place, seen, among, mass)
+            if "average_loss" in self.records:
+                self._keep_average(place, engine)
         return fresh
+
+    def _keep_average(self, place: int, engine: Engine) -> None:
+        """Write the loss of the averages of the weights."""
+        found, layers = engine.measure_average()
+        rest = [] if layers is None else list(layers.swapaxes(0, 1))
+        seen = [found.teacher_overlap, getattr(found, self._among), found.squared_norm, *rest]
+        for s in np.flatnonzero(~self.blown_up):
+            self.records["average_loss"][s, place] = self._observables.loss(*(each[s] for each in seen))
 
     def _keep(self, place: int, seen: list[Array], among: Array, mass: Array) -> None:
         """Write a record; the loss of runs that blew up is NaN."""

@@ -19,6 +19,7 @@ from dynamics.problem import (
     checked_integer,
     checked_integers,
     checked_number,
+    checked_optimizer,
     checked_seeds,
     decouples,
     is_correlation,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.problem import SaveAt
+    from dynamics.problem import Optimizer, SaveAt
     from dynamics.runs import Begun
     from dynamics.runs.trackers import Tracker
     from sgd_check.engines import Engine
@@ -63,11 +64,12 @@ if TYPE_CHECKING:
 RECORD_LIMIT = 16 * 2**30
 
 
-def checked_engine(problem: object, engine: str) -> str:
+def checked_engine(problem: object, engine: str, optimizer: object = None) -> str:
     """Return the name of an engine, "auto" resolved; refuse what it does not know of a problem."""
     if not isinstance(problem, Problem):
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
-    name = engine_of(problem) if isinstance(engine, str) and engine == "auto" else engine
+    chosen = checked_optimizer(optimizer)
+    name = engine_of(problem, chosen) if isinstance(engine, str) and engine == "auto" else engine
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
         check_fields(problem, declared.fields, f"for engine {name!r}")
@@ -90,6 +92,7 @@ def checked_options(
     dtype: str,
     starts: Sequence[int] | None = None,
     training_samples: int | None = None,
+    optimizer: object = None,
 ) -> EngineOptions:
     """Return the checked options of an engine; the engine checks names of devices and precisions itself."""
     chosen, batch = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
@@ -116,7 +119,13 @@ def checked_options(
         multiple = f"Argument `training_samples` must be a multiple of `batch_size`, {batch}, but is {count}."
         require(count % batch == 0, multiple)
     return EngineOptions(
-        seeds=chosen, batch_size=batch, device=device, dtype=dtype, starts=starts, training_samples=training_samples
+        seeds=chosen,
+        batch_size=batch,
+        device=device,
+        dtype=dtype,
+        starts=starts,
+        training_samples=training_samples,
+        optimizer=checked_optimizer(optimizer),
     )
 
 
@@ -272,6 +281,7 @@ def simulate(
     dtype: str = "auto",
     starts: Sequence[int] | None = None,
     training_samples: int | None = None,
+    optimizer: Optimizer | str | None = None,
     progress: bool | None = None,
     max_runtime: float | None = None,
     checkpoint: str | os.PathLike[str] | RunFile | None = None,
@@ -326,6 +336,10 @@ def simulate(
         Spherical student and committee only: draw so many samples once per seed and reuse them, each once per epoch in
         an order of its own; a multiple of `batch_size`, full-batch gradient descent if equal. The loss is that of the
         population in any case.
+    optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
+        What a step does with the gradient, or its text such as "SGD(momentum=0.9)"; plain SGD by default. Those that
+        see coordinates, `Adam`, `RMSprop` and `SignSGD`, have the teacher and the start turned to directions drawn
+        from the seed, whose coordinates are all of order 1/√d, and take one sample per step.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
@@ -379,10 +393,11 @@ def simulate(
     seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches; one step of S seeds costs
     O(S d (m + 32)) by "torch", O(S B m d) with minibatches.
     """
-    engine = checked_engine(problem, engine)
+    engine = checked_engine(problem, engine, optimizer)
     check_switch("progress", progress, optional=True)
     given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype}
-    options = checked_options(problem, **given, starts=starts, training_samples=training_samples)
+    given |= {"starts": starts, "training_samples": training_samples, "optimizer": optimizer}
+    options = checked_options(problem, **given)
     rate: object = learning_rate
     if isinstance(learning_rate, str):
         rate = resolved_rate(problem, learning_rate, options.batch_size)
@@ -398,7 +413,8 @@ def simulate(
     for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
         if caution is not None:
             warnings.warn(caution, UserWarning, stacklevel=2)
-    records = Recorder(problem, plan, len(options.seeds))
+    averages = getattr(options.optimizer, "average", None) is not None
+    records = Recorder(problem, plan, len(options.seeds), averages=averages)
     shared = {
         "engine": engine,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
@@ -406,6 +422,7 @@ def simulate(
         "steps": plan.steps,
         "batch_size": options.batch_size,
         "training_samples": options.training_samples,
+        **({} if optimizer is None else {"optimizer": str(options.optimizer)}),
     }
     of_limit = {"learning_rate_limit": limit, "above_limit": too_large}
     labelled = partial(_labelled, problem, plan, options, made, records, shared, of_limit)

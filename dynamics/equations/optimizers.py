@@ -1,0 +1,1 @@
+"""The mean motion of overlaps under optimizers other than plain SGD."""

@@ -1,0 +1,256 @@
+"""What a step does with a gradient g at the learning rate η: the optimizers of SGD, as values.
+
+The mean motion under each is in `dynamics.equations.optimizers`, the steps themselves in the engines of `sgd_check`;
+both refuse, with the reason, the problems that they do not know.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from dynamics.problem.checks import check_switch, check_that, checked_integer, checked_number, checked_real
+from hermite.text.messages import refuse, shown, suggestion
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """What a step does with a gradient; a plain one is w ← w − η g."""
+
+    #: As commands spell it.
+    name: ClassVar[str]
+    #: Whether a step sees the coordinates of R^d, so that overlaps close for dense directions alone.
+    sees_axes: ClassVar[bool] = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is w ← w − η g."""
+        return False
+
+    def __str__(self) -> str:
+        changed = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    r"""Stochastic gradient descent with momentum β, as `torch.optim.SGD` has it, and with an average a of the weights.
+
+    .. math:: u \leftarrow \beta u + (1 - \delta)\, g, \qquad w \leftarrow w - \eta u, \qquad
+       a \leftarrow a + \alpha (w - a)
+
+    u = g in the first step, a = w before it. With `nesterov` the second is w ← w − η (g + β u), so that w is the point
+    that looks ahead, where the gradient is taken.
+
+    Parameters
+    ----------
+    momentum : float, default 0
+        β, at least 0 and below 1, dimensionless.
+    nesterov : bool, default False
+        Nesterov's form; it needs momentum, and no dampening.
+    dampening : float, default 0
+        δ, at least 0 and below 1.
+    average : None, "polyak" or float
+        α, above 0 and up to 1, of an exponential average; "polyak" is the mean of all weights, α = 1/(n + 2) in step
+        n = 0, 1, …; None for no average.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> str(SGD(momentum=0.9, average="polyak"))
+    "SGD(momentum=0.9, average='polyak')"
+    """
+
+    name: ClassVar[str] = "sgd"
+    momentum: float = 0.0
+    nesterov: bool = False
+    dampening: float = 0.0
+    average: Literal["polyak"] | float | None = None
+
+    def __post_init__(self) -> None:
+        _check_share(self, "momentum")
+        _check_share(self, "dampening")
+        check_switch("nesterov", self.nesterov)
+        is_nesterov = self.momentum > 0.0 and self.dampening == 0.0
+        given = f"is {self.momentum:g} with `dampening` {self.dampening:g}"
+        check_that(
+            not self.nesterov or is_nesterov, "momentum", "be above 0, without `dampening`, for `nesterov`", given
+        )
+        if self.average is not None and self.average != "polyak":
+            need, given = "be None, 'polyak' or a number above 0 and up to 1", f"is {shown(self.average)}"
+            check_that(not isinstance(self.average, str), "average", need, given)
+            average = checked_real(self.average, "average")
+            check_that(0.0 < average <= 1.0, "average", need, given)
+            object.__setattr__(self, "average", average)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is w ← w − η g."""
+        return self == SGD()
+
+    @property
+    def amplification(self) -> float:
+        """(1 − δ)/(1 − β): for a fixed β, as d → ∞, the weights move as those of plain SGD at so many times η."""
+        return (1.0 - self.dampening) / (1.0 - self.momentum)
+
+
+@dataclass(frozen=True)
+class ZerothOrder(Optimizer):
+    r"""Zeroth-order SGD (MeZO): the gradient along random directions, from two losses each.
+
+    .. math:: g = \frac1K \sum_{k=1}^K \frac{\ell(w + \epsilon z_k) - \ell(w - \epsilon z_k)}{2\epsilon}\, z_k, \qquad
+       z_k \sim N(0, I)
+
+    over all N trained weights; the samples of a batch share directions.
+
+    Parameters
+    ----------
+    directions : int, default 1
+        K, number of directions per step.
+    smoothing : float, default 0
+        λ = ε√d ≥ 0, dimensionless; 0 is the limit ε → 0, g = Σ_k (∇ℓ·z_k) z_k / K.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    References
+    ----------
+    Malladi, Gao, Nichani, Damian, Lee, Chen and Arora, arXiv:2305.17333.
+    """
+
+    name: ClassVar[str] = "zeroth-order"
+    directions: int = 1
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "directions", checked_integer(self.directions, "directions", minimum=1))
+        object.__setattr__(self, "smoothing", checked_number(self.smoothing, "smoothing", positive=False))
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    r"""Adam with bias correction and a vanishing ε, as `torch.optim.Adam`; all operations are coordinate by coordinate.
+
+    .. math:: u \leftarrow \beta_1 u + (1 - \beta_1) g, \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \quad
+       w \leftarrow w - \eta\, \frac{u/(1 - \beta_1^n)}{\sqrt{v/(1 - \beta_2^n)}}
+
+    in step n = 1, 2, …
+
+    Parameters
+    ----------
+    beta1, beta2 : float
+        β1 and β2, at least 0 and below 1, dimensionless. As d → ∞ a fixed β1 has no effect, and overlaps close where
+        κ = (1 − β2) d stays finite.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    References
+    ----------
+    Kingma and Ba, arXiv:1412.6980.
+    """
+
+    name: ClassVar[str] = "adam"
+    sees_axes: ClassVar[bool] = True
+    beta1: float = 0.9
+    beta2: float = 0.999
+
+    def __post_init__(self) -> None:
+        _check_share(self, "beta1")
+        _check_share(self, "beta2")
+
+
+@dataclass(frozen=True)
+class RMSprop(Optimizer):
+    """RMSprop with the bias correction of Adam: `Adam` with β1 = 0.
+
+    That of torch has no correction: its first steps are (1 − β2)^(−1/2) times as long.
+
+    Parameters
+    ----------
+    beta2 : float, default 0.999
+        β2, at least 0 and below 1, dimensionless.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+    """
+
+    name: ClassVar[str] = "rmsprop"
+    sees_axes: ClassVar[bool] = True
+    beta1: ClassVar[float] = 0.0
+    beta2: float = 0.999
+
+    def __post_init__(self) -> None:
+        _check_share(self, "beta2")
+
+
+@dataclass(frozen=True)
+class SignSGD(Optimizer):
+    """Sign SGD: every coordinate moves by η against the sign of its gradient, w ← w − η sign(g)."""
+
+    name: ClassVar[str] = "sign"
+    sees_axes: ClassVar[bool] = True
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {each.name: each for each in (SGD, ZerothOrder, Adam, RMSprop, SignSGD)}
+
+
+def checked_optimizer(value: object) -> Optimizer:
+    """Return an optimizer, for None plain SGD, for text the one that it names: "adam", "SGD(momentum=0.9)", ….
+
+    Examples
+    --------
+    >>> checked_optimizer("zeroth-order") == checked_optimizer("ZerothOrder()") == ZerothOrder()
+    True
+    """
+    if value is None:
+        return SGD()
+    if isinstance(value, Optimizer):
+        return value
+    if not isinstance(value, str):
+        need = "Argument `optimizer` must be an optimizer, such as dynamics.SGD(momentum=0.9), or its name"
+        refuse(f"{need}, but is {shown(value)}.", TypeError)
+    head, opened, _ = value.partition("(")
+    makers = OPTIMIZERS | {each.__name__: each for each in OPTIMIZERS.values()}
+    make = makers.get(head.strip())
+    if make is None:
+        menu = list(OPTIMIZERS)
+        need = (
+            f"Argument `optimizer` must be one of {', '.join(map(repr, menu))}, or a call such as 'SGD(momentum=0.9)'"
+        )
+        refuse(f"{need}, but is {shown(value)}.{suggestion(head, menu)}")
+    return make(**(_keywords(value, make) if opened else {}))
+
+
+def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
+    """Return the keyword arguments of a call, whose values are literals; ValueError for any other text."""
+    names = [each.name for each in fields(make)]
+    try:
+        call: Any = ast.parse(text.strip().replace(make.name, make.__name__, 1), mode="eval").body
+        named = isinstance(call, ast.Call) and not call.args
+        found = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords} if named else {"": None}
+    except (AttributeError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
+        found = {"": None}
+    wanted = ", ".join(f"{name}=…" for name in names)
+    need = f"Argument `optimizer` must be a call {make.__name__}({wanted}) with numbers or words"
+    if not set(found) <= set(names):
+        refuse(f"{need}, but is {shown(text)}.")
+    return found
+
+
+def _check_share(optimizer: Optimizer, name: str) -> None:
+    """Turn a field into a float; ValueError unless it is at least 0 and below 1."""
+    share = checked_real(getattr(optimizer, name), name)
+    check_that(0.0 <= share < 1.0, name, "be at least 0 and below 1", f"is {shown(share)}")
+    object.__setattr__(optimizer, name, share)
