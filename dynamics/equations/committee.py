@@ -122,27 +122,37 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 
 @inlined_kernel
-def write_step(
-    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Write `rhs`, and η (second/B + (1 − 1/B) D) more of S', D = F (N + diag(k))ᵀ."""
-    rhs(0.0, y, out, parameters, sizes, work)
+def write_step_second(write_second: Callable[..., None], parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
+    """Write and return second/B + (1 − 1/B) D, D = F (N + diag(k))ᵀ, after `rhs`; the upper half is not written."""
     m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
     at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
-    noise, rate, d, batch = parameters[at], parameters[at + 1], parameters[at + 2], parameters[at + 3]
+    noise, d, batch = parameters[at], parameters[at + 2], parameters[at + 3]
     second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
     numbers, layout = parameters[at + 4 :], vector(sizes, LAYOUT, sizes.size - LAYOUT)
     vectors, exact = (matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)), sizes[THEORY] == 2
     write_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
     # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
-    mean_rate = rate - rate / batch if exact else 0.0
+    share = 1.0 - 1.0 / batch if exact else 0.0
     for i in range(m):
         for j in range(i + 1):
-            change = rate / batch * second[i, j]
-            if mean_rate > 0.0:
+            second[i, j] /= batch
+            if share > 0.0:
                 for b in range(M):
-                    change += mean_rate * F[i, b] * N[j, b]
-            out[m * sizes[1] + i * m + j] += change
+                    second[i, j] += share * F[i, b] * N[j, b]
+    return second
+
+
+@inlined_kernel
+def write_step(
+    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write `rhs`, and η E of the products of two gradients more of S'."""
+    rhs(0.0, y, out, parameters, sizes, work)
+    m, rate = sizes[0], parameters[sizes[0] + sizes[1] + sizes[1] ** 2 + 1]
+    second = write_step_second(write_second, parameters, sizes, work)
+    for i in range(m):
+        for j in range(i + 1):
+            out[m * sizes[1] + i * m + j] += rate * second[i, j]
     mirror(matrix(out, m * sizes[1], m, m))
 
 

@@ -1,1 +1,771 @@
-"""The mean motion of overlaps under optimizers other than plain SGD."""
+r"""The mean motion of overlaps under optimizers other than plain SGD, closed wherever that of plain SGD is.
+
+A sample of a student gives neuron i a gradient g_i. Its mean is a sum of neurons and directions, and the student's own
+equations know it and the mean products of two gradients,
+
+.. math:: E\,g_i = \sum_j N_{ij} w_j + \sum_a N_{ia} \theta_a, \qquad S_{ij} = E\,g_i\cdot g_j,
+
+S exactly for "finite-d", or with d for |x|² for "infinite-d". That is all that these rules need; G_x denotes E g xᵀ,
+N times the overlaps of neurons and directions with x, and X_xy = X Yᵀ.
+
+*Momentum and averages* (`SGD`), a map of means: with the buffer u and p = u, or βu + g of Nesterov,
+
+.. math:: u \leftarrow \beta u + (1 - \delta) g, \qquad w \leftarrow w - \eta p, \qquad
+   a \leftarrow a + \alpha (w - a)
+
+   X_{uu} \leftarrow \beta^2 X_{uu} + \beta (1 - \delta) (G_u + G_u^T) + (1 - \delta)^2 S, \qquad
+   X_{wu} \leftarrow \beta X_{wu} + (1 - \delta) G_w^T
+
+and so on for every pair; overlaps with θ follow the means. One Euler step of length η of what is integrated here is one
+step of the map. Second layer and biases have buffers and averages of their means.
+
+*Zeroth order*: K directions z ~ N(0, 1) in the N = m d trained weights, shared by a batch. The mean of a step is that
+of SGD, and
+
+.. math:: E\,g_i\cdot g_j \to \Big(1 + \frac1K\Big) S_{ij} + \delta_{ij} \frac{d}{K} \sum_k S_{kk} .
+
+The smoothing λ = ε√d > 0, as d → ∞ with K = 1: N at the overlaps Q + λ² 1, of which the product is with Q, and
+δ_ij d² E(ℓ₊ − ℓ₋)²/(4λ²) for the right, ℓ± the loss of a sample at w_i·x ± λ ζ_i, ζ_i ~ N(0, 1).
+
+*Adam and RMSprop* on single samples, dense directions, d → ∞ with κ = (1 − β2) d: all coordinates of a neuron have one
+mean square v_i, S_ii/d on average over the last 1/(1 − β2) samples. With D = diag(v̂)^(−½), in the time η · step,
+
+.. math:: v' = \frac{1 - \beta_2}{\eta} \Big(\frac{S_{ii}}{d} - v\Big), \quad \hat v = \frac{v}{1 - e^{-(1 - \beta_2)
+   t/\eta}}, \quad M' = -D\,E g\,\Theta^T, \quad Q' = -D G_w - (D G_w)^T + \eta D S D .
+
+*Sign SGD* on single samples, dense directions, d → ∞: sign(e σ'_i) sign(x) has with x·y the mean √(2/π) of
+sign(e σ'_i) x·y, where label noise τ turns sign(e) into erf(ē/(τ√2)), and
+
+.. math:: Q' = -\sqrt{2/\pi}\,E[s_i\,x\cdot w_j] + (i \leftrightarrow j) + \eta d\,E\,\mathrm{sign}(\sigma'_i \sigma'_j)
+   .
+
+Means of sign SGD, and of the loss at λ > 0, are sums over nodes in all projections of x that matter.
+
+State: [v (m) | b (m) | M (m, P) | Q (m, m)] of the weights, for committees and homogeneous neurons too, whose v and b
+rest. A map adds [v, b, M of u | X_wu | X_uu], and with averages [v, b, M, X_aa of a | X_wa | X_ua]; Adam adds v (m).
+`sizes` are the nine below and those of the student's system, `parameters` the ten below, the nodes, and those of the
+student's system, and `work` has its scratch first.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from dynamics.equations import committee, finite_step, overlaps
+from dynamics.equations.interface import FlowSystem, Functions
+from dynamics.equations.network import steps
+from dynamics.equations.network import system as network
+from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU
+from dynamics.equations.vectors import write_norms
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from dynamics.problem import is_homogeneous, is_network
+from dynamics.problem.checks import require
+from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder
+from hermite.arrays import Array, Integers, Matrix, Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.problem import Problem, Student
+
+#: Places in `sizes`: m, P, the rule, whether there is an average; numbers of own parameters, of the student's scratch
+#: and of a state of the weights; nodes, and axes of them.
+WIDTH, AXES, RULE, AVERAGES, OWN, SCRATCH, STATE, NODES, NODE_AXES, TABLE = range(10)
+HEADER = 10
+MAP, ZEROTH_ORDER, ADAPTIVE, SIGN = range(4)
+#: Places in `parameters`: η, β, 1 − δ, weights of u and g in p, α or 0 for that of Polyak, d, K, λ, 1 − β2.
+RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOOTHING, FORGOTTEN = range(10)
+NUMBERS = 10
+
+Moments = tuple[Matrix, Matrix, Matrix]
+
+# What the student's own equations know of a step: N (m, m + P), the Gram matrix C of neurons and directions, and S, of
+# a state of the weights; `rates` receives −E ∂_v and −E ∂_b first.
+
+
+@inlined_kernel
+def network_moments(
+    write_second: Callable[..., None],
+    y: Vector,
+    rates: Vector,
+    parameters: Vector,
+    sizes: Integers,
+    work: Vector,
+) -> Moments:
+    """Return N, C and S of a network."""
+    network.rhs(0.0, y, rates, parameters, sizes, work)
+    S = steps.write_step_second(write_second, y, parameters, sizes, work)
+    C, _, _, _, _, N, _ = network.views(sizes, work)
+    return N, C, S
+
+
+@inlined_kernel
+def committee_moments(
+    write_second: Callable[..., None],
+    y: Vector,
+    rates: Vector,
+    parameters: Vector,
+    sizes: Integers,
+    work: Vector,
+) -> Moments:
+    """Return N, C and S of a committee."""
+    m, M = sizes[0], sizes[0] + sizes[1]
+    committee.rhs(0.0, vector(y, 2 * m, y.size - 2 * m), rates, parameters, sizes, work)
+    S = committee.write_step_second(write_second, parameters, sizes, work)
+    for i in range(2 * m):
+        rates[i] = 0.0
+    return committee.forces(sizes, work)[0], matrix(work, 0, M, M), S
+
+
+@kernel
+def overlaps_of(y: Vector, out: Vector, m: int, P: int) -> None:
+    """Write C = M/ρ, G = Q/(ρρᵀ) and ln ρ², ρ_i² = Q_ii, of a state of the weights."""
+    M, Q = matrix(y, 2 * m, m, P), matrix(y, 2 * m + m * P, m, m)
+    C, G = matrix(out, 0, m, P), matrix(out, m * P, m, m)
+    for i in range(m):
+        out[m * P + m * m + i] = math.log(Q[i, i])
+        for p in range(P):
+            C[i, p] = M[i, p] / math.sqrt(Q[i, i])
+        for j in range(m):
+            G[i, j] = Q[i, j] / math.sqrt(Q[i, i] * Q[j, j]) if i != j else 1.0
+
+
+@kernel
+def homogeneous_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
+    """Return N, C and S of homogeneous neurons, NaN once the weights have blown up."""
+    m, P = sizes[0], sizes[1]
+    mP, mm, M, at = m * P, m * m, m + P, P + P * P
+    state = vector(work, work.size - mP - mm - m, mP + mm + m)
+    overlaps_of(y, state, m, P)
+    layout = vector(sizes, finite_step.LAYOUT, sizes.size - finite_step.LAYOUT)
+    scratch = vector(work, 3 * mm, work.size - 3 * mm - state.size)
+    C = matrix(scratch, layout[finite_step.POWERS_AT] + M * M, M, M)
+    N = matrix(scratch, layout[finite_step.DRIFT_AT], m, M)
+    S, base, slope = matrix(work, 0, m, m), matrix(work, mm, m, m), matrix(work, 2 * mm, m, m)
+    for i in range(2 * m):
+        rates[i] = 0.0
+    if finite_step.is_blown_up(state, parameters, m, P):
+        N.fill(np.nan)
+        S.fill(np.nan)
+        return N, C, S
+    overlaps.write_gram(state, m, matrix(parameters, P, P, P), C)
+    write_norms(state, vector(scratch, 0, m))
+    for p in range(P):
+        scratch[m + p] = -parameters[p]
+    numbers = vector(parameters, at + 4, parameters.size - at - 4)
+    finite_step.step_moments(parameters[at], (numbers, layout, scratch), (S, base, slope))
+    for i in range(m):
+        rho = math.exp(0.5 * state[mP + mm + i])
+        for j in range(m):
+            other = math.exp(0.5 * state[mP + mm + j])
+            both = parameters[at + 1] * S[i, j] + parameters[at + 2] * base[i, j] + parameters[at + 3] * slope[i, j]
+            S[i, j] = rho * other * both
+            N[i, j] *= rho / other
+            C[i, j] *= rho * other
+        for p in range(P):
+            N[i, m + p] *= rho
+            C[i, m + p] *= rho
+            C[m + p, i] *= rho
+    return N, C, S
+
+
+# The rules. Of the scratch G_x, (m, m) each, are the first numbers.
+
+
+@inlined_kernel
+def dot(N: Matrix, X: Matrix, M: Matrix, out: Matrix) -> None:
+    """Write G_x = E g xᵀ = N [X; Mᵀ], given X = W xᵀ and M = x Θᵀ."""
+    m = X.shape[0]
+    for i in range(m):
+        for j in range(m):
+            total = 0.0
+            for k in range(m):
+                total += N[i, k] * X[k, j]
+            for p in range(M.shape[1]):
+                total += N[i, m + p] * M[j, p]
+            out[i, j] = total
+
+
+@inlined_kernel
+def dot_directions(N: Matrix, C: Matrix, i: int, p: int) -> float:
+    """Return E g_i·θ_p."""
+    total, column = 0.0, N.shape[0] + p
+    for k in range(N.shape[1]):
+        total += N[i, k] * C[k, column]
+    return total
+
+
+@kernel
+def write_flow(
+    t: float, y: Vector, out: Vector, moments: Moments, spread: float, parameters: Vector, sizes: Integers, own: Vector
+) -> None:
+    """Write the rates of zeroth order, Adam and RMSprop; those of v and b are in `out` already.
+
+    `spread` is d² E(ℓ₊ − ℓ₋)²/(4λ²) for λ > 0, and not used otherwise.
+    """
+    m, P, (N, C, S) = sizes[WIDTH], sizes[AXES], moments
+    rate, d, lag = parameters[RATE], parameters[DIMENSION], parameters[FORGOTTEN]
+    adaptive, G = sizes[RULE] == ADAPTIVE, matrix(own, 0, m, m)
+    dM, dQ = matrix(out, 2 * m, m, P), matrix(out, 2 * m + m * P, m, m)
+    squares, rates_of_squares = vector(y, y.size - m, m), vector(out, out.size - m, m)
+    dot(N, matrix(y, 2 * m + m * P, m, m), matrix(y, 2 * m, m, P), G)
+    factors, shared = vector(own, m * m, m), 0.0
+    for i in range(m):
+        factors[i] = 1.0
+        shared += S[i, i]
+        if adaptive:
+            # At the start v vanishes with t, and v̂ is the mean square itself.
+            seen = -math.expm1(-lag * t / rate)
+            factors[i] = 1.0 / math.sqrt(squares[i] / seen if seen > 0.0 and squares[i] > 0.0 else S[i, i] / d)
+            rates_of_squares[i] = lag / rate * (S[i, i] / d - squares[i])
+    for i in range(m):
+        for p in range(P):
+            dM[i, p] = -factors[i] * dot_directions(N, C, i, p)
+        for j in range(i + 1):
+            noise = factors[i] * factors[j] * S[i, j]
+            if sizes[RULE] == ZEROTH_ORDER:
+                K = parameters[DIRECTIONS]
+                noise = (1.0 + 1.0 / K) * S[i, j] + (d / K * shared if i == j else 0.0)
+                if parameters[SMOOTHING] > 0.0:
+                    noise = spread if i == j else 0.0
+            dQ[i, j] = dQ[j, i] = -factors[i] * G[i, j] - factors[j] * G[j, i] + rate * noise
+
+
+@kernel
+def write_map(
+    t: float, y: Vector, out: Vector, moments: Moments, parameters: Vector, sizes: Integers, own: Vector
+) -> None:
+    """Write (F(y) − y)/η, F the map of momentum and averages; −E ∂_v and −E ∂_b are in `out` already."""
+    m, P, (N, C, S) = sizes[WIDTH], sizes[AXES], moments
+    rate, share = parameters[RATE], parameters[SHARE]
+    mP, mm, size, step = m * P, m * m, sizes[STATE], int(t / rate + 0.5)
+    beta, kept = (parameters[MOMENTUM], parameters[KEPT]) if step > 0 else (0.0, 1.0)
+    of_u, of_g = parameters[OF_BUFFER], parameters[OF_GRADIENT]
+    alpha = share if share > 0.0 else 1.0 / (step + 2.0)
+    averages, at_a = sizes[AVERAGES] == 1, size + 2 * m + mP + 2 * mm
+    at_Q, at_wu, at_uu = 2 * m + mP, size + 2 * m + mP, size + 2 * m + mP + mm
+    Q, Xwu, Xuu = matrix(y, at_Q, m, m), matrix(y, at_wu, m, m), matrix(y, at_uu, m, m)
+    Gw, Gu, Ga = matrix(own, 0, m, m), matrix(own, mm, m, m), matrix(own, 2 * mm, m, m)
+    dot(N, Q, matrix(y, 2 * m, m, P), Gw)
+    dot(N, Xwu, matrix(y, size + 2 * m, m, P), Gu)
+    # v, b and M are moved alike, by their mean gradients.
+    for x in range(2 * m + mP):
+        gradient = -out[x] if x < 2 * m else dot_directions(N, C, (x - 2 * m) // P, (x - 2 * m) % P)
+        buffer = beta * y[size + x] + kept * gradient
+        moved = of_u * buffer + of_g * gradient
+        out[x], out[size + x] = -moved, (buffer - y[size + x]) / rate
+        if averages:
+            out[at_a + x] = alpha * ((y[x] - y[at_a + x]) / rate - moved)
+    dQ, dwu, duu = matrix(out, at_Q, m, m), matrix(out, at_wu, m, m), matrix(out, at_uu, m, m)
+    new_wu, new_ww, of_step = matrix(own, 3 * mm, m, m), matrix(own, 4 * mm, m, m), matrix(own, 5 * mm, m, m)
+    for i in range(m):
+        for j in range(m):
+            # Products of the new buffer: with itself, with the gradient, with the old weights.
+            second = S[max(i, j), min(i, j)]
+            uu = beta * beta * Xuu[i, j] + beta * kept * (Gu[i, j] + Gu[j, i]) + kept * kept * second
+            gu, ug = beta * Gu[i, j] + kept * second, beta * Gu[j, i] + kept * second
+            wu, uw = beta * Xwu[i, j] + kept * Gw[j, i], beta * Xwu[j, i] + kept * Gw[i, j]
+            pp = of_u * of_u * uu + of_u * of_g * (gu + ug) + of_g * of_g * second
+            wp, pw = of_u * wu + of_g * Gw[j, i], of_u * uw + of_g * Gw[i, j]
+            dQ[i, j] = rate * pp - wp - pw
+            new_ww[i, j] = Q[i, j] + rate * dQ[i, j]
+            new_wu[i, j] = wu - rate * (of_u * uu + of_g * gu)
+            dwu[i, j], duu[i, j] = (new_wu[i, j] - Xwu[i, j]) / rate, (uu - Xuu[i, j]) / rate
+    if not averages:
+        return
+    at_aa, at_wa, at_ua = at_a + 2 * m + mP, at_a + 2 * m + mP + mm, at_a + 2 * m + mP + 2 * mm
+    Xaa, Xwa, Xua = matrix(y, at_aa, m, m), matrix(y, at_wa, m, m), matrix(y, at_ua, m, m)
+    daa, dwa, dua = matrix(out, at_aa, m, m), matrix(out, at_wa, m, m), matrix(out, at_ua, m, m)
+    dot(N, Xwa, matrix(y, at_a + 2 * m, m, P), Ga)
+    for i in range(m):
+        for j in range(m):
+            ua = beta * Xua[i, j] + kept * Ga[i, j]
+            of_step[i, j] = Xwa[i, j] - rate * (of_u * ua + of_g * Ga[i, j])
+            dwa[i, j] = ((1.0 - alpha) * of_step[i, j] + alpha * new_ww[i, j] - Xwa[i, j]) / rate
+            dua[i, j] = ((1.0 - alpha) * ua + alpha * new_wu[j, i] - Xua[i, j]) / rate
+    for i in range(m):
+        for j in range(m):
+            mixed = of_step[i, j] + of_step[j, i]
+            square = (1.0 - alpha) ** 2 * Xaa[i, j] + alpha * (1.0 - alpha) * mixed + alpha**2 * new_ww[i, j]
+            daa[i, j] = (square - Xaa[i, j]) / rate
+
+
+# Means over nodes, of sign SGD and of zeroth order at λ > 0, for networks. `nodes` holds (weight | z) of each, z the
+# projections of x on the teacher's axes and on the m axes of the neurons beyond them, then the ζ_i. Vectors are those
+# of `dynamics.equations.network.steps`, of which the kinds stand in its `layout`.
+
+
+@kernel
+def write_factor(Q: Matrix, M: Matrix, L: Matrix) -> None:
+    """Write the Cholesky factor of Q − M Mᵀ, of which a pivot below rounding is 0."""
+    m, P = M.shape
+    L.fill(0.0)
+    for i in range(m):
+        for j in range(i + 1):
+            total = Q[i, j]
+            for p in range(P):
+                total -= M[i, p] * M[j, p]
+            for k in range(j):
+                total -= L[i, k] * L[j, k]
+            if i == j:
+                L[i, i] = math.sqrt(max(total, 0.0))
+            else:
+                L[i, j] = total / L[j, j] if L[j, j] > 0.0 else 0.0
+
+
+@kernel
+def value_and_slope(kind: int, z: float, means: Vector) -> tuple[float, float]:
+    """Return σ(z) and σ'(z), of a polynomial by its mean derivatives E p^(j) at variance 1."""
+    if kind == ERF:
+        return math.erf(z / math.sqrt(2.0)), math.sqrt(2.0 / math.pi) * math.exp(-0.5 * z * z)
+    if kind == RELU:
+        return max(z, 0.0), 1.0 if z > 0.0 else 0.0
+    if kind != POLYNOMIAL:
+        return math.copysign(1.0, z), 0.0
+    value, slope, before, now, share = means[0], 0.0, 0.0, 1.0, 1.0
+    for j in range(1, means.size):
+        # He_(j−1), of which j times is the derivative of He_j, then He_j itself.
+        share /= j
+        slope += means[j] * share * j * now
+        before, now = now, z * now - (j - 1.0) * before
+        value += means[j] * share * now
+    return value, slope
+
+
+@kernel
+def projections(
+    node: Vector, shift: float, y: Vector, L: Matrix, units: tuple[Vector, Vector, Matrix], sizes: Integers, out: Vector
+) -> None:
+    """Write w_i·x + shift ζ_i of the neurons, without biases, then θ·x + β of the units."""
+    m, P, (_, biases, theta) = sizes[WIDTH], sizes[AXES], units
+    M = matrix(y, 2 * m, m, P)
+    for i in range(m):
+        out[i] = shift * node[1 + P + m + i] if shift != 0.0 else 0.0
+        for p in range(P):
+            out[i] += M[i, p] * node[1 + p]
+        for k in range(i + 1):
+            out[i] += L[i, k] * node[1 + P + k]
+    for u in range(biases.size):
+        out[m + u] = biases[u]
+        for p in range(P):
+            out[m + u] += theta[u, p] * node[1 + p]
+
+
+@kernel
+def error_at(
+    z: Vector,
+    y: Vector,
+    scale: float,
+    units: tuple[Vector, Vector, Matrix],
+    table: Integers,
+    means: Vector,
+    signs: Vector,
+) -> float:
+    """Return f − f* at some projections, and write the signs of ∂f/∂(w_i·x)."""
+    m, error = signs.size, 0.0
+    for a in range(z.size):
+        kind, place, degree = table[3 * a], table[3 * a + 1], table[3 * a + 2]
+        weight = scale * y[a] if a < m else units[0][a - m]
+        value, slope = value_and_slope(kind, z[a] + (y[m + a] if a < m else 0.0), vector(means, place, degree + 1))
+        error += weight * value
+        if a < m:
+            signs[a] = 0.0 if weight * slope == 0.0 else math.copysign(1.0, weight * slope)
+    return error
+
+
+@kernel
+def sum_nodes(
+    y: Vector, out: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
+) -> float:
+    """Write the rates of sign SGD; of zeroth order return d² E(ℓ₊ − ℓ₋)²/(4λ²) alone."""
+    m, P, count, width = sizes[WIDTH], sizes[AXES], sizes[NODES], 1 + sizes[NODE_AXES]
+    numbers, given = of_network
+    at, U = given[steps.STEP_AT], given[steps.STEP_UNITS]
+    units = vector(numbers, at + 4, U), vector(numbers, at + 4 + U, U), matrix(numbers, at + 4 + 2 * U, U, P)
+    scale, noise = numbers[network.SCALE], numbers[at + 3]
+    table, nodes = vector(sizes, HEADER, 3 * (m + U)), matrix(parameters, NUMBERS, count, width)
+    means = vector(parameters, NUMBERS + count * width, sizes[OWN] - NUMBERS - count * width)
+    M, Q, L = matrix(y, 2 * m, m, P), matrix(y, 2 * m + m * P, m, m), matrix(own, m * m, m, m)
+    z, signs, like = vector(own, 2 * m * m, m + U), vector(own, 2 * m * m + m + U, m), matrix(own, 0, m, m)
+    write_factor(Q, M, L)
+    d, shift, total, root = parameters[DIMENSION], parameters[SMOOTHING], 0.0, math.sqrt(2.0 * noise)
+    if shift > 0.0:
+        for n in range(count):
+            projections(nodes[n], shift, y, L, units, sizes, z)
+            above = error_at(z, y, scale, units, table, means, signs)
+            projections(nodes[n], -shift, y, L, units, sizes, z)
+            below = error_at(z, y, scale, units, table, means, signs)
+            total += nodes[n, 0] * 0.25 * (above - below) ** 2 * ((above + below) ** 2 + 4.0 * noise)
+        return float(d * d * total / (4.0 * shift * shift))
+    dM, dQ = matrix(out, 2 * m, m, P), matrix(out, 2 * m + m * P, m, m)
+    out.fill(0.0)
+    like.fill(0.0)
+    for n in range(count):
+        projections(nodes[n], 0.0, y, L, units, sizes, z)
+        found = math.erf(error_at(z, y, scale, units, table, means, signs) / root)
+        for i in range(m):
+            pull = math.sqrt(2.0 / math.pi) * nodes[n, 0] * found * signs[i]
+            for p in range(P):
+                dM[i, p] -= pull * nodes[n, 1 + p]
+            for j in range(m):
+                dQ[i, j] -= pull * z[j]
+                dQ[j, i] -= pull * z[j]
+                like[i, j] += nodes[n, 0] * signs[i] * signs[j]
+    for i in range(m):
+        for j in range(m):
+            dQ[i, j] += parameters[RATE] * d * like[i, j]
+    return 0.0
+
+
+@inlined_kernel
+def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, Integers, Vector]:
+    """Return parameters, sizes and scratch of the student's system."""
+    own, first = sizes[OWN], HEADER + sizes[TABLE]
+    numbers, given = vector(parameters, own, parameters.size - own), vector(sizes, first, sizes.size - first)
+    return numbers, given, vector(work, 0, sizes[SCRATCH])
+
+
+@inlined_kernel
+def write_rates(
+    moments: Callable[..., Moments], t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write what is integrated, or (F(y) − y)/η of a map, by the moments of a student."""
+    m, size, rule = sizes[WIDTH], sizes[STATE], sizes[RULE]
+    numbers, given, scratch = inner(parameters, sizes, work)
+    own = vector(work, sizes[SCRATCH], work.size - sizes[SCRATCH])
+    if rule == SIGN:
+        sum_nodes(y, out, parameters, sizes, (numbers, given), own)
+        return
+    spread, looked = 0.0, vector(y, 0, size)
+    if parameters[SMOOTHING] > 0.0:
+        spread = sum_nodes(y, out, parameters, sizes, (numbers, given), own)
+        looked = vector(own, own.size - size, size)
+        for x in range(size):
+            looked[x] = y[x]
+        for i in range(m):
+            looked[size - m * m + i * m + i] += parameters[SMOOTHING] ** 2
+    found = moments(looked, vector(out, 0, size), numbers, given, scratch)
+    if rule == MAP:
+        write_map(t, y, out, found, parameters, sizes, own)
+    else:
+        write_flow(t, y, out, found, spread, parameters, sizes, own)
+
+
+@kernel
+def network_erf(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
+    """Return the moments of a network of erf."""
+    return network_moments(steps.write_erf_second, y, rates, parameters, sizes, work)
+
+
+@kernel
+def network_polynomial(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
+    """Return the moments of a network of a polynomial."""
+    return network_moments(steps.write_polynomial_second, y, rates, parameters, sizes, work)
+
+
+@kernel
+def committee_erf(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
+    """Return the moments of a committee of erf."""
+    return committee_moments(steps.write_central_erf_second, y, rates, parameters, sizes, work)
+
+
+@kernel
+def committee_polynomial(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
+    """Return the moments of a committee of a polynomial."""
+    return committee_moments(steps.write_polynomial_second, y, rates, parameters, sizes, work)
+
+
+@kernel
+def network_erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates of a network of erf."""
+    write_rates(network_erf, t, y, out, parameters, sizes, work)
+
+
+@kernel
+def network_polynomial_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates of a network of a polynomial."""
+    write_rates(network_polynomial, t, y, out, parameters, sizes, work)
+
+
+@kernel
+def committee_erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates of a committee of erf."""
+    write_rates(committee_erf, t, y, out, parameters, sizes, work)
+
+
+@kernel
+def committee_polynomial_rhs(
+    t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write the rates of a committee of a polynomial."""
+    write_rates(committee_polynomial, t, y, out, parameters, sizes, work)
+
+
+@kernel
+def homogeneous_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates of homogeneous neurons."""
+    write_rates(homogeneous_moments, t, y, out, parameters, sizes, work)
+
+
+# Events are those of the student, at the weights.
+
+
+@kernel
+def network_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the events of a network."""
+    numbers, given, scratch = inner(parameters, sizes, work)
+    network.event_values(t, vector(y, 0, sizes[STATE]), out, numbers, given, scratch)
+
+
+@kernel
+def committee_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the events of a committee."""
+    (numbers, given, scratch), m = inner(parameters, sizes, work), sizes[WIDTH]
+    committee.event_values(t, vector(y, 2 * m, sizes[STATE] - 2 * m), out, numbers, given, scratch)
+
+
+@kernel
+def homogeneous_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the events of homogeneous neurons."""
+    (numbers, given, scratch), m, P = inner(parameters, sizes, work), sizes[WIDTH], sizes[AXES]
+    state = vector(scratch, scratch.size - m * (P + m + 1), m * (P + m + 1))
+    overlaps_of(y, state, m, P)
+    overlaps.event_values(t, state, out, numbers, given, scratch)
+
+
+#: Largest κ = (1 − β2) d: at 20 the mean square of 25 samples makes runs 9 % later than the equation.
+LARGEST_FORGETTING = 5.0
+#: Nodes at most; spacing in parts of the width τ of the step of the error, and at most; reach, in standard deviations.
+MOST_NODES, FINENESS, WIDEST, REACH = 10**6, 0.6, 0.3, 6.6
+#: Axes of nodes -> points of Gauss–Hermite's rule on each.
+POINTS = {2: 60, 3: 32, 4: 20}
+ADAPTIVE_OPTIMIZERS = (Adam, RMSprop)
+
+
+def optimized_system(
+    problem: Problem, learning_rate: float, step_theory: str, batch_size: int, optimizer: Optimizer
+) -> OptimizedSystem:
+    """Return the mean motion under an optimizer; ValueError, with the reason, where overlaps do not close."""
+    _check(problem, step_theory, batch_size, optimizer)
+    base: Any
+    if is_network(problem):
+        base = steps.NetworkStepSystem(problem, 1.0, step_theory, batch_size)
+        is_polynomial = base.functions.rhs is steps.polynomial_rhs
+        functions = network_polynomial_rhs if is_polynomial else network_erf_rhs, network_events
+    elif is_homogeneous(problem):
+        base = finite_step.FiniteStepSystem(problem, 1.0, step_theory, batch_size)
+        functions = homogeneous_rhs, homogeneous_events
+    else:
+        base = committee.CommitteeSystem(problem, 1.0, step_theory, batch_size)
+        is_polynomial = base.functions is committee.STEPS[committee.POLYNOMIAL]
+        functions = committee_polynomial_rhs if is_polynomial else committee_erf_rhs, committee_events
+    return OptimizedSystem(base, Functions(*functions), learning_rate, optimizer)
+
+
+def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optimizer) -> None:
+    """Refuse what does not close under an optimizer."""
+    student, d = problem.student, problem.dimension
+    need, name = "Argument `problem` must have", type(optimizer).__name__
+    require(problem.inputs is None, f"{need} isotropic inputs for {name}, but has {problem.inputs!r}.")
+    layered, decays = False, False
+    if is_network(problem):
+        own = cast("Student", student)
+        why = "since no buffer or direction stays on the sphere"
+        require(own.first_layer == "free", f"{need} a student with a free first layer for {name}, {why}.")
+        layered, decays = own.second_layer == "trained" or own.biases == "trained", any(own.decay)
+    if isinstance(optimizer, SGD):
+        return
+    exact = step_theory == "finite-d"
+    require(not decays, f"{need} a student without decay for {name}, but has decay {student!r}.")
+    if isinstance(optimizer, ZerothOrder):
+        why = "whose directions reach all trained weights; with 'infinite-d' those of the first layer alone count"
+        require(not (layered and exact), f"{need} a first layer that is trained alone for {name}, {why}.")
+        smooth = optimizer.smoothing > 0.0
+        closed = not exact and batch_size == 1 and optimizer.directions == 1 and is_network(problem)
+        where = "a network, 'infinite-d', one sample and one direction per step"
+        require(closed or not smooth, f"Argument `optimizer` must have smoothing 0 except for {where}.")
+        return
+    need = f"Argument `step_theory` must be 'infinite-d' for {name}, whose overlaps close as d grows alone"
+    require(not exact, f"{need}, but is {step_theory!r}.")
+    why = "since coordinates of a mean of many samples enter through erf(drift √(B/2V)), which no overlap holds"
+    require(batch_size == 1, f"Argument `batch_size` must be 1 for {name}, {why}, but is {batch_size}.")
+    need = f"Argument `problem` must have a student of which the first layer alone is trained for {name}"
+    require(not layered, f"{need}: mean squares of other layers do not close.")
+    if isinstance(optimizer, ADAPTIVE_OPTIMIZERS):
+        kappa = (1.0 - optimizer.beta2) * d
+        why = "with fewer samples in its mean squares runs lag behind the equation"
+        need = f"Argument `optimizer` must have (1 - beta2) d <= {LARGEST_FORGETTING:g}: {why}"
+        require(kappa <= LARGEST_FORGETTING, f"{need}; it has {kappa:.3g}.")
+        return
+    require(is_network(problem), f"Argument `problem` must have a Student for {name}, but has {student!r}.")
+    noisy = "Argument `problem` must have label noise for SignSGD, whose means are smooth with it alone, but has none."
+    require(problem.label_noise > 0.0, noisy)
+
+
+class OptimizedSystem(FlowSystem):
+    """The mean motion of a student's system under an optimizer; observables are those of that system at the weights."""
+
+    name = "optimized"
+    falls = False
+    against_clusters = FlowSystem.against_clusters
+
+    def __init__(self, base: Any, functions: Functions, learning_rate: float, optimizer: Optimizer) -> None:
+        self._base, self.problem, self.functions = base, base.problem, functions
+        problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
+        m, P = problem.width, base.sizes[1]
+        self._averages, self._rule = sgd.average is not None, _rule_of(optimizer)
+        weights = self._weights_at_start()
+        mP, mm = m * P, m * m
+        state = [weights]
+        if self._rule == MAP:
+            state.append(np.zeros(2 * m + mP + 2 * mm))
+        if self._averages:
+            state += [weights, weights[2 * m + mP :], np.zeros(mm)]
+        if self._rule == ADAPTIVE:
+            state.append(np.zeros(m))
+        self.initial_state: Array = np.concatenate(state)
+        smoothing = getattr(optimizer, "smoothing", 0.0)
+        nodes, table, means = _nodes_of(base, self._rule, smoothing)
+        nesterov = [sgd.momentum, 1.0] if sgd.nesterov else [1.0, 0.0]
+        alpha = sgd.average if isinstance(sgd.average, float) else 0.0
+        numbers = [learning_rate, sgd.momentum, 1.0 - sgd.dampening, *nesterov, alpha, problem.dimension]
+        numbers += [getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0)]
+        own = np.concatenate([numbers, nodes.ravel(), means])
+        scratch = base.work_size + base.initial_state.size
+        axes = max(nodes.shape[1] - 1, 0)
+        header = [m, P, self._rule, self._averages, own.size, scratch, weights.size, len(nodes), axes, table.size]
+        self.parameters: Array = np.concatenate([own, base.parameters])
+        self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
+        self.work_size = scratch + 6 * mm + 4 * m + table.size + weights.size
+        self.num_events = base.num_events
+        self.teacher_by_degree = base.teacher_by_degree
+        self.smallest_noise = problem.label_noise
+
+    def _weights_at_start(self) -> Array:
+        """Return [v | b | M | Q] of the start."""
+        m, at_rest, state = self.problem.width, [1.0, 0.0], self._base.initial_state
+        if is_network(self.problem):
+            return np.array(state)
+        if is_homogeneous(self.problem):
+            C, G, n = self._base.unpack(state)
+            rho = np.sqrt(n)
+            state = np.concatenate([(rho[:, None] * C).ravel(), (np.outer(rho, rho) * G).ravel()])
+        return np.concatenate([np.repeat(at_rest, m), state])
+
+    def of_student(self, state: Array, *, average: bool = False) -> Array:
+        """Return the state of the student's system at the weights, or at their averages."""
+        m, P, size = self.problem.width, int(self.sizes[AXES]), int(self.sizes[STATE])
+        first = size + 2 * m + m * P + 2 * m * m if average else 0
+        weights = state[first : first + size]
+        if is_network(self.problem):
+            return weights
+        if not is_homogeneous(self.problem):
+            return weights[2 * m :]
+        M, Q = weights[2 * m : 2 * m + m * P].reshape(m, P), weights[2 * m + m * P :].reshape(m, m)
+        n = np.diag(Q)
+        G = Q / np.sqrt(np.outer(n, n))
+        np.fill_diagonal(G, 1.0)
+        return np.concatenate([(M / np.sqrt(n)[:, None]).ravel(), G.ravel(), np.log(n)])
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return `atol` for v, b and the mean squares of Adam, and in units of 1/√d for overlaps."""
+        tolerance = super().absolute_tolerance(atol)
+        tolerance[: 2 * self.problem.width] = atol
+        return tolerance
+
+    def stiffness(self) -> float:
+        """Return the fastest relaxation rate of the flow; of Adam and sign SGD in units of errors as large as noise."""
+        rate = float(self._base.stiffness())
+        return rate if self._rule in (MAP, ZEROTH_ORDER) else rate / max(self.problem.label_noise, 0.1)
+
+    def observer(self, keep: str, *monitored: Any) -> Callable[[Array], dict[str, Any]]:
+        """Return what the student's system observes, and the loss of the averages."""
+        observe = self._base.observer(keep, *monitored)
+
+        def observed(state: Array) -> dict[str, Any]:
+            record = dict(observe(self.of_student(state)))
+            if self._averages:
+                record["average_loss"] = self._loss_of(self.of_student(state, average=True))
+            return record
+
+        return observed
+
+    def _loss_of(self, state: Array) -> float:
+        """Return E(f − f*)² of a state of the student's system."""
+        base = self._base
+        return float(base.loss(state) if is_network(self.problem) else base.loss(*base.unpack(state)))
+
+    def loss(self, state: Array) -> float:
+        """Return E(f − f*)²."""
+        return self._loss_of(self.of_student(state))
+
+    loss_of_state = loss
+
+    def loss_of_states(self) -> Callable[[Array], float]:
+        """Return what gives the loss of a state."""
+        return self.loss
+
+    def unpack(self, state: Array) -> tuple[Array, ...]:
+        """Return what the student's system unpacks."""
+        return tuple(self._base.unpack(self.of_student(state)))
+
+    def series_error(self, state: Array) -> float:
+        """Return a bound on the error of means that are series, of a network."""
+        return float(self._base.series_error(self.of_student(state)))
+
+    @property
+    def teacher(self) -> Any:
+        """The teacher of a network."""
+        return self._base.teacher
+
+    @property
+    def teacher_term(self) -> float:
+        """E f*² of homogeneous neurons."""
+        return float(self._base.teacher_term)
+
+    def teacher_sensitivity(self) -> Array:
+        """Return the eigenvalues of E ∂_a f* ∂_b f* of a network's teacher."""
+        return np.asarray(self._base.teacher_sensitivity())
+
+
+def _rule_of(optimizer: Optimizer) -> int:
+    """Return the rule of an optimizer."""
+    if isinstance(optimizer, SGD):
+        return MAP
+    if isinstance(optimizer, ZerothOrder):
+        return ZEROTH_ORDER
+    return SIGN if isinstance(optimizer, SignSGD) else ADAPTIVE
+
+
+def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, Array]:
+    """Return nodes (n, 1 + axes), the table of vectors and their mean derivatives, where means are sums over nodes."""
+    if rule != SIGN and smoothing == 0.0:
+        return np.empty((0, 0)), np.empty(0, dtype=np.int64), np.empty(0)
+    problem = base.problem
+    m, P = problem.width, base.sizes[1]
+    axes = m + P if rule == SIGN else 2 * m + P
+    links = [steps.step_link(problem.activation)] * m + [unit.link for unit in steps.step_units(problem)]
+    numbers = [link.numbers or (0.0,) for link in links]
+    places = np.cumsum([0, *map(len, numbers[:-1])])
+    table = np.array([[link.kind, at, link.degree] for link, at in zip(links, places, strict=True)], dtype=np.int64)
+    if rule == SIGN:
+        spacing = min(WIDEST, FINENESS * problem.label_noise)
+        points = spacing * np.arange(-math.ceil(REACH / spacing), math.ceil(REACH / spacing) + 1)
+        weights = spacing * np.exp(-0.5 * points**2) / math.sqrt(2.0 * math.pi)
+        reason = f"with label noise {problem.label_noise:g} it would take {points.size:.3g}^{axes}"
+    else:
+        points, weights = np.polynomial.hermite_e.hermegauss(POINTS.get(axes, 20))
+        weights = weights / weights.sum()
+        reason = f"it would take {points.size}^{axes}"
+    require(
+        points.size**axes <= MOST_NODES,
+        f"Argument `problem` must have fewer neurons and directions, since means are sums over nodes on {axes} axes: "
+        f"{reason}, more than {MOST_NODES:.0e}.",
+    )
+    grids = np.meshgrid(*[points] * axes, indexing="ij"), np.meshgrid(*[weights] * axes, indexing="ij")
+    nodes = np.stack([np.prod(grids[1], axis=0), *grids[0]], axis=-1).reshape(-1, axes + 1)
+    kept = nodes[:, 0] > 1e-18 * nodes[:, 0].max()
+    return np.ascontiguousarray(nodes[kept]), table.ravel(), np.concatenate(numbers)

@@ -113,7 +113,7 @@ def solve_network(
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
     system, names = network_system(problem, step), list(problem.teacher.order)
-    method = steps.chosen_method(system, run.method, last)
+    method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     if system.teacher.components.size:
         known["teacher_component"] = system.teacher.components

@@ -214,7 +214,7 @@ def solve_committee(
         system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:
         steps.warn_limit(step, quick_limit(problem, step.batch_size))
-    method = steps.chosen_method(system, run.method, last)
+    method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
     return Integration.of(
         system,
         run,
@@ -256,6 +256,8 @@ def _title(problem: Problem, step: StepSettings) -> str:
 
 def _first_method(run: Run, system: FlowSystem, step: StepSettings, last_time: float, device: str | None) -> str:
     """Return the method that a run begins with; a device and the flow on isotropic inputs alone take "stiff"."""
+    if step.is_map:
+        return "map"
     if device is not None:
         return "stiff" if run.method == "auto" else run.method
     flows_on_classes = run.problem.inputs is not None and step.step_theory is None

@@ -404,10 +404,13 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
 
 
 @inlined_kernel
-def add_step_terms(
-    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Add the terms of order η, after the flow: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ."""
+def write_step_second(
+    write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> Matrix:
+    """Write and return E of the products of the gradients of two neurons, after the flow.
+
+    They are S/B, and of the exact step (1 − 1/B) ∇∇ᵀ more; the upper half is not written.
+    """
     m, r, M, at = sizes[flow.WIDTH], sizes[flow.AXES], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
     first, step, exact = 2 * m + m * r, sizes[STEP_AT], sizes[EXACT] == 1
     C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
@@ -418,29 +421,41 @@ def add_step_terms(
     place = step + 4 + sizes[STEP_UNITS] * (2 + r)
     numbers = vector(parameters, place, parameters.size - place)
     layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
-    rate, share, decay = parameters[step], 1.0 / parameters[step + 1], parameters[flow.DECAY_W]
+    share, decay = 1.0 / parameters[step + 1], parameters[flow.DECAY_W]
     write_second((C, bias, weight), parameters[step + 3], parameters[step + 2], exact, m, numbers, layout, scratch, S)
-    for i in range(m):
-        for j in range(m):
-            S[i, j] *= parameters[flow.RATE_W] ** 2 * weight[i] * weight[j]
     _, _, _, _, _, N, F = flow.views(sizes, work)
     for i in range(m):
-        own = y[first + i * m + i]
         for j in range(i + 1):
-            q = y[first + i * m + j]
-            change = share * S[i, j]
-            if sizes[flow.SPHERE] == 1:
-                change -= 0.5 * share * q * (S[i, i] / own + S[j, j] / y[first + j * m + j])
-            elif exact:
+            S[i, j] *= share * parameters[flow.RATE_W] ** 2 * weight[i] * weight[j]
+            if exact:
                 # F holds the products of ∇ = ε_w ∇_w + κ_w w; a sample has no part in the decay.
                 mean = 0.0
                 for b in range(m + r):
                     mean += F[i, b] * N[j, b]
-                change += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * q)
+                q = y[first + i * m + j]
+                S[i, j] += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * q)
+    return S
+
+
+@inlined_kernel
+def add_step_terms(
+    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Add the terms of order η, after the flow."""
+    m, r, rate = sizes[flow.WIDTH], sizes[flow.AXES], parameters[sizes[STEP_AT]]
+    first = 2 * m + m * r
+    S = write_step_second(write_second, y, parameters, sizes, work)
+    for i in range(m):
+        own = y[first + i * m + i]
+        for j in range(i + 1):
+            change = S[i, j]
+            if sizes[flow.SPHERE] == 1:
+                q = y[first + i * m + j]
+                change -= 0.5 * q * (S[i, i] / own + S[j, j] / y[first + j * m + j])
             out[first + i * m + j] += rate * change
         if sizes[flow.SPHERE] == 1:
             for a in range(r):
-                out[2 * m + i * r + a] -= 0.5 * rate * share * S[i, i] / own * y[2 * m + i * r + a]
+                out[2 * m + i * r + a] -= 0.5 * rate * S[i, i] / own * y[2 * m + i * r + a]
     normal.mirror(matrix(out, first, m, m))
 
 
