@@ -12,6 +12,14 @@ from .problem.optimizers import RMSprop as RMSprop
 from .problem.optimizers import SignSGD as SignSGD
 from .problem.optimizers import ZerothOrder as ZerothOrder
 from .problem.problem import Problem as Problem
+from .problem.rates import Schedule as Schedule
+from .problem.rates import cosine as cosine
+from .problem.rates import inverse_root as inverse_root
+from .problem.rates import piecewise as piecewise
+from .problem.rates import power_law_decay as power_law_decay
+from .problem.rates import silver as silver
+from .problem.rates import step_decay as step_decay
+from .problem.rates import warmup as warmup
 from .problem.schedule import SaveAt as SaveAt
 from .problem.student import Student as Student
 from .problem.teacher import Teacher as Teacher
@@ -65,3 +73,5 @@ from .theory.learning_rates import learning_rate_limit as learning_rate_limit
 from .theory.one_step import OneStepMoments as OneStepMoments
 from .theory.one_step import moments_of_overlaps as moments_of_overlaps
 from .theory.one_step import one_step_moments as one_step_moments
+from .theory.schedules import best_schedule as best_schedule
+from .theory.schedules import descent_loss as descent_loss

@@ -1,21 +1,22 @@
 """The plan of a run: learning rate and time t = Σ η of every step, which steps are recorded, which are looked at.
 
-A learning rate may be any function of the step. A `Schedule` is one with a name, which is tabulated at once.
+A learning rate may be any function of the step. A `Schedule` of `dynamics` is one with a name, which is tabulated at
+once.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.problem import SaveAt, checked_integer, checked_number, is_spherical
-from dynamics.problem.checks import checked_list
+from dynamics.problem.rates import Schedule, check_bearable, piecewise, power_law_decay
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown
 
@@ -23,100 +24,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """Learning rate η of every step: `name` is the call that makes it, `rates` turns steps (float64) to rates."""
-
-    name: str
-    rates: Callable[[Array], Array]
-
-    def table(self, steps: int) -> Array:
-        """Return η of the steps 0, …, steps − 1."""
-        return self.rates(np.arange(steps, dtype=np.float64))
-
-    def __call__(self, step: int) -> float:
-        """Return η of one step."""
-        return float(self.rates(np.array([step], dtype=np.float64))[0])
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def power_law_decay(initial: float, exponent: float, *, onset: float = 1.0) -> Schedule:
-    r"""Return the learning rate that is constant at first and then decays as a power of the step.
-
-    .. math:: \eta_s = \eta_0\, (1 + s/s_0)^{-\gamma}
-
-    Parameters
-    ----------
-    initial : float
-        η_0 > 0, dimensionless.
-    exponent : float
-        γ ≥ 0.
-    onset : float, default 1
-        s_0 > 0, the step around which the decay sets in.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of them is no number, or out of range.
-
-    Examples
-    --------
-    >>> power_law_decay(0.1, 0.5, onset=100)(300)
-    0.05
-    """
-    start = checked_number(initial, "initial", positive=True)
-    power = checked_number(exponent, "exponent", positive=False)
-    after = checked_number(onset, "onset", positive=True)
-    name = f"power_law_decay({start!r}, {power!r}, onset={after!r})"
-    return Schedule(name, partial(_decayed, start, power, after))
-
-
-def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
-    """Return the learning rate that changes at given steps and is constant between them.
-
-    Parameters
-    ----------
-    rates : sequence of float
-        η_0, η_1, … > 0, dimensionless.
-    boundaries : sequence of int
-        Positive increasing steps, one fewer than rates: from boundaries[j] on the rate is rates[j + 1].
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a rate is no positive number, or the boundaries do not increase or are not one fewer than the rates.
-
-    Examples
-    --------
-    >>> piecewise([0.1, 0.01], [50]).table(100)[[49, 50]].tolist()
-    [0.1, 0.01]
-    """
-    values = [checked_number(rate, "rates", positive=True) for rate in checked_list(rates, "rates")]
-    edges = [checked_integer(edge, "boundaries", minimum=1) for edge in checked_list(boundaries, "boundaries")]
-    fewer = f"Argument `boundaries` must have one entry fewer than the {len(values)} rates, but has {len(edges)}."
-    require(len(edges) == len(values) - 1, fewer)
-    require(all(a < b for a, b in pairwise(edges)), f"Argument `boundaries` must increase, but is {edges}.")
-    return Schedule(f"piecewise({values}, {edges})", partial(_looked_up, np.array(values), np.array(edges)))
-
-
-# Functions at the top level of a module, so that a schedule can be sent to another process.
-def _decayed(initial: float, exponent: float, onset: float, steps: Array) -> Array:
-    return np.asarray(initial * (1.0 + steps / onset) ** -exponent)
-
-
-def _looked_up(rates: Array, boundaries: Integers, steps: Array) -> Array:
-    return rates[np.searchsorted(boundaries, steps, side="right")]
-
+# The makers of schedules that `sgd_check` has always had are those of `dynamics`.
+__all__ = ["LearningRate", "Plan", "Schedule", "make_plan", "piecewise", "power_law_decay", "stability_limit"]
 
 LearningRate = float | Callable[[int], float]
 
@@ -181,6 +90,7 @@ class Plan:
 def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> Plan:
     """Return the plan of a run; without `save_at` with step 0 and twelve records per e-fold over four decades."""
     count = checked_integer(steps, "steps", minimum=1)
+    check_bearable(learning_rate)
     most = MOST_TABULATED_STEPS if callable(learning_rate) else MOST_STEPS
     kind = "varies" if callable(learning_rate) else "is constant"
     require(count <= most, f"Argument `steps` must be at most {most} where the learning rate {kind}, but is {count}.")

@@ -38,7 +38,7 @@ from dynamics.runs import (
 )
 from dynamics.runs.trackers import MaxRuntime, Run, StepProgress
 from dynamics.theory import check_quadratic
-from dynamics.theory.learning_rates import resolved_rate
+from dynamics.theory.schedules import resolved_schedule
 from dynamics.threads import in_worker
 from hermite.text.messages import refuse, require, shown
 from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
@@ -303,8 +303,9 @@ def simulate(
     problem : Problem
         What is learned; its start is the start of every run.
     learning_rate : float, str or callable
-        Step size η > 0, dimensionless; text such as "0.1x", that share of `dynamics.learning_rate_limit`; or a function
-        of the step (0, 1, …) that is tabulated once, such as `power_law_decay` or `piecewise` of `sgd_check.runs.plan`.
+        Step size η > 0, dimensionless; text such as "0.1x", that share of `dynamics.learning_rate_limit`; a schedule
+        such as `dynamics.cosine` or `dynamics.best_schedule`, or its text such as "cosine(0.01, 100000)"; or any
+        function of the step (0, 1, …), which is tabulated once.
     steps : int
         Number of SGD steps.
     seeds : int or sequence of int
@@ -398,10 +399,7 @@ def simulate(
     given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype}
     given |= {"starts": starts, "training_samples": training_samples, "optimizer": optimizer}
     options = checked_options(problem, **given)
-    rate: object = learning_rate
-    if isinstance(learning_rate, str):
-        rate = resolved_rate(problem, learning_rate, options.batch_size)
-    plan = make_plan(rate, steps, save_at)
+    plan = make_plan(resolved_schedule(problem, learning_rate, options.batch_size), steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
     made, limit = make_engine(engine, problem, options), stability_limit(problem, options.batch_size)
@@ -472,6 +470,7 @@ def _labelled(
             "answer": "simulation",
             **shared,
             **({"schedule_digest": plan.digest} if plan.digest else {}),
+            **({"schedule": plan.schedule} if plan.schedule else {}),
             "seeds": list(options.seeds),
             "dtype": str(engine.attributes["dtype"]),
             "device": options.device,
@@ -495,13 +494,13 @@ def _labelled(
 
 
 #: Settings in the file that are no arguments of the call.
-DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
+DERIVED = ("effective_learning_rate", "schedule_digest", "schedule", "save_at")
 
 
 def resume(
     path: str | os.PathLike[str] | RunFile,
     *,
-    learning_rate: LearningRate | None = None,
+    learning_rate: LearningRate | str | None = None,
     progress: bool | None = None,
     max_runtime: float | None = None,
     every: float = DEFAULT_SECONDS,
@@ -516,7 +515,8 @@ def resume(
     path : path
         File that `simulate`, here or in `sgd_check.tokens`, with `checkpoint` left unfinished.
     learning_rate : callable, optional
-        The function of the step that was given to `simulate`, which a file cannot hold; absent for a number.
+        The function of the step that was given to `simulate`, which a file cannot hold; absent for a number or a
+        schedule, which it can.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
@@ -542,18 +542,22 @@ def resume(
         answer = None if begun is None else begun.answer
         refuse(f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}.", StorageError)
     settings = {name: value for name, value in begun.settings.items() if name not in DERIVED}
-    varies = settings["learning_rate"] == "schedule"
+    varies, given = settings["learning_rate"] == "schedule", learning_rate
+    if varies and isinstance(begun.problem, Problem):
+        # The text of a schedule makes it again; files of other functions, and older ones, have none.
+        named = given or begun.settings.get("schedule")
+        given = cast("LearningRate | None", resolved_schedule(begun.problem, named, settings["batch_size"]))
     need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
     other = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
-    require(varies == (learning_rate is not None), other)
+    require(varies == (given is not None), other)
     if varies:
-        plan, mean = make_plan(learning_rate, settings["steps"], None), begun.settings["effective_learning_rate"]
+        plan, mean = make_plan(given, settings["steps"], None), begun.settings["effective_learning_rate"]
         need = "Argument `learning_rate` must"
         other = f"have the mean {mean} over flow time, but has {plan.effective_rate}."
         require(plan.effective_rate == mean, f"{need} {other}")
         same = begun.settings.get("schedule_digest", plan.digest) == plan.digest  # older files know the mean alone
         require(same, f"{need} be that of `simulate` at every step, but is another one of the same mean.")
-        settings["learning_rate"] = learning_rate
+        settings["learning_rate"] = given
     settings |= {"progress": progress, "max_runtime": max_runtime, "checkpoint": file}
     try:
         if isinstance(begun.problem, Problem):

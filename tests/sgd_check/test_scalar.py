@@ -134,6 +134,45 @@ def test_steps_do_not_see_the_dimension():
     assert engine.measure(student=True).student_overlap[0, 0, 0] == 1.0
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("k", "C", "end", "d", "mean", "error"),
+    [
+        (3, 0.35, 0.9, 500, 0.966, 0.012),
+        *(pytest.param(*each, marks=pytest.mark.long) for each in (
+            (3, 0.35, 0.98, 500, 0.980, 0.007), (4, 0.45, 0.9, 500, 0.975, 0.045), (3, 0.25, 0.9, 2000, 1.006, 0.006)
+        )),
+    ],
+)  # fmt: skip
+def test_the_best_schedule_takes_the_predicted_steps(k, C, end, d, mean, error):
+    """Means of 200 runs as those of the page, within four standard errors of both: one false alarm in 16 000 each."""
+    asked = problem(f"he{k}", 0.0, d, C)
+    schedule = dynamics.best_schedule(asked, end)
+    engine = make_engine("scalar", asked, EngineOptions(seeds=tuple(range(200))))
+    arrival, block, step = np.full(200, np.nan), int(schedule.steps / 500), 0
+    with engine.running():
+        while np.isnan(arrival).any() and step < 20 * schedule.steps:
+            engine.advance(schedule.rates(np.arange(step, step + block, dtype=np.float64)))
+            overlap = engine.measure(student=False).teacher_overlap[:, 0, 0]
+            arrival[np.isnan(arrival) & (overlap >= end)] = step + 0.5 * block
+            step += block
+    shares = arrival / schedule.steps
+    assert shares.mean() == pytest.approx(mean, abs=4 * np.hypot(error, shares.std() / np.sqrt(200)))
+
+
+@pytest.mark.kernels
+def test_text_of_a_schedule_is_simulated_and_resumed(tmp_path):
+    asked, path = problem("he3", 0.0, 64, 0.95), tmp_path / "runs.nc"
+    given = {"learning_rate": "best_schedule(0.98)", "steps": 500, "seeds": 2, "batch_size": 4, "progress": False}
+    whole = sgd_check.simulate(asked, **given)
+    assert whole.attrs["learning_rate"] == "schedule"
+    assert whole.attrs["schedule"] == "best_schedule(0.98, batch_size=4)"
+    best = dynamics.best_schedule(asked, 0.98, batch_size=4)
+    np.testing.assert_allclose(whole.time[-1], best.table(500).sum(), rtol=1e-13)
+    sgd_check.simulate(asked, **given, checkpoint=path, max_runtime=1e-9)
+    np.testing.assert_array_equal(sgd_check.resume(path, progress=False).teacher_overlap, whole.teacher_overlap)
+
+
 @pytest.mark.kernels
 def test_runs_are_resumed_from_their_file(tmp_path):
     asked = problem("he3", 2.0)
@@ -155,6 +194,8 @@ def test_runs_are_resumed_from_their_file(tmp_path):
             {"engine": "scalar"},
             "Argument `problem` must have `objective` 'correlation' for engine 'scalar', but has 'squared'.",
         ),
+        (problem(), {"learning_rate": dynamics.silver(0.1)}, "Argument `learning_rate` must not be silver steps, whose longest diverge unless the loss is convex: that of a student is not, and bears steps up to 2/λ_max, which is 2/(max(4, k) a_1) for one h_k pair; but is silver(0.1). `dynamics.descent_loss` takes them."),
+        (problem(), {"learning_rate": "cosine(0.1, 4)"}, "Argument `learning_rate` must be finite and positive at every step, but is 0.0 at step 4."),
         (problem(d=2, C=0.5), {"batch_size": 2}, "Argument `dimension` must be at least 3 for engine 'scalar' with batches, but is 2."),
         (problem("sign"), {}, "Argument `problem` must have a link without jumps where its argument is trained, since a sample has no gradient at a jump, but has sign."),
         (problem("tanh", 1.0), {}, "Argument `activation` must have a degree of at most 12 to be differentiated as a polynomial, but has 59; `order=12` cuts its series there."),

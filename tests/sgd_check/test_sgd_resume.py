@@ -23,6 +23,7 @@ def problem_of(**changes):
 #: Inputs of three eigenvalues.
 CLASSES = dynamics.Inputs([1.5, 0.6, 1.0], [1, 12, 3])
 GIVEN = {"learning_rate": 2e-3, "steps": 6000, "seeds": 3, "progress": False}
+DECAY = sgd_check.power_law_decay(2e-3, 0.3)
 
 
 def stopped(run, *arguments, **options):
@@ -49,16 +50,18 @@ def stop_after(monkeypatch, calls, end):
     [
         {},
         {"batch_size": 3, "save_at": dynamics.SaveAt.at([0.0, 1.0, 7.0])},
-        {"learning_rate": sgd_check.power_law_decay(2e-3, 0.3), "seeds": [5, 2]},
+        {"learning_rate": DECAY, "seeds": [5, 2]},
+        {"learning_rate": DECAY.__call__, "seeds": [5, 2]},
+        {"learning_rate": "warmup(cosine(0.002, 6000), 50)"},
     ],
-    ids=["single samples", "batches", "decay"],
+    ids=["single samples", "batches", "decay", "function", "text"],
 )
 def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, monkeypatch, changes):
     asked = problem_of(label_noise=0.1)
     whole = sgd_check.simulate(asked, **GIVEN | changes)
     path = tmp_path / "runs.nc"
     rate = GIVEN["learning_rate"] if not callable(changes.get("learning_rate")) else changes["learning_rate"]
-    given = {"progress": False} | ({"learning_rate": rate} if callable(rate) else {})
+    given = {"progress": False} | ({"learning_rate": rate} if callable(rate) and rate is not DECAY else {})
     with monkeypatch.context() as patch:
         stop_after(patch, 200, interrupt_run)
         first = stopped(sgd_check.simulate, asked, **GIVEN | changes, checkpoint=path)
@@ -168,11 +171,11 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch
         trackers=[Callback(lambda *_: True)],
     )  # fmt: skip
     assert "must hold a simulation, but its answer is 'overlaps'" in refusal(flow)
-    decay, other = sgd_check.power_law_decay(2e-3, 0.3), sgd_check.power_law_decay(2e-3, 0.5)
+    other = sgd_check.power_law_decay(2e-3, 0.5)
     varying = tmp_path / "varying.nc"
     with monkeypatch.context() as patch:
         stop_after(patch, 5, interrupt_run)
-        stopped(sgd_check.simulate, problem_of(), **GIVEN | {"learning_rate": decay}, checkpoint=varying)
+        stopped(sgd_check.simulate, problem_of(), **GIVEN | {"learning_rate": DECAY.__call__}, checkpoint=varying)
     assert "must be the function given to `simulate`, but is None" in refusal(varying, ValueError)
     assert "must have the mean" in refusal(varying, ValueError, learning_rate=other)
 
