@@ -63,7 +63,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
-from dynamics.problem import is_frame, is_network
+from dynamics.problem import ZerothOrder, is_frame, is_network
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem
+    from sgd_check.engines.projected_zeroth import DirectionAxes
 
 
 Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
@@ -608,10 +609,18 @@ class DrawnAxes:
 class ProjectedEngine(SteppedRuns):
     """Runs whose state is "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b."""
 
+    _axes: DrawnAxes | DirectionAxes
+
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._span = problem.teacher.span
-        self._axes = DrawnAxes(problem, options.batch_size)
-        self._motion = motion = make_motion(problem, self._axes)
+        if isinstance(options.optimizer, ZerothOrder):
+            from sgd_check.engines.projected_zeroth import zeroth_motion
+
+            self._axes, self._motion = zeroth_motion(problem, options.batch_size, options.optimizer)
+        else:
+            self._axes = DrawnAxes(problem, options.batch_size)
+            self._motion = make_motion(problem, self._axes)
+        motion = self._motion
         super().__init__(options.seeds, motion.start, self._axes.drawn, problem.label_noise, motion.link_name)
 
     def measure(self, *, student: bool) -> Measurement:

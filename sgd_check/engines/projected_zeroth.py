@@ -1,0 +1,341 @@
+r"""Zeroth-order SGD that never sees d: exact in law, in projections of the samples and of the directions alone.
+
+A step (`dynamics.ZerothOrder`) moves the weights by −η/K Σ_k q_k z_k with z_k ~ N(0, I) over all trained weights,
+q_k = [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε or its limit ∇ℓ·z_k, ε = λ/√d, and ℓ the mean loss of the batch. With the state of
+`sgd_check.engines.projected`, samples are drawn on the r axes of the teacher and the m of the factor L; the rest of
+them spans n new axes. A direction has N(0, 1) on all these axes, (r + m + n, m), and for each v_i and b_i of a network,
+so that q_k is known. On the s' = d − r − m − n axes that are left, directions have no part in q, so that Σ_k q_k z_k is
+(Σ_k q_k²)^½ times an m×s' matrix of N(0, 1) there. Of that only the Gram matrix matters: in turned axes it is T,
+lower-trapezoidal with chi(s' − i) on the diagonal and N(0, 1) below it. Then
+
+.. math:: M \leftarrow M - \frac{\eta}{K} \sum_k q_k Z_k, \qquad
+   [L\ 0\ 0] - \frac{\eta}{K} \Big[\sum_k q_k Z_k\ \ (\Sigma_k q_k^2)^{1/2}\, T\Big] \to L
+
+by Householder reflections: O(K m (m + r) + m³) operations at every d ≥ r + m.
+
+*New axes.* In the limit, q_k is the product of z_k and Hᵀ x, H (B, m) the weights of the samples x, and new axes are
+those of Hᵀ N, N a B×(d − r − m) matrix of N(0, 1): as in `turn_batch`, H is replaced for B > m by its triangular
+factor, and N by its Bartlett factor, of min(B, m) rows. At finite ε every sample has a row in that factor.
+
+*Networks* f = s Σ_i v_i σ(w_i·x + b_i): a layer whose rate is 0 has no direction, a layer of rate ε moves by ε η, and
+w_i and v_i shrink by their decays beside the step, which have no part in ℓ.
+
+*Draws.* A row of `samples` has B samples of r + m numbers, the entries of their factor below the diagonal, K
+directions, each axis by axis and, if v or b is trained, on those of v and of b, and the entries of T below the
+diagonal; `gammas` are half the squares on the diagonals of the factor and of T. Rates are η/B.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
+from dynamics.problem import is_frame, is_network
+from dynamics.problem.checks import check_memory
+from hermite.arrays import Array, Integers, Matrix, Vector
+from hermite.text.messages import require
+from sgd_check.engines.problem_forms import network_of
+from sgd_check.engines.projected import (
+    Buffers,
+    Draws,
+    Motion,
+    reduced_factor,
+    teacher_of,
+    triangular_factor,
+    weigh_homogeneous,
+    weigh_network,
+)
+from sgd_check.engines.sampled_links import sampled_link, scratch_size, write_link
+from sgd_check.engines.seeded_runs import Drawn
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+    from dynamics.problem.optimizers import ZerothOrder
+
+#: The link; s and, as `weigh_network` has them, whether w, v and b are trained, and no decays; their rates, the decays
+#: of w and v, and ε.
+Constants = tuple[Vector, Vector, Vector]
+#: Places in the layout of the draws: K, n, columns of T, numbers of v and b, the first number of the directions.
+DIRECTIONS, NEW, LEFT, BESIDE, FIRST = range(5)
+
+
+@kernel
+def write_factor(N: Matrix, draws: Draws, t: int, at: int) -> None:
+    """Write the Bartlett factor of the samples in new axes, whose entries below the diagonal begin in column `at`."""
+    samples, gammas, _ = draws
+    for b in range(N.shape[0]):
+        for q in range(N.shape[1]):
+            N[b, q] = np.sqrt(2.0 * gammas[t, q]) if b == q else 0.0
+            if q < b:
+                N[b, q] = samples[t, at]
+                at += 1
+
+
+@inlined_kernel
+def write_gradient(W: Matrix, N: Matrix, samples: Matrix, t: int, buffers: Buffers, gradient: Matrix) -> None:
+    """Write η ∇_i, one column each, on all axes, given g and H of `projected`; H is overwritten."""
+    work, _, H, _, _ = buffers
+    axes, m = W.shape
+    batch = H.shape[0]
+    for c in range(axes):
+        for i in range(m):
+            gradient[c, i] = (1.0 - work[4, i]) * W[c, i]
+        for b in range(batch):
+            for i in range(m):
+                gradient[c, i] += samples[t, b * axes + c] * H[b, i]
+    if batch > m:
+        triangular_factor(H, batch, row_part(work, 6, 0, m))
+        for j in range(m):
+            for i in range(j):
+                H[j, i] = 0.0
+    for q in range(N.shape[1]):
+        for i in range(m):
+            gradient[axes + q, i] = 0.0
+        for b in range(q, N.shape[0]):
+            for i in range(m):
+                gradient[axes + q, i] += N[b, q] * H[b, i]
+
+
+@inlined_kernel
+def write_slopes(gradient: Matrix, layout: Integers, samples: Matrix, t: int, slopes: Vector) -> None:
+    """Write η ∇·z_k of the first layer for every direction."""
+    size = gradient.size
+    flat = vector(gradient, 0, size)
+    for k in range(slopes.size):
+        z = row_part(samples, t, layout[FIRST] + k * (size + layout[BESIDE]), size)
+        total = 0.0
+        for j in range(size):
+            total += flat[j] * z[j]
+        slopes[k] = total
+
+
+@kernel
+def write_quotients(  # noqa: PLR0912 (loops over entries)
+    W: Matrix, layers: Matrix, N: Matrix, rate: float, constants: Constants, layout: Integers, draws: Draws, t: int,
+    buffers: Buffers, slopes: Vector,
+) -> None:  # fmt: skip
+    """Write η [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε of a network for every direction."""
+    link, motion, motions = constants
+    samples, _, labels = draws
+    work, scratch, _, _, _ = buffers
+    axes, m = W.shape
+    new, epsilon, none = N.shape[1], motions[5], vector(scratch, 0, 0)
+    inside, along, there = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
+    value = row_part(work, 3, 0, m)
+    size = (axes + new) * m
+    slopes[:] = 0.0
+    for b in range(labels.shape[1]):
+        for i in range(m):
+            inside[i] = layers[1, i]
+        for c in range(axes):
+            for i in range(m):
+                inside[i] += W[c, i] * samples[t, b * axes + c]
+        for k in range(slopes.size):
+            z = row_part(samples, t, layout[FIRST] + k * (size + layout[BESIDE]), size + layout[BESIDE])
+            along[:] = 0.0
+            for c in range(axes + new):
+                coordinate = samples[t, b * axes + c] if c < axes else N[b, c - axes]
+                for i in range(m):
+                    along[i] += motion[1] * coordinate * z[c * m + i]
+            if layout[BESIDE] > 0:
+                for i in range(m):
+                    along[i] += motion[3] * z[size + m + i]
+            both, other = 0.0, 0.0
+            for sign in (1.0, -1.0):
+                for i in range(m):
+                    there[i] = inside[i] + sign * epsilon * along[i]
+                write_link(link, there, value, none, scratch)
+                found = 0.0
+                for i in range(m):
+                    v = layers[0, i]
+                    if layout[BESIDE] > 0:
+                        v += sign * epsilon * motion[2] * z[size + i]
+                    found += v * value[i]
+                error = motion[0] * found - labels[t, b]
+                both += error
+                other += sign * error
+            slopes[k] += rate * both * other / (4.0 * epsilon)
+
+
+@inlined_kernel
+def move_along(  # noqa: PLR0912 (loops over entries)
+    W: Matrix, slopes: Vector, rate: float, keep: float, layout: Integers, draws: Draws, t: int, moved: Matrix,
+    stack: Matrix, products: Vector,
+) -> bool:  # fmt: skip
+    """Take W to keep W − rate/K Σ_k slope_k z_k, turned; return whether all slopes are finite."""
+    samples, gammas, _ = draws
+    axes, m = W.shape
+    new, left, size = layout[NEW], layout[LEFT], moved.size
+    r, flat, square = axes - m, vector(moved, 0, moved.size), 0.0
+    flat[:] = 0.0
+    for k in range(slopes.size):
+        z = row_part(samples, t, layout[FIRST] + k * (size + layout[BESIDE]), size)
+        step = rate * slopes[k] / slopes.size
+        square += step * step
+        for j in range(size):
+            flat[j] += step * z[j]
+    if not square < np.inf:
+        return False
+    for c in range(r):
+        for i in range(m):
+            W[c, i] = keep * W[c, i] - moved[c, i]
+    for j in range(m):
+        for i in range(m):
+            stack[j, i] = keep * W[r + j, i] - moved[r + j, i]
+    for j in range(new):
+        for i in range(m):
+            stack[m + j, i] = moved[axes + j, i]
+    length = np.sqrt(square)
+    at = layout[FIRST] + slopes.size * (size + layout[BESIDE])
+    for i in range(m):
+        for j in range(left):
+            stack[m + new + j, i] = length * np.sqrt(2.0 * gammas[t, new + j]) if i == j else 0.0
+            if j < i:
+                stack[m + new + j, i] = length * samples[t, at]
+                at += 1
+    # The sign of the new axes is free, as that of T is.
+    triangular_factor(stack, stack.shape[0], products)
+    for j in range(m):
+        for i in range(m):
+            W[r + j, i] = stack[j, i] if i >= j else 0.0
+    return True
+
+
+@kernel
+def new_buffers(W: Matrix, link: Vector, layout: Integers, batch: int) -> tuple[Buffers, Matrix, Vector]:
+    """Return the memory of a step: as in `projected`, Σ_k q_k z_k and the slopes; the memory of H holds stack last."""
+    axes, m = W.shape
+    H, stack = np.empty((batch, m)), np.empty((m + layout[NEW] + layout[LEFT], m))
+    buffers = (np.empty((7, m)), np.empty(scratch_size(link, m)), H, H, stack)
+    return buffers, np.empty((axes + layout[NEW], m)), np.empty(layout[DIRECTIONS])
+
+
+@entry
+def take_zeroth_steps(W: Matrix, rates: Vector, constants: Constants, layout: Integers, draws: Draws) -> int:
+    """Take one step of homogeneous neurons per learning rate; return how many were taken before one failed."""
+    samples, _, labels = draws
+    axes, m = W.shape
+    batch = labels.shape[1]
+    buffers, moved, slopes = new_buffers(W, constants[0], layout, batch)
+    products, N = row_part(buffers[0], 6, 0, m), np.empty((min(batch, m), layout[NEW]))
+    for t in range(rates.size):
+        moves = weigh_homogeneous(W, rates[t], constants[0], draws, t, buffers)
+        if moves:
+            write_factor(N, draws, t, batch * axes)
+            write_gradient(W, N, samples, t, buffers, moved)
+            write_slopes(moved, layout, samples, t, slopes)
+            moves = move_along(W, slopes, 1.0, 1.0, layout, draws, t, moved, buffers[4], products)
+        if not moves:
+            W[:, :] = np.nan
+            return t
+    return rates.size
+
+
+@entry
+def take_zeroth_network_steps(
+    W: Matrix, layers: Matrix, rates: Vector, constants: Constants, layout: Integers, draws: Draws
+) -> int:
+    """Take one step of a network per learning rate; return how many were taken before one failed."""
+    link, motion, motions = constants
+    samples, _, labels = draws
+    axes, m = W.shape
+    batch = labels.shape[1]
+    buffers, moved, slopes = new_buffers(W, link, layout, batch)
+    work = buffers[0]
+    products, N = row_part(work, 6, 0, m), np.empty((batch if motions[5] > 0.0 else min(batch, m), layout[NEW]))
+    length = moved.size + layout[BESIDE]
+    for t in range(rates.size):
+        write_factor(N, draws, t, batch * axes)
+        moves = True
+        if motions[5] > 0.0:
+            write_quotients(W, layers, N, rates[t], constants, layout, draws, t, buffers, slopes)
+        elif weigh_network(W, layers, rates[t], (link, motion, vector(motion, 0, 0)), draws, t, buffers):
+            write_gradient(W, N, samples, t, buffers, moved)
+            write_slopes(moved, layout, samples, t, slopes)
+            for k in range(slopes.size if layout[BESIDE] > 0 else 0):
+                beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
+                for i in range(m):
+                    slopes[k] += motion[2] * motion[0] * work[1, i] * beside[i]
+                    slopes[k] += motion[3] * motion[0] * layers[0, i] * work[2, i] * beside[m + i]
+        else:
+            moves = False
+        keep = 1.0 - batch * rates[t] * motions[3]
+        moves = moves and move_along(W, slopes, motions[0], keep, layout, draws, t, moved, buffers[4], products)
+        if not moves:
+            W[:, :] = np.nan
+            layers[:, :] = np.nan
+            return t
+        for i in range(m):
+            layers[0, i] *= 1.0 - batch * rates[t] * motions[4]
+        for k in range(slopes.size if layout[BESIDE] > 0 else 0):
+            beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
+            for i in range(m):
+                layers[0, i] -= motions[1] * slopes[k] / slopes.size * beside[i]
+                layers[1, i] -= motions[2] * slopes[k] / slopes.size * beside[m + i]
+    return rates.size
+
+
+class DirectionAxes:
+    """The axes on which a step draws samples and directions, and what it draws: `drawn`; `axes` is its layout."""
+
+    def __init__(self, problem: Problem, batch: int, directions: int, beside: int, *, every_sample: bool) -> None:
+        m, r = problem.width, problem.teacher.span
+        beyond = problem.dimension - r - m
+        need = f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}"
+        require(beyond >= 0, f"{need}, but is 'projected' with dimension {problem.dimension}.")
+        self.batch, self.size, self._span = batch, r + m, r
+        rows = batch if every_sample else min(batch, m)
+        new = min(rows, beyond)
+        left = min(m, beyond - new)
+        first = batch * self.size + _below(rows, new)
+        numbers = first + directions * (m * (self.size + new) + beside) + _below(m, left)
+        # SteppedRuns draws at least 16 steps at a time.
+        check_memory("batch_size", batch, 16 * numbers)
+        self.axes: Integers = np.array([directions, new, left, beside, first], dtype=np.int64)
+        shapes = 0.5 * np.concatenate([beyond - np.arange(new), beyond - new - np.arange(left)]).astype(np.float64)
+        known = 4 * batch * m * self.size if not every_sample else 2 * batch * directions * m * (self.size + new)
+        operations = known + 4 * directions * m * (self.size + new) + 2 * m * m * (m + new + left)
+        self.drawn = Drawn(batch, numbers, shapes, gammas=shapes.size, operations=operations)
+
+    def start(self, reduced: Array) -> Array:
+        """Return weights at the start, (r + m, m), given those that a problem reduces to."""
+        return reduced_factor(reduced, self._span)
+
+
+def _below(rows: int, columns: int) -> int:
+    """Return how many entries a lower-trapezoidal matrix has below its diagonal."""
+    return sum(min(row, columns) for row in range(rows))
+
+
+def zeroth_motion(problem: Problem, batch: int, optimizer: ZerothOrder) -> tuple[DirectionAxes, Motion]:
+    """Return the axes and the steps of zeroth-order SGD, or refuse what this engine does not know."""
+    given = f"for {optimizer} in engine 'projected'"
+    need = f"Argument `problem` must have isotropic inputs {given}, but has `inputs`."
+    require(problem.inputs is None, need)
+    need = f"Argument `problem` must have neurons that are free {given}"
+    require(not is_frame(problem), f"{need}, but its student keeps them orthogonal.")
+    teacher, reduced = teacher_of(problem), problem.reduced_weights()
+    if is_network(problem):
+        network = network_of(problem)
+        require(network.lengths is None, f"{need}, but its student keeps them on the sphere.")
+        trained = np.sign(network.rates)
+        beside = 2 * problem.width if trained[1:].any() else 0
+        finite = optimizer.smoothing > 0.0
+        axes = DirectionAxes(problem, batch, optimizer.directions, beside, every_sample=finite)
+        link, name = sampled_link(problem.activation, anywhere=True)
+        motion = np.array([network.scale, *trained, 0.0, 0.0])
+        motions = np.array([*network.rates, *network.decay, optimizer.smoothing / np.sqrt(problem.dimension)])
+        start = {
+            "weights": axes.start(network.weights),
+            "layers": np.array([network.second_layer, network.bias]),
+        }
+        return axes, Motion(start, take_zeroth_network_steps, (link, motion, motions), teacher, None, name)
+    reason = "since the directions' lengths on all axes enter the losses of homogeneous neurons"
+    need = f"Argument `optimizer` must have `smoothing` 0 for the homogeneous student in engine 'projected', {reason}"
+    require(optimizer.smoothing == 0.0, f"{need}, but is {optimizer}; a `Student` network takes it.")
+    axes = DirectionAxes(problem, batch, optimizer.directions, 0, every_sample=False)
+    link, name = sampled_link(problem.activation)
+    start = {"weights": axes.start(reduced)}
+    return axes, Motion(start, take_zeroth_steps, (link, *np.zeros((2, 6))), teacher, problem.teacher.directions, name)
