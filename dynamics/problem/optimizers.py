@@ -76,11 +76,11 @@ class SGD(Optimizer):
         _check_share(self, "momentum")
         _check_share(self, "dampening")
         check_switch("nesterov", self.nesterov)
-        is_nesterov = self.momentum > 0.0 and self.dampening == 0.0
-        given = f"is {self.momentum:g} with `dampening` {self.dampening:g}"
-        check_that(
-            not self.nesterov or is_nesterov, "momentum", "be above 0, without `dampening`, for `nesterov`", given
-        )
+        needing = "`nesterov`" if self.nesterov else "`dampening`"
+        has_momentum = self.momentum > 0.0 or not (self.nesterov or self.dampening)
+        check_that(has_momentum, "momentum", f"be above 0 for {needing}", "is 0")
+        given = f"is {self.dampening:g}"
+        check_that(not (self.nesterov and self.dampening), "dampening", "be 0 with `nesterov`", given)
         if self.average is not None and self.average != "polyak":
             need, given = "be None, 'polyak' or a number above 0 and up to 1", f"is {shown(self.average)}"
             check_that(not isinstance(self.average, str), "average", need, given)
