@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 
 #: Keys of the streams: coordinates and lengths of projected samples and of diffusion steps, and projected label noise;
-#: samples in R^d; the order in which samples that are used again are visited.
-AXES, LENGTHS, LABEL_NOISE, SAMPLES, ORDER = 0, 1, 2, 1000, 1001
+#: samples in R^d; the order in which samples that are used again are visited; directions of zeroth-order steps in R^d;
+#: dense axes of teacher and start for optimizers that see coordinates.
+AXES, LENGTHS, LABEL_NOISE, SAMPLES, ORDER, DIRECTIONS, DENSE_AXES = 0, 1, 2, 1000, 1001, 1002, 1003
 
 
 def generators(seed: int, keys: Iterable[int]) -> list[np.random.Generator]:

@@ -521,7 +521,8 @@ class FusedEngine(TorchRuns):
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that draws the samples x in R^d; it takes blocks of steps if the problem allows them."""
     covariant = problem.inputs is not None and not is_network(problem)
-    if covariant or is_frame(problem) or is_spherical(problem) or options.training_samples is not None:
+    in_blocks = options.optimizer.is_plain and options.training_samples is None
+    if covariant or is_frame(problem) or is_spherical(problem) or not in_blocks:
         return WeightEngine(problem, options)
     on_cuda = checked_device(options.device).type == "cuda" and not is_network(problem)
     link = fusible(problem, options.batch_size, DTYPES[options.dtype]) if on_cuda else None

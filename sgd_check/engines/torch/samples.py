@@ -115,11 +115,13 @@ class CounterStreams:
 Streams = GeneratorStreams | CounterStreams
 
 
-def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device) -> Streams:
-    """Return the fastest streams for a precision and a device."""
+def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device, key: int = SAMPLES) -> Streams:
+    """Return the fastest streams for a precision and a device; those of other keys than samples are independent."""
     if device.type == "cpu" and dtype == torch.float64:
-        own = [generators(seed, [SAMPLES])[0] for seed in seeds]
+        own = [generators(seed, [key])[0] for seed in seeds]
         return GeneratorStreams(own, lambda source, out: source.standard_normal(out=out.numpy()), words_of, set_words)
+    if key != SAMPLES:
+        seeds = [int(generators(seed, [key])[0].integers(2**63)) for seed in seeds]
     if device.type != "cpu" and triton_version() is not None:
         return CounterStreams(seeds, device)
     return GeneratorStreams(
@@ -138,13 +140,15 @@ DRAWN_NUMBERS = 2**16
 class TorchTeacher:
     """A teacher in tensors: f* of the first `span` coordinates (…, span), and the standard deviation τ of label noise.
 
-    Overlaps are those with the `directions` θ_p (P, span), or with the axes where there are none.
+    Overlaps are those with the `directions` θ_p (P, span), or with the axes where there are none. The axes are the
+    first ones of R^d, or `axes` (lanes, span, d), one set for each run.
     """
 
     value: Callable[[torch.Tensor], torch.Tensor]
     span: int
     noise: float
     directions: torch.Tensor | None = None
+    axes: torch.Tensor | None = None
 
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
@@ -167,9 +171,13 @@ class TorchTeacher:
             directions = None if network else torch.tensor(teacher.directions, **where)
         return cls(value, teacher.span, problem.label_noise, directions)
 
+    def coordinates(self, x: torch.Tensor) -> torch.Tensor:
+        """Return x·axes (…, span) of vectors x (…, d)."""
+        return x[..., : self.span] if self.axes is None else torch.bmm(x, self.axes.to(x.dtype).transpose(1, 2))
+
     def label(self, x: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
         """Return f*(x) + τξ of samples x (…, d), elementwise, so that no rounding depends on other samples."""
-        labels = self.value(x[..., : self.span])
+        labels = self.value(self.coordinates(x))
         return labels if noise is None else labels.add_(noise, alpha=self.noise)
 
 
@@ -233,6 +241,31 @@ class FreshSamples:
         rows = slice(self._step * self._size, (self._step + 1) * self._size)
         self._step += 1
         return self._x[:, rows], self._y[:, rows]
+
+
+class FreshDirections:
+    """K directions z ~ N(0, I) of the weights for every step, for the seeds of some lanes, drawn many steps ahead.
+
+    `like` is a tensor (lanes, m, columns) of the weights; `spread` multiplies the columns of z.
+    """
+
+    def __init__(
+        self, streams: Streams, lanes: range, count: int, like: torch.Tensor, spread: torch.Tensor | None
+    ) -> None:
+        self._streams, self._lanes, self._spread, self._count = streams, lanes, spread, count
+        _, width, columns = like.shape
+        self._steps = self._step = steps_ahead(columns, count * width)
+        self._z = like.new_empty(len(lanes), self._steps * count * width, columns)
+
+    def step(self) -> torch.Tensor:
+        """Return the directions of the next step, shape (lanes, K, m columns)."""
+        if self._step == self._steps:
+            self._streams.fill(self._lanes, self._z, None)
+            if self._spread is not None:
+                self._z.mul_(self._spread)
+            self._step = 0
+        self._step += 1
+        return self._z.view(len(self._lanes), self._steps, self._count, -1)[:, self._step - 1]
 
 
 class FixedSamples:

@@ -9,8 +9,13 @@ e_b = f(x_b) − y_b the students are
 * committees, f = Σ_i σ(w_i·x): g_i = e σ'(w_i·x) x;
 * homogeneous neurons on inputs of covariance Σ, in whitened weights ŵ = Σ^½ w and x = Σ^½ z, z ~ N(0, I): Σ times the
   gradient of isotropic inputs, g_i = Σ e ρ_i [(2σ − ζ_i σ') u_i + σ' z], ρ_i = |ŵ_i|, u_i = ŵ_i/ρ_i, ζ_i = u_i·z;
+* networks, f = s Σ_i v_i σ(w_i·x + b_i), whose v_i and b_i are two more columns of the weights: the gradient of ½ e²,
+  that of w_i times Σ in whitened weights, and with decay κ also κ/ε times what is moved at the learning rate η ε;
 * frames of orthogonal neurons, with U = W/σ0 and z = Ux: g = √2 e z (x − Uᵀz)ᵀ, the tangential part of the gradient;
   then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y, by an eigendecomposition.
+
+An optimizer is a class of `optimizers`. For those that see coordinates, teacher and start lie along axes that are drawn
+for each seed, whose coordinates are all of order 1/√d.
 
 On the processor every run has tensors of its own, so that none sees the rounding of another; runs are stepped together
 on a CUDA device. Where steps are taken in closed form, that of plain SGD is part of it: blocks of steps in the span of
@@ -22,17 +27,28 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from dynamics.problem import is_frame, is_network, is_spherical
+from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
+from dynamics.problem.optimizers import ZerothOrder
 from hermite.text.messages import require
+from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import Engine, EngineOptions, Measurement
-from sgd_check.engines.seeded_runs import RunThreads
+from sgd_check.engines.seeded_runs import DENSE_AXES, DIRECTIONS, RunThreads, generators
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, make_streams, steps_ahead
+from sgd_check.engines.torch.optimizers import arrays_kept, check_optimizer, make_optimizer
+from sgd_check.engines.torch.samples import (
+    FixedSamples,
+    FreshDirections,
+    FreshSamples,
+    TorchTeacher,
+    make_streams,
+    steps_ahead,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,20 +57,11 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from hermite.arrays import Array
+    from sgd_check.engines import problem_forms
     from sgd_check.engines.torch.links import TorchLink
+    from sgd_check.engines.torch.optimizers import PlainSgd
 
     Source = FreshSamples | FixedSamples
-
-
-class PlainSgd:
-    """w ← w − η g. Another optimizer is a class with this method, which may keep arrays, such as a momentum.
-
-    `WeightEngine` makes one for each of its groups of runs, and is the place to make another.
-    """
-
-    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step at the learning rate η along a gradient of the weights, both of shape (lanes, m, d)."""
-        weights.sub_(gradient, alpha=rate)
 
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -157,6 +164,20 @@ def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
     return reduced
 
 
+def on_dense_axes(start: Array, span: int, dimension: int, seeds: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return a start [M | L] (m, D), whose first axes are the teacher's, on axes in R^d that are drawn for each seed.
+
+    Shapes (seeds, m, d), and of the teacher's axes (seeds, span, d). The axes are orthonormal and uniform.
+    """
+    if start.shape[1] > span + len(start):  # only L Lᵀ matters
+        start = np.hstack([start[:, :span], np.linalg.qr(start[:, span:].T).R.T])
+    axes = np.empty((len(seeds), start.shape[1], dimension))
+    for own, seed in zip(axes, seeds, strict=True):
+        factor, triangle = np.linalg.qr(generators(seed, [DENSE_AXES])[0].standard_normal(own.T.shape))
+        own[:] = (factor * np.sign(np.diag(triangle))).T
+    return start @ axes, axes[:, :span]
+
+
 def measured(
     weights: torch.Tensor, teacher: TorchTeacher, *, student: bool, squared: float | None = None, vectors: bool = False
 ) -> Measurement:
@@ -167,7 +188,7 @@ def measured(
     w, directions = weights.to(torch.float64), teacher.directions
     squared_norm = torch.sum(w * w, dim=2)
     unit = w / torch.sqrt(squared_norm)[:, :, None] if squared is None else w
-    overlap = unit[:, :, : teacher.span]
+    overlap = teacher.coordinates(unit)
     overlap = overlap if directions is None else overlap @ directions.to(torch.float64).T
     gram = torch.bmm(unit, unit.transpose(1, 2)) if student and not vectors else None
     found = (overlap, gram, squared_norm * (squared or 1.0), unit if student and vectors else None)
@@ -180,6 +201,8 @@ class Neurons(ABC):
 
     #: Squared norm of the neurons whose directions are the weights, None where these are the neurons.
     squared: float | None = None
+    #: Eigenvalue of Σ of each column of whitened weights, 1 of other columns, 0 of those that are fixed; None if all 1.
+    metric: torch.Tensor | None = None
 
     def __init__(self, link: TorchLink) -> None:
         self._link = link
@@ -187,12 +210,22 @@ class Neurons(ABC):
 
     @abstractmethod
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add Σ_b g_b of samples x (lanes, B, d) at the weights (lanes, m, d) to `out`."""
+        """Add Σ_b g_b of samples x (lanes, B, d) at the weights (lanes, m, columns) to `out`."""
 
-    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: B027 (free neurons need none)
-        """Remove the part of the gradient that must not move the weights."""
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f (lanes, B) of samples x (lanes, B, d), of students that are free."""
+        raise NotImplementedError
 
-    def put_back(self, w: torch.Tensor) -> None:  # noqa: B027
+    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: ARG002 (others need where they are)
+        """Multiply the gradient by Σ, or remove the part that must not move the weights."""
+        if self.metric is not None:
+            gradient.mul_(self.metric)
+
+    def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
+        """Move the weights by η against a direction."""
+        w.sub_(direction, alpha=rate)
+
+    def put_back(self, w: torch.Tensor) -> None:  # noqa: B027 (free neurons need none)
         """Bring the weights back to where they must lie."""
 
     def _link_at(self, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -216,6 +249,10 @@ class Committee(Neurons):
         """Return f (lanes, B) of σ_ib (lanes, m, B)."""
         return torch.sum(value, dim=1)
 
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        return self.output(self._link.value(torch.bmm(w, x.transpose(1, 2))))
+
 
 class Spherical(Committee):
     """f = (1/m) Σ_i σ(w_i·x) with |w_i| = 1."""
@@ -235,12 +272,12 @@ class Spherical(Committee):
         w.div_(torch.linalg.vector_norm(w, dim=2, keepdim=True))
 
 
-class Covariant(Neurons):
-    """f = Σ_i |w_i|² σ(w_i·x/|w_i|) in whitened weights; `eigenvalues` (d,) are those of Σ."""
+class Homogeneous(Neurons):
+    """f = Σ_i |w_i|² σ(w_i·x/|w_i|); `eigenvalues` (d,) are those of Σ in whitened weights, None for the identity."""
 
-    def __init__(self, link: TorchLink, eigenvalues: torch.Tensor) -> None:
+    def __init__(self, link: TorchLink, eigenvalues: torch.Tensor | None) -> None:
         super().__init__(link)
-        self._eigenvalues = eigenvalues
+        self.metric = eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add the sum of isotropic inputs."""
@@ -250,9 +287,66 @@ class Covariant(Neurons):
         out.addcmul_(torch.sum(double.mul_(error), dim=2, keepdim=True), w)
         out.baddbmm_(slope.mul_(rho).mul_(error), x)
 
-    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: ARG002
-        """Multiply by Σ."""
-        gradient.mul_(self._eigenvalues)
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
+        return torch.sum(rho * rho * self._link.value(torch.bmm(w, x.transpose(1, 2)) / rho), dim=1)
+
+
+class Network(Neurons):
+    """f = s Σ_i v_i σ(w_i·x + b_i), with free neurons; the last two columns of the weights are v and b.
+
+    A column of learning rate ε moves at η ε; decay κ adds κ/ε times the weights to the gradient. Where ε = 0 but κ > 0,
+    it moves at η along its decay alone.
+    """
+
+    def __init__(
+        self, link: TorchLink, network: problem_forms.Network, eigenvalues: torch.Tensor | None, like: torch.Tensor
+    ) -> None:
+        super().__init__(link)
+        self._scale, self._trained = network.scale, [rate > 0 for rate in network.rates]
+        decays = (*network.decay, 0.0)
+        rates = [rate or float(decay > 0) for rate, decay in zip(network.rates, decays, strict=True)]
+        counts = torch.tensor([like.shape[2] - 2, 1, 1], device=like.device)
+
+        def columns(values: list[float]) -> torch.Tensor:
+            return torch.tensor(values, dtype=like.dtype, device=like.device).repeat_interleave(counts)
+
+        self._rates = columns(rates)
+        self._decay = columns([decay / (rate or 1.0) for rate, decay in zip(rates, decays, strict=True)])
+        self._decays = any(decays)
+        self.metric = columns([float(each) for each in self._trained])
+        if eigenvalues is not None:
+            self.metric[:-2] *= eigenvalues
+
+    def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add Σ e s v_i σ' x to the columns of w_i, Σ e s σ to that of v_i, Σ e s v_i σ' to that of b_i."""
+        v, b, (of_w, of_v, of_b) = w[:, :, -2:-1], w[:, :, -1:], self._trained
+        value, product, slope = self._link_at(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(b))
+        error = torch.sum(torch.mul(value, v, out=product), dim=1).mul_(self._scale).sub_(labels)[:, None]
+        error.mul_(self._scale)
+        slope.mul_(error).mul_(v)
+        if of_v:
+            out[:, :, -2].add_(torch.sum(value.mul_(error), dim=2))
+        if of_b:
+            out[:, :, -1].add_(torch.sum(slope, dim=2))
+        if of_w:
+            out[:, :, :-2].baddbmm_(slope, x)
+
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        value = self._link.value(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(w[:, :, -1:]))
+        return torch.sum(value * w[:, :, -2:-1], dim=1).mul_(self._scale)
+
+    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Multiply by Σ, and add decay."""
+        super().restrict(w, gradient)
+        if self._decays:
+            gradient.addcmul_(w, self._decay)
+
+    def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
+        """Move every column at its own learning rate."""
+        w.addcmul_(direction, self._rates, value=-rate)
 
 
 class Frame(Neurons):
@@ -276,31 +370,40 @@ class Frame(Neurons):
 
 
 class WeightRuns:
-    """Runs side by side in one tensor: weights (lanes, m, d), moved on batches of B samples of a source."""
+    """Runs side by side in one tensor: weights (lanes, m, columns), moved on batches of B samples of a source."""
 
     def __init__(
         self, neurons: Neurons, weights: torch.Tensor, source: Source, batch: int, optimizer: PlainSgd
     ) -> None:
-        self.weights, self.source = weights, source
-        self._neurons, self._optimizer, self._batch = neurons, optimizer, batch
-        self._gradient = torch.empty_like(weights)
+        self.weights, self.source, self.optimizer = weights, source, optimizer
+        #: Memory for a gradient.
+        self.memory = torch.empty_like(weights)
+        self._neurons, self._batch = neurons, batch
         # On a CUDA device one pass takes the whole batch: there is no cache to keep to, and a launch costs more.
         largest = max(PASS_NUMBERS // weights.shape[1], 1) if weights.device.type == "cpu" else batch
         self._passes = [slice(first, min(first + largest, batch)) for first in range(0, batch, largest)]
 
     def advance(self, rates: list[float]) -> None:
         """Take one step per learning rate η."""
-        w, gradient = self.weights, self._gradient
+        optimizer = self.optimizer
         for rate in rates:
             x, labels = self.source.batch()
-            gradient.zero_()
-            for chosen in self._passes:
-                self._neurons.add_gradient(w, x[:, chosen], labels[:, chosen], gradient)
-            if self._batch > 1:
-                gradient.div_(self._batch)
-            self._neurons.restrict(w, gradient)
-            self._optimizer.move(w, gradient, rate)
-            self._neurons.put_back(w)
+            optimizer.move(self.weights, optimizer.pull(self, x, labels), rate)
+            self._neurons.put_back(self.weights)
+
+    def gradient(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the mean gradient over a batch, in `memory`."""
+        gradient = self.memory.zero_()
+        for chosen in self._passes:
+            self._neurons.add_gradient(self.weights, x[:, chosen], labels[:, chosen], gradient)
+        if self._batch > 1:
+            gradient.div_(self._batch)
+        return gradient
+
+    def loss(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return ½ mean e² (lanes,) over a batch, at other weights."""
+        parts = [torch.sum((self._neurons.predict(w, x[:, c]) - labels[:, c]) ** 2, dim=1) for c in self._passes]
+        return torch.stack(parts).sum(dim=0).div_(2.0 * self._batch)
 
 
 class WeightEngine(TorchRuns):
@@ -308,21 +411,46 @@ class WeightEngine(TorchRuns):
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         d, batch, reused, seeds = problem.dimension, options.batch_size, options.training_samples, options.seeds
-        super().__init__(problem, options, steps_ahead(d, batch) * batch if reused is None else 2 * reused, d)
+        check_optimizer(problem, options)
+        optimizer, m, layered = options.optimizer, problem.width, is_network(problem)
+        count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
+        drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
+        drawn += m * arrays_kept(optimizer) + (steps_ahead(d, count * m) * count * m if count else 0)
+        super().__init__(problem, options, drawn, d + 2 if layered else d)
+        self._on_dense_axes(problem, options)
+        if layered:
+            start = problem.network_start()
+            self._weights[:, :, d:] = torch.from_numpy(np.array([start.second_layer, start.bias]).T).to(self._weights)
         streams, on_cpu = make_streams(seeds, self._dtype, self._device), self._device.type == "cpu"
-        self._groups: list[WeightRuns] = []
+        others = make_streams(seeds, self._dtype, self._device, DIRECTIONS) if count else None
+        self._layered, self._groups = layered, list[WeightRuns]()
         size = 1 if on_cpu else len(seeds)
         for first in range(0, len(seeds), size):
             lanes = range(first, first + size)
-            source: Source = FreshSamples(self._teacher, streams, lanes, reused or batch, self._weights[:0])
+            teacher, axes = self._teacher, self._teacher.axes
+            if axes is not None:
+                teacher = replace(teacher, axes=axes[first : first + size])
+            source: Source = FreshSamples(teacher, streams, lanes, reused or batch, self._weights[:0, :, :d])
             if reused is not None:
                 source = FixedSamples(source.batch(), batch, seeds[first : first + size])
-            self._neurons = _neurons(problem, self._link, self._weights)
+            self._neurons = neurons = _neurons(problem, self._link, self._weights)
             own = self._weights[first : first + size].clone()
-            self._groups.append(WeightRuns(self._neurons, own, source, batch, PlainSgd()))
+            spread = None if neurons.metric is None else torch.sqrt(neurons.metric)
+            z = None if others is None else FreshDirections(others, lanes, count, own, spread)
+            made = make_optimizer(optimizer, neurons, own, d, z)
+            self._groups.append(WeightRuns(neurons, own, source, batch, made))
         self._weights = self._weights.new_empty(0)  # the groups have theirs
-        many = on_cpu and problem.width * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
+        many = on_cpu and m * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
         self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
+
+    def _on_dense_axes(self, problem: Problem, options: EngineOptions) -> None:
+        """Turn teacher and start to dense axes for an optimizer that sees coordinates."""
+        if not options.optimizer.sees_axes:
+            return
+        d, reduced = problem.dimension, problem.reduced_weights()
+        weights, axes = on_dense_axes(reduced, problem.teacher.span, d, options.seeds)
+        self._weights[:, :, :d] = torch.from_numpy(weights).to(self._weights)
+        self._teacher = replace(self._teacher, axes=torch.from_numpy(axes).to(self._weights))
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
@@ -330,12 +458,22 @@ class WeightEngine(TorchRuns):
 
     def current(self) -> torch.Tensor:
         """Return the weights of the moment."""
-        return torch.cat([runs.weights for runs in self._groups])
+        return torch.cat([runs.weights for runs in self._groups])[..., : self._dimension]
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons of the spherical student."""
         own, vectors = self._neurons, isinstance(self._neurons, Spherical)
         return measured(self.current(), self._teacher, student=student, squared=own.squared, vectors=vectors)
+
+    def layers(self) -> Array:
+        """Return v and b of a network."""
+        return _layers(torch.cat([runs.weights for runs in self._groups]))
+
+    def measure_average(self) -> tuple[Measurement, Array | None]:
+        """Return overlaps of the averages of the weights, and of a network v and b."""
+        averages = torch.cat([runs.optimizer.average for runs in self._groups if runs.optimizer.average is not None])
+        found = measured(averages[..., : self._dimension], self._teacher, student=True)
+        return found, _layers(averages) if self._layered else None
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN."""
@@ -344,9 +482,18 @@ class WeightEngine(TorchRuns):
             lanes[index].fill_(torch.nan)
 
 
+def _layers(weights: torch.Tensor) -> Array:
+    """Return v and b (lanes, 2, m) of weights whose last columns they are."""
+    return np.asarray(weights[:, :, -2:].transpose(1, 2).to("cpu", torch.float64, copy=True).numpy())
+
+
 def _neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neurons:
-    if problem.inputs is not None:
-        return Covariant(link, torch.from_numpy(problem.inputs.eigenvalues_of_axes(problem.dimension)).to(like))
+    """Return the student's kind; `like` is a tensor of its weights."""
     if is_frame(problem):
         return Frame(link, float(problem.start().squared_norm[0]))
-    return (Spherical if is_spherical(problem) else Committee)(link)
+    if not (is_homogeneous(problem) or is_network(problem)):
+        return (Spherical if is_spherical(problem) else Committee)(link)
+    inputs, values = problem.inputs, None
+    if inputs is not None:
+        values = torch.from_numpy(inputs.eigenvalues_of_axes(problem.dimension)).to(like)
+    return Network(link, network_of(problem), values, like) if is_network(problem) else Homogeneous(link, values)

@@ -1,0 +1,169 @@
+"""What a step does with a gradient on the weights in R^d: one class for each optimizer of `dynamics.problem`.
+
+Weights are tensors (lanes, m, columns): d columns, of a network two more for v and b, so that an optimizer moves one
+tensor. Learning rates ε of the layers multiply the step of their columns, which has a meaning under Adam too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from dynamics.problem import is_frame, is_network, is_spherical
+from dynamics.problem import optimizers as values
+from hermite.text.messages import require
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem, Student
+    from sgd_check.engines.registry import EngineOptions
+    from sgd_check.engines.torch.samples import FreshDirections
+    from sgd_check.engines.torch.weights import Neurons, WeightRuns
+
+
+class PlainSgd:
+    """w ← w − η g. Another optimizer is a class with a `move` of its own, or a `pull`, which may keep arrays.
+
+    `make_optimizer` makes one for each group of runs.
+    """
+
+    #: Average of the weights (lanes, m, columns), where there is one.
+    average: torch.Tensor | None = None
+
+    def __init__(self, neurons: Neurons) -> None:
+        self._neurons = neurons
+
+    def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the mean gradient over a batch, with decay and without what must not move, in memory of the runs."""
+        gradient = runs.gradient(x, labels)
+        self._neurons.restrict(runs.weights, gradient)
+        return gradient
+
+    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step at the learning rate η along a gradient, whose memory is free then."""
+        self._neurons.step(weights, gradient, rate)
+
+
+class Sgd(PlainSgd):
+    """u ← β u + (1 − δ) g, u = g in the first step; w ← w − η u, or w − η (g + β u); a ← a + α (w − a)."""
+
+    def __init__(self, neurons: Neurons, optimizer: values.SGD, weights: torch.Tensor) -> None:
+        super().__init__(neurons)
+        self._optimizer, self._steps = optimizer, 0
+        self._velocity = torch.zeros_like(weights)
+        if optimizer.average is not None:
+            self.average = weights.clone()
+
+    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step."""
+        own, velocity, average = self._optimizer, self._velocity, self.average
+        new = 1.0 - own.dampening if self._steps else 1.0
+        velocity.mul_(own.momentum).add_(gradient, alpha=new)
+        along = gradient.add_(velocity, alpha=own.momentum) if own.nesterov else velocity
+        self._neurons.step(weights, along, rate)
+        if average is not None:
+            average.lerp_(weights, 1.0 / (self._steps + 2) if own.average == "polyak" else cast("float", own.average))
+        self._steps += 1
+
+
+class Adam(PlainSgd):
+    """Adam and, with β1 = 0, RMSprop, with bias correction and ε = 0: where v = 0, no step is taken."""
+
+    def __init__(self, neurons: Neurons, optimizer: values.Adam | values.RMSprop, weights: torch.Tensor) -> None:
+        super().__init__(neurons)
+        self._beta1, self._beta2, self._steps = optimizer.beta1, optimizer.beta2, 0
+        self._mean, self._square, self._root = (torch.zeros_like(weights) for _ in range(3))
+
+    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step."""
+        beta1, beta2, mean, square, root = self._beta1, self._beta2, self._mean, self._square, self._root
+        self._steps += 1
+        mean.lerp_(gradient, 1.0 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
+        torch.sqrt(square, out=root)
+        along = torch.div(mean, root, out=gradient).masked_fill_(root == 0.0, 0.0)
+        root_of_bias = (1.0 - beta2**self._steps) ** 0.5
+        self._neurons.step(weights, along, rate * root_of_bias / (1.0 - beta1**self._steps))
+
+
+class SignSgd(PlainSgd):
+    """w ← w − η sign(g)."""
+
+    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step."""
+        self._neurons.step(weights, gradient.sign_(), rate)
+
+
+class ZerothOrder(PlainSgd):
+    """g = (1/K) Σ_k q_k z_k over all that is trained, with K directions z_k ~ N(0, I) that a batch shares.
+
+    q_k = z_k·∇ℓ in the limit ε → 0, else [ℓ(w + εz_k) − ℓ(w − εz_k)]/(2ε), ε = λ/√d, ℓ = ½ MSE of the batch.
+    """
+
+    def __init__(self, neurons: Neurons, smoothing: float, dimension: int, directions: FreshDirections) -> None:
+        super().__init__(neurons)
+        self._size, self._directions = smoothing / dimension**0.5, directions
+
+    def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return g, in memory of the runs."""
+        z = self._directions.step()
+        if self._size:
+            pairs = [self._two_losses(each.view_as(runs.weights), runs, x, labels) for each in z.unbind(1)]
+            along = torch.stack(pairs, dim=1)[:, None]
+        else:
+            along = torch.bmm(runs.gradient(x, labels).flatten(1)[:, None], z.transpose(1, 2))
+        torch.bmm(along, z, out=runs.memory.view(len(z), 1, -1))
+        return runs.memory.div_(z.shape[1])
+
+    def _two_losses(self, z: torch.Tensor, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return q (lanes,) of a direction z (lanes, m, columns)."""
+        size, moved = self._size, runs.memory
+        above = runs.loss(torch.add(runs.weights, z, alpha=size, out=moved), x, labels)
+        below = runs.loss(torch.add(runs.weights, z, alpha=-size, out=moved), x, labels)
+        return above.sub_(below).div_(2.0 * size)
+
+
+def make_optimizer(
+    optimizer: values.Optimizer, neurons: Neurons, weights: torch.Tensor, dimension: int, z: FreshDirections | None
+) -> PlainSgd:
+    """Return the steps of an optimizer on these weights; zeroth order takes the directions z."""
+    if optimizer.is_plain:
+        return PlainSgd(neurons)
+    if isinstance(optimizer, values.SGD):
+        return Sgd(neurons, optimizer, weights)
+    if isinstance(optimizer, values.ZerothOrder) and z is not None:
+        return ZerothOrder(neurons, optimizer.smoothing, dimension, z)
+    if isinstance(optimizer, values.Adam | values.RMSprop):
+        return Adam(neurons, optimizer, weights)
+    return SignSgd(neurons)
+
+
+def arrays_kept(optimizer: values.Optimizer) -> int:
+    """Return how many arrays of the size of the weights an optimizer keeps."""
+    if isinstance(optimizer, values.Adam | values.RMSprop):
+        return 3
+    if isinstance(optimizer, values.SGD) and not optimizer.is_plain:
+        return 1 if optimizer.average is None else 2
+    return 0
+
+
+def check_optimizer(problem: Problem, options: EngineOptions) -> None:
+    """Refuse, with the reason, problems and batches for which an optimizer has no meaning here."""
+    own = options.optimizer
+    if own.is_plain:
+        return
+    student = cast("Student", problem.student) if is_network(problem) else None
+    on_sphere = is_frame(problem) or is_spherical(problem) or (student and student.first_layer == "sphere")
+    why = "what other optimizers keep or draw is not tangent to the sphere any more once neurons are brought back to it"
+    need = f"Argument `optimizer` must be plain SGD for neurons that keep their length, since {why}"
+    require(not on_sphere, f"{need}, but is {own}.")
+    need = f"Argument `problem` must have a student without decay for {own}"
+    is_free = isinstance(own, values.SGD) or student is None or not any(student.decay)
+    decay = student.decay if student else ()
+    require(is_free, f"{need}, in whose gradient decay would count as a part of the loss, but has {decay}.")
+    if own.sees_axes:
+        of_batch = "coordinates of the mean of B samples enter through erf(drift √(B/2V)), which no overlap holds"
+        need = f"Argument `batch_size` must be 1 for {own}, since {of_batch}"
+        require(options.batch_size == 1, f"{need}, but is {options.batch_size}.")
+        need = f"Argument `problem` must have isotropic inputs for {own}, whose axes are those of the coordinates"
+        require(problem.inputs is None, f"{need}, but has {problem.inputs!r}.")
