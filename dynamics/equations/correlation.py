@@ -211,6 +211,11 @@ def check_degree(done: str, problem: Problem) -> None:
 # .. math:: D = E[y\, \psi\, s v] = a\, g_\lambda'(C) (1 - C^2), \; N = E[y^2 \psi^2 r^2], \; V = E[y^2 \psi^2 v^2].
 #
 # N and V are polynomials in C, found by Gauss rules in a_0, v and χ² = r² − v².
+#
+# A step of zeroth order along K directions z has u = Σ_k (∇·z_k) z_k⊥/K, ∇ = yψx the whole gradient, and for r² and v²
+#
+# .. math:: \frac1K \big[(d - 1)(a_0^2 + r^2) + 2 r^2\big] + \Big(1 - \frac1K\Big) r^2, \qquad
+#    \frac1K (a_0^2 + r^2) + \Big(1 + \frac1K\Big) v^2 .
 
 
 class StepMeans(NamedTuple):
@@ -225,8 +230,13 @@ def signal_slope(problem: Problem) -> Array:
     return np.asarray(polynomial.polyder(signal_powers(problem)) * problem.teacher.coefficients[0])
 
 
-def step_means(problem: Problem) -> StepMeans:
-    """Return N and V of polynomial or truncated links; ValueError for others, and beyond degree 12."""
+def step_means(problem: Problem, directions: int | None = None) -> StepMeans:
+    """Return N and V of polynomial or truncated links; ValueError for others, and beyond degree 12.
+
+    They are those of SGD, or of steps of zeroth order along K directions, which no landscape smooths.
+    """
+    need = "Argument `smoothing` must be 0 for steps of zeroth order on the correlation"
+    require(directions is None or problem.smoothing == 0.0, f"{need}, but is {problem.smoothing:g}.")
     for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
         require(
             link.is_polynomial,
@@ -246,6 +256,12 @@ def step_means(problem: Problem) -> StepMeans:
     square = polynomial.polyval2d(np.broadcast_to(a[..., None], r2.shape), r2, table) ** 2
     both = np.outer(weights, weights)
     drag, spread = both * ((square * r2) @ shares), both * v**2 * (square @ shares)
+    if directions is not None:
+        # E y² ψ² |x|², which one direction out of K brings to every axis.
+        whole, again = drag + both * a**2 * (square @ shares), 1.0 + 1.0 / directions
+        drag, spread = (
+            share * whole / directions + again * each for share, each in ((problem.dimension - 1, drag), (1, spread))
+        )
     overlaps = chebyshev.chebpts1(2 * degree + 1)
     seen = overlaps[:, None, None] * a + np.sqrt(1.0 - overlaps**2)[:, None, None] * v
     labels = (problem.teacher.coefficients[0] * teacher.value(seen)) ** 2 + problem.label_noise**2

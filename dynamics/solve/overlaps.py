@@ -213,7 +213,7 @@ def solve_committee(
     if system is None:
         system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:
-        steps.warn_limit(step, quick_limit(problem, step.batch_size))
+        steps.warn_limit(step, quick_limit(problem, step.batch_size, step.optimizer))
     method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
     return Integration.of(
         system,

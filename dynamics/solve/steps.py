@@ -98,7 +98,8 @@ def checked_step(
     size, descends = checked_integer(batch_size, "batch_size", minimum=1), method == "gradient-descent"
     chosen = None if optimizer is None else checked_optimizer(optimizer)
     if isinstance(learning_rate, str) and problem is not None:
-        learning_rate = learning_rates.resolved_rate(problem, learning_rate, size, descends=descends)
+        of_limit: Any = {"descends": descends, "optimizer": chosen}
+        learning_rate = learning_rates.resolved_rate(problem, learning_rate, size, **of_limit)
     rate = learning_rates.checked_learning_rate(learning_rate, method)
     stochastic, other = rate is not None and not descends, "with a method other than 'gradient-descent'"
     require(
@@ -131,12 +132,12 @@ def sgd_step(
 ) -> StepSettings:
     """Return the settings of steps of SGD for a student that knows no others."""
     size = checked_integer(batch_size, "batch_size", minimum=1)
-    rate = learning_rates.resolved_rate(problem, learning_rate, size)
+    chosen = None if optimizer is None else checked_optimizer(optimizer)
+    rate = learning_rates.resolved_rate(problem, learning_rate, size, optimizer=chosen)
     require(
         size == 1 or rate is not None,
         f"Argument `batch_size` must be 1 unless `learning_rate` is given, but is {size}.",
     )
-    chosen = None if optimizer is None else checked_optimizer(optimizer)
     need = f"Argument `optimizer` must be None unless `learning_rate` is given, but is {chosen}."
     require(chosen is None or rate is not None, need)
     return StepSettings(rate, step_theory, size, chosen)
@@ -190,17 +191,20 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
     .. math:: \frac{1}{\eta_{\max}} = \frac{1}{B \eta^*} + \Big(1 - \frac1B\Big) \frac{1}{\eta_{\mathrm{descent}}}
 
     for "finite-d", B η* for "infinite-d", with η* of `learning_rate_limit` and η_descent of `descent_limit`, which
-    alone counts for gradient descent. Noise and drift are taken to excite the same mode, so that between B = 1 and
-    B → ∞ it is a lower bound.
+    alone counts for gradient descent; with momentum it is (1 − β)/(1 − δ) as large. Noise and drift are taken to
+    excite the same mode, so that between B = 1 and B → ∞ it is a lower bound.
     """
     if settings.learning_rate is None or settings.descends:
         return learning_rates.descent_limit(problem) if settings.descends else None
-    size, noise = settings.batch_size, learning_rates.quick_limit(problem, settings.batch_size)
-    # With `inputs`, and where neurons do not decouple, the drift of batches is in the limit itself.
+    size, optimizer = settings.batch_size, settings.optimizer or SGD()
+    noise = learning_rates.quick_limit(problem, size, optimizer)
+    # With `inputs`, where neurons do not decouple, and along random directions, the limit has the drift of batches.
     has_drift = problem.inputs is None and learning_rates.neurons_decouple(problem)
-    if noise is None or settings.step_theory == "infinite-d" or size == 1 or not has_drift:
+    is_whole = settings.step_theory == "infinite-d" or size == 1 or not has_drift
+    if noise is None or is_whole or not isinstance(optimizer, SGD):
         return noise
-    return 1.0 / (1.0 / noise + (1.0 - 1.0 / size) / learning_rates.descent_limit(problem))
+    amplified = optimizer.amplification * (1.0 - 1.0 / size) / learning_rates.descent_limit(problem)
+    return 1.0 / (1.0 / noise + amplified)
 
 
 def warn_limit(settings: StepSettings, limit: float | None) -> None:

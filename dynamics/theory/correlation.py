@@ -72,14 +72,22 @@ def escape_of(problem: Problem, level: float = EMERGED) -> Escape:
     return Escape(first, first if size >= level else side * float(np.arctanh(level)), slope, scale)
 
 
-def mean_time(problem: Problem, learning_rate: float = 0.0, batch_size: int = 1, *, level: float = EMERGED) -> float:
+def mean_time(
+    problem: Problem,
+    learning_rate: float = 0.0,
+    batch_size: int = 1,
+    *,
+    level: float = EMERGED,
+    directions: int | None = None,
+) -> float:
     """Return when the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
 
-    Time is η · step. Raises ValueError for a learning rate where the means of a step are not known.
+    Time is η · step. With K `directions` steps are of zeroth order, on one sample. Raises ValueError for a learning
+    rate where the means of a step are not known.
     """
     from scipy.integrate import quad
 
-    way, means = escape_of(problem, level), step_means(problem) if learning_rate > 0.0 else None
+    way, means = escape_of(problem, level), step_means(problem, directions) if learning_rate > 0.0 else None
 
     def velocity(C: Array) -> Array:
         pull = way.pull(C)
@@ -137,12 +145,13 @@ def leading_time(problem: Problem) -> float:
     return float(alone / rate)
 
 
-def largest_rate(problem: Problem, batch_size: int = 1) -> float:
+def largest_rate(problem: Problem, batch_size: int = 1, *, directions: int | None = None) -> float:
     """Return the learning rate above which the mean step no longer leads from the start to C² = ½.
 
-    Raises ValueError where the means of a step are not known, or nothing emerges in the flow either.
+    With K `directions` it is that of steps of zeroth order, as of `mean_time`. Raises ValueError where the means of a
+    step are not known, or nothing emerges in the flow either.
     """
-    way, means = escape_of(problem), step_means(problem)
+    way, means = escape_of(problem), step_means(problem, directions)
     need = "Argument `problem` must have a direction that is still to emerge in the flow, but has none."
     require(way.first != way.last and np.isfinite(mean_time(problem)), need)
     C = way.grid()

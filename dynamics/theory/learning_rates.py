@@ -15,6 +15,13 @@ a system with non-negative coefficients, which grows from η* = 1/ρ(κ⁻¹ [·
 and for k ≥ 5; of several at k = 3 and 4 steps make some products of two coordinates out of squares, which are left out.
 Where all axes are like those without a direction it is the condition of Feuer & Weinstein (1985) for the linear filter,
 and where all s_l are small beside tr Σ the limit of isotropic inputs with tr Σ for d.
+
+*Steps of zeroth order* along K random directions have the squares η [·] of SGD, S_pl on axis l of inputs, replaced by
+
+.. math:: \frac{s_l}{K} \sum_{qj} \frac{S_{qj}}{s_j} + \Big(1 + \frac1K\Big) S_{pl},
+
+since noise is isotropic in the weights, of which δ_pl is √s_l times one. *Momentum* β and dampening δ multiply every
+limit by (1 − β)/(1 − δ).
 """
 
 from __future__ import annotations
@@ -37,6 +44,7 @@ from dynamics.problem import (
     is_network,
 )
 from dynamics.problem.checks import require, share_of_limit
+from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.problem.student import HOMOGENEOUS
 from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
@@ -48,6 +56,8 @@ from hermite.text.messages import refuse, shown
 
 #: Number of squares up to which the matrix is formed.
 MOST_DENSE = 400
+#: Why other optimizers than SGD and its form of zeroth order have no limit.
+NO_LIMIT = "its steps do not shrink with the gradient, so that there is no limit of stability"
 
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:
@@ -62,9 +72,16 @@ def checked_learning_rate(learning_rate: object, method: str) -> float | None:
 
 
 def resolved_rate(
-    problem: Problem, learning_rate: object, batch_size: int = 1, *, descends: bool = False
+    problem: Problem,
+    learning_rate: object,
+    batch_size: int = 1,
+    *,
+    descends: bool = False,
+    optimizer: Optimizer | str | None = None,
 ) -> float | None:
     """Return a positive learning rate as a float; text such as "0.1x" is a share of the limit of SGD, or of descent.
+
+    An optimizer has a limit of its own.
 
     None stays None. Raises TypeError or ValueError for anything else, and where the limit is not known.
     """
@@ -78,18 +95,40 @@ def resolved_rate(
             "Argument `learning_rate` must be a positive number, or a share of the limit of stability such as '0.1x', "
             f"but is {shown(learning_rate)}."
         )
-    return share * (descent_limit(problem) if descends else stable_rate(problem, batch_size))
+    chosen = checked_optimizer(optimizer)
+    require(
+        isinstance(chosen, (SGD, ZerothOrder)),
+        f"Argument `learning_rate` must be a number for optimizer {chosen}, not a share such as "
+        f"{shown(learning_rate)}: {NO_LIMIT}.",
+    )
+    return share * (descent_limit(problem) if descends else stable_rate(problem, batch_size, chosen))
 
 
-def stable_rate(problem: Problem, batch_size: int) -> float:
+def stable_rate(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float:
     """Return the limit of the learning rate of any SGD with B samples per step; ValueError where none is known."""
+    chosen, directions = _limited(optimizer)
     if is_correlation(problem):
         from dynamics.theory.correlation import largest_rate  # needs a compiler, which the other limits do not
 
-        return batch_size * largest_rate(problem)
+        return batch_size * largest_rate(problem, directions=directions) / _amplification(chosen)
     if is_frame(problem):
-        return batch_size * learning_rate_limit(problem)
-    return learning_rate_limit(problem, batch_size=batch_size)
+        return batch_size * learning_rate_limit(problem, optimizer=chosen)
+    return learning_rate_limit(problem, batch_size=batch_size, optimizer=chosen)
+
+
+def _limited(optimizer: Optimizer | str | None) -> tuple[Optimizer, int | None]:
+    """Return an optimizer that has a limit, and its number of directions, None where it sees gradients."""
+    chosen = checked_optimizer(optimizer)
+    require(
+        isinstance(chosen, (SGD, ZerothOrder)),
+        f"Argument `optimizer` must be SGD or ZerothOrder for a learning-rate limit, but is {chosen}: {NO_LIMIT}.",
+    )
+    return chosen, chosen.directions if isinstance(chosen, ZerothOrder) else None
+
+
+def _amplification(optimizer: Optimizer) -> float:
+    """Return how many times the learning rate of plain SGD steps are like."""
+    return optimizer.amplification if isinstance(optimizer, SGD) else 1.0
 
 
 def descent_limit(problem: Problem) -> float:
@@ -165,7 +204,7 @@ def warn_descent_limit(learning_rate: float, limit: float) -> None:
         warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 
-def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
+def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Optimizer | str | None = None) -> float:
     r"""Return the learning rate at which a student that fits its teacher loses stability under SGD.
 
     For the homogeneous student of orthonormal directions and c_1 = 0, as d → ∞,
@@ -181,6 +220,10 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         Of SGD on the squared error.
     batch_size : int
         Number B of samples per step, over which the gradient is averaged.
+    optimizer : dynamics.SGD or ZerothOrder, optional
+        What a step does with the gradient, or its text; plain SGD by default. Momentum β and dampening δ multiply the
+        limit by (1 − β)/(1 − δ), Nesterov's form and averages change nothing. The steps of `Adam`, `RMSprop` and
+        `SignSGD` do not shrink with the gradient: they have no limit.
 
     Returns
     -------
@@ -196,7 +239,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Raises
     ------
     TypeError, ValueError
-        With `inputs`, if directions are oblique, or if m < P and c_1 ≠ 0; or as `solve_network`.
+        With `inputs`, if directions are oblique, or if m < P and c_1 ≠ 0; or as `solve_network`. For an optimizer
+        without a limit, and for ZerothOrder with ``student="stiefel"``.
 
     Notes
     -----
@@ -220,33 +264,52 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     >>> round(learning_rate_limit(problem) * 1000, 6)
     0.005376
     """
-    size = checked_integer(batch_size, "batch_size", minimum=1)
+    size, (chosen, directions) = checked_integer(batch_size, "batch_size", minimum=1), _limited(optimizer)
+    return _limit(problem, size, directions) / _amplification(chosen)
+
+
+def _limit(problem: Problem, size: int, directions: int | None) -> float:
+    """Return the limit of plain SGD with batches, or of steps of zeroth order along K directions."""
     if is_frame(problem):
         check_quadratic(problem)
         require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
+        need = "Argument `optimizer` must be SGD for a learning-rate limit of the stiefel student, but is ZerothOrder."
+        require(directions is None, need)
         return float(rate_limits(problem).max())
     known = ("inputs",) if is_homogeneous(problem) or is_network(problem) else ()
     check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=known)
     if not neurons_decouple(problem):
-        fitted = fitted_neurons(problem)
-        if is_homogeneous(problem) and problem.inputs is not None:
-            require(
-                fitted is not None and problem.teacher.is_orthonormal,
-                "Argument `problem` must have an orthonormal teacher, and at least as many neurons as directions or a "
-                "link with c_1 = 0, for a learning-rate limit with `inputs`, but has not.",
-            )
-        if fitted is not None:
-            return fitted_limit(problem, fitted, size)
-        if is_homogeneous(problem):
-            return narrow_limit(problem, size)
-        # Deviations of different neurons move together.
-        return min(network_limit(problem, size))
+        return _coupled_limit(problem, size, directions)
     if problem.inputs is not None:
-        return 1.0 / largest_growth(Squares.of(problem), size)
+        return 1.0 / largest_growth(Squares.of(problem), size, directions)
+    return _decoupled_limit(problem, size, directions)
+
+
+def _coupled_limit(problem: Problem, size: int, directions: int | None) -> float:
+    """Return the limit where deviations of different neurons move together."""
+    fitted = fitted_neurons(problem)
+    if is_homogeneous(problem) and problem.inputs is not None:
+        require(
+            fitted is not None and problem.teacher.is_orthonormal,
+            "Argument `problem` must have an orthonormal teacher, and at least as many neurons as directions or a "
+            "link with c_1 = 0, for a learning-rate limit with `inputs`, but has not.",
+        )
+    if fitted is not None:
+        return fitted_limit(problem, fitted, size, directions)
+    if is_homogeneous(problem):
+        return narrow_limit(problem, size, directions)
+    return min(network_limit(problem, size, directions))
+
+
+def _decoupled_limit(problem: Problem, size: int, directions: int | None) -> float:
+    """Return the limit where squares of deviations of neurons move alone, as d → ∞."""
     a = np.sort(problem.teacher.coefficients)[::-1][: problem.width]
     slope = float(problem.activation.kernel_derivative(1.0))
     (fourth,) = means_of(problem.activation, [(0, 4, 0)])
     spread = max(fourth - slope**2, 0.0)
+    if directions is not None:
+        growth = growth_along_directions(a, slope, spread, problem.dimension, size, directions)
+        return 1.0 / (problem.dimension * growth)
 
     def secular(value: float) -> float:
         return slope**2 * float(np.sum(a / (value - spread * a))) - 1.0
@@ -259,11 +322,40 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     return size * 2.0 * slope / largest / problem.dimension
 
 
-def quick_limit(problem: Problem, batch_size: int) -> float | None:
+def growth_along_directions(a: Array, slope: float, spread: float, dimension: int, batch: int, K: int) -> float:
+    r"""Return ρ(L⁻¹ (d/K 1 1ᵀ + 1 + 1/K) A) of decoupled neurons, `slope` g'(1), `spread` E σ'⁴ − g'(1)².
+
+    .. math:: L = 2 g'(1)\, \mathrm{diag}(a), \qquad A = \frac{g'(1)^2}{B} a a^T + \mathrm{diag}(s a^2), \qquad
+       s = \frac{\mathrm{spread}}{B} + \Big(1 - \frac1B\Big) \frac{g'(1)^2}{d} .
+
+    An eigenvector is D_i = (α w + β q a_i x)/(2g'μ a_i − β s a_i²) with x = aᵀD, w = 1ᵀAD, α = d/K, β = 1 + 1/K and
+    q = g'²/B, which leaves a matrix 2 × 2 for (x, w), of non-negative numbers that fall as μ rises.
+    """
+    alpha, beta, pair = dimension / K, 1.0 + 1.0 / K, slope**2 / batch
+    own = spread / batch + (1.0 - 1.0 / batch) * slope**2 / dimension
+
+    def is_above(value: float) -> bool:
+        left = 2.0 * slope * value * a - beta * own * a**2
+        if left.min() <= 0.0:
+            return False
+        of_x, of_w = beta * pair * a / left, alpha / left
+        sums = pair * np.sum(a) * a + own * a**2
+        found = np.array([[a @ of_x, a @ of_w], [sums @ of_x, sums @ of_w]])
+        return bool(np.abs(np.linalg.eigvals(found)).max() < 1.0)
+
+    # At most the largest sum of a row.
+    largest = float(pair * np.sum(a) * a.max() + own * a.max() ** 2)
+    low, high = 0.0, (alpha * a.size + beta) * largest / (slope * float(a.min()))
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (low, middle) if is_above(middle) else (middle, high)
+    return high
+
+
+def quick_limit(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float | None:
     """Return `stable_rate` where a formula gives it, None where it takes a flow or is not known."""
     by_formula = is_frame(problem) or neurons_decouple(problem) or fitted_neurons(problem) is not None
     try:
-        return stable_rate(problem, batch_size) if by_formula else None
+        return stable_rate(problem, batch_size, optimizer) if by_formula else None
     except ValueError:
         return None
 
@@ -329,8 +421,8 @@ class Squares(NamedTuple):
         return self.a[:, None] * self.s**2 * out
 
 
-def largest_growth(squares: Squares, batch_size: int) -> float:
-    """Return the spectral radius of κ⁻¹ times what multiplies η."""
+def largest_growth(squares: Squares, batch_size: int, directions: int | None = None) -> float:
+    """Return the spectral radius of κ⁻¹ times what multiplies η, of SGD or of zeroth order along K directions."""
     from scipy.sparse.linalg import LinearOperator, eigs
 
     kappa = squares.decay()
@@ -338,6 +430,9 @@ def largest_growth(squares: Squares, batch_size: int) -> float:
     def product(flat: Array) -> Array:
         D = flat.reshape(kappa.shape)
         grown = squares.noise(D) / batch_size + (1.0 - 1.0 / batch_size) * 0.25 * kappa**2 * D
+        if directions is not None:
+            total = float(np.sum(grown / squares.s * squares.counts))
+            grown = squares.s * total / directions + (1.0 + 1.0 / directions) * grown
         return np.asarray((grown / kappa).ravel())
 
     if kappa.size <= MOST_DENSE:

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem import Problem, check_problem, checked_integer, checked_number, is_correlation
+from dynamics.problem import Optimizer, Problem, check_problem, checked_integer, checked_number, is_correlation
 from dynamics.problem.checks import check_memory, check_that, check_type
 from dynamics.problem.rates import MAKERS, Schedule, schedule_of
 from dynamics.problem.student import SPHERICAL
@@ -187,10 +187,12 @@ def _checked(problem: object) -> Problem:
     return asked
 
 
-def resolved_schedule(problem: Problem, learning_rate: object, batch_size: int = 1) -> object:
+def resolved_schedule(
+    problem: Problem, learning_rate: object, batch_size: int = 1, optimizer: Optimizer | str | None = None
+) -> object:
     """Return what `learning_rate` means for a problem: text as a number or a `Schedule`, all else as it is.
 
-    Text is a share of the limit of stability such as "0.1x", or a call such as "cosine(0.01, 100000)"; in
+    Text is a share of the optimizer's limit of stability such as "0.1x", or a call such as "cosine(0.01, 100000)"; in
     "best_schedule(0.9)" the problem and the batch size are those of the run.
     """
     from dynamics.theory.learning_rates import resolved_rate
@@ -198,7 +200,7 @@ def resolved_schedule(problem: Problem, learning_rate: object, batch_size: int =
     if not isinstance(learning_rate, str):
         return learning_rate
     if "(" not in learning_rate and learning_rate.strip() not in MAKERS:
-        return resolved_rate(problem, learning_rate, batch_size)
+        return resolved_rate(problem, learning_rate, batch_size, optimizer=optimizer)
 
     def best(final_overlap: float = 0.9, *, batch_size: int = batch_size) -> Schedule:
         return best_schedule(problem, final_overlap, batch_size=batch_size)

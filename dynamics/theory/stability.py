@@ -14,6 +14,13 @@ stay D_c on each of them (neurons × neurons) and S of the others, and with K = 
 The map −L of first order in η and T of second order are such that every η < 1/ρ(L⁻¹T) is stable and no larger one is;
 both are self-adjoint in the inner product Σ n_c tr D_c D_c' + tr S S', so that the quotient of Rayleigh of power
 iteration converges quadratically.
+
+A zeroth-order step with K directions z ~ N(0, I) has the mean of SGD and the second moments
+
+.. math:: T \leftarrow \frac1K \mathrm{tr}(\Lambda^{-1} T)\, \Lambda + \Big(1 + \frac1K\Big) T,
+
+with the trace over all trained weights, and Λ the rates of parameters over the root of which they are measured here.
+Isotropic linear regression goes from 2/(d + 2) to 2K/((d + 2)(d + K + 1)).
 """
 
 from __future__ import annotations
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
 
     Flags: TypeAlias = NDArray[np.bool_]
+    Rates: TypeAlias = tuple[Array | float, Array | float]
 
 #: Power iterations at most, and the relative change of the quotient at which they end.
 ITERATIONS, TOLERANCE = 2000, 1e-6
@@ -183,10 +191,11 @@ class Outside(NamedTuple):
         return cls(*_classes(axes.eigenvalue[kept], counts[kept].astype(np.float64), MOST_EIGENVALUES))
 
 
-def mean_square_limit(units: Units, beyond: float, batch_size: int) -> float:
+def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: int | None = None) -> float:
     """Return 1/ρ(L⁻¹T), the learning rate up to which steps are stable in mean square.
 
-    Functions u are each multiplied by `beyond` coordinates outside of those that they depend on.
+    Functions u are each multiplied by `beyond` coordinates outside of those that they depend on. Steps are of zeroth
+    order along K `directions`, or for None those of SGD.
     """
     K, copies = units.second(), (units.count.size, 1)
     parts = [_Part(each, np.tile(units.beyond, count)) for each, count in zip(K, copies, strict=True)]
@@ -196,11 +205,16 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int) -> float:
     def noise(X: Sequence[Array]) -> list[Array]:
         return [part.kept * each for part, each in zip(parts, units.grown(Moments(*X), beyond), strict=True)]
 
-    return _largest_rate(parts, weights, noise, batch_size)
+    return _largest_rate(parts, weights, noise, batch_size, directions)
 
 
-def sampled_limit(samples: Samples, outside: Outside, batch_size: int) -> float:
-    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues."""
+def sampled_limit(
+    samples: Samples, outside: Outside, batch_size: int, directions: int | None = None, rates: Rates = (1.0, 1.0)
+) -> float:
+    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues.
+
+    `rates` are Λ, of parameters beside u and of those beside h.
+    """
     u, h, points = samples
     s, n = np.append(outside.eigenvalues, 1.0), np.append(outside.counts, 1.0)
     functions, again = [*[u] * outside.counts.size, h], [*(2.0 * outside.eigenvalues), 0.0]
@@ -214,16 +228,33 @@ def sampled_limit(samples: Samples, outside: Outside, batch_size: int) -> float:
             for scale, F, more, square in zip(s, functions, again, squares, strict=True)
         ]
 
-    return _largest_rate([*(of_u.times(each) for each in outside.eigenvalues), of_h], list(n), noise, batch_size)
+    parts, of_rates = [*(of_u.times(each) for each in outside.eigenvalues), of_h], [*[rates[0]] * len(s[:-1]), rates[1]]
+    return _largest_rate(parts, list(n), noise, batch_size, directions, of_rates)
 
 
 def _largest_rate(
-    parts: Sequence[_Part], weights: Sequence[Array], noise: Callable[[Sequence[Array]], list[Array]], batch_size: int
+    parts: Sequence[_Part],
+    weights: Sequence[Array],
+    noise: Callable[[Sequence[Array]], list[Array]],
+    batch_size: int,
+    directions: int | None,
+    rates: Sequence[Array | float] | None = None,
 ) -> float:
-    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample, `weights` of the inner product."""
+    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample, `weights` of the inner product.
+
+    `rates` are Λ of each part, by default 1.
+    """
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
+
+    rates = [1.0] * len(parts) if rates is None else rates
+    scales = [np.eye(part.K.shape[-1]) * each for part, each in zip(parts, rates, strict=True)]
+    inverse = [np.divide(1.0, each, out=np.zeros_like(each), where=each > 0.0) for each in scales]
+
+    def along_directions(Y: list[Array], K: int) -> list[Array]:
+        share = product(inverse, Y) / K
+        return [share * scale + (1.0 + 1.0 / K) * each for scale, each in zip(scales, Y, strict=True)]
 
     X = [part.divided(part.kept * np.eye(part.K.shape[-1])) for part in parts]
     quotient = 0.0
@@ -232,6 +263,7 @@ def _largest_rate(
             each / batch_size + (1.0 - 1.0 / batch_size) * part.K @ own @ part.K
             for part, own, each in zip(parts, X, noise(X), strict=True)
         ]
+        Y = Y if directions is None else along_directions(Y, directions)
         before = quotient
         LX = [part.K @ each + each @ part.K for part, each in zip(parts, X, strict=True)]
         quotient = product(X, Y) / product(X, LX)
@@ -275,25 +307,29 @@ class Fitted(NamedTuple):
     shares: Array
 
 
-def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int) -> float:
-    """Return the learning rate up to which SGD is stable in mean square where the student is the teacher."""
+def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: int | None = None) -> float:
+    """Return the learning rate up to which steps are stable in mean square where the student is the teacher.
+
+    They are those of SGD, or of zeroth order along K `directions`. Of these, on the sphere, the part of the gradient
+    along the neurons, a share 1/d of the noise, is left out.
+    """
     if problem.teacher.is_orthonormal and problem.inputs is None:
-        return mean_square_limit(*_separate(problem, fitted), batch_size)
-    return sampled_limit(*_together(problem, fitted), batch_size)
+        return mean_square_limit(*_separate(problem, fitted), batch_size, directions)
+    return sampled_limit(*_together(problem, fitted), batch_size, directions)
 
 
-def narrow_limit(problem: Problem, batch_size: int) -> float:
+def narrow_limit(problem: Problem, batch_size: int, directions: int | None = None) -> float:
     """Return the limit of the homogeneous student with m < P, the smaller of both as of `network_limit`."""
     # Imported here because other limits need no compiler.
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.theory.prediction import default_schedule
 
-    system, directions, limits = OverlapSystem(problem), problem.teacher.directions, []
+    system, rows, limits = OverlapSystem(problem), problem.teacher.directions, []
     for state in (system.initial_state, _end_of_flow(system, default_schedule(problem, None))):
         C, G, n = system.unpack(state)
-        M = C if directions is None else C @ np.linalg.pinv(directions).T
+        M = C if rows is None else C @ np.linalg.pinv(rows).T
         weights = np.sqrt(n)[:, None] * np.hstack([M, _beyond(M, G)])
-        limits.append(sampled_limit(*_together(problem, Fitted(weights, np.ones(n.size))), batch_size))
+        limits.append(sampled_limit(*_together(problem, Fitted(weights, np.ones(n.size))), batch_size, directions))
     return min(limits)
 
 
@@ -394,8 +430,10 @@ def points(axes: int, count: int) -> tuple[Array, Array]:
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
-def network_limit(problem: Problem, batch_size: int) -> tuple[float, float]:
+def network_limit(problem: Problem, batch_size: int, directions: int | None = None) -> tuple[float, float]:
     """Return the limits of SGD of a network, a committee or the spherical student, as the flow ends and at the start.
+
+    With K `directions` they are those of steps of zeroth order.
 
     A deviation δ of the parameters changes f by ∇f·δ; second derivatives, which f − f* multiplies, are left out.
     ValueError is raised where the flow is not known or does not get to its end, and for fields that are not known here.
@@ -404,7 +442,8 @@ def network_limit(problem: Problem, batch_size: int) -> tuple[float, float]:
     asked = as_network(problem)
     v, b, weights = asked.network_start()
     start = (v, b, weights[:, : asked.teacher.span], weights @ weights.T)
-    return _limit_at(asked, reached_state(asked), batch_size), _limit_at(asked, start, batch_size)
+    given = batch_size, directions
+    return _limit_at(asked, reached_state(asked), *given), _limit_at(asked, start, *given)
 
 
 def as_network(problem: Problem) -> Problem:
@@ -466,7 +505,7 @@ def _beyond(M: Array, Q: Array) -> Array:
     return np.asarray(axes[:, used] * np.sqrt(rest[used]))
 
 
-def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int) -> float:
+def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int, directions: int | None) -> float:
     """Return the limit with deviations about v, b, M and Q; those within the span of neurons count as outside."""
     (v, b, M, Q), student, link = state, cast("Student", problem.student), problem.activation
     of_w, of_v, of_b = np.sqrt(student.learning_rates) * student.output_scale
@@ -475,6 +514,7 @@ def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int) -> fl
     x, probability = points(weights.shape[1], POINTS if count <= MANY_FUNCTIONS else FEW_POINTS)
     z = x @ weights.T + b
     slope = link.derivative(z) * v
-    parts = [rate * values for rate, values in ((of_b, slope), (of_v, link.value(z))) if rate > 0.0]
-    samples = Samples(of_w * slope, np.hstack([np.empty((len(x), 0)), *parts]), probability)
-    return sampled_limit(samples, Outside.of(problem), batch_size)
+    parts = [(rate, values) for rate, values in ((of_b, slope), (of_v, link.value(z))) if rate > 0.0]
+    inside = np.hstack([np.empty((len(x), 0)), *(rate * values for rate, values in parts)])
+    rates = of_w**2, np.repeat([rate**2 for rate, _ in parts], v.size)
+    return sampled_limit(Samples(of_w * slope, inside, probability), Outside.of(problem), batch_size, directions, rates)

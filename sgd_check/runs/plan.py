@@ -21,7 +21,7 @@ from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
-    from dynamics.problem import Problem
+    from dynamics.problem import Optimizer, Problem
 
 
 # The makers of schedules that `sgd_check` has always had are those of `dynamics`.
@@ -105,11 +105,11 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
     return Plan(count, table, recorded, np.union1d(np.union1d(looks, recorded), [0, count]), name)
 
 
-def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
+def stability_limit(problem: Problem, batch_size: int = 1, optimizer: Optimizer | None = None) -> float | None:
     """Return the limit of stability of η for steps of B samples, None where no formula gives it or there is none."""
     from dynamics.theory.learning_rates import quick_limit
 
-    return None if is_spherical(problem) else quick_limit(problem, batch_size)
+    return None if is_spherical(problem) else quick_limit(problem, batch_size, optimizer)
 
 
 def _tabulated(learning_rate: object, steps: int) -> Array | float:

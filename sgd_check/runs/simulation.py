@@ -399,10 +399,12 @@ def simulate(
     given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype}
     given |= {"starts": starts, "training_samples": training_samples, "optimizer": optimizer}
     options = checked_options(problem, **given)
-    plan = make_plan(resolved_schedule(problem, learning_rate, options.batch_size), steps, save_at)
+    rates = resolved_schedule(problem, learning_rate, options.batch_size, options.optimizer)
+    plan = make_plan(rates, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
-    made, limit = make_engine(engine, problem, options), stability_limit(problem, options.batch_size)
+    made = make_engine(engine, problem, options)
+    limit = stability_limit(problem, options.batch_size, options.optimizer)
     peak, above = plan.peak_rate, "the limit of stability for this problem, so runs may blow up"
     if is_frame(problem):
         above = "above which noise keeps the neurons from every direction"

@@ -44,18 +44,24 @@ def gradients(kind, link, weights, x):
     return np.hstack(found)
 
 
-def growth_in_weights(g, probability, rate, batch):
-    """Return the largest factor of one step on second moments of deviations (R^(m d))², formed whole."""
+def growth_in_weights(g, probability, rate, batch, count=None):
+    """Return the factors of one step on second moments of deviations (R^(m d))², formed whole.
+
+    Steps are along the gradient, or a mean over `count` random directions.
+    """
     k, one = g.shape[1], np.eye(g.shape[1])
     hessian = g.T @ (probability[:, None] * g)
     squares = (g[:, :, None] * g[:, None, :]).reshape(-1, k * k)
     twice = squares.T @ (probability[:, None] * squares)
     step = np.kron(one, one) - rate * (np.kron(hessian, one) + np.kron(one, hessian))
-    step += rate**2 * (twice / batch + (1.0 - 1.0 / batch) * np.kron(hessian, hessian))
-    return step
+    second = twice / batch + (1.0 - 1.0 / batch) * np.kron(hessian, hessian)
+    if count is not None:
+        # The mean of z zᵀ G z zᵀ over z ~ N(0, 1), by Isserlis' theorem: tr G 1 + G + Gᵀ.
+        second = np.outer(one, one) @ second / count + (1.0 + 1.0 / count) * second
+    return step + rate**2 * second
 
 
-@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize(("batch", "count"), [(1, None), (4, None), (1, 1), (4, 3)])
 @pytest.mark.parametrize(
     ("student", "a", "rows", "d", "spectrum"),
     [
@@ -69,12 +75,13 @@ def growth_in_weights(g, probability, rate, batch):
         ("spherical", [0.5, 0.5], OBLIQUE, 3, None),
     ],
 )
-def test_second_moments_grow_from_the_limit_on(student, a, rows, d, spectrum, batch):
+def test_second_moments_grow_from_the_limit_on(student, a, rows, d, spectrum, batch, count):
     """Exactly: of a polynomial link of degree 2 the product rule has no error. 1e-3 either side of the limit decides."""
     link, inputs = hermite.expand(MIXED), None if spectrum is None else dynamics.Inputs(spectrum)
     teacher = Teacher(a, directions=rows)
     problem = Problem(activation=link, teacher=teacher, width=len(a), dimension=d, student=student, inputs=inputs)
-    limit = dynamics.learning_rate_limit(problem, batch_size=batch)
+    optimizer = None if count is None else dynamics.ZerothOrder(directions=count)
+    limit = dynamics.learning_rate_limit(problem, batch_size=batch, optimizer=optimizer)
     directions = np.eye(len(a)) if rows is None else np.array(rows)
     lengths = np.sqrt(a) if student == "homogeneous" else np.ones(len(a))
     weights = np.zeros((len(a), d))
@@ -87,7 +94,7 @@ def test_second_moments_grow_from_the_limit_on(student, a, rows, d, spectrum, ba
     values, axes = np.linalg.eigh(g.T @ (probability[:, None] * g))
     g = g @ axes[:, values > 1e-9 * values[-1]]
     for part, grows in ((0.999, False), (1.001, True)):
-        step = growth_in_weights(g, probability, part * limit, batch)
+        step = growth_in_weights(g, probability, part * limit, batch, count)
         assert (np.abs(np.linalg.eigvals(step)).max() > 1.0) == grows
 
 
