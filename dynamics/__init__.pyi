@@ -70,6 +70,11 @@ from .solve.system import solve_system as solve_system
 from .sweeps.sweep import sweep as sweep
 from .theory.fits import fit_power_law as fit_power_law
 from .theory.learning_rates import learning_rate_limit as learning_rate_limit
+from .theory.linear_regression import FastestRate as FastestRate
+from .theory.linear_regression import RegressionRisk as RegressionRisk
+from .theory.linear_regression import fastest_linear_regression as fastest_linear_regression
+from .theory.linear_regression import linear_regression_limit as linear_regression_limit
+from .theory.linear_regression import linear_regression_steps as linear_regression_steps
 from .theory.one_step import OneStepMoments as OneStepMoments
 from .theory.one_step import moments_of_overlaps as moments_of_overlaps
 from .theory.one_step import one_step_moments as one_step_moments

@@ -13,6 +13,11 @@ from .fits import inverse_fit as inverse_fit
 from .learning_rates import learning_rate_limit as learning_rate_limit
 from .learning_rates import target_losses as target_losses
 from .learning_rates import tuned_rates as tuned_rates
+from .linear_regression import FastestRate as FastestRate
+from .linear_regression import RegressionRisk as RegressionRisk
+from .linear_regression import fastest_linear_regression as fastest_linear_regression
+from .linear_regression import linear_regression_limit as linear_regression_limit
+from .linear_regression import linear_regression_steps as linear_regression_steps
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
 from .quadratic import check_quadratic as check_quadratic

@@ -250,10 +250,7 @@ def descent_loss(
     >>> descent_loss([1.0, 0.1], [1.0, 1.0], silver(1.0), 3).round(4).tolist()
     [1.1, 0.2453, 0.2188, 0.0642]
     """
-    values, sizes = (_column(each, name) for each, name in ((eigenvalues, "eigenvalues"), (squares, "squares")))
-    check_that(
-        values.size == sizes.size, "squares", f"have {values.size} entries, as `eigenvalues`", f"has {sizes.size}"
-    )
+    values, sizes = checked_axes(eigenvalues, squares)
     if isinstance(rates, Schedule):
         if steps is None:
             refuse(f"Argument `steps` must be given beside a schedule, but is None beside {rates!r}.", TypeError)
@@ -275,6 +272,15 @@ def descent_loss(
         left *= (1.0 - rate * values) ** 2
         losses[t + 1] = left.sum()
     return losses
+
+
+def checked_axes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Array]:
+    """Return eigenvalues and squares on their axes, lists of one length of finite numbers that are at least 0."""
+    values, sizes = (_column(each, name) for each, name in ((eigenvalues, "eigenvalues"), (squares, "squares")))
+    check_that(
+        values.size == sizes.size, "squares", f"have {values.size} entries, as `eigenvalues`", f"has {sizes.size}"
+    )
+    return values, sizes
 
 
 def _column(values: ArrayLike, name: str) -> Array:
