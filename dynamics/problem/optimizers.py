@@ -28,6 +28,11 @@ class Optimizer:
         """Whether a step is w ← w − η g."""
         return False
 
+    @property
+    def closes_in_the_limit(self) -> bool:
+        """Whether the mean motion is known as d → ∞ alone."""
+        return self.sees_axes or getattr(self, "smoothing", 0.0) > 0.0
+
     def __str__(self) -> str:
         changed = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
@@ -254,3 +259,6 @@ def _check_share(optimizer: Optimizer, name: str) -> None:
     share = checked_real(getattr(optimizer, name), name)
     check_that(0.0 <= share < 1.0, name, "be at least 0 and below 1", f"is {shown(share)}")
     object.__setattr__(optimizer, name, share)
+
+
+PLAIN = SGD()

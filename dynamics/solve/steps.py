@@ -119,8 +119,7 @@ def checked_step(
         stochastic or chosen is None,
         f"Argument `optimizer` must be None unless `learning_rate` is given {other}, but is {chosen}.",
     )
-    limit = isinstance(chosen, Optimizer) and (chosen.sees_axes or getattr(chosen, "smoothing", 0.0) > 0.0)
-    usual = "infinite-d" if limit else "finite-d"
+    usual = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
     step = StepSettings(rate, str(step_theory or usual) if stochastic else None, size, chosen)
     need = f"Argument `method` must be 'auto' for {chosen}, whose mean steps are iterated, but is {shown(method)}."
     require(method == "auto" or not step.is_map, need)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem.optimizers import SGD, Optimizer
+from dynamics.problem.optimizers import PLAIN, Optimizer
 from hermite.text.messages import not_a_choice, refuse, require, shown
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from hermite.arrays import Array
-
-
-PLAIN = SGD()
 
 
 class Measurement(NamedTuple):

@@ -105,7 +105,7 @@ def _simulate(
         return {name: settings[name] for name in names.split()}
 
     engine, progress = settings["engine"], shown_progress(settings)
-    options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size device dtype"))
+    options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size device dtype optimizer"))
     choice = asked("directions theory learning_rate steps t_max false_alarm_rate")
     halved = "Then {} steps at half of the learning rate, so that the effect of the step size is known."
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
@@ -171,17 +171,20 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     from dynamics.problem import Problem
     from sgd_check.engines import engine_of
     from sgd_check.verdicts.check import DEFAULT_SEEDS
-    from sgd_check.verdicts.verdict import has_step
+    from sgd_check.verdicts.verdict import has_step, optimizer_of
 
     need = "Option --widths must be absent for a prediction that is no mean field, but is given."
     require_usage(asked["widths"] is None, need)
     carried = {name: prediction.attrs[name] for name in ("learning_rate", "batch_size") if has_step(prediction)}
+    optimizer = optimizer_of(prediction)
     need = "Option --theory must not be flow for a prediction of finite steps, but is."
     require_usage(not carried or asked["theory"] != "flow", need)
     for key, value in carried.items():
         need = f"Option --{key.replace('_', '-')} must be that of the prediction, {value:g}"
         require_usage(asked[key] in (None, value), f"{need}, but is {asked[key]}.")
-    engine = asked["engine"] if asked["engine"] not in (None, "auto") else engine_of(Problem.from_dataset(prediction))
+    fitting = engine_of(Problem.from_dataset(prediction), optimizer)
+    engine = asked["engine"] if asked["engine"] not in (None, "auto") else fitting
+    carried |= {"optimizer": optimizer}
     defaults = {"seeds": asked["seeds"] or DEFAULT_SEEDS, "batch_size": asked["batch_size"] or 1}
     return {**asked, **defaults, **carried, "engine": engine}
 

@@ -44,6 +44,7 @@ from dynamics.problem import (
     is_spherical,
 )
 from dynamics.problem.checks import require
+from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.runs import RunFile, also_interrupted, uninterrupted
 from dynamics.runs.trackers import part_of_work
 from dynamics.solve import StepSettings, make_system
@@ -68,6 +69,7 @@ from sgd_check.verdicts.verdict import (
     checked_simulations,
     decided_by_curves,
     has_step,
+    optimizer_of,
     reach_in_errors,
     with_emergence,
 )
@@ -210,7 +212,7 @@ def compare(
         return estimate_verdict(prediction, simulation, rate)
     problem, simulations = checked_simulations(prediction, simulation)
     prediction, sampled = with_emergence(prediction), "seed" in prediction.dims
-    if decided_by_curves(problem) and not sampled:
+    if decided_by_curves(problem, optimizer_of(simulations[0])) and not sampled:
         return curves.curve_verdict(problem, prediction, simulations, rate)
     return (against_runs if sampled else against_theory)(problem, prediction, simulations[0], rate)
 
@@ -228,6 +230,7 @@ def check(
     false_alarm_rate: float = 0.01,
     save_at: SaveAt | None = None,
     batch_size: int = 1,
+    optimizer: Optimizer | str | None = None,
     device: str = "auto",
     dtype: str = "auto",
     progress: bool | None = None,
@@ -277,6 +280,10 @@ def check(
         and is no farther from the flow than the step size explains.
     false_alarm_rate : float, default 0.01
         Probability, in (0, 1), of "disagree" if the theory holds.
+    optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
+        What a step does with the gradient; plain SGD by default. The equation of its steps is tested, by curves, with
+        averages of the weights by their loss too. Adam, RMSprop and sign SGD need `learning_rate`, and `steps` or
+        `t_max`.
     seeds, engine, save_at, batch_size, device, dtype, progress, max_runtime, checkpoint
         Of the simulation, as of `simulate`, with 32 seeds and the engine "auto" by default. What was recorded within
         `max_runtime` is compared.
@@ -322,21 +329,33 @@ def check(
         "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
         "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field.",
     )
-    name = checked_engine(problem, "auto" if engine is None else engine)
+    chosen = checked_optimizer(optimizer)
+    name = checked_engine(problem, "auto" if engine is None else engine, chosen)
     check_choice("theory", theory, THEORIES)
-    options = checked_options(problem, seeds=seeds, batch_size=batch_size, device=device, dtype=dtype)
+    given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype, "optimizer": optimizer}
+    options = checked_options(problem, **given)
     rate = resolved_rate(problem, learning_rate, options.batch_size)
     steps = None if steps is None else checked_integer(steps, "steps", minimum=1)
     t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
     level = checked_rate(false_alarm_rate)
     count = None if directions is None else checked_integer(directions, "directions", minimum=1)
+    need = f"Argument `theory` must not be 'flow' for {chosen}, of which the equation of its steps is tested."
+    require(chosen.is_plain or theory != "flow", need)
+    ends = rate is not None and (steps is not None or t_max is not None)
+    need = f"Arguments `learning_rate`, and `steps` or `t_max`, must be given for {chosen}, which has no flow."
+    require(ends or not chosen.sees_axes, need)
     choice = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
     tree, ended = xr.DataTree(), "interrupted"
     try:
         with part_of_work("flow"):
             prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
         tree = xr.DataTree.from_dict({"/prediction": prediction})
-        plan, _ = plan_check(prediction, name, options, directions=count, theory=theory, progress=progress, **choice)
+        if chosen.sees_axes and rate is not None:
+            steps = steps or int(np.ceil((t_max or 0.0) / rate))
+            plan = CheckPlan(problem, rate, steps, np.inf, 0, 0, optimizer=chosen)
+        else:
+            flow, planned = in_time_of(chosen, prediction), dict[str, Any](directions=count, theory=theory, **choice)
+            plan, _ = plan_check(flow, name, options, progress=progress, **planned)
         tree, ended = carry_out(
             plan,
             prediction,
@@ -364,6 +383,15 @@ def check(
         msg = f"The check was interrupted, with {', '.join(tree) or 'nothing'} in its DataTree"
         raise dynamics.SolveInterrupted(msg, tree)
     return tree
+
+
+def in_time_of(optimizer: Optimizer, flow: xr.Dataset) -> xr.Dataset:
+    """Return the flow in the time η · step of an optimizer, which momentum passes 1/(1 − β) times as fast."""
+    if not isinstance(optimizer, SGD) or optimizer.amplification == 1.0:
+        return flow
+    faster = optimizer.amplification
+    times = {name: flow[name] / faster for name in flow.data_vars if str(name).endswith(("_time", "_time_error"))}
+    return flow.assign_coords(time=flow["time"] / faster).assign(times)
 
 
 def carry_out(
@@ -394,9 +422,11 @@ def carry_out(
     def run(rate: float, steps: int, before: int, after: int, **ends: Any) -> None:
         with part_of_work("runs", before, after):
             given = {"learning_rate": rate, "steps": steps, **ends, **arguments}
+            if not plan.optimizer.is_plain:
+                given["optimizer"] = plan.optimizer
             runs.append(also_interrupted(partial(simulate, plan.problem, **given)))
 
-    needs_two = decided_by_curves(plan.problem) and not has_step(tested)
+    needs_two = decided_by_curves(plan.problem, plan.optimizer) and not has_step(tested)
     try:
         second = 2 * plan.steps if needs_two else 0
         run(plan.learning_rate, plan.steps, 0, second, max_runtime=max_runtime, checkpoint=checkpoint)
@@ -413,7 +443,7 @@ def carry_out(
         tree, ended = xr.DataTree.from_dict({"/prediction": tested, **branches}), "interrupted"
     if "comparison" in tree and tree["comparison"].attrs["verdict"] == "undecided" and plan.beyond:
         tree["comparison"].attrs["reasons"] += f" {plan.costs(words[2])}"
-    if tested is not prediction:
+    if tested is not prediction and plan.optimizer.is_plain:
         tree["given"] = xr.DataTree(prediction)
     return tree, ended
 
@@ -433,9 +463,11 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     on_sphere = isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere"
     require(not on_sphere, none, NoFiniteStepError)
     schedule = make_plan(plan.learning_rate, plan.steps, None)
-    whole = is_network(problem) or is_correlation(problem)
+    plain = plan.optimizer.is_plain
+    whole = is_network(problem) or is_correlation(problem) or not plain
     solve = dynamics.solve_problem if whole else dynamics.solve_overlaps
     size: Any = {} if whole and batch_size == 1 else {"batch_size": batch_size}
+    size |= {} if plain else {"optimizer": plan.optimizer}
     try:
         if not whole:
             make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
@@ -446,7 +478,7 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
             solution = solve(
                 problem,
                 learning_rate=plan.learning_rate,
-                step_theory="finite-d",
+                step_theory="infinite-d" if plan.optimizer.closes_in_the_limit else "finite-d",
                 save_at=SaveAt.at(schedule.times(schedule.recorded)),
                 progress=progress,
                 max_runtime=LONGEST_SECONDS,
@@ -462,10 +494,10 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     return solution
 
 
-def has_equation(problem: Problem, batch_size: int) -> bool:
+def has_equation(problem: Problem, batch_size: int, optimizer: Optimizer) -> bool:
     """Return whether a problem has an equation of finite steps, by solving one tiny step of it."""
     try:
-        solve_finite_step(CheckPlan(problem, 1e-9, 1, np.inf, 0, 0), batch_size, progress=False)
+        solve_finite_step(CheckPlan(problem, 1e-9, 1, np.inf, 0, 0, optimizer=optimizer), batch_size, progress=False)
     except NoFiniteStepError:
         return False
     return True
@@ -494,11 +526,11 @@ def prediction_to_test(
     try:
         solution = solve_finite_step(plan, batch_size, progress=progress)
     except NoFiniteStepError as error:
-        if theory == "finite-step":
+        if theory == "finite-step" or not plan.optimizer.is_plain:
             raise
         say(f"The times in {given} are tested, without the finite-step equation: {error}")
         return prediction
-    if theory == "finite-step":
+    if theory == "finite-step" or not plan.optimizer.is_plain:
         return solution
     both = (prediction, solution)
     end = min(float(part["time"].values[-1]) for part in both if "time" in part.coords)
@@ -536,11 +568,12 @@ class CheckPlan:
     checked: int
     emerging: int
     beyond: tuple[Beyond, ...] = ()
+    optimizer: Optimizer = PLAIN
 
     def describe(self) -> str:
         """Return one line for the reader."""
         horizon = f"{self.learning_rate * self.steps:.4g}"
-        if decided_by_curves(self.problem):
+        if decided_by_curves(self.problem, self.optimizer):
             within = f", after which {self.checked} of {self.emerging} directions have emerged" * (self.emerging > 0)
             return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}{within}."
         delay = f"{100 * self.largest_delay:.1f} %" if np.isfinite(self.largest_delay) else "unknown"
@@ -613,7 +646,7 @@ def plan_check(
         need = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
         require(rate is None, need)
         rate = t_max / steps
-    by_curves = decided_by_curves(problem)
+    by_curves = decided_by_curves(problem, options.optimizer)
     plan_for = partial(
         plan_by_times,
         prediction,
@@ -628,7 +661,8 @@ def plan_check(
     engine = make_engine(name, problem, options)
     per_step = None if isinstance(engine, SpanEngine) else measured_seconds_per_step(engine)
     if by_curves:
-        stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
+        equation = partial(has_equation, problem, options.batch_size, options.optimizer)
+        stepped = has_step(prediction) or (theory != "flow" and equation())
         seconds = (1 if stepped else BOTH_RATES) * (per_step or 0.0)
         pilot = Pilot(problem, prediction, name, options, choice["false_alarm_rate"], stepped, seconds, progress)
         plan, per_step = _plan_by_curves(pilot, rate, steps, directions, t_max), seconds or None
@@ -668,7 +702,8 @@ def _plan_by_curves(
     reached = learning_rate * steps
     beyond = left_out(pilot, learning_rate, reached, ends, seeing or learning_rate)
     met = sum(end <= reached * SAME for end in awaited)
-    return CheckPlan(pilot.problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond))
+    optimizer = pilot.options.optimizer
+    return CheckPlan(pilot.problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond), optimizer)
 
 
 def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch_size: int, factor: float) -> float:
@@ -894,6 +929,7 @@ def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
             device=options.device,
             dtype=options.dtype,
             progress=pilot.progress,
+            optimizer=None if options.optimizer.is_plain else options.optimizer,
         )
 
 

@@ -58,6 +58,7 @@ from sgd_check.verdicts.verdict import (
     definition_of_learned,
     event_of,
     has_step,
+    optimizer_of,
     side_of,
     sound_runs,
     tell_alike,
@@ -82,6 +83,8 @@ LARGEST_DISTANCE = 1e3
 #: and of E f*².
 LEAST_SHARE = 0.25
 LEAST_LOSS_SHARE = 0.05
+#: Kind of the curve of the loss of the averages of the weights.
+AVERAGE = "loss of the average"
 #: Variables with one time per run -> names of the time, of other students and of networks.
 TIMES = {
     "emergence_time": ("emergence time of direction", "emergence time of axis"),
@@ -235,13 +238,16 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
 
     A network has its components by name instead of learned masses, or without such the eigenvalues of its sensitivity,
-    the largest first.
+    the largest first. With averages of the weights their loss is one more.
     """
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)
         # A prediction that is saved from later on has a loss much smaller than E f*².
         whole = float(dataset["teacher_by_degree"].sum()) if "teacher_by_degree" in dataset else 0.0
-        yield Quantity("loss", "", loss, LEAST_LOSS_SHARE * float(np.nanmax(loss, initial=whole)))
+        least = LEAST_LOSS_SHARE * float(np.nanmax(loss, initial=whole))
+        yield Quantity("loss", "", loss, least)
+        if "average_loss" in dataset:
+            yield Quantity(AVERAGE, "", np.asarray(dataset["average_loss"].values, dtype=np.float64), least)
     if not is_network(problem):
         kind, values, sizes = "learned mass of direction", _masses(problem, dataset), problem.teacher.coefficients
         labels: list[Any] = [*range(1, values.shape[-1] + 1)]
@@ -291,7 +297,11 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
     pairs, times = paired_runs(simulations), _common_times(prediction, simulations)
     stepped, found = has_step(prediction), []
     grid = np.array([times, times / (1.0 + VISIBLE_ERROR), times * (1.0 + VISIBLE_ERROR)])
-    for kind, label, theory, scale in quantities_of(problem, prediction) if times.size else ():
+    predicted = list(quantities_of(problem, prediction)) if times.size else []
+    if all((AVERAGE, "") in part for part in measured) and "average_loss" not in prediction:
+        # Theory without averages has one loss.
+        predicted += [one._replace(kind=AVERAGE) for one in predicted if one.kind == "loss"]
+    for kind, label, theory, scale in predicted:
         if any((kind, label) not in part for part in measured):
             continue
         expected, *dilated = interpolated(prediction["time"].values, theory, grid)
@@ -450,6 +460,9 @@ def _sentences(
         excuse = f"That may be the effect of noise, since {over}: use a smaller learning rate."
     still = [test for test in curves if not test.curve.moves]
     remarks = [f"By the end theory hardly moves {_named(still)}."] if still else []
+    theirs, ours = optimizer_of(prediction), optimizer_of(simulations[0])
+    if theirs != ours and has_step(prediction):
+        remarks.append(f"The prediction is of {theirs}, the runs are of {ours}.")
     return Sentences(difference if refutable else "", lacking, agreement, excuse=excuse, remarks=remarks)
 
 

@@ -17,6 +17,7 @@ from scipy import special
 from dynamics.problem import Problem, checked_real, is_frame, is_network, is_spherical
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import ALL_DEGREES
+from dynamics.problem.optimizers import PLAIN, Optimizer, checked_optimizer
 from dynamics.runs import make_dataset
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Switches
@@ -56,6 +57,11 @@ def event_of(dataset: xr.Dataset) -> Event:
 def has_step(prediction: xr.Dataset) -> bool:
     """Return whether a prediction carries the mean effect of steps of finite size."""
     return "step_theory" in prediction.attrs
+
+
+def optimizer_of(dataset: xr.Dataset) -> Optimizer:
+    """Return the optimizer of the steps that a prediction is of, or of runs; plain SGD where none is named."""
+    return checked_optimizer(dataset.attrs.get("optimizer"))
 
 
 def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
@@ -155,12 +161,15 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
     return problem, pair
 
 
-def decided_by_curves(problem: Problem) -> bool:
+def decided_by_curves(problem: Problem, optimizer: Optimizer = PLAIN) -> bool:
     """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
 
     Curves decide for general networks, and for the two sums of neurons at information exponents up to 2. A frame of
-    orthogonal neurons has times at which its span has each direction.
+    orthogonal neurons has times at which its span has each direction. Delay and scatter of single times are known for
+    plain SGD alone, so that curves decide for other optimizers.
     """
+    if not optimizer.is_plain:
+        return True
     by_times = is_spherical(problem) or is_frame(problem)
     return is_network(problem) or (not by_times and problem.information_exponent <= 2)
 
