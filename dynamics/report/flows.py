@@ -102,6 +102,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             outcome(values),
             *_order_of_learning(dataset, rows),
             *numerical_errors(dataset),
+            *optimizer_in_words(dataset),
             *samples_in_words(dataset),
         ],
         tables=[
@@ -383,12 +384,24 @@ def samples_of_one(dataset: xr.Dataset) -> tuple[float, str] | None:
     attrs = dataset.attrs
     if "step_theory" in attrs:
         rate, size = float(attrs["learning_rate"]), int(attrs["batch_size"])
-        return size / rate, f"learning rate {rate:.3g}" + ("" if size == 1 else f" and {size} samples per step")
+        words = f"learning rate {rate:.3g}" + ("" if size == 1 else f" and {size} samples per step")
+        return size / rate, words + (f" of {attrs['optimizer']}" if "optimizer" in attrs else "")
     try:
         limit = learning_rate_limit(Problem.from_dataset(dataset))
     except ValueError:  # none is known
         return None
     return 10.0 / limit, f"learning rate {limit / 10.0:.3g}, a tenth of the largest stable one"
+
+
+def optimizer_in_words(dataset: xr.Dataset) -> list[str]:
+    """Return a sentence on the optimizer, if one is named, with the last loss of its average."""
+    if "optimizer" not in dataset.attrs:
+        return []
+    said = f"Steps are those of {dataset.attrs['optimizer']} at learning rate {dataset.attrs['learning_rate']:.3g}"
+    if "average_loss" not in dataset:
+        return [f"{said}."]
+    last, average = (dataset[name].values[np.isfinite(dataset["loss"].values)][-1] for name in ("loss", "average_loss"))
+    return [f"{said}; the average of the weights ends at loss {average:.4g}, the weights at {last:.4g}."]
 
 
 def samples_in_words(dataset: xr.Dataset) -> list[str]:
@@ -467,6 +480,7 @@ def plot_loss(
     time, loss = scale * dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
     label = "sum formula" if dataset.attrs["answer"] == "prediction" else "flow"
+    label = "of the weights" if "average_loss" in dataset else label
     ax.loglog(time[shown], np.maximum(loss[shown], 1e-300), color=MEASURED, lw=1.8, label=label)
     sums = _predicted_loss(dataset)
     if sums is not None:
@@ -477,6 +491,9 @@ def plot_loss(
         law = fit_power_law(time[shown], loss[shown], window=(scale * window[0], scale * window[1]))
         draw_fit(ax, law, stored_exponents(dataset).loss_time, LIMIT, symbol)
     drawn = [loss[shown]]
+    if "average_loss" in dataset:
+        drawn.append(dataset["average_loss"].values[shown])
+        ax.loglog(time[shown], np.maximum(drawn[-1], 1e-300), color=MEASURED, lw=1.4, ls=":", label="of the average")
     for row in degree_rows(dataset):
         degree = next(key for key, name in DEGREE_NAMES.items() if name == row["degree"])
         drawn.append(dataset["degree_loss"].sel(degree=degree).values[shown])

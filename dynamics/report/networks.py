@@ -117,7 +117,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     return run_findings(
         dataset,
         cautions=[f"{lead} times are unknown (censored)."] if late else [],
-        sentences=[outcome, *flows.numerical_errors(dataset, times)],
+        sentences=[outcome, *flows.optimizer_in_words(dataset), *flows.numerical_errors(dataset, times)],
         tables=tables,
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],
         chart=elements.history_chart(dataset, facts, history, PREDICTED_AT),
