@@ -85,6 +85,7 @@ def _predictions() -> None:
     for link in ("he4", "he2", "relu"):
         dynamics.predict_emergence(small_problem({"activation": link}))
     dynamics.solve_decoupled(small_problem({}), save_at=dynamics.SaveAt.at([0.0, 1.0]))
+    dynamics.linear_regression_steps([1.0], [1.0], learning_rate=0.1, steps=1)
 
 
 def _tokens() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from dynamics import theory
 from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
 from dynamics.problem.checks import require
+from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.theory.learning_rates import resolved_rate
 from hermite.arrays import Array
 from hermite.text.formulas import clean, table_of_pairs
@@ -120,6 +121,7 @@ def learning_steps(
     event: str = "emergence",
     learning_rate: float | str | None = None,
     batch_size: int | None = None,
+    optimizer: Optimizer | str | None = None,
 ) -> LearningSteps:
     r"""Return after how many steps and samples of SGD a direction emerges or is learned, with an interval.
 
@@ -151,6 +153,12 @@ def learning_steps(
         `learning_rate_limit`. May be left out only where the answer has it.
     batch_size : int, optional
         B ≥ 1, samples per step. By default that of the answer, or else 1.
+    optimizer : dynamics.SGD or ZerothOrder, optional
+        What a step does with the gradient. By default that of the answer, or else plain SGD. With momentum β and
+        dampening δ runs are taken for those of plain SGD at η (1 − δ)/(1 − β), right as d → ∞ at fixed β, so that a
+        time t of a flow takes t (1 − β)/((1 − δ) η) steps. Steps of any other optimizer that the answer itself has are
+        T/η, and without an interval; beside a flow only `ZerothOrder` of one sample per step is known, for the
+        objective "correlation".
 
     Returns
     -------
@@ -197,21 +205,22 @@ def learning_steps(
     need = f"Argument `answer` must have the variable {name!r} per direction, but has not."
     require(name in answer and answer[name].dims == ("direction",), need)
     place = checked_integer(direction, "direction", minimum=1, maximum=answer.sizes["direction"]) - 1
-    rate, size, stepped = _step(answer, learning_rate, batch_size)
+    rate, size, stepped, chosen = _step(answer, learning_rate, batch_size, optimizer)
     time, error = (
         float(answer[each].values[place]) if each in answer else math.nan for each in (name, f"{name}_error")
     )
     problem = Problem.from_dataset(answer)
-    if not is_drawn(problem):
-        found = _of_pair(problem, place, event, rate, size, time, stepped=stepped)
-    elif 0.0 < time < math.inf:
-        found = _of_drawn_runs(problem, place, event, rate, size, time, stepped=stepped)
-    else:
-        found = _Times(time, math.nan, 0.0 * time, (time, time))
+    # Runs are those of plain SGD at another rate, η' = `amplified` η. The time η n of an answer of steps is η' n there.
+    amplified = chosen.amplification if isinstance(chosen, SGD) else 1.0
+    scale = amplified if stepped else 1.0
+    found = _times(problem, place, event, rate * amplified, size, time * scale, chosen, stepped=stepped)
     if math.isnan(time):
         why = answer[name].attrs.get("undefined", "it ends before, no neuron is matched, or no formula holds")
         found = found._replace(notes=(f"the answer has no time for it: {why}",))
-    margin = 0.0 if math.isnan(error) else error
+    elif amplified != 1.0:
+        note = f"{chosen} is taken for plain SGD at the learning rate {rate * amplified:.3g}, its limit as d grows"
+        found = found._replace(notes=(*found.notes, note))
+    margin, per_step = 0.0 if math.isnan(error) else error * scale, rate * amplified
     return LearningSteps(
         direction=place + 1,
         event=event,
@@ -219,17 +228,22 @@ def learning_steps(
         batch_size=size,
         time=time,
         time_error=error,
-        delay=found.delay,
-        steps=found.mean / rate,
-        steps_deviation=found.deviation / rate,
-        steps_low=(found.ends[0] - margin) / rate,
-        steps_high=(found.ends[1] + margin) / rate,
+        delay=found.delay / scale,
+        steps=found.mean / per_step,
+        steps_deviation=found.deviation / per_step,
+        steps_low=(found.ends[0] - margin) / per_step,
+        steps_high=(found.ends[1] + margin) / per_step,
         notes=found.notes,
     )
 
 
-def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tuple[float, int, bool]:
-    """Return learning rate and batch size, and whether the answer is one of finite steps, which then has them."""
+def _step(
+    answer: xr.Dataset, learning_rate: object, batch_size: object, optimizer: object
+) -> tuple[float, int, bool, Optimizer]:
+    """Return learning rate, batch size, whether the answer is one of finite steps, which has them, and the optimizer.
+
+    TypeError or ValueError is raised for other values than those of the answer.
+    """
     stepped = "step_theory" in answer.attrs
     given = {"learning_rate": learning_rate, "batch_size": batch_size}
     for name, value in given.items() if stepped else ():
@@ -238,11 +252,21 @@ def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tupl
             f"Argument `{name}` must be that of the answer, {answer.attrs[name]:g}, but is {value}.",
         )
         given[name] = answer.attrs[name]
+    own = checked_optimizer(answer.attrs.get("optimizer"))
+    chosen = own if optimizer is None else checked_optimizer(optimizer)
+    require(not stepped or chosen == own, f"Argument `optimizer` must be that of the answer, {own}, but is {chosen}.")
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
-    rate = resolved_rate(Problem.from_dataset(answer), given["learning_rate"], size)
+    problem = Problem.from_dataset(answer)
+    if not stepped and not isinstance(chosen, SGD):
+        known = isinstance(chosen, ZerothOrder) and is_correlation(problem) and size == 1
+        why = "whose steps do not follow the flow" if chosen.sees_axes else "whose noise is known for one neuron alone"
+        also = ", or ZerothOrder on one sample per step" if is_correlation(problem) else ""
+        need = f"Argument `optimizer` must be SGD for an answer without its steps{also}"
+        require(known, f"{need}, but is {chosen}, {why}; an answer of `solve_problem` with this optimizer has them.")
+    rate = resolved_rate(problem, given["learning_rate"], size, optimizer=chosen)
     if rate is None:
         refuse("Argument `learning_rate` must be given for an answer that has none, but is absent.", TypeError)
-    return rate, size, stepped
+    return rate, size, stepped, chosen
 
 
 class _Times(NamedTuple):
@@ -253,6 +277,21 @@ class _Times(NamedTuple):
     deviation: float
     ends: tuple[float, float]
     notes: tuple[str, ...] = ()
+
+
+def _times(
+    problem: Problem, place: int, event: str, rate: float, size: int, time: float, chosen: Optimizer, *, stepped: bool
+) -> _Times:
+    """Return the times of an event at the rate of plain SGD, or of zeroth order beside a flow."""
+    if not isinstance(chosen, SGD) and stepped:
+        note = f"how the noise of {chosen} scatters times is unknown: {_ALONE}"
+        return _Times(time, math.nan, math.nan, (math.nan, math.nan), (note,))
+    if not is_drawn(problem):
+        directions = chosen.directions if isinstance(chosen, ZerothOrder) else None
+        return _of_pair(problem, place, event, rate, size, time, directions, stepped=stepped)
+    if 0.0 < time < math.inf:
+        return _of_drawn_runs(problem, place, event, rate, size, time, stepped=stepped)
+    return _Times(time, math.nan, 0.0 * time, (time, time))
 
 
 def is_drawn(problem: Problem) -> bool:
@@ -294,9 +333,19 @@ def _above_limit(problem: Problem, rate: float, size: int) -> str | None:
     return f"the learning rate is above the limit of stability, {limit:.3g}" if rate > limit else None
 
 
-def _of_pair(problem: Problem, place: int, event: str, rate: float, size: int, time: float, *, stepped: bool) -> _Times:
+def _of_pair(
+    problem: Problem,
+    place: int,
+    event: str,
+    rate: float,
+    size: int,
+    time: float,
+    directions: int | None,
+    *,
+    stepped: bool,
+) -> _Times:
     """Return the times of a matched pair, with those of runs that noise gives another neuron within the interval."""
-    lateness, scatter, drawn, notes = _effect_of_steps(problem, place, event, rate, size, stepped=stepped)
+    lateness, scatter, drawn, notes = _effect_of_steps(problem, place, event, rate, size, directions, stepped=stepped)
     delay = time * lateness
     mean = time + (0.0 if math.isnan(delay) else delay)
     ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]
@@ -309,7 +358,7 @@ def _of_pair(problem: Problem, place: int, event: str, rate: float, size: int, t
 
 
 def _effect_of_steps(
-    problem: Problem, place: int, event: str, rate: float, size: int, *, stepped: bool
+    problem: Problem, place: int, event: str, rate: float, size: int, directions: int | None, *, stepped: bool
 ) -> tuple[float, float, Array | None, tuple[str, ...]]:
     """Return φ and s of a direction, inf and NaN if trapped, NaN if unknown, draws of its time, and notes.
 
@@ -320,7 +369,7 @@ def _effect_of_steps(
         where = "for the homogeneous student alone, at k <= 2 on isotropic inputs"
         return *unknown, (f"what the size of a step adds is known {where}: {_ALONE}",)
     pairs = theory.predict(problem)
-    bias = theory.escape_bias(problem, rate / size, pairs)
+    bias = theory.escape_bias(problem, rate / size, pairs, directions)
     lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
         return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {_ALONE}",)
@@ -330,7 +379,8 @@ def _effect_of_steps(
         notes = () if above is None else (above,)
         if event == "learned":
             known_noise = not notes and problem.inputs is None
-            found = theory.learned_bias(problem, rate / size, pairs, bias, place) if known_noise else None
+            given = problem, rate / size, pairs, bias, place, directions
+            found = theory.learned_bias(*given) if known_noise else None
             lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
     if math.isinf(lateness):
         return math.inf, math.nan, None, ("the noise of the steps traps the neuron: take a smaller learning rate",)

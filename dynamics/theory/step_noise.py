@@ -166,7 +166,9 @@ class EscapeBias(NamedTuple):
         return np.isinf(self.drift_bias)
 
 
-def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePrediction) -> EscapeBias:
+def escape_bias(
+    problem: Problem, learning_rate: float, prediction: EmergencePrediction, directions: int | None = None
+) -> EscapeBias:
     r"""Return the leading relative delay of emergence by the step size η; NaN, with a note, where no theory holds.
 
     .. math:: \frac{dC}{dt} = b(C) - \eta B(C), \quad b = a_p g'(C)(1 - C^2), \qquad
@@ -192,11 +194,13 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
 
     in the time s_p t these are the numbers of isotropic inputs at the learning rate s_p η and the dimension tr Σ²/s_p².
     Corrections are of relative order C² (S/s_p − 1), S = uᵀΣu, and count where most of the time has passed. Delay and
-    scatter are divided by the time of the pair itself, which has them.
+    scatter are divided by the time of the pair itself, which has them. With K `directions`, known for the objective
+    "correlation" alone, steps are of zeroth order.
     """
     checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
-        return correlation_bias(problem, learning_rate, float(prediction.predicted_emergence_time[0]))
+        flow_time = float(prediction.predicted_emergence_time[0])
+        return correlation_bias(problem, learning_rate, flow_time, directions=directions)
     a, start = problem.teacher.coefficients, prediction.predicted_emergence_time
     reasons = {
         NOTE_CONSTANT: problem.activation.coefficients[0] != 0.0,
@@ -271,7 +275,12 @@ def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread
 
 
 def correlation_bias(
-    problem: Problem, noise_rate: float, flow_time: float, *, level: float = math.sqrt(EMERGENCE_LEVEL)
+    problem: Problem,
+    noise_rate: float,
+    flow_time: float,
+    *,
+    level: float = math.sqrt(EMERGENCE_LEVEL),
+    directions: int | None = None,
 ) -> EscapeBias:
     """Return `escape_bias` of the objective "correlation" up to an overlap of size `level`.
 
@@ -282,7 +291,7 @@ def correlation_bias(
 
     nothing = np.full(1, np.nan)
     try:
-        means = step_means(problem)
+        means = step_means(problem, directions)
     except ValueError as error:
         return EscapeBias(*(nothing,) * 5, (str(error),))
     if not 0.0 < flow_time < np.inf:
@@ -317,7 +326,12 @@ class LearnedBias(NamedTuple):
 
 @np.errstate(under="ignore")
 def learned_bias(
-    problem: Problem, learning_rate: float, prediction: EmergencePrediction, escape: EscapeBias, direction: int
+    problem: Problem,
+    learning_rate: float,
+    prediction: EmergencePrediction,
+    escape: EscapeBias,
+    direction: int,
+    directions: int | None = None,
 ) -> LearnedBias:
     r"""Return delay and scatter of the learned time of a direction, counted from 0, by the rate η.
 
@@ -335,13 +349,14 @@ def learned_bias(
     and, independent of it, that of all other directions, of the mean square that the sum formula has at that time, and
     the label noise. For a batch of B samples η is the rate over B. What the fluctuations of C add to the mean, nearly
     all before the emergence, is that of `escape`. For the objective "correlation", where no norm grows, it is the
-    theory of emergence up to another overlap. Where a neuron at −θ has a part of the direction before, all is NaN.
+    theory of emergence up to another overlap, with K `directions` as of `escape_bias`. Where a neuron at −θ has a part
+    of the direction before, all is NaN.
     """
     time = float(prediction.predicted_learned_time[direction])
     if is_correlation(problem):
         from dynamics.theory.correlation import learned_level
 
-        found = correlation_bias(problem, learning_rate, time, level=learned_level(problem))
+        found = correlation_bias(problem, learning_rate, time, level=learned_level(problem), directions=directions)
         return LearnedBias(*(float(each[0]) for each in (found.bias, found.step_bias, found.scatter)))
     if time == 0.0:
         return LearnedBias(0.0, 0.0, 0.0)
