@@ -63,7 +63,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
-from dynamics.problem import ZerothOrder, is_frame, is_network
+from dynamics.problem import SGD, ZerothOrder, is_frame, is_network
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
@@ -562,73 +562,87 @@ def reduced_factor(weights: Array, span: int) -> Array:
 
 
 class DrawnAxes:
-    """The axes on which a step draws samples, and what it draws: `drawn`."""
+    """The axes on which a step draws samples, and what it draws: `drawn`.
 
-    def __init__(self, problem: Problem, batch: int) -> None:
+    A factor has as many rows as columns, `count` per neuron, of which that at `place` has its weights.
+    """
+
+    def __init__(self, problem: Problem, batch: int, count: int = 1, place: int = 0) -> None:
         m, r, axes = problem.width, problem.teacher.span, problem.input_axes()
-        self.batch, self._width, self._span = batch, m, r
-        self._rows: Integers | None = None
+        columns, self.batch, self._span, self._whitened = count * m, batch, r, axes is not None
+        #: Rows of the weights of the start, −1 where these are 0.
+        self._rows = np.full(r + columns, -1)
         if axes is None:
-            left, first = np.array([problem.dimension - r - m]), r
-            need = f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}"
+            left, first = np.array([problem.dimension - r - columns]), r
+            width = "width" if count == 1 else f"{count} · width"
+            need = f"Argument `engine` must be 'torch' for a dimension below {width} + teacher axes = {r + columns}"
             require(left[0] >= 0, f"{need}, but is 'projected' with dimension {problem.dimension}.")
-            eigenvalues = np.ones(r + m)
+            eigenvalues = np.ones(r + columns)
+            self._rows[:r], self._rows[r + place :: count] = np.arange(r), r + np.arange(m)
         else:
             beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
-            large = np.flatnonzero(beyond > m)
+            large = np.flatnonzero(beyond > columns)
             of_factor = np.isin(axes.kind, large)
             of_factor[:r] = False
-            rows = [np.flatnonzero(~of_factor), *(axes.columns(int(kind), r) for kind in large)]
-            self._rows = np.concatenate(rows)
-            left, eigenvalues, first = beyond[large] - m, axes.eigenvalues[self._rows], rows[0].size
+            known = np.flatnonzero(~of_factor)
+            # Classes without a factor keep all their axes, and the weights of the start have m of them.
+            further = np.repeat(np.arange(beyond.size), np.where(beyond > columns, 0, np.maximum(beyond - m, 0)))
+            of_factors = np.full((large.size, columns), -1)
+            for q, kind in enumerate(large):
+                of_factors[q, place::count] = axes.columns(int(kind), r)
+            self._rows = np.concatenate([known, np.full(further.size, -1), of_factors.ravel()])
+            kinds = np.concatenate([axes.kind[known], further, np.repeat(large, columns)])
+            left, eigenvalues, first = beyond[large] - columns, axes.eigenvalue[kinds], known.size + further.size
         samples = min(batch, m)
         new = np.minimum(samples, left).astype(np.int64)
         #: Eigenvalues of the rows, first rows of the factors, new axes of each.
-        self.axes = (eigenvalues, first + m * np.arange(left.size, dtype=np.int64), new)
+        self.axes = (eigenvalues, first + columns * np.arange(left.size, dtype=np.int64), new)
         self.size = eigenvalues.size
         # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2. A lone number is drawn in half the time.
         shapes = [0.5 * (rest - np.arange(count, dtype=np.float64)) for rest, count in zip(left, new, strict=True)]
         gammas = np.concatenate([np.empty(0), *shapes])
         below = sum(min(b, int(count)) for count in new for b in range(samples))
-        turning = 6 * m * m if batch == 1 else 2 * m * m * (m + samples)
+        turning = 6 * columns**2 if batch == 1 else 2 * columns**2 * (columns + samples)
         self.drawn = Drawn(
             batch,
             numbers=batch * self.size + (below if batch > 1 else 0),
             shapes=float(gammas[0]) if gammas.size == 1 else gammas,
             gammas=gammas.size,
-            operations=(4 if axes is None else 8) * batch * m * self.size + turning * left.size,
+            operations=(4 if axes is None else 8) * batch * columns * self.size + turning * left.size,
         )
 
     def start(self, reduced: Array) -> Array:
         """Return weights at the start, (D, m), given those that a problem reduces to, (m, axes)."""
-        if self._rows is None:
-            return reduced_factor(reduced, self._span)
-        return np.ascontiguousarray(reduced.T[self._rows])
+        given = reduced.T if self._whitened else reduced_factor(reduced, self._span)
+        return np.where(self._rows[:, None] < 0, 0.0, given[self._rows])
 
 
 class ProjectedEngine(SteppedRuns):
     """Runs whose state is "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b."""
 
-    _axes: DrawnAxes | DirectionAxes
-
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._span = problem.teacher.span
+        self._axes, self._motion = axes, motion = self._steps_of(problem, options)
+        super().__init__(options.seeds, motion.start, axes.drawn, problem.label_noise, motion.link_name)
+
+    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DrawnAxes | DirectionAxes, Motion]:
+        """Return what a step draws and how it is taken."""
         if isinstance(options.optimizer, ZerothOrder):
             from sgd_check.engines.projected_zeroth import zeroth_motion
 
-            self._axes, self._motion = zeroth_motion(problem, options.batch_size, options.optimizer)
-        else:
-            self._axes = DrawnAxes(problem, options.batch_size)
-            self._motion = make_motion(problem, self._axes)
-        motion = self._motion
-        super().__init__(options.seeds, motion.start, self._axes.drawn, problem.label_noise, motion.link_name)
+            return zeroth_motion(problem, options.batch_size, options.optimizer)
+        axes = DrawnAxes(problem, options.batch_size)
+        return axes, make_motion(problem, axes)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
+        return self._measured(self._state["weights"], student=student)
+
+    def _measured(self, weights: Array, *, student: bool) -> Measurement:
+        """Return the overlaps of weights (seeds, D, neurons)."""
         # The recorder finds runs that are not finite, such as those whose weights overflow here.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            weights = self._state["weights"].transpose(0, 2, 1)
-            return measured(weights, self._span, self._motion.directions, student=student)
+            return measured(weights.transpose(0, 2, 1), self._span, self._motion.directions, student=student)
 
     def layers(self) -> Array:
         """Return v and b of a network."""
@@ -640,3 +654,12 @@ class ProjectedEngine(SteppedRuns):
         if motion.teacher is not None:
             write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
         return int(motion.take(*own, rates, motion.constants, axes.axes, draws))
+
+
+def make_engine(problem: Problem, options: EngineOptions) -> ProjectedEngine:
+    """Return the engine of an optimizer."""
+    if isinstance(options.optimizer, SGD) and not options.optimizer.is_plain:
+        from sgd_check.engines.projected_memory import RememberingEngine
+
+        return RememberingEngine(problem, options)
+    return ProjectedEngine(problem, options)

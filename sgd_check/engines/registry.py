@@ -149,9 +149,8 @@ class Declaration(NamedTuple):
 
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
-    "projected": Declaration("sgd_check.engines.projected:ProjectedEngine",
-                             students=("homogeneous", "network", "stiefel"), fields=("inputs",),
-                             optimizers=("zeroth-order",)),
+    "projected": Declaration("sgd_check.engines.projected:make_engine", students=("homogeneous", "network", "stiefel"),
+                             fields=("inputs",), optimizers=("sgd", "zeroth-order")),
     "torch": Declaration("sgd_check.engines.torch.engine:make_engine", ("float32", "float64"), ("auto", "cpu", "cuda"),
                          ("homogeneous", "committee", "spherical", "network", "stiefel"), ("inputs",),
                          optimizers=("sgd", "zeroth-order", "adam", "rmsprop", "sign")),

@@ -36,13 +36,13 @@ def samples_of(engine):
 
 def drawn_samples(engine, problem, rate, batch, weights_of_samples):
     """The samples of a projected engine's next step of run 0, in the axes of the moment and new ones, and label noise."""
-    m, r = problem.width, problem.teacher.span
-    s = problem.dimension - r - m
+    m, size = problem.width, engine._axes.size
+    s = problem.dimension - size
     axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))
     for stream, words in zip((axes, radii, labels), engine.state()["generators"][0], strict=True):
         set_words(stream, words)
     rows, count = min(batch, m), min(batch, m, s)
-    known = axes.standard_normal((batch, r + m))
+    known = axes.standard_normal((batch, size))
     factor = np.zeros((rows, count))
     if count:
         below = [(b, q) for b in range(rows) for q in range(min(b, count))]

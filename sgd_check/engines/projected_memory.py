@@ -1,0 +1,388 @@
+r"""Momentum and averages of weights in the projected engine: more columns, turned as before.
+
+With the gradient of a batch (`sgd_check.engines.projected` at η = 1),
+
+    ∇_i = G_i w_i + Σ_b h_ib x_b,   G_i = 1 − g_i of a step of plain SGD,
+
+a step of `dynamics.SGD` takes the buffer u, the weights w and their average a of a neuron to linear combinations of
+themselves and of the samples. With p = 1 in the first step and 1 − δ in all others, and the old u on the right,
+
+    u ← βu + p ∇,   w ← w − ηβu − ηp ∇,   Nesterov w ← w − ηβ²u − η(1 + βp) ∇,   a ← a + α (w − a).
+
+So the state has k columns per neuron, u_i, w_i and a_i without those that are not asked for: an array (k, D, m), with
+D = r + k m. The factor has them in the order u_1, w_1, a_1, u_2, …, lower-triangular: each has entries on the axes of
+itself and of columns before it. It may take multiples of these; u_i, which takes G_i w_i, gets one entry on the axis of
+w_i, which a rotation of the two axes removes. What then is left, a multiple of the sample for every column, is turned
+away as that of plain SGD is: for one sample by two sweeps of rotations, for batches by `turn_batch`, where for B > m
+the triangular factor of H takes the place of H. O(k² m² + k m r) operations at every d ≥ r + k m. Second layer and
+biases of a network have buffers and averages by the same rule, an array (k, 2, m).
+
+*Inputs of covariance Σ*: whitened columns move by the same rule, with s in front of h and, for homogeneous neurons, of
+G.
+
+*A move* is one row of numbers per step: those that u and ∇ are multiplied by for u, then for w, and α.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from dynamics.kernels.jit import entry, inlined_kernel, kernel, matrix, row_part
+from dynamics.problem import is_frame, is_network
+from hermite.arrays import Array, Matrix, Vector
+from hermite.text.messages import require
+from sgd_check.engines.problem_forms import network_of
+from sgd_check.engines.projected import (
+    Axes,
+    Buffers,
+    DrawnAxes,
+    Draws,
+    Motion,
+    Network,
+    ProjectedEngine,
+    make_motion,
+    triangular_factor,
+    turn_batch,
+    weigh_homogeneous,
+    weigh_network,
+)
+from sgd_check.engines.sampled_links import scratch_size
+
+if TYPE_CHECKING:
+    from dynamics.problem import SGD, Problem
+    from sgd_check.engines.registry import EngineOptions, Measurement
+
+#: k matrices, of u, w and a.
+Columns = Array
+#: What a sample is multiplied by for each of k m columns, a row that sweeps carry, and a factor, its columns in order.
+Memory = tuple[Matrix, Matrix, Matrix]
+
+
+def moves_of(optimizer: SGD, first: int, rates: Array) -> Array:
+    """Return the moves of steps n = first, first + 1, … at learning rates η: (steps, 5).
+
+    Examples
+    --------
+    >>> from dynamics import SGD
+    >>> moves_of(SGD(momentum=0.5, dampening=0.1, average="polyak"), 0, np.array([0.2, 0.2])).round(3)
+    array([[ 0.5  ,  1.   , -0.1  , -0.2  ,  0.5  ],
+           [ 0.5  ,  0.9  , -0.1  , -0.18 ,  0.333]])
+    """
+    steps = first + np.arange(rates.size)
+    beta = np.full(rates.size, optimizer.momentum)
+    push = np.where(steps == 0, 1.0, 1.0 - optimizer.dampening)
+    of_u, of_gradient = (beta * beta, 1.0 + beta * push) if optimizer.nesterov else (beta, push)
+    average = optimizer.average or 0.0
+    alpha = 1.0 / (steps + 2.0) if average == "polyak" else np.full(rates.size, average)
+    return np.stack([beta, push, -rates * of_u, -rates * of_gradient, alpha], axis=1)
+
+
+class Slots(NamedTuple):
+    """How many columns a neuron has, and which of them is w: those before and after it are u and a."""
+
+    columns: int
+    weights: int
+
+
+@kernel
+def new_memory(C: Columns, batch: int, axes: Axes, link: Vector) -> tuple[Buffers, Memory]:
+    """Return the buffers of a step, with room for all columns, and further memory."""
+    k, _, m = C.shape
+    most, size = np.append(axes[2], 0).max(), k * m
+    buffers = (
+        np.empty((7, size)),
+        np.empty(scratch_size(link, m)),
+        np.empty((batch, m)),
+        np.empty((min(batch, m), size)),
+        np.empty((size + most, size)),
+    )
+    return buffers, (np.empty((batch, size)), np.empty((k, m)), np.empty((size, size)))
+
+
+@inlined_kernel
+def write_pushes(move: Vector, H: Matrix, slots: Slots, pushes: Matrix) -> None:
+    """Write what the samples are multiplied by for all columns, k m in a row, those of u before those of w."""
+    k, at = slots
+    m = H.shape[1]
+    for b in range(H.shape[0]):
+        for i in range(m):
+            pushes[b, at * m + i] = move[3] * H[b, i]
+        for i in range(m if at > 0 else 0):
+            pushes[b, i] = move[1] * H[b, i]
+        for i in range(m if k > at + 1 else 0):
+            pushes[b, (at + 1) * m + i] = move[4] * move[3] * H[b, i]
+
+
+@inlined_kernel
+def mix(C: Columns, c: int, first: int, move: Vector, s: float, G: Vector, slots: Slots) -> None:
+    """Take the columns of neurons from `first` on, on axis c, to their combinations."""
+    k, at = slots
+    m = C.shape[2]
+    if at > 0:
+        for i in range(first, m):
+            u, w, own = C[0, c, i], C[1, c, i], s * G[i]
+            C[0, c, i] = move[0] * u + move[1] * own * w
+            C[1, c, i] = move[2] * u + (1.0 + move[3] * own) * w
+    else:
+        for i in range(first, m):
+            C[0, c, i] *= 1.0 + move[3] * s * G[i]
+    if k > at + 1:
+        for i in range(first, m):
+            C[at + 1, c, i] += move[4] * (C[at, c, i] - C[at + 1, c, i])
+
+
+@inlined_kernel
+def turn_lower(C: Columns, c: int, neuron: int, x: Vector) -> None:
+    """Turn axes c and c + 1, those of u and w of a neuron, so that u has no part on the second."""
+    k, _, m = C.shape
+    ours, theirs = C[0, c, neuron], C[0, c + 1, neuron]
+    if theirs != 0.0:
+        length = np.sqrt(ours * ours + theirs * theirs)
+        cos, sin = ours / length, theirs / length
+        for j in range(k):
+            for i in range(neuron, m):
+                ours, theirs = C[j, c, i], C[j, c + 1, i]
+                C[j, c, i] = cos * ours + sin * theirs
+                C[j, c + 1, i] = cos * theirs - sin * ours
+        C[0, c + 1, neuron] = 0.0
+        x[c], x[c + 1] = cos * x[c] + sin * x[c + 1], cos * x[c + 1] - sin * x[c]
+
+
+@inlined_kernel
+def sweep_up(
+    C: Columns, first: int, x: Vector, new: float, move: Vector, of_g: float, G: Vector, slots: Slots, carry: Matrix
+) -> tuple[float, float]:
+    """Mix the columns of a factor, and turn a sample, `new` of it on a new axis, into a multiple of the first axis.
+
+    Return its length, and the part of the last column on the new axis; `carry` takes the columns on the first axis.
+    """
+    k, _, m = C.shape
+    square, before, beyond = new * new, abs(new), 0.0
+    carry[:, :] = 0.0
+    for q in range(m - 1, -1, -1):
+        for j in range(k):
+            mix(C, first + k * q + j, q, move, of_g, G, slots)
+        if slots.weights > 0:
+            turn_lower(C, first + k * q, q, x)
+        for slot in range(k - 1, -1, -1):
+            c = first + k * q + slot
+            square += x[c] * x[c]
+            length = np.sqrt(square)
+            cos, sin = (x[c] / length, before / length) if length > 0.0 else (1.0, 0.0)
+            if c == first + k * m - 1:
+                beyond = -sin * C[slot, c, q]
+                carry[slot, q] = cos * C[slot, c, q]
+            else:
+                for j in range(k):
+                    for i in range(q, m):
+                        ours, theirs = C[j, c, i], carry[j, i]
+                        carry[j, i] = cos * ours + sin * theirs
+                        C[j, c + 1, i] = cos * theirs - sin * ours
+            before = length
+    return before, beyond
+
+
+@inlined_kernel
+def sweep_down(C: Columns, first: int, carry: Matrix, beyond: float) -> None:
+    """Remove the entries below the diagonal that the other sweep left, given what it carried and returned."""
+    k, _, m = C.shape
+    last = first + k * m - 1
+    for q in range(m):
+        for slot in range(k if q < m - 1 else k - 1):
+            c = first + k * q + slot
+            ours, theirs = carry[slot, q], C[slot, c + 1, q]
+            length = np.sqrt(ours * ours + theirs * theirs)
+            cos, sin = (ours / length, theirs / length) if length > 0.0 else (1.0, 0.0)
+            for j in range(k):
+                for i in range(q, m):
+                    ours, theirs = carry[j, i], C[j, c + 1, i]
+                    C[j, c, i] = cos * ours + sin * theirs
+                    carry[j, i] = cos * theirs - sin * ours
+            carry[slot, q] = 0.0
+            C[slot, c + 1, q] = 0.0
+    for j in range(k):
+        C[j, last, m - 1] = 0.0
+    C[k - 1, last, m - 1] = np.sqrt(carry[k - 1, m - 1] * carry[k - 1, m - 1] + beyond * beyond)
+
+
+@inlined_kernel
+def turn_several(
+    C: Columns, first: int, s: float, gammas: Vector, below: Vector, buffers: Buffers, memory: Memory
+) -> None:
+    """Turn away the new axes of a batch from a factor that begins in row `first` and was moved on the others."""
+    k, _, m = C.shape
+    work, _, _, own, stack = buffers
+    pushes, _, factor = memory
+    for j in range(k):
+        for i in range(m):
+            for c in range(k * m):
+                factor[c, k * i + j] = C[j, first + c, i]
+            for b in range(own.shape[0]):
+                own[b, k * i + j] = s * pushes[b, j * m + i]
+    turn_batch(factor, 0, own, gammas, below, stack, row_part(work, 6, 0, k * m))
+    for j in range(k):
+        for c in range(k * m):
+            for i in range(m):
+                C[j, first + c, i] = factor[c, k * i + j]
+
+
+@inlined_kernel
+def move_columns(  # noqa: PLR0912 (loops over entries)
+    C: Columns, move: Vector, slots: Slots, axes: Axes, draws: Draws, t: int, buffers: Buffers, memory: Memory,
+    decays: bool,
+) -> None:  # fmt: skip
+    """Take the step of batch t, and turn its new axes away; if it `decays`, G has no Σ."""
+    s, factors, new_axes = axes
+    samples, gammas, _ = draws
+    work, _, H, own, _ = buffers
+    pushes, carry, _ = memory
+    k, rows, m = C.shape
+    batch = H.shape[0]
+    G = row_part(work, 2, 0, m)
+    for i in range(m):
+        G[i] = 1.0 - work[4, i]
+    write_pushes(move, H, slots, pushes)
+    for c in range(rows if batch > 1 or factors.size == 0 else factors[0]):
+        mix(C, c, 0, move, 1.0 if decays else s[c], G, slots)
+        for b in range(batch):
+            coordinate = s[c] * samples[t, b * rows + c]
+            for j in range(k):
+                for i in range(m):
+                    C[j, c, i] += coordinate * pushes[b, j * m + i]
+    if batch > m and factors.size > 0:
+        triangular_factor(H, batch, row_part(work, 6, 0, m))
+        for b in range(m):
+            for i in range(b):
+                H[b, i] = 0.0
+        write_pushes(move, H, slots, pushes)
+    at, below = 0, batch * rows
+    for q in range(factors.size):
+        first, count = factors[q], new_axes[q]
+        if batch == 1:
+            new = np.sqrt(2.0 * gammas[t, at]) if count > 0 else 0.0
+            on_axes = row_part(samples, t, 0, rows)
+            length, beyond = sweep_up(C, first, on_axes, new, move, 1.0 if decays else s[first], G, slots, carry)
+            for j in range(k):
+                for i in range(m):
+                    carry[j, i] += s[first] * length * pushes[0, j * m + i]
+            sweep_down(C, first, carry, beyond)
+        else:
+            drawn = row_part(samples, t, below, samples.shape[1] - below)
+            turn_several(C, first, s[first], row_part(gammas, t, at, count), drawn, buffers, memory)
+            for b in range(own.shape[0]):
+                below += min(b, count)
+        at += count
+
+
+@kernel
+def move_layer(layers: Columns, row: int, gradient: Vector, move: Vector, slots: Slots) -> None:
+    """Take the step of a row, second layer or biases."""
+    k, at = slots
+    for i in range(gradient.size):
+        moved = layers[at, row, i] + move[3] * gradient[i]
+        if at > 0:
+            moved += move[2] * layers[0, row, i]
+            layers[0, row, i] = move[0] * layers[0, row, i] + move[1] * gradient[i]
+        layers[at, row, i] = moved
+        if k > at + 1:
+            layers[at + 1, row, i] += move[4] * (moved - layers[at + 1, row, i])
+
+
+@entry
+def take_remembered_steps(C: Columns, moves: Matrix, constants: tuple[Slots, Vector], axes: Axes, draws: Draws) -> int:
+    """Take one step of homogeneous neurons per move; return how many were taken before one failed."""
+    slots, link = constants
+    _, rows, m = C.shape
+    batch = draws[2].shape[1]
+    buffers, memory = new_memory(C, batch, axes, link)
+    W = matrix(C, slots.weights * rows * m, rows, m)
+    for t in range(len(moves)):
+        if not weigh_homogeneous(W, 1.0 / batch, link, draws, t, buffers):
+            C[:, :, :] = np.nan
+            return t
+        move_columns(C, row_part(moves, t, 0, 5), slots, axes, draws, t, buffers, memory, False)
+    return len(moves)
+
+
+@entry
+def take_remembered_network_steps(
+    C: Columns, layers: Columns, moves: Matrix, constants: tuple[Slots, Network], axes: Axes, draws: Draws
+) -> int:
+    """Take one step of a network per move; return how many were taken before one failed."""
+    slots, network = constants
+    link, motion, _ = network
+    _, rows, m = C.shape
+    batch = draws[2].shape[1]
+    buffers, memory = new_memory(C, batch, axes, link)
+    work = buffers[0]
+    W, own = matrix(C, slots.weights * rows * m, rows, m), matrix(layers, slots.weights * 2 * m, 2, m)
+    of_v, of_b = np.empty(m), np.empty(m)
+    for t in range(len(moves)):
+        if not weigh_network(W, own, 1.0 / batch, network, draws, t, buffers):
+            C[:, :, :] = np.nan
+            layers[:, :, :] = np.nan
+            return t
+        for i in range(m):
+            of_v[i] = motion[5] * own[0, i] + motion[2] * motion[0] * work[1, i]
+            of_b[i] = motion[3] * motion[0] * own[0, i] * work[2, i]
+        move = row_part(moves, t, 0, 5)
+        move_layer(layers, 0, of_v, move, slots)
+        move_layer(layers, 1, of_b, move, slots)
+        move_columns(C, move, slots, axes, draws, t, buffers, memory, True)
+    return len(moves)
+
+
+class RememberingEngine(ProjectedEngine):
+    """Runs with momentum or averages.
+
+    Their state is "weights" (seeds, k, D, neurons), of a network "layers" (seeds, k, 2, neurons), and the number of
+    "steps" (seeds, 1).
+    """
+
+    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DrawnAxes, Motion]:
+        """Return what a step draws and how it is taken, or refuse neurons that are not free."""
+        self._optimizer = optimizer = cast("SGD", options.optimizer)
+        network = is_network(problem)
+        is_free = not is_frame(problem) and (not network or network_of(problem).lengths is None)
+        reason = "since a buffer has no one meaning for a neuron that is brought back to the sphere"
+        need = "Argument `optimizer` must be plain SGD for neurons of kept length"
+        require(is_free, f"{need}, {reason}, but is {optimizer}.")
+        at = int(optimizer.momentum > 0.0)
+        self._slots = slots = Slots(at + 1 + int(optimizer.average is not None), at)
+        axes = DrawnAxes(problem, options.batch_size, *slots)
+        motion = make_motion(problem, axes)
+        start = {name: self._remembered(array) for name, array in motion.start.items()}
+        take = take_remembered_network_steps if network else take_remembered_steps
+        constants = (slots, motion.constants)
+        return axes, motion._replace(start=start | {"steps": np.zeros(1)}, take=take, constants=constants)
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return overlaps in float64."""
+        return self._measured(self._state["weights"][:, self._slots.weights], student=student)
+
+    def layers(self) -> Array:
+        """Return v and b of a network."""
+        return self._state["layers"][:, self._slots.weights].copy()
+
+    def measure_average(self) -> tuple[Measurement, Array | None]:
+        """Return overlaps of the averages of the weights, and of a network the averages of v and b."""
+        if self._optimizer.average is None:
+            return super().measure_average()
+        layers = self._state.get("layers")
+        found = self._measured(self._state["weights"][:, -1], student=True)
+        return found, None if layers is None else layers[:, -1].copy()
+
+    def _remembered(self, start: Array) -> Array:
+        """Return the columns at the start, (k, …): no buffer, and the weights as their own average."""
+        found = np.zeros((self._slots.columns, *start.shape))
+        found[self._slots.weights :] = start
+        return found
+
+    def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
+        *arrays, steps = own
+        moves = moves_of(self._optimizer, int(steps[0]), rates * self._axes.batch)
+        taken = super()._take(arrays, moves, draws)
+        steps += taken
+        return taken
