@@ -237,8 +237,10 @@ def step_notes(
     batch = "" if size == 1 else f" and {size} samples per step"
     share = "no limit is known" if limit is None else f"{rate / limit:.3g} of the limit"
     notes = [f"{settings.step_theory} equation at learning rate {rate:g}{batch} ({share}); predictions are the flow's"]
-    if prediction is not None:
-        bias = escape_bias(problem, rate / size, prediction)
+    optimizer = settings.optimizer or SGD()
+    # The noise of other optimizers is not that of SGD.
+    if prediction is not None and isinstance(optimizer, SGD):
+        bias = escape_bias(problem, rate * optimizer.amplification / size, prediction)
         if (delays := bias.drift_bias[np.isfinite(bias.drift_bias)]).size:
             notes.append(f"their noise should delay emergence by up to {100 * delays.max():.3g} %")
         if bias.trapped.any():

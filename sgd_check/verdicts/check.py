@@ -334,7 +334,7 @@ def check(
     check_choice("theory", theory, THEORIES)
     given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype, "optimizer": optimizer}
     options = checked_options(problem, **given)
-    rate = resolved_rate(problem, learning_rate, options.batch_size)
+    rate = resolved_rate(problem, learning_rate, options.batch_size, optimizer=chosen)
     steps = None if steps is None else checked_integer(steps, "steps", minimum=1)
     t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
     level = checked_rate(false_alarm_rate)
@@ -641,7 +641,7 @@ def plan_check(
     """
     check_prediction(prediction)
     problem, steps = Problem.from_dataset(prediction), choice["steps"]
-    rate = resolved_rate(problem, choice.pop("learning_rate"), options.batch_size)
+    rate = resolved_rate(problem, choice.pop("learning_rate"), options.batch_size, optimizer=options.optimizer)
     if t_max is not None and steps is not None:
         need = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
         require(rate is None, need)
@@ -861,7 +861,7 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
     neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows. The
     rate at which an error would then be seen is extrapolated from the last pilot, NaN if there is none.
     """
-    limit = stability_limit(pilot.problem, pilot.options.batch_size)
+    limit = stability_limit(pilot.problem, pilot.options.batch_size, pilot.options.optimizer)
     rate, best, best_end = min(ends[-1] / PILOT_STEPS, np.inf if limit is None else 0.5 * limit), np.nan, 0.0
     first = first_end(pilot.prediction, ends)
     tried: Any = None

@@ -83,3 +83,20 @@ def test_commands_take_a_share(tmp_path, capsys):
     runs = ["--learning-rate", "0.05x", "--steps", "50", "--seeds", "2", "--quiet", "--no-plot", "--theory", "flow"]
     assert check_main([str(plain), *runs, "--output", str(tmp_path / "sgd.nc")]) == 0
     assert re.search("0.05x", capsys.readouterr().err) is None
+
+
+def test_a_share_is_one_of_the_limit_of_the_optimizer():
+    asked, save_at = problem(), SaveAt.at([0.0, 0.001])
+    for optimizer in ("SGD(momentum=0.5)", "zeroth-order"):
+        limit = dynamics.learning_rate_limit(asked, optimizer=optimizer)
+        given = {"learning_rate": "0.1x", "optimizer": optimizer, "progress": False}
+        runs = sgd_check.simulate(asked, steps=2, seeds=2, engine="torch", **given)
+        steps = dynamics.solve_overlaps(asked, save_at=save_at, **given)
+        for found in (runs, steps):
+            assert found.attrs["learning_rate"] == 0.1 * limit
+            assert found.attrs["learning_rate_limit"] == limit
+    given = {"learning_rate": "0.1x", "optimizer": "adam"}
+    for call in (sgd_check.simulate, dynamics.solve_overlaps, sgd_check.check):
+        more = {"steps": 2, "seeds": 2} if call is sgd_check.simulate else {}
+        with pytest.raises(ValueError, match=r"must be a number for optimizer Adam\(\), not a share such as '0.1x'"):
+            call(asked, **given, **more)
