@@ -10,11 +10,16 @@ mean of a step to second order in η adds
 .. math:: -\frac{\eta}{2} C\, E|u|^2, \qquad
    E|u|^2 = \frac{1}{B} E[y^2 \psi^2 r^2] + \Big(1 - \frac1B\Big) a^2 g_\lambda'(C)^2 (1 - C^2).
 
+Under zeroth-order SGD with K directions u is the part orthogonal to w of the mean of (G·z) z, G that of y ψ x and
+z ~ N(0, I): with (G·z)² of mean |G|² and |z_⊥|² of mean d − 1, and what they share,
+
+.. math:: E|u|^2 = \frac{d-1}{K} E|G|^2 + \Big(1 + \frac1K\Big) E|G_\perp|^2.
+
 Integrated is x = artanh C. Dimensionless throughout.
 
 State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. sizes = [terms of a g_λ', terms of
-g_3, terms of N, whether the sign matters], parameters = [η/2B, η (1 − 1/B)/2, g_3(1) a/2 | a g_λ' in powers | g_3 in
-powers | N in Chebyshev polynomials], g_3 that of `dynamics.problem.emergence`.
+g_3, terms of N, whether the sign matters], parameters = [η/2B, η (1 − 1/B) F/2, g_3(1) a/2 | a g_λ' in powers | g_3 in
+powers | N in Chebyshev polynomials], N and F of `step_means`, g_3 that of `dynamics.problem.emergence`.
 """
 
 from __future__ import annotations
@@ -31,11 +36,12 @@ from dynamics.equations.mean_field import coordinate_moments
 from dynamics.kernels.jit import kernel
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem.optimizers import ZerothOrder
 from hermite.arrays import Integers, Vector
 from hermite.polynomials import trimmed
 
 if TYPE_CHECKING:
-    from dynamics.problem import Problem
+    from dynamics.problem import Optimizer, Problem
     from hermite.arrays import Array
 
 
@@ -59,7 +65,7 @@ def clenshaw(s: float, series: Vector) -> float:
 
 @kernel
 def velocity(x: float, parameters: Vector, sizes: Integers) -> float:
-    """Return x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B)/2 (a g_λ')²]."""
+    """Return x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²]."""
     C, second = np.tanh(x), 3 + sizes[0] + sizes[1]
     pull = horner(C, parameters[3 : 3 + sizes[0]])
     if parameters[0] == 0.0:
@@ -100,15 +106,20 @@ class CorrelationSystem(FlowSystem):
     name = "correlation"
     functions = Functions(rhs, event_values, None, jacobian_diagonal)
 
-    def __init__(self, problem: Problem, learning_rate: float = 0.0, batch_size: int = 1) -> None:
-        slope = signal_slope(problem)
-        drag = step_means(problem).drag.coef if learning_rate > 0.0 else np.zeros(1)
+    def __init__(
+        self, problem: Problem, learning_rate: float = 0.0, batch_size: int = 1, optimizer: Optimizer | None = None
+    ) -> None:
+        slope, means = signal_slope(problem), StepMeans(chebyshev.Chebyshev([0.0]), chebyshev.Chebyshev([0.0]))
+        if learning_rate > 0.0:
+            check_optimizer(optimizer)
+            means = step_means(problem, getattr(optimizer, "directions", None), batch_size)
+        drag = means.drag.coef
         own = problem.learned_part.coefficients**2
         self.problem, self.batch_size = problem, batch_size
         C = float(problem.start().teacher_overlap[0, 0])
         with np.errstate(divide="ignore"):
             self.initial_state: Array = np.clip([np.arctanh(C)], -LARGEST_STATE, LARGEST_STATE)
-        step = 0.5 * learning_rate * np.array([1.0 / batch_size, 1.0 - 1.0 / batch_size])
+        step = 0.5 * learning_rate * np.array([1.0 / batch_size, means.drift_share * (1.0 - 1.0 / batch_size)])
         threshold = LEARNED_SHARE * own.sum() * problem.teacher.coefficients[0]
         self.parameters: Array = np.concatenate([step, [threshold], slope, own, drag])
         counts = [slope.size, own.size, drag.size, problem.information_exponent % 2]
@@ -212,17 +223,18 @@ def check_degree(done: str, problem: Problem) -> None:
 #
 # N and V are polynomials in C, found by Gauss rules in a_0, v and χ² = r² − v².
 #
-# A step of zeroth order along K directions z has u = Σ_k (∇·z_k) z_k⊥/K, ∇ = yψx the whole gradient, and for r² and v²
+# With M = E[y² ψ² |x|²] and R = E[y ψ a_0], the mean of G along w, zeroth-order SGD has the same D and
 #
-# .. math:: \frac1K \big[(d - 1)(a_0^2 + r^2) + 2 r^2\big] + \Big(1 - \frac1K\Big) r^2, \qquad
-#    \frac1K (a_0^2 + r^2) + \Big(1 + \frac1K\Big) v^2 .
+# .. math:: N = \frac{d-1}{K} [M + (B-1) R^2] + \Big(1 + \frac1K\Big) N_{SGD}, \qquad
+#    V = \frac1K \Big[M + (B-1) \Big(R^2 + \frac{2 D^2}{1-C^2}\Big)\Big] + \Big(1 + \frac1K\Big) V_{SGD}.
 
 
 class StepMeans(NamedTuple):
-    """N and V of a problem, functions of C."""
+    """N and V of a problem, functions of C: E|u|² is N/B + (1 − 1/B) F D²/(1 − C²), and F is `drift_share`."""
 
     drag: chebyshev.Chebyshev
     spread: chebyshev.Chebyshev
+    drift_share: float = 1.0
 
 
 def signal_slope(problem: Problem) -> Array:
@@ -230,7 +242,7 @@ def signal_slope(problem: Problem) -> Array:
     return np.asarray(polynomial.polyder(signal_powers(problem)) * problem.teacher.coefficients[0])
 
 
-def step_means(problem: Problem, directions: int | None = None) -> StepMeans:
+def step_means(problem: Problem, directions: int | None = None, batch_size: int = 1) -> StepMeans:
     """Return N and V of polynomial or truncated links; ValueError for others, and beyond degree 12.
 
     They are those of SGD, or of steps of zeroth order along K directions, which no landscape smooths.
@@ -256,17 +268,47 @@ def step_means(problem: Problem, directions: int | None = None) -> StepMeans:
     square = polynomial.polyval2d(np.broadcast_to(a[..., None], r2.shape), r2, table) ** 2
     both = np.outer(weights, weights)
     drag, spread = both * ((square * r2) @ shares), both * v**2 * (square @ shares)
-    if directions is not None:
-        # E y² ψ² |x|², which one direction out of K brings to every axis.
-        whole, again = drag + both * a**2 * (square @ shares), 1.0 + 1.0 / directions
-        drag, spread = (
-            share * whole / directions + again * each for share, each in ((problem.dimension - 1, drag), (1, spread))
-        )
+    whole = drag + both * a**2 * (square @ shares)
     overlaps = chebyshev.chebpts1(2 * degree + 1)
     seen = overlaps[:, None, None] * a + np.sqrt(1.0 - overlaps**2)[:, None, None] * v
     labels = (problem.teacher.coefficients[0] * teacher.value(seen)) ** 2 + problem.label_noise**2
     into = np.linalg.inv(chebyshev.chebvander(overlaps, 2 * degree))
-    return StepMeans(*(chebyshev.Chebyshev(into @ np.sum(labels * part, axis=(1, 2))) for part in (drag, spread)))
+
+    def mean(part: Array) -> chebyshev.Chebyshev:
+        return chebyshev.Chebyshev(into @ np.sum(labels * part, axis=(1, 2)))
+
+    plain = StepMeans(mean(drag), mean(spread))
+    if directions is None:
+        return plain
+    along, pull, across = (
+        polynomial.Polynomial(part).convert(kind=chebyshev.Chebyshev)
+        for part in (radial_powers(problem), signal_slope(problem), [1.0, 0.0, -1.0])
+    )
+    share, again = (problem.dimension - 1) / directions, 1.0 + 1.0 / directions
+    batch = mean(whole) + (batch_size - 1) * along**2
+    every = (batch + 2 * (batch_size - 1) * pull**2 * across) / directions
+    return StepMeans(share * batch + again * plain.drag, every + again * plain.spread, share + again)
+
+
+def radial_powers(problem: Problem) -> Array:
+    """Return E[y z σ'(z)], y the label and z = w·x, in powers of C; z h_k' = k h_k + √(k (k − 1)) h_{k−2}."""
+    student, teacher = link_powers(problem)
+    k = np.arange(float(student.size))
+    found = k * student
+    found[:-2] += np.sqrt(k[2:] * (k[2:] - 1.0)) * student[2:]
+    return np.asarray(problem.teacher.coefficients[0] * found * teacher)
+
+
+def check_optimizer(optimizer: Optimizer | None) -> None:
+    """Refuse optimizers under which the mean of a step is not known, with the reason."""
+    if optimizer is None or optimizer.is_plain:
+        return
+    need = "Argument `optimizer` must be plain SGD or ZerothOrder for the objective 'correlation'"
+    reason = "as buffers do not stay on the sphere, and signs and mean squares see the axes"
+    require(isinstance(optimizer, ZerothOrder), f"{need}, {reason}, but is {optimizer}.")
+    need = "Argument `optimizer` must have `smoothing` 0 for the objective 'correlation'"
+    reason = "whose steps are along slopes"
+    require(getattr(optimizer, "smoothing", 0.0) == 0.0, f"{need}, {reason}, but is {optimizer}.")
 
 
 def chi_square_rule(freedom: int, count: int) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.integrators.methods import FlowMethod
-from dynamics.problem import Problem, check_problem, is_correlation
+from dynamics.problem import Optimizer, Problem, check_problem, is_correlation
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.start import ARRAYS_OF_START
@@ -296,6 +296,7 @@ def solve_correlation(
     learning_rate: float | str | None = None,
     step_theory: Literal["finite-d"] | None = None,
     batch_size: int = 1,
+    optimizer: Optimizer | str | None = None,
 ) -> Integration:
     r"""Integrate the overlap C = w·θ of one spherical neuron that descends −E[f* σ(w·x)], smoothed or not.
 
@@ -310,7 +311,8 @@ def solve_correlation(
     .. math:: C' = D - \frac{\eta}{2} C \Big[\frac1B E[y^2 \psi^2 r^2]
        + \Big(1 - \frac1B\Big) \frac{D^2}{1 - C^2}\Big], \qquad D = a\, g_\lambda'(C) (1 - C^2),
 
-    with ψ the derivative of the smoothed link, y the noisy label and r² = |x_⊥|²; the means are exact at every d.
+    with ψ the derivative of the smoothed link, y the noisy label and r² = |x_⊥|²; the means are exact at every d. For
+    `ZerothOrder` with K directions the bracket is (d − 1)/K E|G|² + (1 + 1/K) E|G_⊥|², G the mean of y σ' x.
 
     Parameters
     ----------
@@ -324,6 +326,8 @@ def solve_correlation(
         `dynamics.theory.largest_rate`. Needs polynomial links of degree at most 12.
     step_theory : {"finite-d"}, optional
         With a learning rate: the means of a step are those at the problem's own d.
+    optimizer : dynamics.ZerothOrder, optional
+        What a step does with the gradient; plain SGD by default. It needs λ = 0, in the limit without smoothing.
 
     Returns
     -------
@@ -341,7 +345,7 @@ def solve_correlation(
     arXiv:2003.10409.
     """
     problem = run.problem
-    system, step = correlation_system(problem, learning_rate, step_theory, batch_size)
+    system, step = correlation_system(problem, learning_rate, step_theory, batch_size, optimizer)
     prediction, stepped = predict(problem), step.learning_rate is not None
     schedule = run.schedule(lambda: default_schedule(problem, prediction))
     last = float(schedule.times[-1])
@@ -351,7 +355,7 @@ def solve_correlation(
         title="Correlation of one neuron and one direction" + (" under steps of SGD" if stepped else ""),
         schedule=schedule,
         method=FlowMethod(system, chosen_method(system, run.method, last), run.atol, last_time=last),
-        coords={"neuron": np.arange(1)} if run.keep == "full" else {},
+        coords=({"neuron": np.arange(1)} if run.keep == "full" else {}) | step.coords(schedule),
         constants={
             **prediction_values(prediction),
             "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
@@ -364,7 +368,7 @@ def solve_correlation(
 
 
 def correlation_system(
-    problem: Problem, learning_rate: object, step_theory: object, batch_size: object
+    problem: Problem, learning_rate: object, step_theory: object, batch_size: object, optimizer: object = None
 ) -> tuple[CorrelationSystem, StepSettings]:
     """Return the equations and the steps, or refuse a problem or a step that they do not describe."""
     from dynamics.equations.correlation import CorrelationSystem
@@ -374,14 +378,15 @@ def correlation_system(
         step_theory in (None, "finite-d"),
         f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}.",
     )
-    step = sgd_step(problem, learning_rate, None if learning_rate is None else "finite-d", batch_size)
+    step = sgd_step(problem, learning_rate, None if learning_rate is None else "finite-d", batch_size, optimizer)
     require(
         step.learning_rate is not None or step_theory is None,
         f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}.",
     )
-    return CorrelationSystem(problem, step.learning_rate or 0.0, step.batch_size), step
+    return CorrelationSystem(problem, step.learning_rate or 0.0, step.batch_size, step.optimizer), step
 
 
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a link of which the means are not known."""
-    correlation_system(problem, *(options[name] for name in ("learning_rate", "step_theory", "batch_size")))
+    names = "learning_rate", "step_theory", "batch_size", "optimizer"
+    correlation_system(problem, *(options[name] for name in names))

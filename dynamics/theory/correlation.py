@@ -82,12 +82,13 @@ def mean_time(
 ) -> float:
     """Return when the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
 
-    Time is η · step. With K `directions` steps are of zeroth order, on one sample. Raises ValueError for a learning
-    rate where the means of a step are not known.
+    Time is η · step. With K `directions` steps are of zeroth order. Raises ValueError for a learning rate where the
+    means of a step are not known.
     """
     from scipy.integrate import quad
 
-    way, means = escape_of(problem, level), step_means(problem, directions) if learning_rate > 0.0 else None
+    way = escape_of(problem, level)
+    means = step_means(problem, directions, batch_size) if learning_rate > 0.0 else None
 
     def velocity(C: Array) -> Array:
         pull = way.pull(C)
@@ -107,7 +108,7 @@ def mean_time(
 
 def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch_size: int) -> Array:
     """Return what steps take from x' = `pull`: ½ η C E|u|²/(1 − C²)."""
-    size = means.drag(C) / (batch_size * (1.0 - C**2)) + (1.0 - 1.0 / batch_size) * pull**2
+    size = means.drag(C) / (batch_size * (1.0 - C**2)) + (1.0 - 1.0 / batch_size) * means.drift_share * pull**2
     return np.asarray(0.5 * learning_rate * C * size)
 
 
@@ -148,10 +149,10 @@ def leading_time(problem: Problem) -> float:
 def largest_rate(problem: Problem, batch_size: int = 1, *, directions: int | None = None) -> float:
     """Return the learning rate above which the mean step no longer leads from the start to C² = ½.
 
-    With K `directions` it is that of steps of zeroth order, as of `mean_time`. Raises ValueError where the means of a
-    step are not known, or nothing emerges in the flow either.
+    With K `directions` it is that of steps of zeroth order. Raises ValueError where the means of a step are not known,
+    or nothing emerges in the flow either.
     """
-    way, means = escape_of(problem), step_means(problem, directions)
+    way, means = escape_of(problem), step_means(problem, directions, batch_size)
     need = "Argument `problem` must have a direction that is still to emerge in the flow, but has none."
     require(way.first != way.last and np.isfinite(mean_time(problem)), need)
     C = way.grid()

@@ -156,7 +156,7 @@ ENGINES: dict[str, Declaration] = {
                          optimizers=("sgd", "zeroth-order", "adam", "rmsprop", "sign")),
     "diffusion": Declaration("sgd_check.engines.diffusion:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration("sgd_check.engines.scalar:ScalarEngine", students=("spherical",),
-                          fields=("objective", "smoothing"), objective="correlation"),
+                          fields=("objective", "smoothing"), objective="correlation", optimizers=("zeroth-order",)),
 }  # fmt: skip
 DEFAULT_ENGINE = "projected"
 

@@ -15,6 +15,16 @@ g per sample, its component along the sum of those before, and χ² of d − 3 a
 
 `gammas` (steps, B) are half the squared lengths in all other axes. `constants` are the links of teacher and neuron and
 the table of a smoothed link, without rows where it is not smoothed.
+
+*Zeroth-order SGD*, in the limit ε → 0. With u = Σ b x now that of whole samples, x_⊥ + z w, a step is along the part
+orthogonal to w of the mean of (u·ζ_k) ζ_k, ζ_k ~ N(0, I). A direction enters through its components N(0, 1) on w, on e
+and along the rest of u, of length √T, and those on the d − 3 other axes through the length of their sum:
+
+.. math:: q_k = \frac1K \Big(\zeta_{k1} \sum b z + \zeta_{k2} \sum b v + \zeta_{k3} \sqrt{T}\Big), \qquad
+   C \leftarrow \frac{C + s \sum_k q_k \zeta_{k2}}{\sqrt{1 + (\sum_k q_k \zeta_{k2})^2
+   + (\sum_k q_k \zeta_{k3})^2 + \sum_k q_k^2\, \chi^2_{d-3}}}.
+
+Its numbers follow those of the samples in a row of `samples`, three for each direction; the last of `gammas` is χ²/2.
 """
 
 from __future__ import annotations
@@ -25,6 +35,7 @@ import numpy as np
 
 from dynamics.equations import gradient_table
 from dynamics.kernels.jit import entry, kernel, vector
+from dynamics.problem import ZerothOrder
 from hermite.arrays import Array, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_no_jump
@@ -43,12 +54,11 @@ CHUNK = 256
 
 
 @kernel
-def write_gradients(constants: Constants, draws: Samples, gradients: Matrix) -> None:
-    """Write ψ of all samples, which no step changes: σ'(z), or Σ_ij table_ij z^i r^(2j)."""
+def write_gradients(constants: Constants, draws: Samples, columns: int, gradients: Matrix) -> None:
+    """Write ψ of all samples, of so many columns each, which no step changes: σ'(z), or Σ_ij table_ij z^i r^(2j)."""
     _, link, table = constants
     samples, gammas, _ = draws
     batch = gradients.shape[1]
-    columns = samples.shape[1] // batch
     if table.shape[0] > 0:
         for t in range(gradients.shape[0]):
             for b in range(batch):
@@ -82,9 +92,9 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
     """
     samples, gammas, noise = draws
     gradients, scratch = np.empty(noise.shape), np.empty(scratch_size(constants[0], 1))
-    write_gradients(constants, draws, gradients)
     C, batch = state[0], noise.shape[1]
     columns = samples.shape[1] // batch
+    write_gradients(constants, draws, columns, gradients)
     for t in range(rates.size):
         s = np.sqrt((1.0 - C) * (1.0 + C))
         along, across = 0.0, 0.0
@@ -107,7 +117,53 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
     return rates.size
 
 
-# Floating-point operations of a step of one sample, about.
+@entry
+def take_zeroth_steps(state: Vector, rates: Vector, a: float, constants: Constants, draws: Samples) -> int:
+    """Take one step of zeroth-order SGD per learning rate; return how many were taken before one was not finite."""
+    samples, gammas, noise = draws
+    gradients, scratch = np.empty(noise.shape), np.empty(scratch_size(constants[0], 1))
+    C, batch = state[0], noise.shape[1]
+    columns = numbers_of(batch)
+    directions = (samples.shape[1] - columns * batch) // 3
+    write_gradients(constants, draws, columns, gradients)
+    for t in range(rates.size):
+        s = np.sqrt((1.0 - C) * (1.0 + C))
+        own, along, across = 0.0, 0.0, 0.0
+        for b in range(batch):
+            z, v = samples[t, columns * b], samples[t, columns * b + 1]
+            step = a * value_at(constants[0], C * z + s * v, scratch) + noise[t, b]
+            step *= rates[t] * gradients[t, b]
+            own += step * z
+            along += step * v
+            if columns > 2:
+                beside = np.sqrt(across) + step * samples[t, columns * b + 2]
+                across = beside * beside
+            across += step * step * 2.0 * gammas[t, b]
+        across = np.sqrt(across)
+        turned, length, square = 0.0, 0.0, 0.0
+        for k in range(directions):
+            first = columns * batch + 3 * k
+            z1, z2, z3 = samples[t, first], samples[t, first + 1], samples[t, first + 2]
+            q = (own * z1 + along * z2 + across * z3) / directions
+            turned += q * z2
+            length += q * z3
+            square += q * q
+        length = turned * turned + length * length + square * 2.0 * gammas[t, batch]
+        if not length < np.inf:
+            state[0] = np.nan
+            return t
+        C = min(max((C + s * turned) / np.sqrt(1.0 + length), -1.0), 1.0)
+    state[0] = C
+    return rates.size
+
+
+@kernel
+def numbers_of(batch: int) -> int:
+    """Return how many numbers N(0, 1) a sample of a batch has."""
+    return 2 if batch == 1 else 3
+
+
+# Floating-point operations of a step of one sample, and of one direction, about.
 OPERATIONS = 64
 
 
@@ -115,15 +171,25 @@ class ScalarEngine(SteppedRuns):
     """A batch of chains, one per seed, whose state is "overlap" (seeds, 1)."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        batch, numbers = options.batch_size, 2 if options.batch_size == 1 else 3
-        which = f"engine 'scalar'{' with batches' if batch > 1 else ''}"
-        need = f"Argument `dimension` must be at least {numbers} for {which}, but is {problem.dimension}."
-        require(problem.dimension >= numbers, need)
+        batch, d, optimizer = options.batch_size, problem.dimension, options.optimizer
+        numbers = 2 if batch == 1 else 3
+        self._step, least, which = take_steps, numbers, f"engine 'scalar'{' with batches' if batch > 1 else ''}"
+        if isinstance(optimizer, ZerothOrder):
+            self._step, least, which = take_zeroth_steps, 3, f"{optimizer} in engine 'scalar'"
+            need = f"Argument `optimizer` must have `smoothing` 0 for engine 'scalar', but is {optimizer}."
+            require(optimizer.smoothing == 0.0, need)
+            need = "Argument `smoothing` must be 0 for steps of zeroth order on the correlation"
+            require(problem.smoothing == 0.0, f"{need}, but is {problem.smoothing:g}.")
+        require(d >= least, f"Argument `dimension` must be at least {least} for {which}, but is {d}.")
         self._constants, link_name = _links(problem)
         self._a = float(problem.teacher.coefficients[0])
         # χ² is twice a gamma variable of half as many degrees of freedom.
-        shape = 0.5 * (problem.dimension - numbers)
-        drawn = Drawn(batch, numbers * batch, shape, gammas=batch, operations=OPERATIONS * batch)
+        drawn = Drawn(batch, numbers * batch, 0.5 * (d - numbers), gammas=batch, operations=OPERATIONS * batch)
+        if isinstance(optimizer, ZerothOrder):
+            count = optimizer.directions
+            shapes = 0.5 * np.array([d - numbers] * batch + [d - 3], dtype=np.float64)
+            operations = OPERATIONS * (batch + count)
+            drawn = Drawn(batch, numbers * batch + 3 * count, shapes, gammas=batch + 1, operations=operations)
         start = {"overlap": problem.start().teacher_overlap[0]}
         super().__init__(options.seeds, start, drawn, problem.label_noise, link_name)
 
@@ -134,7 +200,7 @@ class ScalarEngine(SteppedRuns):
         return Measurement(overlap, ones if student else None, ones[:, :, 0].copy())
 
     def _take(self, own: list[Array], rates: Array, draws: Samples) -> int:
-        return int(take_steps(own[0], rates, self._a, self._constants, draws))
+        return int(self._step(own[0], rates, self._a, self._constants, draws))
 
 
 def _links(problem: Problem) -> tuple[Constants, str]:

@@ -205,3 +205,82 @@ def test_bad_fields_are_refused_in_a_sentence(given, sentence):
 def test_what_cannot_be_solved_is_refused_before_any_work(given, arguments, start):
     with pytest.raises(ValueError, match=f"^{start}"):
         dynamics.solve_problem(problem(**given), progress=False, **arguments)
+
+
+# --- zeroth order -----------------------------------------------------------------------------------------------------
+
+ZEROTH = [
+    (problem(2, d=9, label_noise=0.4), 0.4, 1, 1),
+    (problem(activation={1: 0.6, 2: 1.0}, teacher_activation={1: 1.0, 2: 0.5, 3: 0.1}, d=7), -0.3, 3, 4),
+]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("asked", "C", "directions", "batch"), ZEROTH)
+def test_means_of_zeroth_order_are_those_of_draws(asked, C, directions, batch):
+    """E|u|² and the mean and the variance of u along θ_⊥, of 4e5 draws; |z| < 4.5 is a false-alarm rate below 3e-5."""
+    rng, d, runs = np.random.default_rng(6), asked.dimension, 400_000
+    x = rng.standard_normal((runs, batch, d))  # w is the first axis, θ_⊥ the second
+    y = asked.teacher_link.value(C * x[..., 0] + np.sqrt(1 - C * C) * x[..., 1])
+    y += asked.label_noise * rng.standard_normal(y.shape)
+    gradient = np.einsum("nb,nbd->nd", y * asked.activation.derivative(x[..., 0]), x) / batch
+    step = np.zeros((runs, d))
+    for _ in range(directions):
+        z = rng.standard_normal((runs, d))
+        step += np.sum(gradient * z, axis=1, keepdims=True) * z / directions
+    means, pull = step_means(asked, directions, batch), mean_step(asked, C) / (1 - C * C)
+    size = means.drag(C) / batch + (1 - 1 / batch) * means.drift_share * pull**2 * (1 - C * C)
+    drift = pull * np.sqrt(1 - C * C)
+    square = (means.spread(C) - drift**2) / batch + drift**2
+    for found, expected in (
+        (np.sum(step[:, 1:] ** 2, axis=1), size),
+        (step[:, 1], drift),
+        (step[:, 1] ** 2, square),
+    ):
+        assert found.mean() == pytest.approx(expected, abs=4.5 * found.std() / np.sqrt(runs))
+        assert abs(expected) > 10 * found.std() / np.sqrt(runs)
+
+
+def test_one_of_very_many_directions_is_sgd():
+    asked, C = problem(3, d=20, label_noise=0.2), 0.3
+    plain, many = step_means(asked), step_means(asked, 10**9, 1)
+    assert many.drag(C) == pytest.approx(plain.drag(C), rel=1e-6)
+    assert many.spread(C) == pytest.approx(plain.spread(C), rel=1e-6)
+    assert largest_rate(asked, directions=10**9) == pytest.approx(largest_rate(asked), rel=1e-6)
+    assert largest_rate(asked, directions=1) < largest_rate(asked) / 15
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("batch", [1, 3])
+def test_mean_steps_of_zeroth_order_are_integrated(batch):
+    asked, rate = problem(3, d=32, C=0.35), 5e-5 * batch
+    found = dynamics.solve_correlation(
+        asked, learning_rate=rate, batch_size=batch, optimizer=dynamics.ZerothOrder(directions=2), progress=False
+    )
+    time = mean_time(asked, rate, batch, directions=2)
+    assert float(found.emergence_time[0]) == pytest.approx(time, rel=1e-6)
+    assert time > 1.05 * mean_time(asked, rate, batch)
+    np.testing.assert_allclose(found.step, found.time / rate)
+    assert found.attrs["optimizer"] == "ZerothOrder(directions=2)"
+
+
+@pytest.mark.parametrize(
+    ("given", "optimizer", "start"),
+    [
+        (
+            {},
+            "adam",
+            "Argument `optimizer` must be plain SGD or ZerothOrder for the objective 'correlation', as buffers",
+        ),
+        ({}, dynamics.SGD(momentum=0.5), "Argument `optimizer` must be plain SGD or ZerothOrder for the objective"),
+        ({}, dynamics.ZerothOrder(smoothing=0.1), "Argument `optimizer` must have `smoothing` 0 for the objective"),
+        (
+            {"smoothing": 2.0},
+            "zeroth-order",
+            "Argument `smoothing` must be 0 for steps of zeroth order on the correlation",
+        ),
+    ],
+)
+def test_other_optimizers_are_refused_with_the_reason(given, optimizer, start):
+    with pytest.raises(ValueError, match=f"^{re.escape(start)}"):
+        dynamics.solve_correlation(problem(**given), learning_rate=1e-3, optimizer=optimizer, progress=False)

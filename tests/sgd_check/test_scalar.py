@@ -8,6 +8,7 @@ from scipy import special, stats
 
 import dynamics
 import sgd_check
+from dynamics.equations.correlation import step_means
 from dynamics.theory.correlation import mean_time
 from sgd_check.engines import EngineOptions, make_engine
 
@@ -233,3 +234,103 @@ def test_the_commands_solve_and_check_the_objective(tmp_path, capsys):
     assert '"verdict": "agree"' in capsys.readouterr().out
     assert main(["--model", "overlaps", "--objective", "correlation"]) == 2
     assert "Option --objective must be squared for --model overlaps, but is correlation." in capsys.readouterr().err
+
+
+# --- zeroth order -----------------------------------------------------------------------------------------------------
+
+
+def zeroth_chain(asked, rates, runs, batch=1, directions=1):
+    optimizer = dynamics.ZerothOrder(directions=directions)
+    engine = make_engine(
+        "scalar", asked, EngineOptions(seeds=tuple(range(runs)), batch_size=batch, optimizer=optimizer)
+    )
+    with engine.running():
+        engine.advance(rates)
+        return engine.measure(student=False).teacher_overlap[:, 0, 0]
+
+
+def zeroth_vectors(asked, rates, runs, batch=1, directions=1):
+    """Many neurons in R^d that move along the part orthogonal to themselves of random directions."""
+    rng, d, C = np.random.default_rng(12), asked.dimension, asked.initial_overlaps[0][0, 0]
+    w = np.zeros((runs, d))
+    w[:, 0], w[:, 1] = C, np.sqrt(1.0 - C * C)
+    for rate in rates:
+        x = rng.standard_normal((runs, batch, d))
+        label = asked.teacher.coefficients[0] * asked.teacher_link.value(x[..., 0])
+        label += asked.label_noise * rng.standard_normal((runs, batch))
+        slope = label * asked.activation.derivative(np.einsum("nd,nbd->nb", w, x))
+        gradient, turn = np.einsum("nb,nbd->nd", slope, x) / batch, np.zeros_like(w)
+        for _ in range(directions):
+            z = rng.standard_normal((runs, d))
+            turn += np.sum(gradient * z, axis=1, keepdims=True) * z / directions
+        w += rate * (turn - np.sum(turn * w, axis=1, keepdims=True) * w)
+        w /= np.linalg.norm(w, axis=1, keepdims=True)
+    return w[:, 0]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("asked", "rate", "batch", "directions"),
+    [
+        (problem("he3", 0.0, 16, 0.4), 0.004, 1, 1),
+        (problem("he3", 0.0, 6, 0.4, teacher_activation={2: 0.5, 3: 1.0}, label_noise=0.5), 0.02, 4, 3),
+        (problem("he3", 0.0, 3, 0.4), 0.02, 2, 1),
+    ],
+)
+def test_the_chain_of_zeroth_order_has_the_law_of_vectors(asked, rate, batch, directions):
+    """Kolmogorov and Smirnov's test, 2500 runs each; each case fails at one in a hundred choices of its fixed seeds."""
+    rates = np.full(120, rate)
+    found = [law(asked, rates, 2500, batch, directions) for law in (zeroth_chain, zeroth_vectors)]
+    assert found[0].std() > 0.1  # the runs have gone some way
+    assert stats.ks_2samp(*found).pvalue > 0.01
+    assert stats.ks_2samp(found[0], chain(asked, rates, 2500, batch)).pvalue < 1e-3
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("d", "runs"), [(32, 40), *(pytest.param(*case, marks=pytest.mark.long) for case in ((32, 200), (128, 24)))]
+)
+def test_escape_by_zeroth_order_is_as_late_as_its_equation_says(d, runs):
+    """h3 from C = 2/√d to C² = ½, drag .02 of the drift there; accepted ratios 1.011 ± .007 and .992 ± .008."""
+    asked, C = problem("he3", 0.0, d, 2.0 * d**-0.5), 2.0 * d**-0.5
+    rate = 0.02 * 2.0 * 3.0 * C * (1.0 - C * C) / step_means(asked, 1).drag(C)
+    time = mean_time(asked, rate, directions=1)
+    assert 1.005 < time / mean_time(asked) < 1.05
+    options = EngineOptions(seeds=tuple(range(runs)), optimizer=dynamics.ZerothOrder())
+    engine, stretch, passed = make_engine("scalar", asked, options), int(0.01 * time / rate), np.full(runs, np.nan)
+    with engine.running():
+        for number in range(1, 600):
+            engine.advance(np.full(stretch, rate))
+            now = engine.measure(student=False).teacher_overlap[:, 0, 0] >= 0.5**0.5
+            passed[now] = (number - 0.5) * stretch * rate / time
+            engine.freeze(now)
+            if not np.isnan(passed).any():
+                break
+    assert passed.mean() == pytest.approx(1.0, abs=0.015 + 4.0 * passed.std() / runs**0.5)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("batch", [1, 3])
+def test_chains_of_zeroth_order_go_on_bit_for_bit(batch):
+    optimizer, rates = dynamics.ZerothOrder(directions=2), np.linspace(1e-4, 2e-4, 3000)
+    options = EngineOptions(seeds=(1, 2), batch_size=batch, optimizer=optimizer)
+    whole, cut, again = (make_engine("scalar", problem(), options) for _ in range(3))
+    whole.advance(rates)
+    cut.advance(rates[:7])
+    cut.advance(rates[7:1500])
+    again.restore(cut.state())
+    again.advance(rates[1500:])
+    assert str(again.state()) == str(whole.state())
+
+
+@pytest.mark.parametrize(
+    ("asked", "optimizer", "sentence"),
+    [
+        (problem(d=2, C=0.5), dynamics.ZerothOrder(), "Argument `dimension` must be at least 3 for ZerothOrder() in engine 'scalar', but is 2."),
+        (problem(), dynamics.ZerothOrder(smoothing=0.5), "Argument `optimizer` must have `smoothing` 0 for engine 'scalar', but is ZerothOrder(smoothing=0.5)."),
+        (problem(smoothing=2.0), dynamics.ZerothOrder(), "Argument `smoothing` must be 0 for steps of zeroth order on the correlation, but is 2."),
+    ],
+)  # fmt: skip
+def test_zeroth_order_that_the_chain_does_not_know_is_refused(asked, optimizer, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        sgd_check.simulate(asked, learning_rate=1e-3, steps=5, seeds=1, progress=False, optimizer=optimizer)
