@@ -15,6 +15,7 @@ from dynamics.commands import (
     Catalogue,
     Option,
     StudyCommand,
+    calls,
     integers,
     numbers,
     plain,
@@ -32,6 +33,8 @@ examples:
       the same in seconds
   python -m sgd_check.study sample-complexity --k 3 --smoothing-exponent 0,0.125,0.25
       one spherical neuron whose landscape is smoothed; half a minute
+  python -m sgd_check.study sample-complexity --k 3 --dimensions 16,32,64 --optimizer sgd,zeroth-order
+      steps along random directions, of which only two losses are known, need d times as many
   python -m sgd_check.study step-size --dimension 32 --json
 
 `python -m sgd_check.study NAME --help` lists the options of a study. stdout holds the result, stderr everything else.
@@ -56,6 +59,9 @@ STUDIES = {
         Option("dimensions", integers, "[32,64,128,256,512,1024; smoothed: 64,128,256,512]", "D,D,..."),
         Option("rate", positive, "step size in units of d^(-k/2), smoothed: of d^(-k/2+(2k-2)e) [0.1; smoothed: 0.05]",
             "C", group="answer"),
+        Option("optimizer", calls,
+            "what a step does with the gradient: sgd and zeroth-order, side by side where both are given [sgd]",
+            "NAME,NAME", argument="optimizers"),
         START, SEEDS, SEED,
     )),
     "unstable-discretisation": StudyCommand(

@@ -15,6 +15,7 @@ from .options import STARTS_OF_WIDTHS as STARTS_OF_WIDTHS
 from .options import STYLE as STYLE
 from .options import WIDTHS as WIDTHS
 from .options import Option as Option
+from .options import calls as calls
 from .options import integers as integers
 from .options import numbers as numbers
 from .options import plain as plain

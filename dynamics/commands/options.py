@@ -7,6 +7,7 @@ with the end of a sentence, "must …, but is …". This module imports nothing 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import BytesIO
@@ -95,6 +96,11 @@ natural_number = _checked(integer, lambda value: value >= 0, "at least 0")
 def integers(text: str) -> tuple[int, ...]:
     """Read integers separated by commas."""
     return tuple(integer(part) for part in text.split(","))
+
+
+def calls(text: str) -> tuple[str, ...]:
+    """Read words or calls separated by commas, but for those within brackets."""
+    return tuple(part.strip() for part in re.split(r",(?![^(]*\))", text))
 
 
 def numbers(text: str) -> tuple[float, ...]:

@@ -213,6 +213,7 @@ num_directions | num_directions | number of teacher directions | P
 objective | objective | what is descended |
 smoothing_exponent | smoothing_exponent | exponent of the smoothing in the dimension | e
 smoothing | smoothing | smoothing of the landscape | \lambda
+optimizer | optimizer | what a step does with the gradient |
 initial_norm | initial_norm | norm of the starting weights | \sigma_0
 failure |  | why the point of the sweep failed |
 mean_field_loss | time | loss of the infinite width | L^\infty

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics import report
+from dynamics.problem import checked_optimizer
 from dynamics.report import MEASURED, PREDICTED, REFERENCE, Study, finish_panel, mean_band, power, records
 from hermite.text.messages import with_error
 from sgd_check.report.figures import late_quartiles
 from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -38,13 +39,21 @@ MARKERS = ("o", "s", "^", "D")
 
 
 def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]:
-    """Yield the curves of a study of the sample complexity: k, and e where the landscape is smoothed, and its part."""
+    """Yield the curves of a study of the sample complexity and their parts.
+
+    Each is named by k, by e where the landscape is smoothed, and by the optimizer where there are several.
+    """
     one = dataset.isel(direction=0)
-    exponents = one["smoothing_exponent"].values.tolist() if "smoothing_exponent" in one.dims else [None]
-    for k in one["information_exponent"].values.tolist():
-        for e in exponents:
-            of_link = one.sel(information_exponent=k)
-            yield ({"k": k}, of_link) if e is None else ({"k": k, "e": e}, of_link.sel(smoothing_exponent=e))
+    axes = {"information_exponent": "k", "smoothing_exponent": "e", "optimizer": "optimizer"}
+    used = [name for name in axes if name in one.dims]
+    for values in product(*(one[name].values.tolist() for name in used)):
+        place = dict(zip(used, values, strict=True))
+        yield {axes[name]: value for name, value in place.items()}, one.sel(place)
+
+
+def _is_along(name: Mapping[str, Any]) -> bool:
+    """Return whether steps of a curve are along random directions."""
+    return not checked_optimizer(name.get("optimizer")).is_plain
 
 
 def _complexity(dataset: xr.Dataset) -> Found:
@@ -74,15 +83,17 @@ def _complexity(dataset: xr.Dataset) -> Found:
         fits.append({**name, "exponent": x, "standard_error": spread, **theory, **z, "p_value": p})
         k, e = name["k"], name.get("e")
         smoothed = "" if e is None else f", smoothed by d^{e:g}" if e else ", not smoothed"
-        law = "k - 1" if e is None else "k - 1 - (2 k - 4) e"
-        # η ~ d^(−k/2) λ^(2k − 2).
-        share = k / 2 - (2 * k - 2) * (e or 0.0)
+        along = _is_along(name)
+        law = "k" if along else "k - 1" if e is None else "k - 1 - (2 k - 4) e"
+        # η ~ d^(−k/2) λ^(2k − 2), and along random directions another 1/d.
+        share = k / 2 - (2 * k - 2) * (e or 0.0) + float(along)
         time = f"k/2 - 1 = {k / 2 - 1:g}" if e is None else f"{limit - share:g} as d grows"
+        who, whose = ("zeroth order", "Its") if along else ("SGD", "SGD's")
         lines.append(
-            f"k = {k}{smoothed}: steps ~ d^x, x = {with_error(x, spread)} by SGD; at these d {equation:.3f} by the "
-            f"finite-step equation, {flow:.3f} by the flow; {law} = {limit:g}. SGD's x is {z['z_asymptotic']:+.1f} "
+            f"k = {k}{smoothed}: steps ~ d^x, x = {with_error(x, spread)} by {who}; at these d {equation:.3f} by the "
+            f"finite-step equation, {flow:.3f} by the flow; {law} = {limit:g}. {whose} x is {z['z_asymptotic']:+.1f} "
             f"standard errors from {law} and {z['z_equation']:+.1f} from the equation's; its times agree with the "
-            f"equation's at p = {p:.2g}. In flow time: {x - share:.3f} by SGD, {time}."
+            f"equation's at p = {p:.2g}. In flow time: {x - share:.3f} by {who}, {time}."
         )
     lines.append("Standard errors: from the scatter over runs. z: mean ln(steps) against the equation, in these.")
     return {"points": points, "fits": fits}, lines
@@ -237,10 +248,13 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
         logs, error = log_means(runs)
         mean, ratio = np.exp(logs), np.exp(logs) * rate / equation
         (x, x_equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
-        known, slopes = f"$k = {name['k']}$", f"SGD, {power('d', x, dx)}; $k - 1 = {name['k'] - 1}$"
+        along = _is_along(name)
+        who, least = ("zeroth order", f"$k = {law:g}$") if along else ("SGD", f"$k - 1 = {name['k'] - 1}$")
+        known, slopes = f"$k = {name['k']}$", f"{who}, {power('d', x, dx)}; {least}"
         if "e" in name:
             smoothing = rf"$\lambda = d^{{{name['e']:g}}}$" if name["e"] else r"$\lambda = 0$"
             known, slopes = f"{known}, {smoothing}", f"{power('d', x, dx)}, equation {x_equation:.2f}, limit {law:.2f}"
+            slopes = f"{who}, {slopes}" if "optimizer" in name else slopes
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
         bars = np.array([1.0 - np.exp(-report.BAND * error), np.exp(report.BAND * error) - 1.0])
         points: dict[str, Any] = {"fmt": marker, "color": colour, "ms": 5, "capsize": 3}
@@ -249,7 +263,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
         steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
         # The points of different rows side by side.
         shifted = d * 1.06 ** ((2 * at - len(rows) + 1) * min(1.0, 3.0 / len(rows)))
-        ratio_ax.errorbar(shifted, ratio, yerr=ratio * bars, label=f"SGD, {known}", **points)
+        ratio_ax.errorbar(shifted, ratio, yerr=ratio * bars, label=f"{who}, {known}", **points)
         ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0)
     for ax, styles in ((steps_ax, {"-": "finite-step equation", "--": "flow"}), (ratio_ax, {"--": "flow"})):
         for style, label in styles.items():

@@ -2,6 +2,10 @@ r"""Study of the sample complexity: steps to escape against the dimension, at a 
 
 One neuron starts at C² = s/d from the one direction. The flow needs a time ∝ d^(k/2−1), so n = T/η ∝ d^(k−1) samples.
 A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and n ∝ d^(k−1−(2k−4)e) for e ≤ 1/4.
+
+A step of zeroth order along K directions has a mean square (d + K + 1)/K times that of SGD: at steps shorter by so much
+drag over drift are the same, and n ∝ d^k. For the spherical neuron the mean square also has the gradient along the
+neuron, E[y²ψ²(|x|²(d − 1) + 2|x_⊥|²)] for E[y²ψ²|x_⊥|²], 1.24d, 1.05d and 1.01d times as much at d = 32, 128 and 512.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import xarray as xr
 from dynamics.commands import study_function
 from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number, checked_real
 from dynamics.problem.checks import require
+from dynamics.problem.optimizers import PLAIN, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.runs import Values
 from dynamics.theory import fit_slope, mean_time, predict
 from hermite.arrays import Array, Switches
@@ -55,6 +60,7 @@ class Cell(NamedTuple):
     flow_time: float
     finite_step_time: float
     asymptotic: float
+    optimizer: Optimizer = PLAIN
 
     @property
     def expected_steps(self) -> float:
@@ -66,9 +72,11 @@ class Cell(NamedTuple):
 def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
     """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
     count, exponents = study.settings["seeds"], study.settings["smoothing_exponents"]
+    optimizers = study.settings.get("optimizers")
     coords = {
         "information_exponent": np.array(study.settings["information_exponents"]),
         **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
+        **({} if optimizers is None else {"optimizer": np.array(optimizers)}),
         "dimension": np.array(study.settings["dimensions"]),
     }
     shape = tuple(axis.size for axis in coords.values())
@@ -83,6 +91,7 @@ def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
                 steps=int(np.ceil(HORIZON * cell.expected_steps)),
                 seeds=study.seeds_of(number),
                 report=meter.add,
+                optimizer=cell.optimizer,
             )
             time[at] = found[:, 0]
     values = _values(study, cells, time, blown, coords["dimension"].astype(np.float64))
@@ -151,6 +160,7 @@ def sample_complexity(
     smoothing_exponents: Sequence[float] | None = None,
     dimensions: Sequence[int] | None = None,
     rate: float | None = None,
+    optimizers: Sequence[Optimizer | str] | None = None,
     start: float = DEFAULT_START,
     seeds: int = 16,
     seed: int = 0,
@@ -176,6 +186,9 @@ def sample_complexity(
         d, increasing, at least two. Default: 32 to 1024, with smoothing 64 to 512.
     rate, start : float
         c > 0 and s > 0, dimensionless. Default of c: 0.1, with smoothing 0.05.
+    optimizers : sequence of dynamics.SGD() or ZerothOrder, optional
+        Beside one another: plain SGD, "sgd", and steps of zeroth order along K directions, "zeroth-order", which are
+        taken at c d^(−k/2) K/(d + K + 1) and need n ∝ d^k samples. These know no smoothing. Default: plain SGD.
     seeds, seed : int
         Runs per dimension, at least 2, and first seed of the samples; no two runs of the study share samples.
 
@@ -185,8 +198,9 @@ def sample_complexity(
         `emergence_time` and `emergence_step` (information_exponent, dimension, run, direction; NaN if never),
         `predicted_emergence_time` (flow) and `finite_step_time`, `time_deviation` (z of the mean of ln T against the
         finite-step equation), shares of censored and blown-up runs, and `exponent(information_exponent, source)`, the
-        slope of ln n against ln d, with `exponent_error`; all for each `smoothing_exponent` too, where these are given.
-        The slope in flow time is smaller by k/2 exactly, and by (2k − 2)e more.
+        slope of ln n against ln d, with `exponent_error`; all for each `smoothing_exponent` and each `optimizer` too,
+        where these are given. The slope in flow time is smaller by k/2 exactly, and by (2k − 2)e more; of zeroth order
+        by about 1 more.
         `attrs["stop_reason"]` is "reached_end" or "interrupted"; what was not computed is NaN.
 
     Notes
@@ -206,6 +220,7 @@ def sample_complexity(
             increase and 0.0 <= smoothings[0] <= smoothings[-1] <= LARGEST_EXPONENT,
             f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(smoothings)}.",
         )
+    chosen = None if optimizers is None else [_known(each, smoothings) for each in _listed(optimizers)]
     usual = (DIMENSIONS, RATE) if smoothings is None else (SMOOTHED_DIMENSIONS, SMOOTHED_RATE)
     sizes = checked_increasing(usual[0] if dimensions is None else dimensions, "dimensions", minimum=2, fewest=2)
     settings: dict[str, Any] = {
@@ -215,11 +230,13 @@ def sample_complexity(
         "rate": checked_number(usual[1] if rate is None else rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
         **checked_runs(seeds, seed),
+        **({} if chosen is None else {"optimizers": [str(each) for each in chosen]}),
     }
     cells = [
-        cell_of(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"])
+        cell_of(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"], optimizer)
         for k in exponents
         for exponent in ([None] if smoothings is None else smoothings)
+        for optimizer in ([PLAIN] if chosen is None else chosen)
         for d in sizes
     ]
     longest = max(cells, key=lambda cell: cell.expected_steps)
@@ -228,13 +245,37 @@ def sample_complexity(
     return SgdStudy("sample-complexity", title, settings, longest.problem, progress, solve, steps=steps)
 
 
-def cell_of(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
+def _listed(optimizers: object) -> list[object]:
+    """Return one or more optimizers that are all different."""
+    found = checked_list(optimizers, "optimizers")
+    texts = [str(checked_optimizer(each)) for each in found]
+    need = "Argument `optimizers` must hold one or more optimizers, each of them once"
+    require(bool(texts) and len(set(texts)) == len(texts), f"{need}, but holds {', '.join(texts) or 'none'}.")
+    return found
+
+
+def _known(value: object, smoothings: Sequence[float] | None) -> Optimizer:
+    """Return plain SGD or zeroth order; refuse others, and a landscape that is smoothed twice."""
+    chosen = checked_optimizer(value)
+    along = isinstance(chosen, ZerothOrder) and chosen.smoothing == 0.0
+    need = "Argument `optimizers` must hold plain SGD or ZerothOrder without smoothing"
+    require(chosen.is_plain or along, f"{need}, but holds {chosen}.")
+    need = "Argument `smoothing_exponents` must be 0 alone for steps of zeroth order"
+    smooth = smoothings is None or smoothings == [0.0]
+    require(chosen.is_plain or smooth, f"{need}, but is {shown(smoothings)}.")
+    return chosen
+
+
+def cell_of(k: int, exponent: float | None, pair: Problem, rate: float, optimizer: Optimizer = PLAIN) -> Cell:
     """Return the cell of a pair of the squared error, or of its smoothing by λ = d^e, at the rate c."""
-    d = pair.dimension
+    d, directions = pair.dimension, optimizer.directions if isinstance(optimizer, ZerothOrder) else None
     eta, asymptotic = rate * d ** (-0.5 * k), k - 1.0 - (2.0 * k - 4.0) * (exponent or 0.0)
+    if directions is not None:
+        eta, asymptotic = eta * directions / (d + directions + 1), asymptotic + 1.0
     if exponent is None:
         flow = float(predict(pair).predicted_emergence_time[0])
-        return Cell(pair, eta, flow, float(finite_step_times(pair, eta, REACH * flow)[0]), asymptotic)
+        stepped = float(finite_step_times(pair, eta, REACH * flow, optimizer)[0])
+        return Cell(pair, eta, flow, stepped, asymptotic, optimizer)
     smoothing = float(d**exponent) if exponent else 0.0
     eta *= smoothing ** (2 * k - 2) if smoothing else 1.0
     smoothed = Problem(
@@ -247,11 +288,18 @@ def cell_of(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
         smoothing=smoothing,
         initial_overlaps=(pair.start().teacher_overlap, [[1.0]], [1.0]),
     )
-    return Cell(smoothed, eta, mean_time(smoothed), mean_time(smoothed, eta), asymptotic)
+    stepped = mean_time(smoothed, eta, directions=directions)
+    return Cell(smoothed, eta, mean_time(smoothed), stepped, asymptotic, optimizer)
 
 
 def escape_times(
-    problem: Problem, *, learning_rate: float, steps: int, seeds: Sequence[int], report: Callable[[int], object] = int
+    problem: Problem,
+    *,
+    learning_rate: float,
+    steps: int,
+    seeds: Sequence[int],
+    report: Callable[[int], object] = int,
+    optimizer: Optimizer = PLAIN,
 ) -> tuple[Array, Switches]:
     """Return the flow times (runs, P) at which directions emerged in SGD, NaN for never, and which runs blew up before.
 
@@ -262,7 +310,8 @@ def escape_times(
     count = max(2, round(np.log(end / first) / np.log(TIME_RATIO)))
     times = np.unique(np.rint(np.geomspace(first, end, count) / learning_rate)) * learning_rate
     plan = make_plan(learning_rate, steps, SaveAt.at(times))
-    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(seeds)))
+    options = EngineOptions(seeds=tuple(seeds), optimizer=optimizer)
+    engine = make_engine(engine_of(problem, optimizer), problem, options)
     watch = Watch(problem, len(seeds))
     going, blown_up, step = np.ones(len(seeds), dtype=bool), np.zeros(len(seeds), dtype=bool), 0
     with engine.running():

@@ -19,6 +19,7 @@ from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, checked_real
 from dynamics.problem.checks import require
+from dynamics.problem.optimizers import PLAIN, Optimizer
 from dynamics.solve import solve_overlaps
 from hermite.arrays import Array
 from sgd_check.engines import EngineOptions, engine_of, make_engine
@@ -114,7 +115,7 @@ def share_never(time: Array, blown: Array) -> Array:
     return np.where(np.isnan(blown[:, :1]), np.nan, np.isnan(time).mean(axis=1))
 
 
-def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Array:
+def finite_step_times(problem: Problem, learning_rate: float, last: float, optimizer: Optimizer = PLAIN) -> Array:
     """Return the emergence times (P,) of the equation that is exact in d, even if overlaps blow up; NaN if never."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -122,6 +123,7 @@ def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Ar
             problem,
             learning_rate=learning_rate,
             step_theory="finite-d",
+            optimizer=None if optimizer.is_plain else optimizer,
             save_at=SaveAt.at([last]),
             keep="summary",
             progress=False,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 
 import numpy as np
@@ -96,6 +97,88 @@ def test_sample_complexity_of_sgd_is_that_of_the_equation():
     np.testing.assert_allclose(
         found["emergence_step"].values * found["step_size"].values[..., None, None], found["emergence_time"].values
     )
+
+
+@pytest.mark.statistical
+def test_steps_of_zeroth_order_need_a_factor_of_the_dimension_more():
+    """Slopes and times of both against their equations. False-alarm rate 4e-3: two tests at 1e-3 each, a fixed seed."""
+    found = sgd_check.sample_complexity(
+        information_exponents=[3],
+        dimensions=[12, 18, 24],
+        optimizers=["sgd", dynamics.ZerothOrder()],
+        rate=0.02,
+        seeds=32,
+        progress=False,
+    )
+    assert found["exponent"].dims == ("information_exponent", "optimizer", "source")
+    assert found["optimizer"].values.tolist() == ["SGD()", "ZerothOrder()"]
+    assert len(np.unique(found["first_seed"].values)) == 6
+    findings = sgd_study_findings(found)
+    plain, along = findings.values["fits"]
+    for fit, limit in ((plain, 2.0), (along, 3.0)):
+        assert fit["asymptotic"] == limit
+        assert abs(fit["z_equation"]) < norm.isf(5e-4)
+        assert fit["p_value"] > 1e-3
+    # At the same drag, with (d + 2) times as many steps: the equations are the same but for what neurons keep of norm.
+    steps = found["finite_step_time"] / found["step_size"]
+    ratio = steps.sel(optimizer="ZerothOrder()") / steps.sel(optimizer="SGD()")
+    np.testing.assert_allclose(ratio.values.ravel() / (found["dimension"].values + 2.0), 1.0, rtol=0.02)
+    assert "by zeroth order; at these d" in findings.sentences[1]
+    assert "; k = 3. Its x is" in findings.sentences[1]
+    texts = [text.get_text() for text in sgd_check.plot_study(found).axes[0].get_legend().get_texts()]
+    assert any(text.startswith("$k = 3$: SGD, ") for text in texts)
+    assert any(text.startswith("$k = 3$: zeroth order, ") and text.endswith("; $k = 3$") for text in texts)
+
+
+def test_cells_of_a_sphere_have_the_drag_of_zeroth_order():
+    """The mean time with E|u|² by hand, and that the steps are as many times more as the drag is (k = 3, d = 32)."""
+    d, k = 32, 3
+    pair = prepared_pairs(k, d)
+    plain, along, many = (
+        complexity.cell_of(k, 0.0, pair, 0.05, each)
+        for each in (dynamics.SGD(), dynamics.ZerothOrder(), dynamics.ZerothOrder(directions=10**6))
+    )
+    assert along.learning_rate == pytest.approx(plain.learning_rate / (d + 2), rel=1e-12)
+    assert along.asymptotic == plain.asymptotic + 1.0 == 3.0
+    assert many.finite_step_time == pytest.approx(plain.finite_step_time, rel=1e-4)
+    # N = (d − 1) E y²ψ²|x|² + 2 E y²ψ²|x_⊥|² by a Gauss rule in z and v.
+    nodes, weights = np.polynomial.hermite_e.hermegauss(12)
+    z, v = np.meshgrid(nodes, nodes, indexing="ij")
+    both = np.outer(weights, weights) / weights.sum() ** 2
+
+    def drag(C):
+        seen = C * z + np.sqrt(1.0 - C**2) * v
+        size = both * ((seen**3 - 3.0 * seen) * 3.0 * (z**2 - 1.0) / 6.0) ** 2
+        across = v**2 + d - 2
+        return np.sum(size * ((d - 1) * (z**2 + across) + 2.0 * across))
+
+    def pace(C):
+        return 1.0 / (3.0 * C**2 * (1.0 - C**2) - 0.5 * along.learning_rate * C * drag(C))
+
+    assert along.finite_step_time == pytest.approx(quad(pace, 2.0 / np.sqrt(d), np.sqrt(0.5))[0], rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"optimizers": ["adam"]}, "`optimizers` must hold plain SGD or ZerothOrder without smoothing, but holds Adam"),
+        ({"optimizers": []}, "`optimizers` must hold one or more optimizers, each of them once, but holds none"),
+        ({"optimizers": ["sgd", "SGD()"]}, "each of them once, but holds SGD(), SGD()"),
+        ({"optimizers": ["zeroth-order"], "smoothing_exponents": [0.0, 0.1]}, "must be 0 alone for steps of zeroth"),
+    ],
+)
+def test_optimizers_that_a_study_does_not_know_are_refused(given, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        sgd_check.sample_complexity(**given)
+
+
+def test_the_command_takes_optimizers(capsys):
+    asked = [*QUICK[:4], "12,16", *QUICK[5:], "--optimizer", "sgd,ZerothOrder(directions=2)", "--json", "--no-plot"]
+    assert main(asked) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [fit["optimizer"] for fit in said["fits"]] == ["SGD()", "ZerothOrder(directions=2)"]
+    assert main([*QUICK, "--optimizer", "adam", "--json", "--no-plot"]) == 2
+    assert "must hold plain SGD or ZerothOrder" in capsys.readouterr().err
 
 
 @pytest.mark.long
