@@ -112,6 +112,9 @@ def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
         f"| SGD by the projected engine on one core, m = P = {', '.join(map(str, sizes))} | {speeds} steps a second at "
         f"d = {low}; at d = {high} a step takes {flat} times as long |"
     )
+    if zeroth := part.get("zeroth order"):
+        speeds = ", ".join(_thousands(rates[1]) for rates in zeroth.values())
+        yield f"| zeroth-order SGD there, at m, d = {'; '.join(zeroth)} | {speeds} steps a second |"
     # Of one contender on several numbers of threads, the best.
     seconds: dict[str, float] = {}
     for key, rates in part["contenders"].items():

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SIZE, DIMENSION, SEEDS = 32, 4096, 16
 PROJECTED_SIZES = (8, 32)
 DIMENSIONS = (10**3, 10**6, 10**9, 10**12)
+ZEROTH_SIZE, ZEROTH_DIMENSIONS = 2, (100, 10**5, 10**9)
 RATE = 1e-12
 REPEATS, QUICK_REPEATS = 5, 2
 SECONDS, QUICK_SECONDS = 0.6, 0.15
@@ -48,6 +49,7 @@ def run(journal: Journal, *, quick: bool) -> dict[str, Any]:
         "contenders": journal.measure("sgd side by side", lambda: in_turn(contenders(), **effort)),
         "floor": journal.measure("floor of sgd in R^d", lambda: floor(**effort)),
         "projected": journal.measure("projected sgd on one core", lambda: in_turn(projected(), **effort)),
+        "zeroth order": journal.measure("zeroth-order sgd on one core", lambda: in_turn(zeroth_order(), **effort)),
     }
 
 
@@ -67,19 +69,33 @@ def projected() -> dict[str, tuple[int, Callable[[int], None]]]:
     return {f"{m}, {d}": (1, engine("projected", m, d, range(1))) for m in PROJECTED_SIZES for d in DIMENSIONS}
 
 
+def zeroth_order() -> dict[str, tuple[int, Callable[[int], None]]]:
+    """Return single runs of zeroth-order SGD in the projected engine, "m, d", each on one core."""
+    optimizer = dynamics.ZerothOrder()
+    return {
+        f"{ZEROTH_SIZE}, {d}": (1, engine("projected", ZEROTH_SIZE, d, range(1), optimizer)) for d in ZEROTH_DIMENSIONS
+    }
+
+
 def problem(size: int, dimension: int) -> dynamics.Problem:
     teacher = dynamics.Teacher.power_law(size, beta=1.0)
     return dynamics.Problem(activation="he4", teacher=teacher, width=size, dimension=dimension, initial_norm=0.03)
 
 
-def engine(name: str, size: int, dimension: int, seeds: Sequence[int]) -> Callable[[int], None]:
+def engine(
+    name: str, size: int, dimension: int, seeds: Sequence[int], optimizer: dynamics.Optimizer | None = None
+) -> Callable[[int], None]:
     from sgd_check.engines.registry import EngineOptions, make_engine
 
-    made = make_engine(name, problem(size, dimension), EngineOptions(seeds=tuple(seeds), device="cpu"))
+    options = EngineOptions(seeds=tuple(seeds), device="cpu", optimizer=optimizer or dynamics.SGD())
+    made = make_engine(name, problem(size, dimension), options)
+
+    # The noise of steps of zeroth order grows with d; they would blow up at the rate of others.
+    rate = RATE if optimizer is None else RATE / dimension
 
     def take(steps: int) -> None:
         with made.running():
-            made.advance(np.full(steps, RATE))
+            made.advance(np.full(steps, rate))
 
     return take
 

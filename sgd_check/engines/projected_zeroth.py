@@ -311,15 +311,15 @@ def _below(rows: int, columns: int) -> int:
 
 def zeroth_motion(problem: Problem, batch: int, optimizer: ZerothOrder) -> tuple[DirectionAxes, Motion]:
     """Return the axes and the steps of zeroth-order SGD, or refuse what this engine does not know."""
-    given = f"for {optimizer} in engine 'projected'"
-    need = f"Argument `problem` must have isotropic inputs {given}, but has `inputs`."
-    require(problem.inputs is None, need)
-    need = f"Argument `problem` must have neurons that are free {given}"
-    require(not is_frame(problem), f"{need}, but its student keeps them orthogonal.")
+    elsewhere = f"Argument `engine` must be 'torch' for {optimizer}"
+    require(problem.inputs is None, f"{elsewhere} and inputs that are not isotropic, but is 'projected'.")
+    need = "Argument `optimizer` must be plain SGD for neurons that keep their length"
+    reason = "since directions are not tangent to the sphere"
+    require(not is_frame(problem), f"{need}, {reason}, but is {optimizer}.")
     teacher, reduced = teacher_of(problem), problem.reduced_weights()
     if is_network(problem):
         network = network_of(problem)
-        require(network.lengths is None, f"{need}, but its student keeps them on the sphere.")
+        require(network.lengths is None, f"{need}, {reason}, but is {optimizer}.")
         trained = np.sign(network.rates)
         beside = 2 * problem.width if trained[1:].any() else 0
         finite = optimizer.smoothing > 0.0
@@ -332,9 +332,8 @@ def zeroth_motion(problem: Problem, batch: int, optimizer: ZerothOrder) -> tuple
             "layers": np.array([network.second_layer, network.bias]),
         }
         return axes, Motion(start, take_zeroth_network_steps, (link, motion, motions), teacher, None, name)
-    reason = "since the directions' lengths on all axes enter the losses of homogeneous neurons"
-    need = f"Argument `optimizer` must have `smoothing` 0 for the homogeneous student in engine 'projected', {reason}"
-    require(optimizer.smoothing == 0.0, f"{need}, but is {optimizer}; a `Student` network takes it.")
+    reason = "since the lengths of directions on all axes enter the losses there"
+    require(optimizer.smoothing == 0.0, f"{elsewhere} and homogeneous neurons, {reason}, but is 'projected'.")
     axes = DirectionAxes(problem, batch, optimizer.directions, 0, every_sample=False)
     link, name = sampled_link(problem.activation)
     start = {"weights": axes.start(reduced)}

@@ -382,17 +382,17 @@ def test_runs_are_resumed_from_their_file(tmp_path):
         (
             uneven_network("erf", UNITS, 12, first_layer="sphere"),
             ZerothOrder(),
-            "Argument `problem` must have neurons that are free for ZerothOrder() in engine 'projected', but",
+            "Argument `optimizer` must be plain SGD for neurons that keep their length, since directions are not",
         ),
         (
             homogeneous(12),
             ZerothOrder(smoothing=0.2),
-            "Argument `optimizer` must have `smoothing` 0 for the homogeneous student in engine 'projected', since",
+            "Argument `engine` must be 'torch' for ZerothOrder(smoothing=0.2) and homogeneous neurons, since the",
         ),
         (
             homogeneous(12, inputs=dynamics.Inputs([1.0, 0.5], [6, 6])),
             ZerothOrder(),
-            "Argument `problem` must have isotropic inputs for ZerothOrder() in engine 'projected', but has",
+            "Argument `engine` must be 'torch' for ZerothOrder() and inputs that are not isotropic, but is 'projected'.",
         ),
         (homogeneous(4), ZerothOrder(), "Argument `engine` must be 'torch' for a dimension below width + teacher axes"),
     ],
