@@ -36,6 +36,9 @@ CASES = {
     "batches": (overlaps("gelu"), {"learning_rate": 8e-3, "steps": 400, "batch_size": 8}),
     "network of both layers": (NETWORK, {"learning_rate": 5e-3, "steps": 1000}),
     "sphere": (SPHERE, {"learning_rate": 5e-3, "steps": 500}),
+    "momentum": (NETWORK, {"learning_rate": 1e-3, "steps": 300, "optimizer": "SGD(momentum=0.9)"}),
+    "zeroth order": (NETWORK, {"learning_rate": 1e-4, "steps": 300, "optimizer": "ZerothOrder(directions=2)"}),
+    "Adam": (NETWORK, {"learning_rate": 2e-3, "steps": 300, "optimizer": "adam"}),
     "inputs": (overlaps("he3", inputs=dynamics.Inputs([2.0, 0.5], [4, 60])), {"learning_rate": 5e-4, "steps": 1000}),
 }
 

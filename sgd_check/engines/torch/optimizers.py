@@ -37,6 +37,7 @@ class PlainSgd:
         """Return the mean gradient over a batch, with decay and without what must not move, in memory of the runs."""
         gradient = runs.gradient(x, labels)
         self._neurons.restrict(runs.weights, gradient)
+        self._neurons.add_decay(runs.weights, gradient)
         return gradient
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
@@ -105,7 +106,7 @@ class ZerothOrder(PlainSgd):
         self._size, self._directions = smoothing / dimension**0.5, directions
 
     def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return g, in memory of the runs."""
+        """Return g and the gradient of decay, which no direction sees, in memory of the runs."""
         z = self._directions.step()
         if self._size:
             pairs = [self._two_losses(each.view_as(runs.weights), runs, x, labels) for each in z.unbind(1)]
@@ -113,7 +114,9 @@ class ZerothOrder(PlainSgd):
         else:
             along = torch.bmm(runs.gradient(x, labels).flatten(1)[:, None], z.transpose(1, 2))
         torch.bmm(along, z, out=runs.memory.view(len(z), 1, -1))
-        return runs.memory.div_(z.shape[1])
+        gradient = runs.memory.div_(z.shape[1])
+        self._neurons.add_decay(runs.weights, gradient)
+        return gradient
 
     def _two_losses(self, z: torch.Tensor, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return q (lanes,) of a direction z (lanes, m, columns)."""
@@ -157,13 +160,12 @@ def check_optimizer(problem: Problem, options: EngineOptions) -> None:
     why = "what other optimizers keep or draw is not tangent to the sphere any more once neurons are brought back to it"
     need = f"Argument `optimizer` must be plain SGD for neurons that keep their length, since {why}"
     require(not on_sphere, f"{need}, but is {own}.")
-    need = f"Argument `problem` must have a student without decay for {own}"
-    is_free = isinstance(own, values.SGD) or student is None or not any(student.decay)
-    decay = student.decay if student else ()
-    require(is_free, f"{need}, in whose gradient decay would count as a part of the loss, but has {decay}.")
     if own.sees_axes:
         of_batch = "coordinates of the mean of B samples enter through erf(drift √(B/2V)), which no overlap holds"
         need = f"Argument `batch_size` must be 1 for {own}, since {of_batch}"
         require(options.batch_size == 1, f"{need}, but is {options.batch_size}.")
         need = f"Argument `problem` must have isotropic inputs for {own}, whose axes are those of the coordinates"
         require(problem.inputs is None, f"{need}, but has {problem.inputs!r}.")
+        decay = student.decay if student else ()
+        need = f"Argument `problem` must have a student without decay for {own}, which would scale it as a gradient"
+        require(not any(decay), f"{need}, but has {decay}.")

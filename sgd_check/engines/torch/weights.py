@@ -164,18 +164,17 @@ def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
     return reduced
 
 
-def on_dense_axes(start: Array, span: int, dimension: int, seeds: tuple[int, ...]) -> tuple[Array, Array]:
-    """Return a start [M | L] (m, D), whose first axes are the teacher's, on axes in R^d that are drawn for each seed.
+def on_dense_axes(start: Array, span: int, dimension: int, seed: int) -> tuple[Array, Array]:
+    """Return a start [M | L] (m, D), whose first axes are the teacher's, on axes in R^d drawn from a seed, and these.
 
-    Shapes (seeds, m, d), and of the teacher's axes (seeds, span, d). The axes are orthonormal and uniform.
+    Shapes (m, d), and of the teacher's axes (span, d). The axes are orthonormal and uniform.
     """
     if start.shape[1] > span + len(start):  # only L Lᵀ matters
         start = np.hstack([start[:, :span], np.linalg.qr(start[:, span:].T).R.T])
-    axes = np.empty((len(seeds), start.shape[1], dimension))
-    for own, seed in zip(axes, seeds, strict=True):
-        factor, triangle = np.linalg.qr(generators(seed, [DENSE_AXES])[0].standard_normal(own.T.shape))
-        own[:] = (factor * np.sign(np.diag(triangle))).T
-    return start @ axes, axes[:, :span]
+    normals = generators(seed, [DENSE_AXES])[0].standard_normal((dimension, start.shape[1]))
+    factor, triangle = np.linalg.qr(normals)
+    axes = (factor * np.sign(np.diag(triangle))).T
+    return start @ axes, axes[:span]
 
 
 def measured(
@@ -220,6 +219,9 @@ class Neurons(ABC):
         """Multiply the gradient by Σ, or remove the part that must not move the weights."""
         if self.metric is not None:
             gradient.mul_(self.metric)
+
+    def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: B027 (networks alone decay)
+        """Add the gradient of weight decay."""
 
     def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
         """Move the weights by η against a direction."""
@@ -338,9 +340,8 @@ class Network(Neurons):
         value = self._link.value(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(w[:, :, -1:]))
         return torch.sum(value * w[:, :, -2:-1], dim=1).mul_(self._scale)
 
-    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Multiply by Σ, and add decay."""
-        super().restrict(w, gradient)
+    def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Add κ/ε times the weights."""
         if self._decays:
             gradient.addcmul_(w, self._decay)
 
@@ -415,9 +416,11 @@ class WeightEngine(TorchRuns):
         optimizer, m, layered = options.optimizer, problem.width, is_network(problem)
         count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
         drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
-        drawn += m * arrays_kept(optimizer) + (steps_ahead(d, count * m) * count * m if count else 0)
+        drawn += m * arrays_kept(optimizer) + (problem.teacher.span if optimizer.sees_axes else 0)
+        drawn += steps_ahead(d, count * m) * count * m if count else 0
         super().__init__(problem, options, drawn, d + 2 if layered else d)
-        self._on_dense_axes(problem, options)
+        if optimizer.sees_axes:
+            self._turn(problem, seeds)
         if layered:
             start = problem.network_start()
             self._weights[:, :, d:] = torch.from_numpy(np.array([start.second_layer, start.bias]).T).to(self._weights)
@@ -443,14 +446,14 @@ class WeightEngine(TorchRuns):
         many = on_cpu and m * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
         self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
 
-    def _on_dense_axes(self, problem: Problem, options: EngineOptions) -> None:
-        """Turn teacher and start to dense axes for an optimizer that sees coordinates."""
-        if not options.optimizer.sees_axes:
-            return
-        d, reduced = problem.dimension, problem.reduced_weights()
-        weights, axes = on_dense_axes(reduced, problem.teacher.span, d, options.seeds)
-        self._weights[:, :, :d] = torch.from_numpy(weights).to(self._weights)
-        self._teacher = replace(self._teacher, axes=torch.from_numpy(axes).to(self._weights))
+    def _turn(self, problem: Problem, seeds: tuple[int, ...]) -> None:
+        """Turn teacher and start to dense axes."""
+        d, span, reduced = problem.dimension, problem.teacher.span, problem.reduced_weights()
+        own = self._weights.new_empty(len(seeds), span, d)
+        for run, seed in enumerate(seeds):
+            weights, axes = on_dense_axes(reduced, span, d, seed)
+            self._weights[run, :, :d], own[run] = torch.from_numpy(weights), torch.from_numpy(axes)
+        self._teacher = replace(self._teacher, axes=own)
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
