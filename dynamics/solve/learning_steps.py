@@ -156,9 +156,8 @@ def learning_steps(
     optimizer : dynamics.SGD or ZerothOrder, optional
         What a step does with the gradient. By default that of the answer, or else plain SGD. With momentum β and
         dampening δ runs are taken for those of plain SGD at η (1 − δ)/(1 − β), right as d → ∞ at fixed β, so that a
-        time t of a flow takes t (1 − β)/((1 − δ) η) steps. Steps of any other optimizer that the answer itself has are
-        T/η, and without an interval; beside a flow only `ZerothOrder` of one sample per step is known, for the
-        objective "correlation".
+        time t of a flow takes t (1 − β)/((1 − δ) η) steps. `ZerothOrder` of one sample per step is known for the
+        objective "correlation". Other steps are those of an answer that has them, T/η, without an interval.
 
     Returns
     -------
@@ -257,12 +256,11 @@ def _step(
     require(not stepped or chosen == own, f"Argument `optimizer` must be that of the answer, {own}, but is {chosen}.")
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
     problem = Problem.from_dataset(answer)
-    if not stepped and not isinstance(chosen, SGD):
-        known = isinstance(chosen, ZerothOrder) and is_correlation(problem) and size == 1
+    if not (stepped or _is_known(problem, size, chosen)):
         why = "whose steps do not follow the flow" if chosen.sees_axes else "whose noise is known for one neuron alone"
         also = ", or ZerothOrder on one sample per step" if is_correlation(problem) else ""
         need = f"Argument `optimizer` must be SGD for an answer without its steps{also}"
-        require(known, f"{need}, but is {chosen}, {why}; an answer of `solve_problem` with this optimizer has them.")
+        refuse(f"{need}, but is {chosen}, {why}; an answer of `solve_problem` with this optimizer has them.")
     rate = resolved_rate(problem, given["learning_rate"], size, optimizer=chosen)
     if rate is None:
         refuse("Argument `learning_rate` must be given for an answer that has none, but is absent.", TypeError)
@@ -279,11 +277,16 @@ class _Times(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def _is_known(problem: Problem, size: int, chosen: Optimizer) -> bool:
+    """Return whether the noise of an optimizer's steps is known."""
+    return isinstance(chosen, SGD) or (isinstance(chosen, ZerothOrder) and is_correlation(problem) and size == 1)
+
+
 def _times(
     problem: Problem, place: int, event: str, rate: float, size: int, time: float, chosen: Optimizer, *, stepped: bool
 ) -> _Times:
-    """Return the times of an event at the rate of plain SGD, or of zeroth order beside a flow."""
-    if not isinstance(chosen, SGD) and stepped:
+    """Return the times of an event at the rate of plain SGD, or of zeroth order."""
+    if not _is_known(problem, size, chosen):
         note = f"how the noise of {chosen} scatters times is unknown: {_ALONE}"
         return _Times(time, math.nan, math.nan, (math.nan, math.nan), (note,))
     if not is_drawn(problem):

@@ -110,7 +110,9 @@ def stable_rate(problem: Problem, batch_size: int, optimizer: Optimizer | str | 
     if is_correlation(problem):
         from dynamics.theory.correlation import largest_rate  # needs a compiler, which the other limits do not
 
-        return batch_size * largest_rate(problem, directions=directions) / _amplification(chosen)
+        if directions is not None:
+            return largest_rate(problem, batch_size, directions=directions)
+        return batch_size * largest_rate(problem) / _amplification(chosen)
     if is_frame(problem):
         return batch_size * learning_rate_limit(problem, optimizer=chosen)
     return learning_rate_limit(problem, batch_size=batch_size, optimizer=chosen)

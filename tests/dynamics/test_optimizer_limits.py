@@ -66,7 +66,6 @@ def test_dampening_nesterov_and_averages():
     plain = dynamics.learning_rate_limit(linear(30))
     for optimizer, factor in (
         ("SGD(momentum=0.8, dampening=0.5)", 0.4),
-        ("SGD(dampening=0.5)", 2.0),
         ("SGD(momentum=0.8, nesterov=True)", 0.2),
         ("SGD(average=0.1)", 1.0),
         ("SGD(momentum=0.8, average='polyak')", 0.2),

@@ -127,6 +127,14 @@ def test_one_neuron_by_correlation_under_zeroth_order():
     assert np.isfinite(first).all()
     assert abs(first.mean() - said.steps) < 4.0 * first.std(ddof=1) / math.sqrt(200)
     assert said.steps_deviation == pytest.approx(first.std(ddof=1), rel=0.25)
+    # The mean equation has the drift's part of the delay already, to leading order in the rate.
+    stepped = dynamics.solve_correlation(
+        sphere(d), learning_rate=said.learning_rate, optimizer=optimizer, save_at=AT, progress=False
+    )
+    own = dynamics.learning_steps(stepped, direction=1)
+    assert own.steps == pytest.approx(said.steps, rel=0.02)
+    assert own.delay < said.delay
+    assert own.steps_deviation == pytest.approx(said.steps_deviation, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_steps_of_zeroth_order_need_a_factor_of_the_dimension_more():
     """Slopes and times of both against their equations. False-alarm rate 4e-3: two tests at 1e-3 each, a fixed seed."""
     found = sgd_check.sample_complexity(
         information_exponents=[3],
-        dimensions=[12, 18, 24],
+        dimensions=[12, 16, 20],
         optimizers=["sgd", dynamics.ZerothOrder()],
         rate=0.02,
         seeds=32,
@@ -156,6 +156,20 @@ def test_cells_of_a_sphere_have_the_drag_of_zeroth_order():
         return 1.0 / (3.0 * C**2 * (1.0 - C**2) - 0.5 * along.learning_rate * C * drag(C))
 
     assert along.finite_step_time == pytest.approx(quad(pace, 2.0 / np.sqrt(d), np.sqrt(0.5))[0], rel=1e-8)
+
+
+@pytest.mark.statistical
+def test_spheres_of_both_optimizers_slide_as_their_equations_say():
+    """Without smoothing, by the chain of one number. False-alarm rate 4e-3: two tests at 1e-3 each, a fixed seed."""
+    given = {"smoothing_exponents": [0.0], "optimizers": ["sgd", "zeroth-order"], "rate": 0.02, "seeds": 32}
+    found = sgd_check.sample_complexity(information_exponents=[3], dimensions=[12, 16, 20], progress=False, **given)
+    findings = sgd_study_findings(found)
+    for fit, limit in zip(findings.values["fits"], (2.0, 3.0), strict=True):
+        assert fit["asymptotic"] == limit
+        assert abs(fit["z_equation"]) < norm.isf(5e-4)
+        assert fit["p_value"] > 1e-3
+    texts = [text.get_text() for text in sgd_check.plot_study(found).axes[0].get_legend().get_texts()]
+    assert any(r"$\lambda = 0$: zeroth order, " in text for text in texts)
 
 
 @pytest.mark.parametrize(
