@@ -18,8 +18,9 @@ z ~ N(0, I): with (G·z)² of mean |G|² and |z_⊥|² of mean d − 1, and what
 Integrated is x = artanh C. Dimensionless throughout.
 
 State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. sizes = [terms of a g_λ', terms of
-g_3, terms of N, whether the sign matters], parameters = [η/2B, η (1 − 1/B) F/2, g_3(1) a/2 | a g_λ' in powers | g_3 in
-powers | N in Chebyshev polynomials], N and F of `step_means`, g_3 that of `dynamics.problem.emergence`.
+g_3, terms of N, whether the sign matters, numbers of the table of rates], parameters = [η/2B, η (1 − 1/B) F/2,
+g_3(1) a/2 | a g_λ' in powers | g_3 in powers | N in Chebyshev polynomials | the table, of rates that vary, beside which
+η is 1 above], N and F of `step_means`, g_3 that of `dynamics.problem.emergence`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from numpy.polynomial import chebyshev, hermite_e, polynomial
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import largest_overlaps, link_powers, squared_error
 from dynamics.equations.mean_field import coordinate_moments
-from dynamics.kernels.jit import kernel
+from dynamics.equations.rates import RateTable, rate_at
+from dynamics.kernels.jit import kernel, vector
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from dynamics.problem.optimizers import ZerothOrder
@@ -64,27 +66,33 @@ def clenshaw(s: float, series: Vector) -> float:
 
 
 @kernel
-def velocity(x: float, parameters: Vector, sizes: Integers) -> float:
-    """Return x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²]."""
+def rate_of(t: float, parameters: Vector, sizes: Integers) -> float:
+    """Return η(t) of rates that vary, 1 for one rate."""
+    return rate_at(t, vector(parameters, parameters.size - sizes[4], sizes[4])) if sizes[4] > 0 else 1.0
+
+
+@kernel
+def velocity(x: float, rate: float, parameters: Vector, sizes: Integers) -> float:
+    """Return x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²]; η is `rate` times that in parameters."""
     C, second = np.tanh(x), 3 + sizes[0] + sizes[1]
     pull = horner(C, parameters[3 : 3 + sizes[0]])
     if parameters[0] == 0.0:
         return pull
-    drag = parameters[0] * np.cosh(x) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
-    return float(pull - C * (drag + parameters[1] * pull * pull))
+    drag = rate * parameters[0] * np.cosh(x) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
+    return float(pull - C * (drag + rate * parameters[1] * pull * pull))
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write x'."""
-    out[0] = velocity(y[0], parameters, sizes)
+    out[0] = velocity(y[0], rate_of(t, parameters, sizes), parameters, sizes)
 
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write ∂x'/∂x, by a difference."""
-    step = 1e-6 * (1.0 + abs(y[0]))
-    above, below = velocity(y[0] + step, parameters, sizes), velocity(y[0] - step, parameters, sizes)
+    step, rate = 1e-6 * (1.0 + abs(y[0])), rate_of(t, parameters, sizes)
+    above, below = velocity(y[0] + step, rate, parameters, sizes), velocity(y[0] - step, rate, parameters, sizes)
     out[0] = (above - below) / (2.0 * step)
 
 
@@ -107,7 +115,12 @@ class CorrelationSystem(FlowSystem):
     functions = Functions(rhs, event_values, None, jacobian_diagonal)
 
     def __init__(
-        self, problem: Problem, learning_rate: float = 0.0, batch_size: int = 1, optimizer: Optimizer | None = None
+        self,
+        problem: Problem,
+        learning_rate: float = 0.0,
+        batch_size: int = 1,
+        optimizer: Optimizer | None = None,
+        table: RateTable | None = None,
     ) -> None:
         slope, means = signal_slope(problem), StepMeans(chebyshev.Chebyshev([0.0]), chebyshev.Chebyshev([0.0]))
         if learning_rate > 0.0:
@@ -119,10 +132,11 @@ class CorrelationSystem(FlowSystem):
         C = float(problem.start().teacher_overlap[0, 0])
         with np.errstate(divide="ignore"):
             self.initial_state: Array = np.clip([np.arctanh(C)], -LARGEST_STATE, LARGEST_STATE)
-        step = 0.5 * learning_rate * np.array([1.0 / batch_size, means.drift_share * (1.0 - 1.0 / batch_size)])
+        rate, rates = (learning_rate, np.empty(0)) if table is None else (1.0, table.nodes)
+        step = 0.5 * rate * np.array([1.0 / batch_size, means.drift_share * (1.0 - 1.0 / batch_size)])
         threshold = LEARNED_SHARE * own.sum() * problem.teacher.coefficients[0]
-        self.parameters: Array = np.concatenate([step, [threshold], slope, own, drag])
-        counts = [slope.size, own.size, drag.size, problem.information_exponent % 2]
+        self.parameters: Array = np.concatenate([step, [threshold], slope, own, drag, rates])
+        counts = [slope.size, own.size, drag.size, problem.information_exponent % 2, rates.size]
         self.sizes: Integers = np.array(counts, dtype=np.int64)
         self.num_events = 2
 

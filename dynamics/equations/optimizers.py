@@ -1,4 +1,6 @@
-r"""The mean motion of overlaps under optimizers other than plain SGD, closed wherever that of plain SGD is.
+r"""The mean motion of overlaps under optimizers other than plain SGD, and under learning rates that vary.
+
+It is closed wherever that of plain SGD at one rate is.
 
 A sample of a student gives neuron i a gradient g_i. Its mean is a sum of neurons and directions, and the student's own
 equations know it and the mean products of two gradients,
@@ -7,6 +9,8 @@ equations know it and the mean products of two gradients,
 
 S exactly for "finite-d", or with d for |x|² for "infinite-d". That is all that these rules need; G_x denotes E g xᵀ,
 N times the overlaps of neurons and directions with x, and X_xy = X Yᵀ.
+
+*A rate that varies*, of plain SGD and zeroth order: Q' = −G_w − G_wᵀ + η(t) S, by `dynamics.equations.rates`.
 
 *Momentum and averages* (`SGD`), a map of means: with the buffer u and p = u, or βu + g of Nesterov,
 
@@ -43,8 +47,8 @@ Means of sign SGD, and of the loss at λ > 0, are sums over nodes in all project
 
 State: [v (m) | b (m) | M (m, P) | Q (m, m)] of the weights, for committees and homogeneous neurons too, whose v and b
 rest. A map adds [v, b, M of u | X_wu | X_uu], and with averages [v, b, M, X_aa of a | X_wa | X_ua]; Adam adds v (m).
-`sizes` are the nine below and those of the student's system, `parameters` the ten below, the nodes, and those of the
-student's system, and `work` has its scratch first.
+`sizes` are the eleven below and those of the student's system, `parameters` the ten below, the nodes, the table of
+rates, and those of the student's system, and `work` has its scratch first.
 """
 
 from __future__ import annotations
@@ -59,6 +63,7 @@ from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.network import steps
 from dynamics.equations.network import system as network
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU
+from dynamics.equations.rates import RateTable, rate_at
 from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.problem import is_homogeneous, is_network
@@ -72,10 +77,10 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem, Student
 
 #: Places in `sizes`: m, P, the rule, whether there is an average; numbers of own parameters, of the student's scratch
-#: and of a state of the weights; nodes, and axes of them.
-WIDTH, AXES, RULE, AVERAGES, OWN, SCRATCH, STATE, NODES, NODE_AXES, TABLE = range(10)
-HEADER = 10
-MAP, ZEROTH_ORDER, ADAPTIVE, SIGN = range(4)
+#: and of a state of the weights; nodes, axes of them, numbers of their vectors; numbers of the table of rates.
+WIDTH, AXES, RULE, AVERAGES, OWN, SCRATCH, STATE, NODES, NODE_AXES, TABLE, RATES = range(11)
+HEADER = 11
+MAP, ZEROTH_ORDER, ADAPTIVE, SIGN, PLAIN = range(5)
 #: Places in `parameters`: η, β, 1 − δ, weights of u and g in p, α or 0 for that of Polyak, d, K, λ, 1 − β2.
 RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOOTHING, FORGOTTEN = range(10)
 NUMBERS = 10
@@ -202,12 +207,14 @@ def dot_directions(N: Matrix, C: Matrix, i: int, p: int) -> float:
 def write_flow(
     t: float, y: Vector, out: Vector, moments: Moments, spread: float, parameters: Vector, sizes: Integers, own: Vector
 ) -> None:
-    """Write the rates of zeroth order, Adam and RMSprop; those of v and b are in `out` already.
+    """Write the rates of plain SGD, zeroth order, Adam and RMSprop; those of v and b are in `out` already.
 
     `spread` is d² E(ℓ₊ − ℓ₋)²/(4λ²) for λ > 0, and not used otherwise.
     """
     m, P, (N, C, S) = sizes[WIDTH], sizes[AXES], moments
     rate, d, lag = parameters[RATE], parameters[DIMENSION], parameters[FORGOTTEN]
+    if sizes[RATES] > 0:
+        rate = rate_at(t, vector(parameters, sizes[OWN] - sizes[RATES], sizes[RATES]))
     adaptive, G = sizes[RULE] == ADAPTIVE, matrix(own, 0, m, m)
     dM, dQ = matrix(out, 2 * m, m, P), matrix(out, 2 * m + m * P, m, m)
     squares, rates_of_squares = vector(y, y.size - m, m), vector(out, out.size - m, m)
@@ -546,9 +553,12 @@ ADAPTIVE_OPTIMIZERS = (Adam, RMSprop)
 
 
 def optimized_system(
-    problem: Problem, learning_rate: float, step_theory: str, batch_size: int, optimizer: Optimizer
+    problem: Problem, learning_rate: float | RateTable, step_theory: str, batch_size: int, optimizer: Optimizer
 ) -> OptimizedSystem:
     """Return the mean motion under an optimizer; ValueError, with the reason, where overlaps do not close."""
+    if isinstance(learning_rate, RateTable):
+        need = "Argument `learning_rate` must be one number for an optimizer other than plain SGD and ZerothOrder"
+        require(optimizer.is_plain or isinstance(optimizer, ZerothOrder), f"{need}, but varies for {optimizer}.")
     _check(problem, step_theory, batch_size, optimizer)
     base: Any
     if is_network(problem):
@@ -569,11 +579,13 @@ def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optim
     """Refuse what does not close under an optimizer."""
     student, d = problem.student, problem.dimension
     need, name = "Argument `problem` must have", type(optimizer).__name__
+    name = "a learning rate that varies" if optimizer.is_plain else name
     require(problem.inputs is None, f"{need} isotropic inputs for {name}, but has {problem.inputs!r}.")
     layered, decays = False, False
     if is_network(problem):
         own = cast("Student", student)
         why = "since no buffer or direction stays on the sphere"
+        why = "which is not known on the sphere" if optimizer.is_plain else why
         require(own.first_layer == "free", f"{need} a student with a free first layer for {name}, {why}.")
         layered, decays = own.second_layer == "trained" or own.biases == "trained", any(own.decay)
     if isinstance(optimizer, SGD):
@@ -612,7 +624,7 @@ class OptimizedSystem(FlowSystem):
     falls = False
     against_clusters = FlowSystem.against_clusters
 
-    def __init__(self, base: Any, functions: Functions, learning_rate: float, optimizer: Optimizer) -> None:
+    def __init__(self, base: Any, functions: Functions, learning_rate: float | RateTable, optimizer: Optimizer) -> None:
         self._base, self.problem, self.functions = base, base.problem, functions
         problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
         m, P = problem.width, base.sizes[1]
@@ -631,12 +643,15 @@ class OptimizedSystem(FlowSystem):
         nodes, table, means = _nodes_of(base, self._rule, smoothing)
         nesterov = [sgd.momentum, 1.0] if sgd.nesterov else [1.0, 0.0]
         alpha = sgd.average if isinstance(sgd.average, float) else 0.0
-        numbers = [learning_rate, sgd.momentum, 1.0 - sgd.dampening, *nesterov, alpha, problem.dimension]
+        varying = learning_rate.nodes if isinstance(learning_rate, RateTable) else np.empty(0)
+        rate = learning_rate.peak if isinstance(learning_rate, RateTable) else learning_rate
+        numbers = [rate, sgd.momentum, 1.0 - sgd.dampening, *nesterov, alpha, problem.dimension]
         numbers += [getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0)]
-        own = np.concatenate([numbers, nodes.ravel(), means])
+        own = np.concatenate([numbers, nodes.ravel(), means, varying])
         scratch = base.work_size + base.initial_state.size
         axes = max(nodes.shape[1] - 1, 0)
         header = [m, P, self._rule, self._averages, own.size, scratch, weights.size, len(nodes), axes, table.size]
+        header.append(varying.size)
         self.parameters: Array = np.concatenate([own, base.parameters])
         self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
         self.work_size = scratch + 6 * mm + 4 * m + table.size + weights.size
@@ -679,7 +694,7 @@ class OptimizedSystem(FlowSystem):
     def stiffness(self) -> float:
         """Return the fastest relaxation rate of the flow; of Adam and sign SGD in units of errors as large as noise."""
         rate = float(self._base.stiffness())
-        return rate if self._rule in (MAP, ZEROTH_ORDER) else rate / max(self.problem.label_noise, 0.1)
+        return rate if self._rule in (MAP, ZEROTH_ORDER, PLAIN) else rate / max(self.problem.label_noise, 0.1)
 
     def observer(self, keep: str, *monitored: Any) -> Callable[[Array], dict[str, Any]]:
         """Return what the student's system observes, and the loss of the averages."""
@@ -734,7 +749,7 @@ class OptimizedSystem(FlowSystem):
 def _rule_of(optimizer: Optimizer) -> int:
     """Return the rule of an optimizer."""
     if isinstance(optimizer, SGD):
-        return MAP
+        return PLAIN if optimizer.is_plain else MAP
     if isinstance(optimizer, ZerothOrder):
         return ZEROTH_ORDER
     return SIGN if isinstance(optimizer, SignSGD) else ADAPTIVE

@@ -246,7 +246,7 @@ def _cautions(dataset: xr.Dataset) -> list[str]:
     if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
         found.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
     rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
-    if rate > limit:
+    if not isinstance(rate, str) and rate > limit:
         found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
     margin = attrs.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * attrs.get("rtol", 0.0):
@@ -377,11 +377,13 @@ def law_in_words(law: Mapping[str, Any], expected: str) -> str:
 
 
 def samples_of_one(dataset: xr.Dataset) -> tuple[float, str] | None:
-    """Return the samples in one unit of flow time, and the learning rate in words; None where no rate is known.
+    """Return the samples in one unit of flow time, and the learning rate in words; None where no one rate is known.
 
     The rate is that of the answer, and a tenth of `learning_rate_limit` for a flow, which has none.
     """
     attrs = dataset.attrs
+    if "schedule" in attrs:
+        return None
     if "step_theory" in attrs:
         rate, size = float(attrs["learning_rate"]), int(attrs["batch_size"])
         words = f"learning rate {rate:.3g}" + ("" if size == 1 else f" and {size} samples per step")
@@ -520,6 +522,8 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
     if x == "time":
         return 1.0
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
+    need = f"Argument `x` must be 'time' for an answer whose learning rate varies, but is {x!r}"
+    require("schedule" not in dataset.attrs, f"{need}; its coordinate `step` has the steps.")
     rate = resolved_rate(Problem.from_dataset(dataset), given["learning_rate"], size)
     if rate is None:
         msg = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."

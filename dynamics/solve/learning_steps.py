@@ -245,6 +245,9 @@ def _step(
     """
     stepped = "step_theory" in answer.attrs
     given = {"learning_rate": learning_rate, "batch_size": batch_size}
+    need = "Argument `answer` must be one of one learning rate"
+    other = f"{need}, but is one of {answer.attrs.get('schedule')}, whose coordinate `step` has the steps."
+    require("schedule" not in answer.attrs, other)
     for name, value in given.items() if stepped else ():
         require(
             value in (None, answer.attrs[name]),

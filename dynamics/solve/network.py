@@ -20,13 +20,14 @@ from dynamics.theory.components import blind_components, default_network_schedul
 if TYPE_CHECKING:
     from dynamics.equations.network.system import NetworkSystem
     from dynamics.problem import Optimizer, Problem, Student
+    from dynamics.problem.rates import Schedule
 
 
 @integrated("network")
 def solve_network(
     run: Run,
     *,
-    learning_rate: float | str | None = None,
+    learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
@@ -58,7 +59,7 @@ def solve_network(
         Saved times. Default: 150 geometric times to 20 times the sum of the times that one neuron alone needs for each
         component of the teacher, or for its slowest unit: 1, ln d or (√d)^(L−2) over the rate of the escape, for a
         component with L = 1, 2, … new axes, counted with their degrees.
-    learning_rate : float or str, optional
+    learning_rate : float, str or Schedule, optional
         As in `solve_overlaps`, in units of the rates; "0.1x" is found by a flow first. Mean steps of SGD, with the term
         of second order in η of Q, are known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step', 'sign' and
         polynomial units or a polynomial, and for polynomial neurons and teachers (up to degree 12), both on isotropic
@@ -110,6 +111,7 @@ def solve_network(
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
     steps.refuse_estimate(step, run.error_estimate)
     schedule = step.schedule(run.schedule(lambda: default_network_schedule(problem)))
+    step = step.until(schedule)
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
     system, names = network_system(problem, step), list(problem.teacher.order)

@@ -26,6 +26,7 @@ from dynamics.theory.prediction import predict
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
     from dynamics.problem.optimizers import Optimizer
+    from dynamics.problem.rates import Schedule
     from dynamics.problem.schedule import SaveAt
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
@@ -38,7 +39,7 @@ TRUNCATION_WARNING = 1e-2
 def solve_overlaps(
     run: Run,
     *,
-    learning_rate: float | str | None = None,
+    learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
@@ -58,8 +59,9 @@ def solve_overlaps(
     save_at : SaveAt, optional
         Saved times. Default for k ≥ 3: 150 geometric times from a tenth of the first predicted emergence to 2.5 times
         the last predicted learned time; for k ≤ 2: up to 20 times the slowest linear relaxation.
-    learning_rate : float or str, optional
-        Finite step η > 0, dimensionless; time is η · step. Text such as "0.1x" is that share of `learning_rate_limit`.
+    learning_rate : float, str or Schedule, optional
+        Finite step η > 0, dimensionless; time is Σ η. Text such as "0.1x" is that share of `learning_rate_limit`. With
+        a schedule such as `cosine`, or its text "cosine(0.01, 100000)", η of the equation is that of the time.
         Default: the flow, η → 0, which the label noise does not change. With method "gradient-descent" the discrete
         steps w ← w − η ∇ ½E(f − f*)², without tolerance, interpolated linearly; with any other method the mean motion
         under online SGD that `step_theory` names. Needs a polynomial link.
@@ -102,6 +104,7 @@ def solve_overlaps(
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == theory.PAIRS else None
     schedule = step.schedule(run.schedule(lambda: theory.default_schedule(problem, pairs)))
+    step = step.until(schedule)
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     _warn_truncation(problem)
     system, limit, last = steps.make_system(problem, step), steps.limit_of(problem, step), float(schedule.times[-1])
@@ -152,7 +155,7 @@ def solve_overlaps(
 def solve_committee(
     run: Run,
     *,
-    learning_rate: float | str | None = None,
+    learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
@@ -205,8 +208,9 @@ def solve_committee(
     problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
     step = steps.sgd_step(problem, learning_rate, step_theory, batch_size, optimizer)
-    rate = step.learning_rate
     schedule = step.schedule(run.schedule(lambda: theory.default_committee_schedule(problem)))
+    step = step.until(schedule)
+    rate = step.learning_rate
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
     system: Any = steps.optimized(problem, step)
@@ -224,7 +228,7 @@ def solve_committee(
         coords=run.neurons() | step.coords(schedule),
         constants=no_prediction_values(P),
         settings=step.arguments,
-        attributes=lambda _: {} if rate is None else step.arguments,
+        attributes=lambda _: {} if rate is None else step.attributes,
         notes=["Committees have no greedy prediction of times."],
         sound=Soundness(0.0 if step.fixed_step else run.rtol, teacher_term(problem), falls=rate is None, dies=True),
         loss=system.loss_of_state if step.fixed_step is None and run.estimates(method) else None,

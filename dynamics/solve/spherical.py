@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations.correlation import CorrelationSystem
     from dynamics.equations.spherical import LinearisedCoupling, SphericalStepSystem, SphericalSystem
+    from dynamics.problem.rates import Schedule
 
 
 @integrated("spherical", method="explicit")
@@ -107,6 +108,8 @@ def solve_spherical(
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     step = sgd_step(problem, learning_rate, step_theory, batch_size)
     rate = step.learning_rate
+    need = "Argument `learning_rate` must be one number for a spherical student with the squared error"
+    require(step.varying is None, f"{need}, but is {step.varying!r}.")
     require(
         step_theory == "infinite-d",
         "Argument `step_theory` must be 'infinite-d' for a spherical student, whose mean step at finite d is no "
@@ -293,7 +296,7 @@ def _nodes(times: Array, largest_step: float) -> tuple[Array, NDArray[np.intp]]:
 def solve_correlation(
     run: Run,
     *,
-    learning_rate: float | str | None = None,
+    learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["finite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
@@ -345,9 +348,11 @@ def solve_correlation(
     arXiv:2003.10409.
     """
     problem = run.problem
-    system, step = correlation_system(problem, learning_rate, step_theory, batch_size, optimizer)
+    step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)
     prediction, stepped = predict(problem), step.learning_rate is not None
     schedule = run.schedule(lambda: default_schedule(problem, prediction))
+    step = step.until(schedule)
+    system = correlation_system(problem, step)
     last = float(schedule.times[-1])
     return Integration.of(
         system,
@@ -361,18 +366,16 @@ def solve_correlation(
             "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
         },
         settings=step.arguments,
-        attributes=lambda _: prediction_attributes(prediction) | (step.arguments if stepped else {}),
+        attributes=lambda _: prediction_attributes(prediction) | (step.attributes if stepped else {}),
         notes=prediction.notes,
         sound=Soundness(run.rtol, teacher_term(problem), falls=not stepped and problem.smoothing == 0.0),
     )
 
 
-def correlation_system(
+def correlation_step(
     problem: Problem, learning_rate: object, step_theory: object, batch_size: object, optimizer: object = None
-) -> tuple[CorrelationSystem, StepSettings]:
-    """Return the equations and the steps, or refuse a problem or a step that they do not describe."""
-    from dynamics.equations.correlation import CorrelationSystem
-
+) -> StepSettings:
+    """Return the steps, or refuse a problem or steps that the equations do not describe."""
     require(is_correlation(problem), "Argument `problem` must have `objective` 'correlation' here, but has 'squared'.")
     require(
         step_theory in (None, "finite-d"),
@@ -383,10 +386,17 @@ def correlation_system(
         step.learning_rate is not None or step_theory is None,
         f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}.",
     )
-    return CorrelationSystem(problem, step.learning_rate or 0.0, step.batch_size, step.optimizer), step
+    return step
+
+
+def correlation_system(problem: Problem, step: StepSettings) -> CorrelationSystem:
+    """Return the equations of a flow or of steps, or refuse a problem of which the means are not known."""
+    from dynamics.equations.correlation import CorrelationSystem
+
+    return CorrelationSystem(problem, step.learning_rate or 0.0, step.batch_size, step.optimizer, step.table)
 
 
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a link of which the means are not known."""
     names = "learning_rate", "step_theory", "batch_size", "optimizer"
-    correlation_system(problem, *(options[name] for name in names))
+    correlation_system(problem, correlation_step(problem, *(options[name] for name in names)))

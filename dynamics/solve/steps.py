@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,14 +12,17 @@ import numpy as np
 from dynamics.commands.options import STEP_THEORIES
 from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.optimizers import SGD, Optimizer, checked_optimizer
+from dynamics.problem.rates import Schedule, check_bearable
 from dynamics.problem.schedule import SaveAt
 from dynamics.theory import learning_rates
+from dynamics.theory.schedules import resolved_schedule
 from dynamics.theory.step_noise import escape_bias
-from hermite.text.messages import shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
     from dynamics.equations.overlaps import OverlapSystem
+    from dynamics.equations.rates import RateTable
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
 
@@ -32,7 +35,7 @@ STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size", "optimiz
 class StepSettings:
     """How steps of finite size enter."""
 
-    #: η > 0, dimensionless; None for the flow.
+    #: η > 0, dimensionless; of a schedule the first, and the largest once `table` is known; None for the flow.
     learning_rate: float | None = None
     #: "finite-d" or "infinite-d": the equation; None for the flow, and for the discrete steps of gradient descent.
     step_theory: str | None = None
@@ -40,12 +43,33 @@ class StepSettings:
     batch_size: int = 1
     #: What a step does with a gradient; None stands for plain SGD that was not asked for.
     optimizer: Optimizer | None = None
+    #: Rates that vary, None for one rate, and those of the steps until the last saved time.
+    varying: Schedule | None = None
+    table: RateTable | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name, as datasets store them."""
-        found = {"learning_rate": self.learning_rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
+        """The arguments by name, as files store them."""
+        rate = self.learning_rate if self.varying is None else repr(self.varying)
+        found = {"learning_rate": rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
         return found if self.optimizer is None else {**found, "optimizer": str(self.optimizer)}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of a dataset: the arguments, and a schedule beside its mean rate over time."""
+        if self.varying is None or self.table is None:
+            return self.arguments
+        name = {"learning_rate": "schedule", "schedule": repr(self.varying)}
+        return self.arguments | name | {"effective_learning_rate": self.table.effective}
+
+    def until(self, save_at: SaveAt) -> StepSettings:
+        """Return the settings of a run to the last saved time, with the rates of a schedule."""
+        if self.varying is None:
+            return self
+        from dynamics.equations.rates import RateTable
+
+        table = RateTable.until(self.varying, float(save_at.times[-1]))
+        return replace(self, table=table, learning_rate=table.peak)
 
     @property
     def is_plain(self) -> bool:
@@ -69,7 +93,9 @@ class StepSettings:
         return SaveAt.at(self.learning_rate * np.unique(np.rint(save_at.times / self.learning_rate)))
 
     def coords(self, save_at: SaveAt) -> dict[str, Any]:
-        """Return the coordinate `step` = t/η where an optimizer is given, which counts whole steps of a map."""
+        """Return the coordinate `step` where an optimizer or a schedule is given; it counts whole steps of a map."""
+        if self.table is not None:
+            return {"step": self.table.steps(save_at.times)}
         if self.optimizer is None or self.learning_rate is None:
             return {}
         steps = save_at.times / self.learning_rate
@@ -99,8 +125,14 @@ def checked_step(
     chosen = None if optimizer is None else checked_optimizer(optimizer)
     if isinstance(learning_rate, str) and problem is not None:
         of_limit: Any = {"descends": descends, "optimizer": chosen}
-        learning_rate = learning_rates.resolved_rate(problem, learning_rate, size, **of_limit)
-    rate = learning_rates.checked_learning_rate(learning_rate, method)
+        learning_rate = resolved_schedule(problem, learning_rate, size, **of_limit)
+    varying = checked_schedule(learning_rate)
+    given = learning_rate if varying is None else varying(0)
+    require(
+        varying is None or not descends,
+        f"Argument `learning_rate` must be one number for method 'gradient-descent', but is {varying!r}.",
+    )
+    rate = learning_rates.checked_learning_rate(given, method)
     stochastic, other = rate is not None and not descends, "with a method other than 'gradient-descent'"
     require(
         size == 1 or stochastic,
@@ -120,7 +152,7 @@ def checked_step(
         f"Argument `optimizer` must be None unless `learning_rate` is given {other}, but is {chosen}.",
     )
     usual = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
-    step = StepSettings(rate, str(step_theory or usual) if stochastic else None, size, chosen)
+    step = StepSettings(rate, str(step_theory or usual) if stochastic else None, size, chosen, varying)
     need = f"Argument `method` must be 'auto' for {chosen}, whose mean steps are iterated, but is {shown(method)}."
     require(method == "auto" or not step.is_map, need)
     return step
@@ -132,14 +164,27 @@ def sgd_step(
     """Return the settings of steps of SGD for a student that knows no others."""
     size = checked_integer(batch_size, "batch_size", minimum=1)
     chosen = None if optimizer is None else checked_optimizer(optimizer)
-    rate = learning_rates.resolved_rate(problem, learning_rate, size, optimizer=chosen)
+    found = resolved_schedule(problem, learning_rate, size, optimizer=chosen)
+    varying = checked_schedule(found)
+    rate = learning_rates.resolved_rate(problem, found if varying is None else varying(0))
     require(
         size == 1 or rate is not None,
         f"Argument `batch_size` must be 1 unless `learning_rate` is given, but is {size}.",
     )
     need = f"Argument `optimizer` must be None unless `learning_rate` is given, but is {chosen}."
     require(chosen is None or rate is not None, need)
-    return StepSettings(rate, step_theory, size, chosen)
+    return StepSettings(rate, step_theory, size, chosen, varying)
+
+
+def checked_schedule(learning_rate: object) -> Schedule | None:
+    """Return a schedule that equations take, None for anything but a function of the step."""
+    if isinstance(learning_rate, Schedule):
+        check_bearable(learning_rate)
+        return learning_rate
+    if callable(learning_rate):
+        need = "Argument `learning_rate` must be a number or a schedule such as dynamics.cosine(0.01, 100000)"
+        refuse(f"{need}, but is {shown(learning_rate)}; `sgd_check.simulate` takes other functions.", TypeError)
+    return None
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
@@ -165,16 +210,20 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
 
 
 def optimized(problem: Problem, settings: StepSettings) -> Any:
-    """Return the mean motion under an optimizer that is not plain SGD, None for plain SGD and flows.
+    """Return the mean motion under a schedule or an optimizer that is not plain SGD, None for plain SGD and flows.
 
     ValueError is raised, with the reason, where overlaps do not close.
     """
-    if settings.is_plain or settings.step_theory is None or settings.learning_rate is None:
+    plain = settings.is_plain and settings.varying is None
+    if plain or settings.step_theory is None or settings.learning_rate is None:
         return None
     from dynamics.equations.optimizers import optimized_system
+    from dynamics.equations.rates import RateTable
 
-    given = settings.learning_rate, settings.step_theory, settings.batch_size
-    return optimized_system(problem, *given, cast("Optimizer", settings.optimizer))
+    rate: float | RateTable = settings.learning_rate
+    if settings.varying is not None:
+        rate = settings.table or RateTable.until(settings.varying, 0.0)
+    return optimized_system(problem, rate, settings.step_theory, settings.batch_size, settings.optimizer or SGD())
 
 
 def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str = "bdf") -> str:
@@ -236,10 +285,11 @@ def step_notes(
     rate, size = settings.learning_rate, settings.batch_size
     batch = "" if size == 1 else f" and {size} samples per step"
     share = "no limit is known" if limit is None else f"{rate / limit:.3g} of the limit"
-    notes = [f"{settings.step_theory} equation at learning rate {rate:g}{batch} ({share}); predictions are the flow's"]
+    given = f"learning rate {rate:g}" if settings.varying is None else f"{settings.varying!r} up to {rate:g}"
+    notes = [f"{settings.step_theory} equation at {given}{batch} ({share}); predictions are the flow's"]
     optimizer = settings.optimizer or SGD()
     # The noise of other optimizers is not that of SGD.
-    if prediction is not None and isinstance(optimizer, SGD):
+    if prediction is not None and isinstance(optimizer, SGD) and settings.varying is None:
         bias = escape_bias(problem, rate * optimizer.amplification / size, prediction)
         if (delays := bias.drift_bias[np.isfinite(bias.drift_bias)]).size:
             notes.append(f"their noise should delay emergence by up to {100 * delays.max():.3g} %")
@@ -252,5 +302,5 @@ def step_attributes(settings: StepSettings, limit: float | None) -> dict[str, An
     """Return the attributes of a dataset, none for the flow."""
     if settings.learning_rate is None:
         return {}
-    steps = settings.arguments if settings.step_theory is not None else {}
+    steps = settings.attributes if settings.step_theory is not None else {}
     return {"learning_rate": settings.learning_rate, "learning_rate_limit": limit} | steps

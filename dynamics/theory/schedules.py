@@ -13,7 +13,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem import Optimizer, Problem, check_problem, checked_integer, checked_number, is_correlation
+from dynamics.problem import (
+    Optimizer,
+    Problem,
+    check_problem,
+    checked_integer,
+    checked_number,
+    checked_optimizer,
+    is_correlation,
+)
 from dynamics.problem.checks import check_memory, check_that, check_type
 from dynamics.problem.rates import MAKERS, Schedule, schedule_of
 from dynamics.problem.student import SPHERICAL
@@ -188,7 +196,12 @@ def _checked(problem: object) -> Problem:
 
 
 def resolved_schedule(
-    problem: Problem, learning_rate: object, batch_size: int = 1, optimizer: Optimizer | str | None = None
+    problem: Problem,
+    learning_rate: object,
+    batch_size: int = 1,
+    optimizer: Optimizer | str | None = None,
+    *,
+    descends: bool = False,
 ) -> object:
     """Return what `learning_rate` means for a problem: text as a number or a `Schedule`, all else as it is.
 
@@ -200,9 +213,11 @@ def resolved_schedule(
     if not isinstance(learning_rate, str):
         return learning_rate
     if "(" not in learning_rate and learning_rate.strip() not in MAKERS:
-        return resolved_rate(problem, learning_rate, batch_size, optimizer=optimizer)
+        return resolved_rate(problem, learning_rate, batch_size, descends=descends, optimizer=optimizer)
 
     def best(final_overlap: float = 0.9, *, batch_size: int = batch_size) -> Schedule:
+        need = f"Argument `optimizer` must be plain SGD for the best schedule, but is {optimizer}."
+        require(checked_optimizer(optimizer).is_plain, need)
         return best_schedule(problem, final_overlap, batch_size=batch_size)
 
     return schedule_of(learning_rate, MAKERS | {"best_schedule": best})

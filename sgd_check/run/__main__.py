@@ -175,6 +175,9 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
 
     need = "Option --widths must be absent for a prediction that is no mean field, but is given."
     require_usage(asked["widths"] is None, need)
+    varying = prediction.attrs.get("schedule")
+    need = "Argument FILE must hold a prediction of one learning rate"
+    require_usage(varying is None, f"{need}, but holds one of {varying}, with which `sgd_check.compare` compares runs.")
     carried = {name: prediction.attrs[name] for name in ("learning_rate", "batch_size") if has_step(prediction)}
     optimizer = optimizer_of(prediction)
     need = "Option --theory must not be flow for a prediction of finite steps, but is."

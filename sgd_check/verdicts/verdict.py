@@ -197,6 +197,8 @@ def check_prediction(prediction: xr.Dataset) -> None:
         )
     for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
         value, need = prediction.attrs.get(name), f"Argument `prediction` must have a number as attribute `{name}`"
+        if name == "learning_rate" and isinstance(prediction.attrs.get("schedule"), str):
+            continue
         require(isinstance(value, (int, float, np.number)), f"{need}, but has {shown(value)}.")
 
 
