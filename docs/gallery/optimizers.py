@@ -30,7 +30,7 @@ for (name, (optimizer, rate, steps)), colour in zip(optimizers.items(), colours,
     axes.loglog(theory.step / d, theory[loss], color=colour)
     axes.errorbar(found.step / d, mean, yerr=2 * error, fmt="o", color=colour, capsize=2, label=name)
     ratio = (mean / theory[loss].interp(time=found.time)).values
-    print(f"{name}: runs over theory {ratio.min():.2f} to {ratio.max():.2f}, floor {float(theory[loss][-1]):.3f}")
+    print(f"{name}: runs over theory {ratio.min():.1f} to {ratio.max():.1f}, floor {float(theory[loss][-1]):.3f}")
 axes.set(xlabel="samples over $d$", ylabel="loss", title="Four optimizers, one problem (lines: mean motion)")
 axes.legend()
 figure.savefig("optimizers.png")

@@ -21,7 +21,7 @@ SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem not in 
 #: Scripts of a second and more with what they compile, which most of the time run what other tests test.
 LONG = {
     "both_layers", "composition", "compute_frontier", "covariant_inputs", "emergence_staircase", "induction_head",
-    "leap_three", "leaps", "muon", "one_direction", "own_activation", "phase_retrieval", "quadratic", "recall",
+    "leap_three", "leaps", "muon", "one_direction", "optimizers", "own_activation", "phase_retrieval", "quadratic", "recall",
     "recovery_law", "relu_committee", "saad_solla", "smoothing", "staircase", "step_size_phases", "theory_against_sgd",
 }  # fmt: skip
 #: Pixels that are averaged, and the least correlation of what is left with the committed picture.
