@@ -374,7 +374,8 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
         for p in counted
         for event in ("emergence", "learned")
     ]
-    sentences = [*found.sentences, f"Steps of SGD at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)]
+    of = answer.attrs.get("optimizer", "SGD")
+    sentences = [*found.sentences, f"Steps of {of} at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)]
     return replace(found, sentences=sentences, values={**found.values, "learning_steps": [asdict(s) for s in steps]})
 
 
