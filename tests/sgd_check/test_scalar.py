@@ -334,3 +334,15 @@ def test_chains_of_zeroth_order_go_on_bit_for_bit(batch):
 def test_zeroth_order_that_the_chain_does_not_know_is_refused(asked, optimizer, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         sgd_check.simulate(asked, learning_rate=1e-3, steps=5, seeds=1, progress=False, optimizer=optimizer)
+
+
+@pytest.mark.statistical
+@pytest.mark.long
+def test_the_check_of_zeroth_order_agrees():
+    """At a rate of false alarms of 0.01, with fixed seeds."""
+    tree = sgd_check.check(
+        problem(d=24, C=0.45), optimizer="zeroth-order", learning_rate="0.05x", seeds=24, progress=False
+    )
+    found = tree["comparison"].attrs
+    assert (found["verdict"], found["theory"]) == ("agree", "finite step")
+    assert tree["simulation"].attrs["engine"] == "scalar"
