@@ -348,7 +348,7 @@ def simulate(
     checkpoint : path or RunFile, optional
         File that holds the result in the end and, every 30 seconds until then, what was recorded. `sgd_check.resume`
         goes on from it if the runs end early, by "projected", "scalar" and, but for its fused kernel, the spherical
-        student and samples that are reused, "torch".
+        student, samples that are reused and optimizers other than plain SGD, "torch".
 
     Returns
     -------
