@@ -114,15 +114,17 @@ def chain(d, rate, steps, runs, seed=0):
         step = rate * (seen**3 - 3.0 * seen) * 3.0 * (a**2 - 1.0) / 6.0 * (a * b + v * g + rho * h)
         C = (C + step * s * g) / np.sqrt(1.0 + step**2 * (g**2 + h**2 + square))
         first = np.where(np.isnan(first) & (C**2 >= 0.5), n + 1.0, first)
+        if n % 256 == 0 and np.isfinite(first).all():
+            break
     return first
 
 
 @pytest.mark.statistical
 def test_one_neuron_by_correlation_under_zeroth_order():
-    """200 runs at a twentieth of the limit: mean at four standard errors, scatter at 25 %; the seed is fixed."""
+    """200 runs at a tenth of the limit: mean at four standard errors, scatter at 25 %; the seed is fixed."""
     d, optimizer = 12, ZerothOrder()
     answer = dynamics.predict_emergence(sphere(d), save_at=AT)
-    said = dynamics.learning_steps(answer, direction=1, learning_rate="0.05x", optimizer=optimizer)
+    said = dynamics.learning_steps(answer, direction=1, learning_rate="0.1x", optimizer=optimizer)
     first = chain(d, said.learning_rate, int(3.0 * said.steps), 200)
     assert np.isfinite(first).all()
     assert abs(first.mean() - said.steps) < 4.0 * first.std(ddof=1) / math.sqrt(200)
@@ -132,7 +134,7 @@ def test_one_neuron_by_correlation_under_zeroth_order():
         sphere(d), learning_rate=said.learning_rate, optimizer=optimizer, save_at=AT, progress=False
     )
     own = dynamics.learning_steps(stepped, direction=1)
-    assert own.steps == pytest.approx(said.steps, rel=0.02)
+    assert own.steps == pytest.approx(said.steps, rel=0.03)
     assert own.delay < said.delay
     assert own.steps_deviation == pytest.approx(said.steps_deviation, rel=0.02)
 

@@ -106,8 +106,8 @@ def test_steps_of_zeroth_order_need_a_factor_of_the_dimension_more():
         information_exponents=[3],
         dimensions=[12, 16, 20],
         optimizers=["sgd", dynamics.ZerothOrder()],
-        rate=0.02,
-        seeds=32,
+        rate=0.03,
+        seeds=16,
         progress=False,
     )
     assert found["exponent"].dims == ("information_exponent", "optimizer", "source")
