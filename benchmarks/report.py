@@ -115,6 +115,11 @@ def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
     if zeroth := part.get("zeroth order"):
         speeds = ", ".join(_thousands(rates[1]) for rates in zeroth.values())
         yield f"| zeroth-order SGD there, at m, d = {'; '.join(zeroth)} | {speeds} steps a second |"
+    if "momentum" in part:
+        rates = {tuple(key.split(", ")): rate[1] for key, rate in part["momentum"].items()}
+        ratios = {m: rates[m, "0.0"] / rates[m, "0.9"] for m, momentum in rates if momentum == "0.9"}
+        longer = ", ".join(f"{ratio:.1f}" for ratio in ratios.values())
+        yield f"| a step with momentum there, m = P = {', '.join(ratios)} | {longer} times as long as a plain one |"
     # Of one contender on several numbers of threads, the best.
     seconds: dict[str, float] = {}
     for key, rates in part["contenders"].items():

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: m = P and d of the comparison, and seeds of what runs many at once.
 SIZE, DIMENSION, SEEDS = 32, 4096, 16
 PROJECTED_SIZES = (8, 32)
+#: m = P of steps with momentum beside plain ones.
+MOMENTUM_SIZES = (2, 8, 32)
 DIMENSIONS = (10**3, 10**6, 10**9, 10**12)
 ZEROTH_SIZE, ZEROTH_DIMENSIONS = 2, (100, 10**5, 10**9)
 RATE = 1e-12
@@ -50,6 +52,7 @@ def run(journal: Journal, *, quick: bool) -> dict[str, Any]:
         "floor": journal.measure("floor of sgd in R^d", lambda: floor(**effort)),
         "projected": journal.measure("projected sgd on one core", lambda: in_turn(projected(), **effort)),
         "zeroth order": journal.measure("zeroth-order sgd on one core", lambda: in_turn(zeroth_order(), **effort)),
+        "momentum": journal.measure("projected sgd with momentum", lambda: in_turn(with_momentum(), **effort)),
     }
 
 
@@ -74,6 +77,15 @@ def zeroth_order() -> dict[str, tuple[int, Callable[[int], None]]]:
     optimizer = dynamics.ZerothOrder()
     return {
         f"{ZEROTH_SIZE}, {d}": (1, engine("projected", ZEROTH_SIZE, d, range(1), optimizer)) for d in ZEROTH_DIMENSIONS
+    }
+
+
+def with_momentum() -> dict[str, tuple[int, Callable[[int], None]]]:
+    """Return single runs of the projected engine, plain and with momentum, "m, momentum"."""
+    return {
+        f"{m}, {momentum}": (1, engine("projected", m, DIMENSIONS[0], range(1), dynamics.SGD(momentum=momentum)))
+        for m in MOMENTUM_SIZES
+        for momentum in (0.0, 0.9)
     }
 
 
