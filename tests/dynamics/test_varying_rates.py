@@ -70,6 +70,19 @@ def test_one_rate_that_is_written_as_a_schedule_is_that_rate(name):
 
 
 @pytest.mark.kernels
+@pytest.mark.parametrize(("name", "rate"), [("committee", 1e-3), ("correlation", 1e-6)])
+def test_zeroth_order_takes_schedules_too(name, rate):
+    asked, solve, _ = ANSWERS[name]
+    given = {"save_at": SaveAt.linear(0.0, 2.0, 3), "optimizer": "ZerothOrder(directions=2)", "progress": False}
+    number, one, falling = (
+        solve(asked, learning_rate=each, **given).loss.values
+        for each in (rate, piecewise([rate], []), cosine(rate, round(5.0 / rate)))
+    )
+    np.testing.assert_allclose(one, number, rtol=1e-6)
+    assert abs(falling[-1] / number[-1] - 1.0) > 1e-3
+
+
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", ["homogeneous", "committee", "polynomial committee", "correlation"])
 def test_two_rates_are_two_runs_of_one_rate(name):
     """The second run starts from the overlaps at the end of the first."""

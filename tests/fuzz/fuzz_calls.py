@@ -371,6 +371,27 @@ def _experiments():
         "power_law_decay", sgd_check.power_law_decay, {"initial": 0.1, "exponent": 0.5},
         initial=bad.positive, exponent=bad.non_negative, onset=bad.positive,
     )  # fmt: skip
+    yield call(
+        "inverse_root", dynamics.inverse_root, {"initial": 0.1, "onset": 5}, initial=bad.positive, onset=bad.positive
+    )
+    yield call(
+        "step_decay", dynamics.step_decay, {"initial": 0.1, "factor": 0.5, "every": 3},
+        initial=bad.positive, factor=either(bad.positive, one_of(1.5)), every=bad.count,
+    )  # fmt: skip
+    yield call(
+        "cosine", dynamics.cosine, {"initial": 0.1, "steps": 10},
+        initial=bad.positive, steps=bad.count, final=either(bad.non_negative, one_of(0.2)),
+        warmup=one_of(-1, 10, 0.5, None, "a", [1]),
+    )  # fmt: skip
+    yield call("warmup", dynamics.warmup, {"schedule": 0.1, "steps": 3}, schedule=bad.positive, steps=bad.count)
+    yield call("silver", dynamics.silver, {"rate": 0.1}, rate=bad.positive)
+    yield call(
+        "descent_loss", dynamics.descent_loss, {"eigenvalues": [1.0, 0.5], "squares": [1.0, 1.0], "rates": [0.1]},
+        optional="steps",
+        eigenvalues=either(bad.array, one_of(3, [], [1.0], [-1.0, 1.0], [np.inf, 1.0], None)),
+        squares=either(bad.array, one_of(3, [], [1.0], [-1.0, 1.0], [np.inf, 1.0], None)),
+        rates=either(bad.array, one_of(0.1, [], [0.0], [np.nan], ["a"], None, dynamics.silver(1.0))),
+    )  # fmt: skip
 
 
 def _studies():
