@@ -5,6 +5,7 @@ from __future__ import annotations
 import time as clock
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
@@ -472,7 +473,6 @@ def _labelled(
             "answer": "simulation",
             **shared,
             **({"schedule_digest": plan.digest} if plan.digest else {}),
-            **({"schedule": plan.schedule} if plan.schedule else {}),
             "seeds": list(options.seeds),
             "dtype": str(engine.attributes["dtype"]),
             "device": options.device,
@@ -496,7 +496,7 @@ def _labelled(
 
 
 #: Settings in the file that are no arguments of the call.
-DERIVED = ("effective_learning_rate", "schedule_digest", "schedule", "save_at")
+DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
 
 
 def resume(
@@ -546,9 +546,10 @@ def resume(
     settings = {name: value for name, value in begun.settings.items() if name not in DERIVED}
     varies, given = settings["learning_rate"] == "schedule", learning_rate
     if varies and isinstance(begun.problem, Problem):
-        # The text of a schedule makes it again; files of other functions, and older ones, have none.
-        named = given or begun.settings.get("schedule")
-        given = cast("LearningRate | None", resolved_schedule(begun.problem, named, settings["batch_size"]))
+        named = given if given is not None else begun.dataset.attrs.get("schedule")
+        # The text of a schedule makes it again; files of other functions have none, or one that says nothing.
+        with suppress(*((TypeError, ValueError) if given is None else ())):
+            given = cast("LearningRate | None", resolved_schedule(begun.problem, named, settings["batch_size"]))
     need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
     other = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
     require(varies == (given is not None), other)

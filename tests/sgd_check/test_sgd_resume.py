@@ -52,9 +52,10 @@ def stop_after(monkeypatch, calls, end):
         {"batch_size": 3, "save_at": dynamics.SaveAt.at([0.0, 1.0, 7.0])},
         {"learning_rate": DECAY, "seeds": [5, 2]},
         {"learning_rate": DECAY.__call__, "seeds": [5, 2]},
+        {"learning_rate": dynamics.Schedule("of mine", DECAY.rates)},
         {"learning_rate": "warmup(cosine(0.002, 6000), 50)"},
     ],
-    ids=["single samples", "batches", "decay", "function", "text"],
+    ids=["single samples", "batches", "decay", "function", "other text", "text"],
 )
 def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, monkeypatch, changes):
     asked = problem_of(label_noise=0.1)
