@@ -63,7 +63,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
-from dynamics.problem import SGD, ZerothOrder, is_frame, is_network
+from dynamics.problem import is_frame, is_network
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem
-    from sgd_check.engines.projected_zeroth import DirectionAxes
 
 
 Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
@@ -625,12 +624,8 @@ class ProjectedEngine(SteppedRuns):
         self._axes, self._motion = axes, motion = self._steps_of(problem, options)
         super().__init__(options.seeds, motion.start, axes.drawn, problem.label_noise, motion.link_name)
 
-    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DrawnAxes | DirectionAxes, Motion]:
+    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[Any, Motion]:
         """Return what a step draws and how it is taken."""
-        if isinstance(options.optimizer, ZerothOrder):
-            from sgd_check.engines.projected_zeroth import zeroth_motion
-
-            return zeroth_motion(problem, options.batch_size, options.optimizer)
         axes = DrawnAxes(problem, options.batch_size)
         return axes, make_motion(problem, axes)
 
@@ -654,12 +649,3 @@ class ProjectedEngine(SteppedRuns):
         if motion.teacher is not None:
             write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
         return int(motion.take(*own, rates, motion.constants, axes.axes, draws))
-
-
-def make_engine(problem: Problem, options: EngineOptions) -> ProjectedEngine:
-    """Return the engine of an optimizer."""
-    if isinstance(options.optimizer, SGD) and not options.optimizer.is_plain:
-        from sgd_check.engines.projected_memory import RememberingEngine
-
-        return RememberingEngine(problem, options)
-    return ProjectedEngine(problem, options)

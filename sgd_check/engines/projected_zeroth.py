@@ -27,7 +27,7 @@ diagonal; `gammas` are half the squares on the diagonals of the factor and of T.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from sgd_check.engines.projected import (
     Buffers,
     Draws,
     Motion,
+    ProjectedEngine,
     reduced_factor,
     teacher_of,
     triangular_factor,
@@ -53,6 +54,7 @@ from sgd_check.engines.seeded_runs import Drawn
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.problem.optimizers import ZerothOrder
+    from sgd_check.engines.registry import EngineOptions
 
 #: The link; s and, as `weigh_network` has them, whether w, v and b are trained, and no decays; their rates, the decays
 #: of w and v, and ε.
@@ -338,3 +340,10 @@ def zeroth_motion(problem: Problem, batch: int, optimizer: ZerothOrder) -> tuple
     link, name = sampled_link(problem.activation)
     start = {"weights": axes.start(reduced)}
     return axes, Motion(start, take_zeroth_steps, (link, *np.zeros((2, 6))), teacher, problem.teacher.directions, name)
+
+
+class DirectionsEngine(ProjectedEngine):
+    """Runs along random directions, with the state of plain ones."""
+
+    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DirectionAxes, Motion]:
+        return zeroth_motion(problem, options.batch_size, cast("ZerothOrder", options.optimizer))

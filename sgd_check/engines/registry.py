@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem.optimizers import PLAIN, Optimizer
+from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer
 from hermite.text.messages import not_a_choice, refuse, require, shown
 
 if TYPE_CHECKING:
@@ -138,8 +139,8 @@ class Declaration(NamedTuple):
     students: tuple[str, ...] = ("homogeneous",)
     fields: tuple[str, ...] = ()
     objective: str = "squared"
-    #: Optimizers other than plain SGD, by name.
-    optimizers: tuple[str, ...] = ()
+    #: Name of each optimizer that it takes beside plain SGD -> the maker of its engine.
+    optimizers: Mapping[str, str] = MappingProxyType({})
 
     def takes(self, problem: Problem) -> bool:
         """Return whether the engine simulates problems of this kind."""
@@ -149,14 +150,17 @@ class Declaration(NamedTuple):
 
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
-    "projected": Declaration("sgd_check.engines.projected:make_engine", students=("homogeneous", "network", "stiefel"),
-                             fields=("inputs",), optimizers=("sgd", "zeroth-order")),
+    "projected": Declaration("sgd_check.engines.projected:ProjectedEngine",
+                             students=("homogeneous", "network", "stiefel"), fields=("inputs",),
+                             optimizers={"sgd": "sgd_check.engines.projected_memory:RememberingEngine",
+                                         "zeroth-order": "sgd_check.engines.projected_zeroth:DirectionsEngine"}),
     "torch": Declaration("sgd_check.engines.torch.engine:make_engine", ("float32", "float64"), ("auto", "cpu", "cuda"),
                          ("homogeneous", "committee", "spherical", "network", "stiefel"), ("inputs",),
-                         optimizers=("sgd", "zeroth-order", "adam", "rmsprop", "sign")),
+                         optimizers=dict.fromkeys(OPTIMIZERS, "sgd_check.engines.torch.engine:make_engine")),
     "diffusion": Declaration("sgd_check.engines.diffusion:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration("sgd_check.engines.scalar:ScalarEngine", students=("spherical",),
-                          fields=("objective", "smoothing"), objective="correlation", optimizers=("zeroth-order",)),
+                          fields=("objective", "smoothing"), objective="correlation",
+                          optimizers={"zeroth-order": "sgd_check.engines.scalar:ScalarEngine"}),
 }  # fmt: skip
 DEFAULT_ENGINE = "projected"
 
@@ -182,7 +186,8 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])
     try:
-        make = resolve_name(declared.maker)
+        plain = options.optimizer.is_plain
+        make = resolve_name(declared.maker if plain else declared.optimizers[options.optimizer.name])
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

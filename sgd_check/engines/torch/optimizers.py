@@ -17,8 +17,12 @@ from hermite.text.messages import require
 if TYPE_CHECKING:
     from dynamics.problem import Problem, Student
     from sgd_check.engines.registry import EngineOptions
-    from sgd_check.engines.torch.samples import FreshDirections
-    from sgd_check.engines.torch.weights import Neurons, WeightRuns
+    from sgd_check.engines.torch.neurons import Neurons
+    from sgd_check.engines.torch.samples import FreshDirections, Source
+
+
+#: Numbers m·(samples) of one pass on the processor, which bounds the memory of a run; shorter passes cost more calls.
+PASS_NUMBERS = 2**18
 
 
 class PlainSgd:
@@ -124,6 +128,48 @@ class ZerothOrder(PlainSgd):
         above = runs.loss(torch.add(runs.weights, z, alpha=size, out=moved), x, labels)
         below = runs.loss(torch.add(runs.weights, z, alpha=-size, out=moved), x, labels)
         return above.sub_(below).div_(2.0 * size)
+
+
+class WeightRuns:
+    """Runs side by side in one tensor: weights (lanes, m, columns), moved on batches of B samples of a source."""
+
+    def __init__(
+        self,
+        neurons: Neurons,
+        weights: torch.Tensor,
+        source: Source,
+        batch: int,
+        optimizer: PlainSgd,
+    ) -> None:
+        self.weights, self.source, self.optimizer = weights, source, optimizer
+        #: Memory for a gradient.
+        self.memory = torch.empty_like(weights)
+        self._neurons, self._batch = neurons, batch
+        # On a CUDA device one pass takes the whole batch: there is no cache to keep to, and a launch costs more.
+        largest = max(PASS_NUMBERS // weights.shape[1], 1) if weights.device.type == "cpu" else batch
+        self._passes = [slice(first, min(first + largest, batch)) for first in range(0, batch, largest)]
+
+    def advance(self, rates: list[float]) -> None:
+        """Take one step per learning rate η."""
+        optimizer = self.optimizer
+        for rate in rates:
+            x, labels = self.source.batch()
+            optimizer.move(self.weights, optimizer.pull(self, x, labels), rate)
+            self._neurons.put_back(self.weights)
+
+    def gradient(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the mean gradient over a batch, in `memory`."""
+        gradient = self.memory.zero_()
+        for chosen in self._passes:
+            self._neurons.add_gradient(self.weights, x[:, chosen], labels[:, chosen], gradient)
+        if self._batch > 1:
+            gradient.div_(self._batch)
+        return gradient
+
+    def loss(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return ½ mean e² (lanes,) over a batch, at other weights."""
+        parts = [torch.sum((self._neurons.predict(w, x[:, c]) - labels[:, c]) ** 2, dim=1) for c in self._passes]
+        return torch.stack(parts).sum(dim=0).div_(2.0 * self._batch)
 
 
 def make_optimizer(

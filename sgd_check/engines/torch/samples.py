@@ -290,3 +290,6 @@ class FixedSamples:
         self._next += self._size
         x, y = self._epoch
         return x[:, rows], y[:, rows]
+
+
+Source = FreshSamples | FixedSamples

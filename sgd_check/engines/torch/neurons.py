@@ -1,0 +1,217 @@
+"""The students of SGD on the weights in R^d: gradient, loss, and where neurons must lie.
+
+Of a batch of B samples g_i is the mean of the gradient, in closed form. With e_b = f(x_b) − y_b the students are
+
+* spherical, f = (1/m) Σ_i σ(w_i·x), |w_i| = 1: g_i = e σ'(w_i·x) x, m times the gradient of ½ e², less its part along
+  w_i, so that Σ η is the time of `solve_spherical` and `solve_mean_field`; then w_i ← w_i/|w_i|;
+* committees, f = Σ_i σ(w_i·x): g_i = e σ'(w_i·x) x;
+* homogeneous neurons on inputs of covariance Σ, in whitened weights ŵ = Σ^½ w and x = Σ^½ z, z ~ N(0, I): Σ times the
+  gradient of isotropic inputs, g_i = Σ e ρ_i [(2σ − ζ_i σ') u_i + σ' z], ρ_i = |ŵ_i|, u_i = ŵ_i/ρ_i, ζ_i = u_i·z;
+* networks, f = s Σ_i v_i σ(w_i·x + b_i), whose v_i and b_i are two more columns of the weights: the gradient of ½ e²,
+  that of w_i times Σ in whitened weights, and with decay κ also κ/ε times what is moved at the learning rate η ε;
+* frames of orthogonal neurons, with U = W/σ0 and z = Ux: g = √2 e z (x − Uᵀz)ᵀ, the tangential part of the gradient;
+  then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y, by an eigendecomposition.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import torch
+
+from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
+from sgd_check.engines.problem_forms import network_of
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+    from sgd_check.engines import problem_forms
+    from sgd_check.engines.torch.links import TorchLink
+
+
+class Neurons(ABC):
+    """A kind of student: its gradient, and the set on which its weights must lie."""
+
+    #: Squared norm of the neurons whose directions are the weights, None where these are the neurons.
+    squared: float | None = None
+    #: Eigenvalue of Σ of each column of whitened weights, 1 of other columns, 0 of those that are fixed; None if all 1.
+    metric: torch.Tensor | None = None
+
+    def __init__(self, link: TorchLink) -> None:
+        self._link = link
+        self._numbers = torch.empty(0)
+
+    @abstractmethod
+    def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add Σ_b g_b of samples x (lanes, B, d) at the weights (lanes, m, columns) to `out`."""
+
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f (lanes, B) of samples x (lanes, B, d), of students that are free."""
+        raise NotImplementedError
+
+    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: ARG002 (others need where they are)
+        """Multiply the gradient by Σ, or remove the part that must not move the weights."""
+        if self.metric is not None:
+            gradient.mul_(self.metric)
+
+    def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: B027 (networks alone decay)
+        """Add the gradient of weight decay."""
+
+    def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
+        """Move the weights by η against a direction."""
+        w.sub_(direction, alpha=rate)
+
+    def put_back(self, w: torch.Tensor) -> None:  # noqa: B027 (free neurons need none)
+        """Bring the weights back to where they must lie."""
+
+    def _link_at(self, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return σ, 2σ − zσ' and σ' at z, in memory that the next call takes."""
+        if self._numbers.shape[1:] != z.shape:
+            self._numbers = z.new_empty(3, *z.shape)
+        self._link.fill(z, self._numbers)
+        return self._numbers.unbind(0)
+
+
+class Committee(Neurons):
+    """f = Σ_i σ(w_i·x)."""
+
+    def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add Σ_b e_b σ'_ib x_b."""
+        value, _, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)))
+        error = self.output(value).sub_(labels)
+        out.baddbmm_(slope.mul_(error[:, None]), x)
+
+    def output(self, value: torch.Tensor) -> torch.Tensor:
+        """Return f (lanes, B) of σ_ib (lanes, m, B)."""
+        return torch.sum(value, dim=1)
+
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        return self.output(self._link.value(torch.bmm(w, x.transpose(1, 2))))
+
+
+class Spherical(Committee):
+    """f = (1/m) Σ_i σ(w_i·x) with |w_i| = 1."""
+
+    squared = 1.0
+
+    def output(self, value: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        return torch.mean(value, dim=1)
+
+    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Take away the part along the neuron."""
+        gradient.addcmul_(torch.sum(gradient * w, dim=2, keepdim=True), w, value=-1)
+
+    def put_back(self, w: torch.Tensor) -> None:
+        """Return to the sphere."""
+        w.div_(torch.linalg.vector_norm(w, dim=2, keepdim=True))
+
+
+class Homogeneous(Neurons):
+    """f = Σ_i |w_i|² σ(w_i·x/|w_i|); `eigenvalues` (d,) are those of Σ in whitened weights, None for the identity."""
+
+    def __init__(self, link: TorchLink, eigenvalues: torch.Tensor | None) -> None:
+        super().__init__(link)
+        self.metric = eigenvalues
+
+    def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add the sum of isotropic inputs."""
+        rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
+        value, double, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)) / rho)
+        error = (torch.sum(rho * rho * value, dim=1) - labels)[:, None]
+        out.addcmul_(torch.sum(double.mul_(error), dim=2, keepdim=True), w)
+        out.baddbmm_(slope.mul_(rho).mul_(error), x)
+
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
+        return torch.sum(rho * rho * self._link.value(torch.bmm(w, x.transpose(1, 2)) / rho), dim=1)
+
+
+class Network(Neurons):
+    """f = s Σ_i v_i σ(w_i·x + b_i), with free neurons; the last two columns of the weights are v and b.
+
+    A column of learning rate ε moves at η ε; decay κ adds κ/ε times the weights to the gradient. Where ε = 0 but κ > 0,
+    it moves at η along its decay alone.
+    """
+
+    def __init__(
+        self, link: TorchLink, network: problem_forms.Network, eigenvalues: torch.Tensor | None, like: torch.Tensor
+    ) -> None:
+        super().__init__(link)
+        self._scale, self._trained = network.scale, [rate > 0 for rate in network.rates]
+        decays = (*network.decay, 0.0)
+        rates = [rate or float(decay > 0) for rate, decay in zip(network.rates, decays, strict=True)]
+        counts = torch.tensor([like.shape[2] - 2, 1, 1], device=like.device)
+
+        def columns(values: list[float]) -> torch.Tensor:
+            return torch.tensor(values, dtype=like.dtype, device=like.device).repeat_interleave(counts)
+
+        self._rates = columns(rates)
+        self._decay = columns([decay / (rate or 1.0) for rate, decay in zip(rates, decays, strict=True)])
+        self._decays = any(decays)
+        self.metric = columns([float(each) for each in self._trained])
+        if eigenvalues is not None:
+            self.metric[:-2] *= eigenvalues
+
+    def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add Σ e s v_i σ' x to the columns of w_i, Σ e s σ to that of v_i, Σ e s v_i σ' to that of b_i."""
+        v, b, (of_w, of_v, of_b) = w[:, :, -2:-1], w[:, :, -1:], self._trained
+        value, product, slope = self._link_at(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(b))
+        error = torch.sum(torch.mul(value, v, out=product), dim=1).mul_(self._scale).sub_(labels)[:, None]
+        error.mul_(self._scale)
+        slope.mul_(error).mul_(v)
+        if of_v:
+            out[:, :, -2].add_(torch.sum(value.mul_(error), dim=2))
+        if of_b:
+            out[:, :, -1].add_(torch.sum(slope, dim=2))
+        if of_w:
+            out[:, :, :-2].baddbmm_(slope, x)
+
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        value = self._link.value(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(w[:, :, -1:]))
+        return torch.sum(value * w[:, :, -2:-1], dim=1).mul_(self._scale)
+
+    def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Add κ/ε times the weights."""
+        if self._decays:
+            gradient.addcmul_(w, self._decay)
+
+    def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
+        """Move every column at its own learning rate."""
+        w.addcmul_(direction, self._rates, value=-rate)
+
+
+class Frame(Neurons):
+    """f of the quadratic network Σ_i σ0² σ(u_i·x), whose neurons U (m, d) stay orthonormal."""
+
+    def __init__(self, link: TorchLink, squared_norm: float) -> None:
+        super().__init__(link)
+        self._squared_norm = self.squared = squared_norm
+
+    def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add √2 Σ_b e_b z_b x_bᵀ, less its part in the span of the frame."""
+        z = torch.bmm(w, x.transpose(1, 2))
+        error = self._squared_norm / math.sqrt(2.0) * (torch.sum(z * z, dim=1) - w.shape[1]) - labels
+        pull = math.sqrt(2.0) * error[:, None] * z
+        out.baddbmm_(pull, x - torch.bmm(z.transpose(1, 2), w))
+
+    def put_back(self, w: torch.Tensor) -> None:
+        """Take the polar factor."""
+        values, vectors = torch.linalg.eigh(torch.nan_to_num(torch.bmm(w, w.transpose(1, 2))))
+        w.copy_(torch.bmm((vectors / torch.sqrt(values)[:, None]) @ vectors.transpose(1, 2), w))
+
+
+def make_neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neurons:
+    """Return the student's kind; `like` is a tensor of its weights."""
+    if is_frame(problem):
+        return Frame(link, float(problem.start().squared_norm[0]))
+    if not (is_homogeneous(problem) or is_network(problem)):
+        return (Spherical if is_spherical(problem) else Committee)(link)
+    inputs, values = problem.inputs, None
+    if inputs is not None:
+        values = torch.from_numpy(inputs.eigenvalues_of_axes(problem.dimension)).to(like)
+    return Network(link, network_of(problem), values, like) if is_network(problem) else Homogeneous(link, values)
