@@ -41,6 +41,7 @@ COMMITTEES = [{"activation": link, "student": "committee", "initial_norm": 0.5} 
 ONE_OVERLAP: dict[str, Any] = {"width": 1, "teacher": [1.0], "initial_overlaps": ([[0.2]], [[1.0]], [1.0])}
 SMOOTHED: dict[str, Any] = {"activation": "he3", "student": "spherical", "objective": "correlation", "smoothing": 1.0}
 CORRELATION = {**SMOOTHED, **ONE_OVERLAP, "dimension": 64}
+MOMENTUM = {"optimizer": "SGD(momentum=0.5)"}
 SPHERES = [{"teacher": coefficients, "student": "spherical"} for coefficients in ([1.0], [1.0, 0.5])]
 
 
@@ -117,6 +118,10 @@ JOBS: dict[str, Job] = {
     "network of polynomials, finite steps": _solved("solve_network", _network("he2"), learning_rate=0.01, rtol=1e-4),
     "finite steps": _solved("solve_overlaps", learning_rate=1e-4, rtol=1e-4),
     "finite steps by bdf": _solved("solve_overlaps", learning_rate=1e-4, method="bdf", rtol=1e-4),
+    "optimizers of homogeneous neurons": _solved("solve_overlaps", learning_rate=1e-4, **MOMENTUM),
+    "optimizers of networks of erf": _solved("solve_network", _network("erf"), learning_rate=0.01, **MOMENTUM),
+    "optimizers of networks of polynomials": _solved("solve_network", _network("he2"), learning_rate=0.01, **MOMENTUM),
+    "optimizers of committees": _solved("solve_committee", *COMMITTEES, learning_rate=1e-3, **MOMENTUM),
     "classes": _solved("solve_overlaps", CLASSES, rtol=1e-4),
     "classes by bdf": _solved("solve_overlaps", CLASSES, method="bdf", rtol=1e-4),
     "classes, descent": _solved("solve_overlaps", CLASSES, method="gradient-descent", learning_rate=0.02),

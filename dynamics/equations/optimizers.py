@@ -591,8 +591,9 @@ def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optim
     if isinstance(optimizer, SGD):
         return
     exact = step_theory == "finite-d"
-    require(not decays, f"{need} a student without decay for {name}, but has decay {student!r}.")
     if isinstance(optimizer, ZerothOrder):
+        which = "for ZerothOrder at 'finite-d', since no direction sees decay"
+        require(not (decays and exact), f"{need} a student without decay {which}, but has {student!r}.")
         why = "whose directions reach all trained weights; with 'infinite-d' those of the first layer alone count"
         require(not (layered and exact), f"{need} a first layer that is trained alone for {name}, {why}.")
         smooth = optimizer.smoothing > 0.0
@@ -600,6 +601,7 @@ def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optim
         where = "a network, 'infinite-d', one sample and one direction per step"
         require(closed or not smooth, f"Argument `optimizer` must have smoothing 0 except for {where}.")
         return
+    require(not decays, f"{need} a student without decay for {name}, but has {student!r}.")
     need = f"Argument `step_theory` must be 'infinite-d' for {name}, whose overlaps close as d grows alone"
     require(not exact, f"{need}, but is {step_theory!r}.")
     why = "since coordinates of a mean of many samples enter through erf(drift √(B/2V)), which no overlap holds"

@@ -37,9 +37,11 @@ class Schedule:
         """Return η of the steps 0, …, steps − 1."""
         return self.rates(np.arange(steps, dtype=np.float64))
 
-    def __call__(self, step: int) -> float:
-        """Return η of one step."""
+    def rate(self, step: int) -> float:
+        """Return η of one step, as a call of the schedule does."""
         return float(self.rates(np.array([step], dtype=np.float64))[0])
+
+    __call__ = rate
 
     def __repr__(self) -> str:
         return self.name

@@ -265,12 +265,17 @@ def _counted_directions(given: Mapping[str, Any], problem: Problem, options: Map
     return () if given["quiet"] else numbers
 
 
+LATER = ("optimizer", "momentum", "average")
+
+
 def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
     """Return a file name made of the parameters, which ends in a short hash of all of them."""
     import hashlib
     import json
 
-    everything = [problem.parameters(), {key.replace("_", "-"): repr(value) for key, value in options.items()}]
+    # Options that came later do not change the names of files where they are not given.
+    known = {key: value for key, value in options.items() if key not in LATER or value is not None}
+    everything = [problem.parameters(), {key.replace("_", "-"): repr(value) for key, value in known.items()}]
     digest = hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:6]
     link = "".join(c if c.isalnum() else "_" for c in problem.activation.name)[:24]
     beta = "" if problem.teacher.beta is None else f"-beta{problem.teacher.beta:g}"

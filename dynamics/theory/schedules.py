@@ -80,7 +80,8 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     Returns
     -------
     BestSchedule
-        A `Schedule`; with `steps`, n*; `constant`, the best constant rate; `gain`, its number of steps over n*.
+        A `Schedule`, whose `rate(step)` is η; with `steps`, n*; `constant`, the best constant rate; `gain`, its number
+        of steps over n*.
 
     Raises
     ------

@@ -85,7 +85,7 @@ def test_a_batch_in_several_passes_is_the_same_step(monkeypatch):
         return weights_of(run)
 
     whole = stepped()
-    monkeypatch.setattr("sgd_check.engines.torch.weights.PASS_NUMBERS", 20)
+    monkeypatch.setattr("sgd_check.engines.torch.optimizers.PASS_NUMBERS", 20)
     np.testing.assert_allclose(stepped(), whole, rtol=0, atol=1e-13)
 
 
