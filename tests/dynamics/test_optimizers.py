@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dynamics
 from dynamics import SGD, Adam, Problem, RMSprop, SaveAt, SignSGD, Student, Teacher, ZerothOrder
+from dynamics.integrators.system_calls import BoundSystem
+from dynamics.problem import checked_optimizer
+from dynamics.solve.steps import StepSettings, optimized
 
 ERF = {"activation": "erf", "second_layer": "fixed", "biases": "none"}
 
@@ -92,7 +97,7 @@ def smoothed_noise(problem: Problem, smoothing: float, draws: int) -> tuple[floa
 def test_smoothed_zeroth_order_moves_as_the_smoothed_mean_and_with_the_noise_of_two_losses(smoothing: float) -> None:
     """The rates at the start; false alarms of the noise: 1e-4."""
     problem, rate = committee(1, 1, 100, 0.2), 0.4 / 100**2
-    system = dynamics.solve.steps.optimized(problem, step_settings(rate, ZerothOrder(smoothing=smoothing)))
+    system = optimized(problem, step_settings(rate, ZerothOrder(smoothing=smoothing)))
     out = rates_of(system)
     M, Q = overlaps(1, 1)[0, 0], overlaps(1, 1)[0, 0] ** 2 + 0.25
     wide = Q + smoothing**2
@@ -105,15 +110,30 @@ def test_smoothed_zeroth_order_moves_as_the_smoothed_mean_and_with_the_noise_of_
     assert abs(noise - expected) < 3.9 * error
 
 
-def step_settings(rate: float, optimizer: object, theory: str = "infinite-d", batch: int = 1):
-    from dynamics.solve.steps import StepSettings
+@pytest.mark.parametrize(
+    ("smoothing", "start", "expected"),
+    [
+        (0.05, (0.0431, 0.2817), [0.0256, 0.0070, 0.0042, 0.0035]),
+        (0.8, (0.0619, 0.2860), [0.0378, 0.0120, 0.0148, 0.0195]),
+        (2.0, (0.0461, 0.2760), [0.1114, 0.0551, 0.0535, 0.0622]),
+    ],
+)
+def test_smoothed_zeroth_order_has_its_accepted_losses(
+    smoothing: float, start: tuple[float, float], expected: list[float]
+) -> None:
+    """To 1.5 %; two numbers of the random start, which was not written down, are fitted to four losses."""
+    M, rest = start
+    problem = committee(1, 1, 100, 0.2)
+    problem = replace(problem, initial_weights=np.array([[M, rest**0.5]]))
+    flow = solve(problem, 0.4 / 100**2, ZerothOrder(smoothing=smoothing), [4.0, 8.0, 12.0, 16.0], rtol=1e-5)
+    assert np.allclose(flow.loss, expected, rtol=0.015)
 
+
+def step_settings(rate: float, optimizer: object, theory: str = "infinite-d", batch: int = 1):
     return StepSettings(rate, theory, batch, optimizer)
 
 
 def rates_of(system, t: float = 0.0) -> np.ndarray:
-    from dynamics.integrators.system_calls import BoundSystem
-
     out = np.empty(system.initial_state.size)
     BoundSystem(system).rhs(t, system.initial_state, out)
     return out
@@ -122,8 +142,6 @@ def rates_of(system, t: float = 0.0) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["network", "homogeneous"])
 def test_a_zeroth_order_step_has_the_mean_products_of_vectors(kind: str) -> None:
     """Two directions and batches of three in R^9: E[ΔM] and E[ΔQ], within 4.5 standard errors (false alarms 1e-4)."""
-    from dynamics.solve.steps import optimized
-
     d, B, K, rate, draws = 9, 3, 2, 0.02, 60_000
     if kind == "network":
         problem = committee(2, 2, d, 0.3)
@@ -284,14 +302,10 @@ def test_a_run_is_resumed_with_its_optimizer(optimizer: object, tmp_path) -> Non
     ],
 )
 def test_bad_optimizers_are_refused_in_one_sentence(text: str, part: str) -> None:
-    from dynamics.problem import checked_optimizer
-
     with pytest.raises(ValueError, match=part):
         checked_optimizer(text)
 
 
 @pytest.mark.parametrize("optimizer", [SGD(), SGD(momentum=0.5, nesterov=True), Adam(), ZerothOrder(smoothing=0.3)])
 def test_the_text_of_an_optimizer_makes_it_again(optimizer: object) -> None:
-    from dynamics.problem import checked_optimizer
-
     assert checked_optimizer(str(optimizer)) == optimizer
