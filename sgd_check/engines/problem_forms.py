@@ -13,7 +13,7 @@ from hermite.text.messages import refuse, require
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dynamics.problem import Problem, Student
+    from dynamics.problem import Problem, Student, ZerothOrder
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
@@ -118,6 +118,15 @@ def check_no_jump(problem: Problem) -> None:
     if expression is not None and sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta):
         need = "Argument `problem` must have a link without jumps where its argument is trained"
         refuse(f"{need}, since a sample has no gradient at a jump, but has {link.name}.")
+
+
+def check_smoothing(optimizer: ZerothOrder, dtype: str) -> None:
+    """Refuse a smoothing λ > 0 at which rounding u of two losses has a part of over 1/1000, u/λ, in their difference."""
+    least = 1000.0 * float(np.finfo(dtype).eps)
+    need = f"Argument `smoothing` must be 0, the limit, or at least {least:.2g} in {dtype}"
+    reason = "since two losses that are closer differ by rounding"
+    fits = optimizer.smoothing == 0.0 or optimizer.smoothing >= least
+    require(fits, f"{need}, {reason}, but is {optimizer.smoothing:g}.")
 
 
 def has_callable(problem: Problem) -> bool:

@@ -36,7 +36,7 @@ from dynamics.problem import is_frame, is_network
 from dynamics.problem.checks import check_memory
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.text.messages import require
-from sgd_check.engines.problem_forms import network_of
+from sgd_check.engines.problem_forms import check_smoothing, network_of
 from sgd_check.engines.projected import (
     Buffers,
     Draws,
@@ -294,7 +294,8 @@ class DirectionAxes:
         first = batch * self.size + _below(rows, new)
         numbers = first + directions * (m * (self.size + new) + beside) + _below(m, left)
         # SteppedRuns draws at least 16 steps at a time.
-        check_memory("batch_size", batch, 16 * numbers)
+        name, asked = ("directions", directions) if numbers > 2 * first else ("batch_size", batch)
+        check_memory(name, asked, 16 * numbers)
         self.axes: Integers = np.array([directions, new, left, beside, first], dtype=np.int64)
         shapes = 0.5 * np.concatenate([beyond - np.arange(new), beyond - new - np.arange(left)]).astype(np.float64)
         known = 4 * batch * m * self.size if not every_sample else 2 * batch * directions * m * (self.size + new)
@@ -325,6 +326,7 @@ def zeroth_motion(problem: Problem, batch: int, optimizer: ZerothOrder) -> tuple
         trained = np.sign(network.rates)
         beside = 2 * problem.width if trained[1:].any() else 0
         finite = optimizer.smoothing > 0.0
+        check_smoothing(optimizer, "float64")
         axes = DirectionAxes(problem, batch, optimizer.directions, beside, every_sample=finite)
         link, name = sampled_link(problem.activation, anywhere=True)
         motion = np.array([network.scale, *trained, 0.0, 0.0])

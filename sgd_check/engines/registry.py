@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer
+from dynamics.problem import is_homogeneous
+from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer, ZerothOrder
 from hermite.text.messages import not_a_choice, refuse, require, shown
 
 if TYPE_CHECKING:
@@ -141,11 +142,25 @@ class Declaration(NamedTuple):
     objective: str = "squared"
     #: Name of each optimizer that it takes beside plain SGD -> the maker of its engine.
     optimizers: Mapping[str, str] = MappingProxyType({})
+    #: Whether it knows the steps of an optimizer that it takes on a problem that it takes.
+    knows: Callable[[Problem, Optimizer], bool] = lambda problem, optimizer: True  # noqa: ARG005
 
     def takes(self, problem: Problem) -> bool:
         """Return whether the engine simulates problems of this kind."""
         known = problem.kind in self.students and set(problem.declared_fields) <= set(self.fields)
         return known and problem.objective == self.objective
+
+    def steps(self, problem: Problem, optimizer: Optimizer) -> bool:
+        """Return whether the engine simulates problems of this kind with this optimizer."""
+        named = optimizer.is_plain or optimizer.name in self.optimizers
+        return named and self.takes(problem) and self.knows(problem, optimizer)
+
+
+def _projections_suffice(problem: Problem, optimizer: Optimizer) -> bool:
+    """Return whether the projected engine knows the steps: of zeroth order as its module says, others all."""
+    if not isinstance(optimizer, ZerothOrder):
+        return True
+    return problem.inputs is None and not (is_homogeneous(problem) and optimizer.smoothing > 0.0)
 
 
 # Modules load when asked for.
@@ -153,7 +168,8 @@ ENGINES: dict[str, Declaration] = {
     "projected": Declaration("sgd_check.engines.projected:ProjectedEngine",
                              students=("homogeneous", "network", "stiefel"), fields=("inputs",),
                              optimizers={"sgd": "sgd_check.engines.projected_memory:RememberingEngine",
-                                         "zeroth-order": "sgd_check.engines.projected_zeroth:DirectionsEngine"}),
+                                         "zeroth-order": "sgd_check.engines.projected_zeroth:DirectionsEngine"},
+                             knows=_projections_suffice),
     "torch": Declaration("sgd_check.engines.torch.engine:make_engine", ("float32", "float64"), ("auto", "cpu", "cuda"),
                          ("homogeneous", "committee", "spherical", "network", "stiefel"), ("inputs",),
                          optimizers=dict.fromkeys(OPTIMIZERS, "sgd_check.engines.torch.engine:make_engine")),
@@ -168,7 +184,7 @@ DEFAULT_ENGINE = "projected"
 def engine_of(problem: Problem, optimizer: Optimizer = PLAIN) -> str:
     """Return the engine for "auto": the first that takes a problem and an optimizer, or `DEFAULT_ENGINE`."""
     takers = [name for name, declared in ENGINES.items() if declared.takes(problem)]
-    stepping = [name for name in takers if optimizer.is_plain or optimizer.name in ENGINES[name].optimizers]
+    stepping = [name for name in takers if ENGINES[name].steps(problem, optimizer)]
     return next(iter([*stepping, *takers]), DEFAULT_ENGINE)
 
 
@@ -177,11 +193,12 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     if not isinstance(name, str) or name not in ENGINES:
         refuse(not_a_choice("Argument `engine`", name, ENGINES))
     declared = ENGINES[name]
-    known = [each for each, other in ENGINES.items() if options.optimizer.name in other.optimizers]
+    known = [repr(each) for each, other in ENGINES.items() if other.steps(problem, options.optimizer)]
+    which = f"{' and '.join(known)} {'takes' if len(known) == 1 else 'take'}"
     require(
-        options.optimizer.is_plain or name in known,
+        options.optimizer.is_plain or options.optimizer.name in declared.optimizers,
         f"Argument `optimizer` must be plain SGD for engine {name!r}, but is {options.optimizer}, which "
-        f"{' and '.join(map(repr, known)) or 'no engine'} takes.",
+        f"{which if known else 'no engine takes for this problem'}.",
     )
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])

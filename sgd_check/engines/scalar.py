@@ -36,6 +36,7 @@ import numpy as np
 from dynamics.equations import gradient_table
 from dynamics.kernels.jit import entry, kernel, vector
 from dynamics.problem import ZerothOrder
+from dynamics.problem.checks import check_memory
 from hermite.arrays import Array, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_no_jump
@@ -187,6 +188,8 @@ class ScalarEngine(SteppedRuns):
         drawn = Drawn(batch, numbers * batch, 0.5 * (d - numbers), gammas=batch, operations=OPERATIONS * batch)
         if isinstance(optimizer, ZerothOrder):
             count = optimizer.directions
+            # SteppedRuns draws at least 16 steps at a time.
+            check_memory("directions", count, 16 * 3.0 * count)
             shapes = 0.5 * np.array([d - numbers] * batch + [d - 3], dtype=np.float64)
             operations = OPERATIONS * (batch + count)
             drawn = Drawn(batch, numbers * batch + 3 * count, shapes, gammas=batch + 1, operations=operations)

@@ -314,11 +314,12 @@ def simulate(
         start. On one processor a seed gives the same bits alone, beside others and on any number of threads.
     engine : {"auto", "projected", "torch", "diffusion", "scalar"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
-        not depend on d, for d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d, for
-        every student. "diffusion" is the limit of small and many steps, thousands to billions at once, for up to four
-        neurons; `attrs["small_steps"]` says whether it holds. Its bits, not its law, depend on `save_at`. "scalar" is
-        for the objective "correlation", exact in law by a chain in the overlap alone, for d ≥ 2, or 3 with batches.
-        "auto" is the first of them that takes the problem.
+        not depend on d, for d ≥ m + the number of axes that the teacher spans, with a further m for momentum and one
+        for an average. "torch" draws the samples in R^d, for every student and optimizer. "diffusion" is the limit of
+        small and many steps, thousands to billions at once, for up to four neurons; `attrs["small_steps"]` says whether
+        it holds. Its bits, not its law, depend on `save_at`. "scalar" is for the objective "correlation", exact in law
+        by a chain in the overlap alone, for d ≥ 2, or 3 with batches or `ZerothOrder`. "auto" is the first of them that
+        takes the problem and the optimizer.
     save_at : SaveAt, optional
         Times Σ η of the records, each rounded to the nearest step. By default step 0 and twelve records per e-fold over
         the last four decades of steps.
@@ -339,9 +340,11 @@ def simulate(
         an order of its own; a multiple of `batch_size`, full-batch gradient descent if equal. The loss is that of the
         population in any case.
     optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
-        What a step does with the gradient, or its text such as "SGD(momentum=0.9)"; plain SGD by default. Those that
-        see coordinates, `Adam`, `RMSprop` and `SignSGD`, have the teacher and the start turned to directions drawn
-        from the seed, whose coordinates are all of order 1/√d, and take one sample per step.
+        What a step does with the gradient, or its text such as "SGD(momentum=0.9)"; plain SGD by default. `Adam`,
+        `RMSprop` and `SignSGD` move each coordinate by itself, so that overlaps do not say what a step does. For them
+        teacher and start are turned, with the same overlaps, to axes that are drawn from the seed, whose coordinates
+        are of order 1/√d. So a teacher along coordinate axes, which these optimizers learn otherwise, is never
+        simulated, whatever its `directions` are. They take one sample per step.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional

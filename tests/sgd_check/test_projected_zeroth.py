@@ -395,10 +395,30 @@ def test_runs_are_resumed_from_their_file(tmp_path):
             "Argument `engine` must be 'torch' for ZerothOrder() and inputs that are not isotropic, but is 'projected'.",
         ),
         (homogeneous(4), ZerothOrder(), "Argument `engine` must be 'torch' for a dimension below width + teacher axes"),
+        (homogeneous(12), ZerothOrder(10**12), "Argument `directions` must leave room in memory, but 1000000000000 takes"),
+        (
+            uneven_network("erf", UNITS, 12),
+            ZerothOrder(smoothing=1e-300),
+            "Argument `smoothing` must be 0, the limit, or at least 2.2e-13 in float64, since two losses that are",
+        ),
     ],
-    ids=["sphere", "smoothing", "inputs", "dimension"],
+    ids=["sphere", "smoothing", "inputs", "dimension", "directions", "rounding"],
 )
 def test_what_cannot_be_simulated_is_refused_in_a_sentence(problem, optimizer, start):
     given = {"learning_rate": 1e-3, "steps": 5, "seeds": 1, "progress": False, "engine": "projected"}
     with pytest.raises(ValueError, match=f"^{re.escape(start)}"):
         sgd_check.simulate(problem, optimizer=optimizer, **given)
+
+
+@pytest.mark.parametrize(
+    ("problem", "optimizer", "engine"),
+    [
+        (homogeneous(12), ZerothOrder(), "projected"),
+        (homogeneous(12), ZerothOrder(smoothing=0.2), "torch"),
+        (homogeneous(12, inputs=dynamics.Inputs([1.0, 0.5], [6, 6])), ZerothOrder(), "torch"),
+        (uneven_network("erf", UNITS, 12), ZerothOrder(smoothing=0.2), "projected"),
+    ],
+)
+def test_auto_is_an_engine_that_knows_the_steps(problem, optimizer, engine):
+    given = {"learning_rate": 1e-5, "steps": 5, "seeds": 1, "progress": False}
+    assert sgd_check.simulate(problem, optimizer=optimizer, **given).attrs["engine"] == engine

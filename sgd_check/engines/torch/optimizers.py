@@ -13,6 +13,7 @@ import torch
 from dynamics.problem import is_frame, is_network, is_spherical
 from dynamics.problem import optimizers as values
 from hermite.text.messages import require
+from sgd_check.engines.problem_forms import check_smoothing
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem, Student
@@ -206,6 +207,8 @@ def check_optimizer(problem: Problem, options: EngineOptions) -> None:
     why = "what other optimizers keep or draw is not tangent to the sphere any more once neurons are brought back to it"
     need = f"Argument `optimizer` must be plain SGD for neurons that keep their length, since {why}"
     require(not on_sphere, f"{need}, but is {own}.")
+    if isinstance(own, values.ZerothOrder):
+        check_smoothing(own, options.dtype)
     if own.sees_axes:
         of_batch = "coordinates of the mean of B samples enter through erf(drift √(B/2V)), which no overlap holds"
         need = f"Argument `batch_size` must be 1 for {own}, since {of_batch}"

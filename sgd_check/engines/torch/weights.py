@@ -83,7 +83,8 @@ class TorchRuns(Engine):
         runs, m, self._dimension = len(options.seeds), problem.width, problem.dimension
         need, limit = memory_needed(runs, m, self._dimension, drawn, self._dtype), memory_limit(self._device)
         most = f"Arguments `problem` and `seeds` must fit in {limit / 2**30:.3g} GiB, but {runs} seeds"
-        found = f"of {m} neurons in dimension {self._dimension} need {need / 2**30:.1f} GiB."
+        beside = "" if options.optimizer.is_plain else f" under {options.optimizer}"
+        found = f"of {m} neurons in dimension {self._dimension}{beside} need {need / 2**30:.1f} GiB."
         require(need <= limit, f"{most} {found}")
         where = self._dtype, self._device
         self._teacher = TorchTeacher.of(problem, *where)
