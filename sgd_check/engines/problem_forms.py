@@ -121,7 +121,7 @@ def check_no_jump(problem: Problem) -> None:
 
 
 def check_smoothing(optimizer: ZerothOrder, dtype: str) -> None:
-    """Refuse a smoothing λ > 0 at which rounding u of two losses has a part of over 1/1000, u/λ, in their difference."""
+    """Refuse a smoothing λ > 0 where the rounding u of losses has a part u/λ above 1/1000 in their difference."""
     least = 1000.0 * float(np.finfo(dtype).eps)
     need = f"Argument `smoothing` must be 0, the limit, or at least {least:.2g} in {dtype}"
     reason = "since two losses that are closer differ by rounding"

@@ -395,7 +395,11 @@ def test_runs_are_resumed_from_their_file(tmp_path):
             "Argument `engine` must be 'torch' for ZerothOrder() and inputs that are not isotropic, but is 'projected'.",
         ),
         (homogeneous(4), ZerothOrder(), "Argument `engine` must be 'torch' for a dimension below width + teacher axes"),
-        (homogeneous(12), ZerothOrder(10**12), "Argument `directions` must leave room in memory, but 1000000000000 takes"),
+        (
+            homogeneous(12),
+            ZerothOrder(10**12),
+            "Argument `directions` must leave room in memory, but 1000000000000 takes",
+        ),
         (
             uneven_network("erf", UNITS, 12),
             ZerothOrder(smoothing=1e-300),
