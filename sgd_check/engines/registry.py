@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem import is_homogeneous
+from dynamics.problem import is_frame, is_homogeneous
 from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer, ZerothOrder
 from hermite.text.messages import not_a_choice, refuse, require, shown
 
@@ -152,7 +152,7 @@ class Declaration(NamedTuple):
 
     def steps(self, problem: Problem, optimizer: Optimizer) -> bool:
         """Return whether the engine simulates problems of this kind with this optimizer."""
-        named = optimizer.is_plain or optimizer.name in self.optimizers
+        named = optimizer.is_plain or (optimizer.name in self.optimizers and not is_frame(problem))
         return named and self.takes(problem) and self.knows(problem, optimizer)
 
 

@@ -552,7 +552,10 @@ def resume(
         named = given if given is not None else begun.dataset.attrs.get("schedule")
         # The text of a schedule makes it again; files of other functions have none, or one that says nothing.
         with suppress(*((TypeError, ValueError) if given is None else ())):
-            given = cast("LearningRate | None", resolved_schedule(begun.problem, named, settings["batch_size"]))
+            given = cast(
+                "LearningRate | None",
+                resolved_schedule(begun.problem, named, settings["batch_size"], settings.get("optimizer")),
+            )
     need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
     other = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
     require(varies == (given is not None), other)

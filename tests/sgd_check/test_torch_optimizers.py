@@ -334,6 +334,7 @@ GIVEN = {"learning_rate": 0.02, "steps": 10, "seeds": 2, "engine": "torch", "pro
         (network(first_layer="sphere"), {"optimizer": "zeroth-order"}, KEPT + "ZerothOrder()."),
         (network(), {"optimizer": "ZerothOrder(smoothing=1e-5)"}, "Argument `smoothing` must be 0, the limit, or at least 0.00012 in float32, since two losses that are closer differ by rounding, but is 1e-05."),
         (named("homogeneous"), {"optimizer": "SGD(momentum=0.5)", "engine": "diffusion"}, "Argument `optimizer` must be plain SGD for engine 'diffusion', but is SGD(momentum=0.5), which 'projected' and 'torch' take."),
+        (named("stiefel", activation="he2", teacher=dynamics.Teacher([0.8, 0.6])), {"optimizer": "SGD(momentum=0.5)", "engine": "diffusion"}, "Argument `optimizer` must be plain SGD for engine 'diffusion', but is SGD(momentum=0.5), which no engine takes for this problem."),
         (network(), {"optimizer": "adam"}, "Argument `problem` must have a student without decay for Adam(), which would scale it as a gradient, but has (0.3, 0.2)."),
         (named("committee"), {"optimizer": "sign", "batch_size": 4}, "Argument `batch_size` must be 1 for SignSGD(), since coordinates of the mean of B samples enter through erf(drift √(B/2V)), which no overlap holds, but is 4."),
         (INPUTS["homogeneous of inputs"](), {"optimizer": "rmsprop"}, "Argument `problem` must have isotropic inputs for RMSprop(), whose axes are those of the coordinates, but has Inputs([2, 0.5], [4, 8])."),
