@@ -149,8 +149,8 @@ class FlowMethod:
     """A method chosen for a system: its steppers, and what a dataset says of them.
 
     "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
-    learning rate is that of "gradient-descent". A device is where torch carries "stiff"; by default compiled passes do
-    on the processor.
+    learning rate is that of "gradient-descent" and "map", whose steps are iterated. A device is where torch carries
+    "stiff"; by default compiled passes do on the processor.
     """
 
     system: FlowSystem

@@ -110,7 +110,7 @@ def solve_network(
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
     steps.refuse_estimate(step, run.error_estimate)
-    schedule = step.schedule(run.schedule(lambda: default_network_schedule(problem)))
+    schedule = step.schedule(run, lambda: default_network_schedule(problem))
     step = step.until(schedule)
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])

@@ -100,10 +100,11 @@ def solve_overlaps(
     """
     problem, known = run.problem, run.prepared
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
+    steps.refuse_beside_map(step, device=device)
     prediction = predict(problem) if known is None else known
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == theory.PAIRS else None
-    schedule = step.schedule(run.schedule(lambda: theory.default_schedule(problem, pairs)))
+    schedule = step.schedule(run, lambda: theory.default_schedule(problem, pairs))
     step = step.until(schedule)
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     _warn_truncation(problem)
@@ -208,7 +209,9 @@ def solve_committee(
     problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
     step = steps.sgd_step(problem, learning_rate, step_theory, batch_size, optimizer)
-    schedule = step.schedule(run.schedule(lambda: theory.default_committee_schedule(problem)))
+    steps.refuse_beside_map(step, run.method)
+    steps.refuse_estimate(step, run.error_estimate)
+    schedule = step.schedule(run, lambda: theory.default_committee_schedule(problem))
     step = step.until(schedule)
     rate = step.learning_rate
     check_flow_memory(problem, keep=run.keep, times=len(schedule))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.equations.rates import RateTable
     from dynamics.problem import Problem
+    from dynamics.solve.integration import Run
     from dynamics.theory.prediction import EmergencePrediction
 
 
@@ -86,11 +87,27 @@ class StepSettings:
         """Length of the steps in flow time where they are iterated, None where an equation is integrated."""
         return self.learning_rate if self.descends or self.is_map else None
 
-    def schedule(self, save_at: SaveAt) -> SaveAt:
-        """Return the saved times, those of a map at the nearest steps."""
+    @property
+    def pace(self) -> float:
+        """How many units of the flow's time pass in one of η · step, to leading order: (1 − δ)/(1 − β) of momentum."""
+        return self.optimizer.amplification if isinstance(self.optimizer, SGD) else 1.0
+
+    def schedule(self, run: Run, of_flow: Callable[[], SaveAt]) -> SaveAt:
+        """Return the saved times, by default those of the flow at its pace, and those of a map at the nearest steps.
+
+        ValueError is raised for times of a map that all come before its first step.
+        """
+        save_at = run.schedule(lambda: self._paced(of_flow()))
         if not self.is_map or self.learning_rate is None:
             return save_at
-        return SaveAt.at(self.learning_rate * np.unique(np.rint(save_at.times / self.learning_rate)))
+        steps, last = np.unique(np.rint(save_at.times / self.learning_rate)), float(save_at.times[-1])
+        need = f"Argument `save_at` must be 0 alone, or reach the first step, at the time {self.learning_rate:g}"
+        require(steps[-1] > 0.0 or last == 0.0, f"{need}, but ends at {last:g}.")
+        return SaveAt.at(self.learning_rate * steps)
+
+    def _paced(self, of_flow: SaveAt) -> SaveAt:
+        """Return times of the flow as times of these steps."""
+        return of_flow if self.pace == 1.0 else SaveAt.at(of_flow.times / self.pace)
 
     def coords(self, save_at: SaveAt) -> dict[str, Any]:
         """Return the coordinate `step` where an optimizer or a schedule is given; it counts whole steps of a map."""
@@ -153,8 +170,7 @@ def checked_step(
     )
     usual = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
     step = StepSettings(rate, str(step_theory or usual) if stochastic else None, size, chosen, varying)
-    need = f"Argument `method` must be 'auto' for {chosen}, whose mean steps are iterated, but is {shown(method)}."
-    require(method == "auto" or not step.is_map, need)
+    refuse_beside_map(step, method)
     return step
 
 
@@ -268,11 +284,19 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
         warnings.warn(msg, RuntimeWarning, stacklevel=6)
 
 
+def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str | None = None) -> None:
+    """Refuse a method of integration, and a device, for mean steps that are iterated."""
+    of = f"for {settings.optimizer}, whose mean steps are iterated, but is"
+    require(method == "auto" or not settings.is_map, f"Argument `method` must be 'auto' {of} {shown(method)}.")
+    require(device is None or not settings.is_map, f"Argument `device` must be None {of} {shown(device)}.")
+
+
 def refuse_estimate(settings: StepSettings, error_estimate: bool | None) -> None:
-    """Refuse an estimate of errors for gradient descent, which has no tolerance that a looser run could relax."""
+    """Refuse an estimate of errors for steps that are iterated, without a tolerance that a looser run could relax."""
+    of = f"{settings.optimizer}, whose map" if settings.is_map else "method 'gradient-descent', which"
     require(
-        not settings.descends or not error_estimate,
-        "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance.",
+        settings.fixed_step is None or not error_estimate,
+        f"Argument `error_estimate` must not be True for {of} has no tolerance.",
     )
 
 
@@ -287,6 +311,8 @@ def step_notes(
     share = "no limit is known" if limit is None else f"{rate / limit:.3g} of the limit"
     given = f"learning rate {rate:g}" if settings.varying is None else f"{settings.varying!r} up to {rate:g}"
     notes = [f"{settings.step_theory} equation at {given}{batch} ({share}); predictions are the flow's"]
+    if settings.pace != 1.0:
+        notes[0] += f", whose times momentum divides by about {settings.pace:.3g}"
     optimizer = settings.optimizer or SGD()
     # The noise of other optimizers is not that of SGD.
     if prediction is not None and isinstance(optimizer, SGD) and settings.varying is None:

@@ -256,6 +256,7 @@ def test_trained_layers_have_buffers_too() -> None:
         ({"second_layer": "trained"}, SignSGD(), {}, "first layer alone is trained"),
         ({}, ZerothOrder(smoothing=0.1, directions=2), {}, "must have smoothing 0 except"),
         ({}, SGD(momentum=0.9), {"method": "bdf"}, "`method` must be 'auto'"),
+        ({}, SGD(momentum=0.9), {"error_estimate": True}, "`error_estimate` must not be True"),
         ({}, "adma", {}, "Did you mean 'adam'"),
     ],
 )
@@ -269,6 +270,29 @@ def test_sign_sgd_needs_label_noise_and_few_axes() -> None:
         solve(committee(1, 1, 400, 0.0), 1e-4, SignSGD(), [1.0])
     with pytest.raises(ValueError, match="fewer neurons and directions"):
         solve(committee(3, 2, 400, 0.3), 1e-4, SignSGD(), [1.0])
+
+
+def test_a_map_refuses_what_only_an_integration_has() -> None:
+    optimizer, rate = SGD(momentum=0.9), 1e-3
+    with pytest.raises(ValueError, match="`device` must be None for SGD"):
+        solve(homogeneous(), rate, optimizer, [1.0], device="cpu")
+    same = Problem(activation="erf", student="committee", width=2, teacher=Teacher([1.0]), dimension=50)
+    for given, part in (({"method": "bdf"}, "`method` must be 'auto'"), ({"error_estimate": True}, "no tolerance")):
+        with pytest.raises(ValueError, match=part):
+            solve(same, rate, optimizer, [1.0], **given)
+    with pytest.raises(ValueError, match="must be 0 alone, or reach the first step"):
+        solve(same, rate, optimizer, [1e-4, 4e-4])
+
+
+def test_saved_times_of_a_map_are_steps_and_by_default_those_of_the_flow_at_its_pace() -> None:
+    problem, optimizer = committee(2, 2, 100, 0.1), SGD(momentum=0.9)
+    found = solve(problem, 0.01, optimizer, [0.0, 0.001, 0.014, 0.016])
+    assert found.step.values.tolist() == [0, 1, 2]
+    ends = [
+        float(dynamics.solve_problem(problem, learning_rate=0.1, progress=False, **given).time[-1])
+        for given in ({}, {"optimizer": optimizer})
+    ]
+    assert np.isclose(ends[1], 0.1 * ends[0], atol=0.1)
 
 
 def test_an_optimizer_needs_a_learning_rate() -> None:
