@@ -21,7 +21,7 @@ and where all s_l are small beside tr Σ the limit of isotropic inputs with tr �
 .. math:: \frac{s_l}{K} \sum_{qj} \frac{S_{qj}}{s_j} + \Big(1 + \frac1K\Big) S_{pl},
 
 since noise is isotropic in the weights, of which δ_pl is √s_l times one. *Momentum* β and dampening δ multiply every
-limit by (1 − β)/(1 − δ).
+limit by (1 − β)/(1 − δ), as d → ∞.
 """
 
 from __future__ import annotations

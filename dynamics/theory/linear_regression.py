@@ -134,7 +134,8 @@ def linear_regression_limit(
 ) -> float:
     """Return the learning rate at which SGD on linear regression loses stability in mean square, in units of 1/λ.
 
-    It is exact but for momentum, which multiplies it by (1 − β)/(1 − δ), too little by up to half a per cent.
+    It is exact but for momentum, which is taken to multiply it by (1 − β)/(1 − δ). For d equal eigenvalues that is too
+    little by a share of up to 1/(d + 1).
 
     Examples
     --------

@@ -333,17 +333,17 @@ def plot_learning(
     Parameters
     ----------
     quantity : {"learned", "loss"}
-        What to draw.
+        What to draw. The loss of the average of the weights, where there is one, is dotted.
     """
     from dynamics.problem import Problem
-    from sgd_check.verdicts.curves import quantities_of
+    from sgd_check.verdicts.curves import AVERAGE, quantities_of
 
     _, simulation, prediction = compared_parts(tree)
     check_choice("quantity", quantity, ("learned", "loss"))
     if "finer" in tree.children:
         simulation = tree["finer"].to_dataset()
     ax, problem, is_loss = axes_or_new(ax, style), Problem.from_dataset(simulation), quantity == "loss"
-    theory = [curve for curve in quantities_of(problem, prediction) if (curve.kind == "loss") == is_loss]
+    theory = [curve for curve in quantities_of(problem, prediction) if (curve.kind in ("loss", AVERAGE)) == is_loss]
     runs = {(curve.kind, curve.label): curve.values for curve in quantities_of(problem, simulation)}
     sound, time = sound_runs(simulation), simulation["time"].values
     for at, colour in spread_directions(len(theory)):
@@ -353,7 +353,8 @@ def plot_learning(
         if values is not None and sound.any():
             low, high = np.quantile(values[sound] / unit, [0.1, 0.9], axis=0)
             ax.fill_between(time, low, high, color=shade, alpha=0.25, lw=0)
-        ax.plot(prediction["time"].values, curve.values / unit, color=shade, lw=1.8, label=name)
+        line = ":" if curve.kind == AVERAGE else "-"
+        ax.plot(prediction["time"].values, curve.values / unit, color=shade, lw=1.8, ls=line, label=name)
     if not theory and "second_layer" not in simulation and not problem.learned_part.is_defined:
         undefined = "learned mass: not defined,\nthe link has no part of degree 3 or more"
         ax.text(0.5, 0.5, undefined, transform=ax.transAxes, ha="center", va="center")
@@ -374,7 +375,7 @@ def plot_learning(
 
 def _unit_and_name(curve: Quantity, prediction: xr.Dataset, at: int) -> tuple[float, str]:
     """Return the divisor of a curve, its teacher's size with the sign of a component, and its name in the legend."""
-    from sgd_check.verdicts.curves import LEAST_SHARE
+    from sgd_check.verdicts.curves import AVERAGE, LEAST_SHARE
 
     size = curve.scale / LEAST_SHARE
     if curve.kind == "component":
@@ -382,6 +383,8 @@ def _unit_and_name(curve: Quantity, prediction: xr.Dataset, at: int) -> tuple[fl
         return sign * size, report.component_formula(curve.label)
     if curve.kind == "loss":
         return 1.0, "_loss"
+    if curve.kind == AVERAGE:
+        return 1.0, "of the average of the weights"
     return size, rf"$\lambda_{{{at + 1}}}$" if curve.kind == "sensitivity" else f"$p = {at + 1}$"
 
 

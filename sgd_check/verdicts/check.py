@@ -109,6 +109,7 @@ PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
 EFFECT_ERRORS = 2.0
 #: Part of the band around the equation of finite steps that the mean of the pilot may use up.
 PILOT_BAND = 0.75
+THREE_ENDS = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
 #: A level that rounding alone does not reach, and how far times and ends may be apart by rounding.
 ROUNDING, SAME = 1e-6, 1.0 + 1e-9
 
@@ -292,9 +293,9 @@ def check(
     -------
     DataTree
         /prediction (what was tested), /simulation and /comparison as of `compare`, whose attrs hold `verdict`
-        ("agree", "disagree" or "undecided") and `reasons`; and /given, the flow, where the finite-step equation was
-        tested in its place. Where curves decide and the flow is tested, /finer has as many runs at half of the
-        learning rate.
+        ("agree", "disagree" or "undecided") and `reasons`; and /given, the flow, where the finite-step equation of
+        plain SGD was tested in its place. Where curves decide and the flow is tested, /finer has as many runs at half
+        of the learning rate.
 
     Raises
     ------
@@ -344,6 +345,7 @@ def check(
     ends = rate is not None and (steps is not None or t_max is not None)
     need = f"Arguments `learning_rate`, and `steps` or `t_max`, must be given for {chosen}, which has no flow."
     require(ends or not chosen.sees_axes, need)
+    require(rate is None or steps is None or t_max is None, THREE_ENDS)
     choice = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
     tree, ended = xr.DataTree(), "interrupted"
     try:
@@ -351,7 +353,7 @@ def check(
             prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
         tree = xr.DataTree.from_dict({"/prediction": prediction})
         if chosen.sees_axes and rate is not None:
-            steps = steps or int(np.ceil((t_max or 0.0) / rate))
+            steps = steps or int(np.ceil((t_max or 0.0) / rate / SAME))
             plan = CheckPlan(problem, rate, steps, np.inf, 0, 0, optimizer=chosen)
         else:
             flow, planned = in_time_of(chosen, prediction), dict[str, Any](directions=count, theory=theory, **choice)
@@ -643,8 +645,7 @@ def plan_check(
     problem, steps = Problem.from_dataset(prediction), choice["steps"]
     rate = resolved_rate(problem, choice.pop("learning_rate"), options.batch_size, optimizer=options.optimizer)
     if t_max is not None and steps is not None:
-        need = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
-        require(rate is None, need)
+        require(rate is None, THREE_ENDS)
         rate = t_max / steps
     by_curves = decided_by_curves(problem, options.optimizer)
     plan_for = partial(

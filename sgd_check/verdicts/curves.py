@@ -58,7 +58,7 @@ from sgd_check.verdicts.verdict import (
     definition_of_learned,
     event_of,
     has_step,
-    optimizer_of,
+    other_optimizer,
     side_of,
     sound_runs,
     tell_alike,
@@ -460,9 +460,7 @@ def _sentences(
         excuse = f"That may be the effect of noise, since {over}: use a smaller learning rate."
     still = [test for test in curves if not test.curve.moves]
     remarks = [f"By the end theory hardly moves {_named(still)}."] if still else []
-    theirs, ours = optimizer_of(prediction), optimizer_of(simulations[0])
-    if theirs != ours and has_step(prediction):
-        remarks.append(f"The prediction is of {theirs}, the runs are of {ours}.")
+    remarks += other_optimizer(prediction, simulations[0])
     return Sentences(difference if refutable else "", lacking, agreement, excuse=excuse, remarks=remarks)
 
 

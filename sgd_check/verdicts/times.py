@@ -45,6 +45,7 @@ from sgd_check.verdicts.verdict import (
     has_step,
     noise_rate,
     of_sound_runs,
+    other_optimizer,
     side_of,
     sound_runs,
     tell_alike,
@@ -223,7 +224,7 @@ class TimesTests:
             lacking=self._lacking(first, end),
             agreement=f"{none} up to time {end:.3g} (global p = {self.p_value:.2g}), and an error of "
             f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}{save}.",
-            remarks=[*first.expected.notes, *later],
+            remarks=[*first.expected.notes, *later, *other_optimizer(self.prediction, self.simulation)],
         )
 
     def _difference(self) -> str:

@@ -64,6 +64,15 @@ def optimizer_of(dataset: xr.Dataset) -> Optimizer:
     return checked_optimizer(dataset.attrs.get("optimizer"))
 
 
+def other_optimizer(prediction: xr.Dataset, simulation: xr.Dataset) -> list[str]:
+    """Return a sentence if theory is not that of the optimizer of the runs."""
+    theirs, ours = optimizer_of(prediction), optimizer_of(simulation)
+    if theirs == ours:
+        return []
+    what = theirs if has_step(prediction) else f"the flow of {theirs}"
+    return [f"The prediction is of {what}, the runs are of {ours}."]
+
+
 def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
     """Return whether all datasets have a variable, and mean the same by it.
 
@@ -113,6 +122,8 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
         check_alike("learning rate", theirs, ours, same=same)
         check_alike("batch size", *(int(one.attrs["batch_size"]) for one in (prediction, simulated)))
         check_alike("label noise", predicted.label_noise, problem.label_noise)
+    if "seed" in prediction.dims:
+        check_alike("optimizer", optimizer_of(prediction), optimizer_of(simulated))
     if "seed" in prediction.dims and prediction.attrs.get("engine") == simulated.attrs.get("engine"):
         # They share samples, and are not independent.
         shared = np.intersect1d(prediction["seed"].values, simulated["seed"].values)[:1]
@@ -158,6 +169,8 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
         one, other = first.attrs[what], second.attrs[what]
         need = f"Argument `simulation` must be two of one {what.replace('_', ' ')}"
         require(one == other, f"{need}, but they have {one} and {other}.")
+    theirs, ours = optimizer_of(first), optimizer_of(second)
+    require(theirs == ours, f"Argument `simulation` must be two of one optimizer, but they have {theirs} and {ours}.")
     return problem, pair
 
 

@@ -213,6 +213,14 @@ def test_simulations_that_do_not_belong_together_are_refused(flow, relu, runs):
     batches = sgd_check.simulate(relu, learning_rate=4e-3, steps=100, seeds=4, batch_size=2, **QUIET)
     with pytest.raises(ValueError, match="must be two of one batch size, but they have 2 and 1"):
         sgd_check.compare(flow, [batches, runs[1]])
+    given = {"seeds": 4, "optimizer": dynamics.SGD(momentum=0.01), **QUIET}
+    moved = sgd_check.simulate(relu, learning_rate=4e-3, steps=100, **given)
+    with pytest.raises(ValueError, match=r"two of one optimizer, but they have SGD\(momentum=0\.01\) and SGD\(\)"):
+        sgd_check.compare(flow, [moved, runs[1]])
+    with pytest.raises(ValueError, match=r"optimizer of the prediction, SGD\(\), but has SGD\(momentum=0\.01\)"):
+        sgd_check.compare(sgd_check.simulate(relu, learning_rate=4e-3, steps=100, seeds=[7], **QUIET), moved)
+    said = sgd_check.compare(flow, moved)["comparison"].attrs["reasons"]
+    assert said.endswith("The prediction is of the flow of SGD(), the runs are of SGD(momentum=0.01).")
     cubic = replace(relu, activation="he3", order=None)
     rates = [sgd_check.simulate(cubic, learning_rate=rate, steps=100, seeds=4, **QUIET) for rate in (1e-4, 5e-5)]
     with pytest.raises(ValueError, match="unless the prediction is a flow that is judged by its curves"):
@@ -275,6 +283,15 @@ def test_a_horizon_or_learning_rate_that_is_given_is_kept(flow, monkeypatch):
     assert plan_at(flow, 1.0, monkeypatch, learning_rate=0.01).checked == 1, "ten minutes do not reach an emergence"
     with pytest.raises(ValueError, match="Argument `t_max` must be absent beside `learning_rate` and `steps`"):
         plan_at(flow, 1e-6, monkeypatch, t_max=8.0, steps=800, learning_rate=0.01)
+
+
+def test_three_ends_are_refused_without_a_plan_too():
+    ones = [1.0]
+    student = Student(activation="erf", width=1, second_layer="fixed", initial_second_layer=ones)
+    problem = Problem(student=student, teacher=Teacher(ones), dimension=100, label_noise=0.3)
+    given = {"optimizer": dynamics.SignSGD(), "learning_rate": 1e-3, "steps": 10, "t_max": 1.0}
+    with pytest.raises(ValueError, match="Argument `t_max` must be absent beside `learning_rate` and `steps`"):
+        sgd_check.check(problem, **given, **QUIET)
 
 
 @pytest.mark.filterwarnings("ignore:The flow sees relu", "ignore:The times in the prediction are tested")

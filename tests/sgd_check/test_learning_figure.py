@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import dynamics
 import sgd_check
@@ -35,6 +36,17 @@ def test_the_loss_is_drawn_on_request(tree):
     ax = sgd_check.plot_learning(tree, quantity="loss")
     assert ax.get_yscale() == "log"
     assert ax.lines[0].get_ydata() == pytest.approx(tree["prediction"]["loss"].values)
+
+
+def test_the_loss_of_an_average_stands_beside_the_loss_and_not_among_what_is_learned(tree):
+    copy = tree.copy()
+    copy["prediction"] = xr.DataTree(
+        tree["prediction"].to_dataset().assign(average_loss=2 * tree["prediction"]["loss"])
+    )
+    ax = sgd_check.plot_learning(copy, quantity="loss")
+    assert [line.get_linestyle() for line in ax.lines] == ["-", ":"]
+    assert ax.lines[1].get_ydata() == pytest.approx(2 * tree["prediction"]["loss"].values)
+    assert len(sgd_check.plot_learning(copy).lines) == len(sgd_check.plot_learning(tree).lines)
 
 
 def test_another_quantity_is_refused(tree):
