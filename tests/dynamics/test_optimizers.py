@@ -295,6 +295,17 @@ def test_saved_times_of_a_map_are_steps_and_by_default_those_of_the_flow_at_its_
     assert np.isclose(ends[1], 0.1 * ends[0], atol=0.1)
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "part"),
+    [(SGD(momentum=0.9), "momentum divides by about 10;"), (Adam(beta2=0.98), "are not those of Adam(beta2=0.98)")],
+)
+def test_notes_tell_that_times_of_the_flow_are_others(optimizer: object, part: str) -> None:
+    theory = "infinite-d" if isinstance(optimizer, Adam) else "finite-d"
+    notes = solve(homogeneous(), 1e-5, optimizer, [1e-4], theory).attrs["notes"]
+    assert part in notes
+    assert ("heavy tails" in notes) == isinstance(optimizer, Adam)
+
+
 def test_an_optimizer_needs_a_learning_rate() -> None:
     with pytest.raises(ValueError, match="`optimizer` must be None unless `learning_rate` is given"):
         dynamics.solve_problem(committee(2, 2, 400, 0.3), optimizer=SGD(momentum=0.9))
