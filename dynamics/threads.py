@@ -199,18 +199,19 @@ class _Worker(threading.Thread, Generic[Result]):
 
         What a handler of a signal raises meanwhile is raised afterwards, but for a further KeyboardInterrupt.
         """
-        if self.outcome.cancel():
-            return
         late: BaseException | None = None
         # Not by `join`: CPython takes a thread for ended whose `join` was interrupted.
         while not self.outcome.done():
             try:
-                wait((self.outcome,))
+                self._flag.set()  # again, where a signal came while it was set
+                if not self.outcome.cancel():
+                    wait((self.outcome,))
             except KeyboardInterrupt:
                 continue
             except BaseException as error:
                 late = error
-        self.join()
+        if not self.outcome.cancelled():
+            self.join()
         if late is not None:
             raise late
 

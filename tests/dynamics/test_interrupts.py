@@ -122,6 +122,32 @@ def test_an_interruption_that_the_work_does_not_see_is_raised_after_it(signals):
     assert (done, threads()) == (["whole"], [])
 
 
+def test_work_is_asked_to_stop_again_where_a_signal_came_while_it_was_asked(monkeypatch):
+    """Two signals at once: the second one raises before the flag of the first is set."""
+    asked = []
+
+    class Interrupted(stopping.StopFlag):
+        def set(self):
+            asked.append(len(asked))
+            if len(asked) == 1:
+                raise KeyboardInterrupt
+            super().set()
+
+    def work():
+        is_interrupted = stopping.interruption()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        for _ in range(5000):
+            if is_interrupted():
+                return "stopped"
+            clock.sleep(1e-3)
+        return "never asked"
+
+    monkeypatch.setattr(stopping, "StopFlag", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stopping.in_worker(work)
+    assert (len(asked), threads()) == (2, [])
+
+
 @pytest.mark.parametrize("joined", [False, True], ids=["while it works", "while the thread is joined"])
 def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped(joined):
     def handler(*_):
