@@ -609,6 +609,11 @@ def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optim
     need = f"Argument `problem` must have a student of which the first layer alone is trained for {name}"
     require(not layered, f"{need}: mean squares of other layers do not close.")
     if isinstance(optimizer, ADAPTIVE_OPTIMIZERS):
+        links = [problem.activation, *(unit.link for unit in problem.teacher.units(problem.teacher_link))]
+        why = "since mean squares of gradients of polynomials come from rare samples, which runs have not seen"
+        of_polynomials = problem.teacher.target is not None or any(link.is_polynomial for link in links)
+        need = "Argument `problem` must have links that are no polynomials"
+        require(not of_polynomials, f"{need} for {name}, {why}.")
         kappa = (1.0 - optimizer.beta2) * d
         why = "with fewer samples in its mean squares runs lag behind the equation"
         need = f"Argument `optimizer` must have (1 - beta2) d <= {LARGEST_FORGETTING:g}: {why}"

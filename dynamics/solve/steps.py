@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 #: Options of commands that say how steps enter, in the order of `checked_step`.
 STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size", "optimizer")
 
-#: For he3 at d = 500, κ = 2 and η = 1e-3, runs had a loss of 1.76 after 1000 steps of Adam, the equation 2.24.
-HEAVY_TAILS = "gradients of polynomials have heavy tails, so that runs at d of some hundreds differ by tens of per cent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +317,6 @@ def step_notes(
     optimizer = settings.optimizer or SGD()
     if optimizer.sees_axes:
         notes[0] += f", whose times are not those of {optimizer}"
-        notes.append(HEAVY_TAILS)
     # The noise of other optimizers is not that of SGD.
     if prediction is not None and isinstance(optimizer, SGD) and settings.varying is None:
         bias = escape_bias(problem, rate * optimizer.amplification / size, prediction)

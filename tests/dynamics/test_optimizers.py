@@ -265,6 +265,14 @@ def test_what_does_not_close_is_refused(change: dict, optimizer: object, more: d
         solve(committee(2, 2, 400, 0.3, **change), 1e-4, optimizer, [1.0], **more)
 
 
+def test_adam_of_polynomials_is_refused() -> None:
+    with pytest.raises(ValueError, match="links that are no polynomials for Adam"):
+        solve(homogeneous(), 1e-4, Adam(beta2=0.99), [1.0])
+    with pytest.raises(ValueError, match="links that are no polynomials for RMSprop"):
+        cubic = replace(committee(2, 2, 400, 0.3), teacher=Teacher([1.0, 1.0], links=["erf", "he3"]))
+        solve(cubic, 1e-4, RMSprop(beta2=0.99), [1.0])
+
+
 def test_sign_sgd_needs_label_noise_and_few_axes() -> None:
     with pytest.raises(ValueError, match="must have label noise for SignSGD"):
         solve(committee(1, 1, 400, 0.0), 1e-4, SignSGD(), [1.0])
