@@ -177,7 +177,7 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
 
 # --- samples that are used again --------------------------------------------------------------------------------------
 
-#: Title of a column -> variable; errors have the same name with "_error".
+#: Title of a column -> variable, its entry of largest size at the end; errors have the same name with "_error".
 REUSED = {"test loss": "loss", "train loss": "train_loss", "overlap": "teacher_overlap", "|w|²": "squared_norm"}
 
 
@@ -185,7 +185,9 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_reused_data`."""
     attrs, columns = dataset.attrs, {"step": dataset["step"].values, "epoch": _epochs(dataset)}
     for title, name in REUSED.items():
-        columns |= {title: dataset[name].values.ravel(), f"{title} ±": dataset[f"{name}_error"].values.ravel()}
+        value, error = (dataset[each].values.reshape(len(columns["step"]), -1) for each in (name, f"{name}_error"))
+        largest = int(np.argmax(np.abs(value[-1])))
+        columns |= {title: value[:, largest], f"{title} ±": error[:, largest]}
     rows = [row for row in records(columns) if math.isfinite(row["test loss"])]
     best, last = min(rows, key=lambda row: row["test loss"]), rows[-1]
     told = (
@@ -204,7 +206,7 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
             Table(
                 caption="Losses and overlap by steps",
                 rows=rows,
-                note="±: standard errors of means over points.",
+                note="Overlap and |w|²: the largest of any neuron at the end. ±: standard errors of means over points.",
                 each="steps, spread over their number",
                 errors={title: f"{title} ±" for title in REUSED},
             )

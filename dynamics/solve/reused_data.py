@@ -1,13 +1,13 @@
-"""One neuron that sees the same samples again, in full batches or epochs of mini-batches, as d → ∞."""
+"""Networks that see the same samples again, in full batches or epochs of mini-batches, as d → ∞."""
 
 from __future__ import annotations
 
 import threading
 import time as clock
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from dynamics.problem.student import NETWORK
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import StopReason
 from dynamics.threads import GivenUp, give_way, whether_given_up
-from hermite.arrays import Array
-from hermite.text.messages import refuse, shown
+from hermite.arrays import Array, Integers
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,20 +58,21 @@ def solve_reused_data(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> xr.Dataset:
-    r"""Solve the motion of one neuron that takes steps on the same n = αd samples again and again, exactly as d → ∞.
+    r"""Solve the motion of a network that takes steps on the same n = αd samples again and again, exactly as d → ∞.
 
-    .. math:: w \leftarrow (1 - \eta\kappa)\, w - \frac{\eta}{|B|} \sum_{\mu \in B}
-       (f(x_\mu) - y_\mu)\, \nabla f(x_\mu), \qquad y_\mu = f^*(x_\mu) + \tau \xi_\mu
+    .. math:: W \leftarrow (1 - \eta\kappa_w)\, W - \frac{\eta\varepsilon_w}{|B|} \sum_{\mu \in B}
+       (f(x_\mu) - y_\mu)\, \nabla_W f(x_\mu), \qquad y_\mu = f^*(x_\mu) + \tau \xi_\mu
 
-    with batches B that part the samples, in turn; one batch is gradient descent on all of them. The equations are those
+    with batches B that part the samples, in turn; one batch is gradient descent on all of them. Second layer and
+    biases, where they are trained, take the same steps at their own rates. The equations are those
     of dynamical mean-field theory, forward in time, with means over points of a scrambled Sobol sequence.
 
     Parameters
     ----------
     problem : Problem
-        With a `dynamics.Student` of one neuron without bias and with a fixed second layer, on isotropic inputs, and a
-        teacher on one axis, of any link. A neuron on the sphere takes the tangential part of the step and is brought
-        back to its length.
+        With a `dynamics.Student` of a few neurons on isotropic inputs, and any teacher, both of any links. Neurons on
+        the sphere take the tangential part of the step and are brought back to their lengths. A start in "pairs" is
+        refused: neurons that stay opposite in all that is new cannot be told apart by their means.
     samples : int or str
         Number n of samples, or in units of the dimension, such as "1.5d".
     learning_rate : float or Schedule
@@ -90,9 +91,11 @@ def solve_reused_data(
     -------
     Dataset
         Over the time η · `step`, of all steps: `loss(time)`, E(f − f*)² over new samples without noise;
-        `train_loss(time)`, the mean of (f − y)² over the samples; `teacher_overlap(time, neuron, direction)`, w·θ/|w|;
-        `squared_norm(time, neuron)`, |w|²; and a standard error of each, as `loss_error(time)`, from eight groups of
-        points. Values are NaN from where |w| grows without bound in one of the groups.
+        `train_loss(time)`, the mean of (f − y)² over the samples; `teacher_overlap(time, neuron, direction)`,
+        M_ia/|w_i| on the teacher's axes; `squared_norm(time, neuron)`, |w_i|²; `student_overlap(time, neuron,
+        neuron_2)`, `second_layer(time, neuron)` and `bias(time, neuron)`; and standard errors of all but the last
+        three, as `loss_error(time)`, from eight groups of points. Values are NaN from where they grow without bound in
+        a group.
 
     Raises
     ------
@@ -106,9 +109,9 @@ def solve_reused_data(
 
     Notes
     -----
-    At a finite dimension single runs scatter by about 1/√d around this. Work grows as draws T², memory as draws T: one
-    group at a time on each core. Links that grow faster than |z| let single samples diverge, and means with them, after
-    some steps at any learning rate.
+    At a finite dimension single runs scatter by about 1/√d around this. Work grows as draws (m T)², memory as
+    draws m T: one group at a time on each core. Links that grow faster than |z| let single samples diverge, and means
+    with them, after some steps at any learning rate.
 
     References
     ----------
@@ -131,23 +134,28 @@ def solve_reused_data(
     size = 1 << (-(-points // GROUPS) - 1).bit_length()
     start = checked_integer(seed, "seed", minimum=0)
     data = reused_data(problem, samples, learning_rate, count, batches_per_epoch)
-    told = cost(count, points)
+    told = cost(count, points, problem.width, problem.teacher.span)
     check_memory("steps", count, told.memory / 8.0)
     if count > MANY_STEPS:
         what = f"takes {told.operations:.2g} operations, and its scatter has been measured up to {MANY_STEPS} steps"
         warnings.warn(f"A run of {count} steps {what}: look at the errors of the answer.", stacklevel=2)
     groups = _all_groups(data, size, start)
-    M, square, train = (np.array(each) for each in zip(*groups, strict=True))
-    loss = _losses(problem, M, square)
-    values: dict[str, Any] = {}
-    for name, each in (("loss", loss), ("train_loss", train), ("squared_norm", square)):
-        values[name] = each.mean(axis=0)
-        values[f"{name}_error"] = _standard_error(each)
-    values["loss"] = _losses(problem, M.mean(axis=0)[None], square.mean(axis=0)[None])[0]
-    values["teacher_overlap"] = M.mean(axis=0) / np.sqrt(values["squared_norm"])
-    values["teacher_overlap_error"] = _standard_error(M / np.sqrt(square))
-    shaped = {"squared_norm": (-1, 1), "teacher_overlap": (-1, 1, 1)}
-    values = {name: each.reshape(shaped.get(name.removesuffix("_error"), -1)) for name, each in values.items()}
+    every = Moments(*(np.array(each) for each in zip(*groups, strict=True)))
+    middle = Moments(*(each.mean(axis=0) for each in every))
+    C, G, n = _normalised(middle)
+    values = {
+        "loss": _losses(problem, [middle])[0],
+        "train_loss": middle.train_loss,
+        "teacher_overlap": C,
+        "squared_norm": n,
+        "student_overlap": G,
+        "second_layer": middle.second_layer,
+        "bias": middle.bias,
+        "loss_error": _standard_error(_losses(problem, groups)),
+        "train_loss_error": _standard_error(every.train_loss),
+        "teacher_overlap_error": _standard_error(_normalised(every)[0]),
+        "squared_norm_error": _standard_error(_normalised(every)[2]),
+    }
     ended = bool(np.isfinite(values["loss"][-1]))
     rate = repr(learning_rate) if isinstance(learning_rate, Schedule) else float(learning_rate)
     given = {"samples": data.ratio * problem.dimension, "batches_per_epoch": data.batches, "learning_rate": rate}
@@ -155,8 +163,8 @@ def solve_reused_data(
     return make_dataset(
         values,
         problem=problem,
-        title="One neuron on samples that are used again",
-        coords={"time": np.append(0.0, np.cumsum(data.rates)), "step": np.arange(count + 1), "neuron": np.arange(1)},
+        title="Network on samples that are used again",
+        coords={"time": np.append(0.0, np.cumsum(data.rates)), "step": np.arange(count + 1), **_neurons(problem)},
         solver={"answer": ANSWER, **settings},
         attributes={
             "answer": ANSWER,
@@ -170,8 +178,8 @@ def solve_reused_data(
     )
 
 
-def cost(steps: int, draws: int = DRAWS) -> Cost:
-    """Return what so many steps take on this machine.
+def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1) -> Cost:
+    """Return what so many steps of so many neurons take on this machine.
 
     Examples
     --------
@@ -180,7 +188,8 @@ def cost(steps: int, draws: int = DRAWS) -> Cost:
     """
     size = 1 << (-(-draws // GROUPS) - 1).bit_length()
     at_once = min(available_cores(), GROUPS)
-    return Cost(8.0 * at_once * numbers_held(steps, size), 4.0 * GROUPS * size * steps**2)
+    memory = 8.0 * at_once * numbers_held(steps, size, width, span)
+    return Cost(memory, 4.0 * GROUPS * size * (width * steps) ** 2)
 
 
 def samples_of(samples: object, dimension: int) -> float:
@@ -199,15 +208,9 @@ def samples_of(samples: object, dimension: int) -> float:
 
 def reused_data(problem: Problem, samples: object, learning_rate: object, steps: int, batches: object) -> ReusedData:
     """Return what moves; TypeError or ValueError is raised for what is not known or out of range."""
-    student, teacher = cast("Student", problem.student), problem.teacher
-    known = (
-        (student.width == 1, "one neuron", f"{student.width} neurons"),
-        (student.second_layer == "fixed", "a fixed second layer", "a trained one"),
-        (not student.has_biases, "no biases", f"{student.biases} biases"),
-        (teacher.span == 1, "a teacher on one axis", f"one on {teacher.span} axes"),
-    )
-    for holds, need, found in known:
-        check_that(holds, "problem", f"have {need} here, for other equations are not known", f"has {found}")
+    student = cast("Student", problem.student)
+    need = "have a start other than pairs here, whose neurons stay opposite in all that is new"
+    check_that(not student.is_paired, "problem", need, "has 'pairs'")
     ratio, d = samples_of(samples, problem.dimension), problem.dimension
     parts = checked_integer(batches, "batches_per_epoch", minimum=1)
     most = f"be at most the number of samples, {ratio * d:g}"
@@ -216,35 +219,34 @@ def reused_data(problem: Problem, samples: object, learning_rate: object, steps:
         rates = np.asarray(learning_rate.table(steps), dtype=np.float64)
     else:
         rates = np.full(steps, checked_number(learning_rate, "learning_rate", positive=True))
-    network = problem.network_start()
-    weight, scale = network.weights[0], student.output_scale * float(network.second_layer[0])
-    own, speed = problem.activation, student.learning_rates[0]
-    if not speed > 0.0:
-        refuse("Argument `problem` must have a student whose first layer moves, but its rate is 0.")
+    start = problem.network_start()
     return ReusedData(
-        value=lambda h: scale * own.value(h),
-        slope=lambda h: scale * own.derivative(h),
+        value=problem.activation.value,
+        slope=problem.activation.derivative,
         target=_target(problem),
-        overlap=float(weight[0]),
-        square=float(weight @ weight),
+        overlap=start.weights[:, : problem.teacher.span],
+        gram=start.weights @ start.weights.T,
+        second_layer=start.second_layer,
+        bias=start.bias,
+        scale=student.output_scale,
         label_noise=problem.label_noise,
         ratio=ratio,
         batches=parts,
         rates=rates,
-        speed=speed,
-        decay=student.decay[0],
+        speeds=student.learning_rates,
+        decay=student.decay,
         on_sphere=student.first_layer == "sphere",
     )
 
 
 def _target(problem: Problem) -> Callable[[Array], Array]:
-    """Return f* as a function of the one coordinate that it depends on."""
+    """Return f* as a function of the coordinates that it depends on, (r, points)."""
     teacher = problem.teacher
     if (polynomial := teacher.target) is not None:
-        return lambda z: polynomial.value(z[:, None])
+        return lambda z: polynomial.value(z.T)
     units = teacher.units(problem.teacher_link)
     return lambda z: np.asarray(
-        sum(unit.coefficient * unit.link.value(unit.direction[0] * z + unit.bias) for unit in units)
+        sum(unit.coefficient * unit.link.value(unit.direction @ z + unit.bias) for unit in units)
     )
 
 
@@ -268,16 +270,28 @@ def _all_groups(data: ReusedData, size: int, seed: int) -> list[Moments]:
             raise
 
 
-def _losses(problem: Problem, M: Array, square: Array) -> Array:
-    """Return E(f − f*)² where w·θ = M and |w|² = square, in their shape (groups, times)."""
+def _losses(problem: Problem, groups: Sequence[Moments]) -> Array:
+    """Return E(f − f*)² of each of some moments at each time, (groups, times)."""
     from dynamics.equations.network.system import NetworkSystem
 
-    system, found = NetworkSystem(problem), np.full(M.shape, np.nan)
-    v, b, _, _ = (part.copy() for part in system.unpack(system.initial_state))
-    for at in np.ndindex(M.shape):
-        if np.isfinite(M[at]):
-            found[at] = system.loss(system.pack(v, b, np.array([[M[at]]]), np.array([[square[at]]])))
+    system, found = NetworkSystem(problem), np.full((len(groups), len(groups[0].train_loss)), np.nan)
+    for at, t in np.ndindex(found.shape):
+        M, Q, v, b, _ = (each[t] for each in groups[at])
+        if np.isfinite(M).all():
+            found[at, t] = system.loss(system.pack(v, b, M, Q))
     return found
+
+
+def _normalised(moments: Moments) -> tuple[Array, Array, Array]:
+    """Return M_ia/|w_i|, w_i·w_j/(|w_i| |w_j|) and |w_i|²."""
+    n = np.einsum("...ii->...i", moments.gram)
+    length = np.sqrt(n)
+    return moments.overlap / length[..., None], moments.gram / (length[..., None] * length[..., None, :]), n
+
+
+def _neurons(problem: Problem) -> dict[str, Integers]:
+    numbers = np.arange(problem.width, dtype=np.int64)
+    return {"neuron": numbers, "neuron_2": numbers}
 
 
 def _standard_error(values: Array) -> Array:
