@@ -179,6 +179,8 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
 
 #: Title of a column -> variable, its entry of largest size at the end; errors have the same name with "_error".
 REUSED = {"test loss": "loss", "train loss": "train_loss", "overlap": "teacher_overlap", "|w|²": "squared_norm"}
+#: Standard error of overlaps that is good enough for a comparison with runs.
+WANTED_ERROR = 1e-3
 
 
 def reused_data_findings(dataset: xr.Dataset) -> Findings:
@@ -195,13 +197,17 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
         f"{attrs['epochs']:g} epochs: least test loss {best['test loss']:.4g} after step {best['step']}, at the end "
         f"{last['test loss']:.4g}; train loss {last['train loss']:.4g}; overlap {last['overlap']:.4g}"
     )
+    worst = float(np.nanmax(dataset["teacher_overlap_error"].values))
+    noise = f"Largest standard error of an overlap: {worst:.2g}, with {attrs['draws']:.2g} points"
+    if worst > WANTED_ERROR:
+        noise += f"; {attrs['draws'] * (worst / WANTED_ERROR) ** 2:.2g} points bring it to {WANTED_ERROR:g}"
     caption = "Loss on new samples without noise, and on the samples of training with it, against epochs."
     values = flows.run_values(
         dataset, best_step=best["step"], best_loss=best["test loss"], train_loss=last["train loss"], curve=rows
     )
     return run_findings(
         dataset,
-        sentences=[told],
+        sentences=[told, f"{noise}."],
         tables=[
             Table(
                 caption="Losses and overlap by steps",

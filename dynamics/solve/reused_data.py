@@ -26,6 +26,7 @@ from hermite.text.messages import shown
 if TYPE_CHECKING:
     import xarray as xr
 
+    from dynamics.equations.network.system import NetworkSystem
     from dynamics.problem import Student
 
 ANSWER = "reused-data"
@@ -127,6 +128,8 @@ def solve_reused_data(
     >>> found.teacher_overlap.values.ravel().round(2).tolist()
     [0.32, 0.77, 0.85]
     """
+    from dynamics.equations.network.system import NetworkSystem
+
     begun = clock.perf_counter()
     check_problem(problem, NETWORK)
     count = checked_integer(steps, "steps", minimum=1, maximum=MOST_STEPS)
@@ -136,6 +139,7 @@ def solve_reused_data(
     data = reused_data(problem, samples, learning_rate, count, batches_per_epoch)
     told = cost(count, points, problem.width, problem.teacher.span)
     check_memory("steps", count, told.memory / 8.0)
+    system = NetworkSystem(problem)
     if count > MANY_STEPS:
         what = f"takes {told.operations:.2g} operations, and its scatter has been measured up to {MANY_STEPS} steps"
         warnings.warn(f"A run of {count} steps {what}: look at the errors of the answer.", stacklevel=2)
@@ -144,14 +148,14 @@ def solve_reused_data(
     middle = Moments(*(each.mean(axis=0) for each in every))
     C, G, n = _normalised(middle)
     values = {
-        "loss": _losses(problem, [middle])[0],
+        "loss": _losses(system, [middle])[0],
         "train_loss": middle.train_loss,
         "teacher_overlap": C,
         "squared_norm": n,
         "student_overlap": G,
         "second_layer": middle.second_layer,
         "bias": middle.bias,
-        "loss_error": _standard_error(_losses(problem, groups)),
+        "loss_error": _standard_error(_losses(system, groups)),
         "train_loss_error": _standard_error(every.train_loss),
         "teacher_overlap_error": _standard_error(_normalised(every)[0]),
         "squared_norm_error": _standard_error(_normalised(every)[2]),
@@ -270,11 +274,9 @@ def _all_groups(data: ReusedData, size: int, seed: int) -> list[Moments]:
             raise
 
 
-def _losses(problem: Problem, groups: Sequence[Moments]) -> Array:
+def _losses(system: NetworkSystem, groups: Sequence[Moments]) -> Array:
     """Return E(f − f*)² of each of some moments at each time, (groups, times)."""
-    from dynamics.equations.network.system import NetworkSystem
-
-    system, found = NetworkSystem(problem), np.full((len(groups), len(groups[0].train_loss)), np.nan)
+    found = np.full((len(groups), len(groups[0].train_loss)), np.nan)
     for at, t in np.ndindex(found.shape):
         M, Q, v, b, _ = (each[t] for each in groups[at])
         if np.isfinite(M).all():

@@ -149,7 +149,10 @@ def labels(problem, z):
     teacher = problem.teacher
     if teacher.target is not None:
         return teacher.target.value(z)
-    return sum(unit.coefficient * unit.link.value(z @ unit.direction + unit.bias) for unit in teacher.units(None))
+    return sum(
+        unit.coefficient * unit.link.value(z @ unit.direction + unit.bias)
+        for unit in teacher.units(problem.teacher_link)
+    )
 
 
 def of_answer(found):
@@ -190,6 +193,7 @@ CASES = {
         {"learning_rate": 1.0},
     ),
     "two neurons": (network(PAIR, weights=THREE[:2], second_layer="fixed"), {"learning_rate": 1.0}),
+    "on the axis of the teacher": (network(dynamics.Teacher([1.0]), weights=[[0.4]]), {"learning_rate": 1.0}),
     "all layers": (
         network(
             PAIR,
