@@ -33,6 +33,8 @@ from hermite.arrays import Array
 
 #: Coordinates of a point before those of z and g^0, …, g^T: the batch and ξ.
 OWN_COORDINATES = 2
+#: Most coordinates that a Sobol sequence has.
+MOST_COORDINATES = 21201
 #: Half of the spacing of the points of a Sobol sequence, by which they are moved away from 0.
 HALF_SPACING = 2.0**-31
 #: Share of |w_i|² below which what is new in g_i^t is rounding and noise.
@@ -95,7 +97,8 @@ class _Gradient(NamedTuple):
 
 def numbers_held(steps: int, size: int, width: int = 1, span: int = 1) -> float:
     """Return how many numbers `moments` holds at once, for `size` points."""
-    return float(size) * (2.0 * width * (steps + 6.0) + span + 10.0)
+    rows = width * (steps + 1.0)
+    return size * (2.0 * rows + 10.0 * width + span + 10.0) + 4.0 * rows**2
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")

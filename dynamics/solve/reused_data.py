@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from dynamics.cores import available_cores, one_blas_thread
-from dynamics.equations.reused_data import Moments, ReusedData, moments, numbers_held
+from dynamics.equations.reused_data import MOST_COORDINATES, OWN_COORDINATES, Moments, ReusedData, moments, numbers_held
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_memory, check_that, checked_integer, checked_number
 from dynamics.problem.rates import Schedule
@@ -137,6 +137,9 @@ def solve_reused_data(
     size = 1 << (-(-points // GROUPS) - 1).bit_length()
     start = checked_integer(seed, "seed", minimum=0)
     data = reused_data(problem, samples, learning_rate, count, batches_per_epoch)
+    left = MOST_COORDINATES - OWN_COORDINATES - problem.teacher.span
+    most = left // problem.width - 1
+    check_that(count <= most, "steps", f"be at most {most} for {problem.width} neurons", f"is {count}")
     told = cost(count, points, problem.width, problem.teacher.span)
     check_memory("steps", count, told.memory / 8.0)
     system = NetworkSystem(problem)

@@ -110,6 +110,29 @@ def test_two_steps_see_h3_from_no_overlap():
     assert abs(M[3] + 0.12) < 0.02
 
 
+@pytest.mark.parametrize(("link", "expected"), [("he3", -0.3189), ("he2", 0.0)])
+def test_vectors_see_h3_in_two_steps_and_even_links_never(link, expected):
+    """24 runs in R^800: the bias to 0 is about 0.01 there, so 0.02 and 4 standard errors; a false alarm in 1e-4."""
+    problem = one_neuron(teacher=link, overlap=0.0, square=1.0, noise=0.0, dimension=800)
+    second = np.array([descend(problem, 3200, 4.0, 2, 1, seed)[2, 0] for seed in range(24)])
+    assert abs(second.mean() - expected) < 0.02 + 4.0 * second.std(ddof=1) / np.sqrt(24)
+
+
+def test_a_linear_neuron_descends_as_the_spectrum_says():
+    """Gradient descent on linear regression is exact on the eigenvalues of XᵀX/n."""
+    ratio, rate, steps, noise = 1.5, 0.4, 12, 0.5
+    found = solve(
+        one_neuron(link="he1", teacher="he1", overlap=0.0, square=0.3, noise=noise),
+        samples=f"{ratio}d", learning_rate=rate, steps=steps,
+    )  # fmt: skip
+    x, weight = eigenvalue_law(1.0 / ratio)
+    left = (1.0 - rate * x) ** np.arange(steps + 1)[:, None]
+    risk = (1.3 * left**2 + noise**2 / ratio / x * (1.0 - left) ** 2) @ weight
+    assert (np.abs(found.loss - risk) < 5.0 * found.loss_error + 1e-4).all()
+    train = noise**2 * (1.0 - 1.0 / ratio) + (left**2 * (1.3 * x + noise**2 / ratio)) @ weight
+    assert (np.abs(found.train_loss - train) < 5.0 * found.train_loss_error + 1e-4).all()
+
+
 def test_even_teachers_stay_unseen_from_a_symmetric_start():
     found = solve(one_neuron(teacher="he2", overlap=0.0, square=1.0, noise=0.0), samples="4d", steps=4)
     assert np.abs(overlaps(found)).max() < 0.01
