@@ -12,6 +12,10 @@ time is t = steps/d. With eigenvalues x of XᵀX/n, whose law μ is that of Marc
 P is the mean of (w·x − y)² over the samples, δ the noise of single samples, which descent on all samples lacks. On N
 nodes of μ with weights p, y = √p δ obeys y' = (−2cX + c² v vᵀ) y + c² v P_0, v = √p x, P_0 = P without δ: a symmetric
 matrix of eigenvalues Λ, so that y is a sum of (e^{Λt} − e^{−2cxt})/(Λ + 2cx), exact at every time.
+
+Inputs of a covariance Σ = diag(λ) are drawn: then x and V are of their own XᵀX/n, p = 1/d, and the risk of a matrix
+E δδᵀ = V D Vᵀ is Σ_l D_ll (VᵀΣV)_ll. Means over w(0), ξ and the order of the samples are exact for these inputs as
+d → ∞, and inputs scatter little.
 """
 
 from __future__ import annotations
@@ -21,21 +25,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem import checked_number
-from dynamics.problem.checks import check_switch, check_that, checked_real
+from dynamics.problem import checked_integer, checked_number
+from dynamics.problem.checks import check_memory, check_switch, check_that, checked_real
+from dynamics.theory.schedules import checked_axes
 from hermite.arrays import Array, real_column
 from hermite.text.messages import shown
 
 #: Nodes of the law of eigenvalues, fewest and most, and factors e at which g^N may be left out.
 FEWEST_NODES, MOST_NODES, SMALL = 200, 500, 36.0
+#: Share of the largest eigenvalue below which one is 0.
+ROUNDING = 1e-12
 
 
 class MultiPassRisk(NamedTuple):
-    """|w − θ|², the risk on new samples without noise, and the mean (w·x − y)² over the samples, at each time."""
+    """The risk E((w − θ)·x)² on new samples without noise, and the mean (w·x − y)² over the samples, at each time."""
 
     time: Array
     risk: Array
     train_loss: Array
+    #: Standard errors of both over drawn inputs, 0 where none are drawn.
+    risk_error: Array
+    train_loss_error: Array
 
 
 def multi_pass_regression(
@@ -46,31 +56,44 @@ def multi_pass_regression(
     label_noise: float = 0.0,
     squared_distance: float = 1.0,
     full_batch: bool = False,
+    eigenvalues: ArrayLike | None = None,
+    squares: ArrayLike | None = None,
+    draws: int = 4,
+    seed: int = 0,
 ) -> MultiPassRisk:
     r"""Return the risk of linear regression on n samples of which SGD takes one again and again, as d → ∞.
 
     .. math:: w \leftarrow w - \frac{c}{d}\, (w \cdot x - y)\, x, \qquad y = \theta\cdot x + \tau\xi, \quad
-       x \sim N(0, I_d)
+       x \sim N(0, \Sigma)
 
     Parameters
     ----------
     ratio : float
         n/d > 0, samples per dimension; inf for a new sample at each step.
     learning_rate : float
-        c = η d > 0, stable below 2.
+        c = η d > 0, stable below 2 d/tr Σ.
     times : array_like, shape (k,)
         Steps over d, at least 0; n/d of them are an epoch.
     label_noise : float, default 0
         τ ≥ 0.
     squared_distance : float, default 1
-        |w − θ|² ≥ 0 at the start.
+        |w − θ|² ≥ 0 at the start, where no `squares` are given.
     full_batch : bool, default False
         The flow of gradient descent on all samples instead, at the same mean speed c.
+    eigenvalues : array_like, shape (d,), optional
+        λ_l ≥ 0 of Σ, by default all 1 and d → ∞. The n = ratio · d inputs are then drawn, at this d.
+    squares : array_like, shape (d,), optional
+        (w − θ)_l² of the start on the axes of Σ, by default equal.
+    draws : int, default 4
+        Draws of the inputs that are averaged over, at least 2.
+    seed : int, default 0
+        Draws the inputs.
 
     Returns
     -------
     MultiPassRisk
-        Named tuple of `time`, `risk` and `train_loss`, (k,) each. Beyond the limit of stability they grow up to inf.
+        Named tuple of `time`, `risk`, `train_loss`, `risk_error` and `train_loss_error`, (k,) each; the last two are
+        standard errors over drawn inputs. Beyond the limit of stability they grow up to inf.
 
     Raises
     ------
@@ -98,6 +121,21 @@ def multi_pass_regression(
     t = real_column(times, "times")
     holds = t.ndim == 1 and t.size > 0 and bool(np.isfinite(t).all()) and float(t.min()) >= 0.0
     check_that(holds, "times", "be a list of finite numbers of at least 0", f"is {shown(times)}")
+    if eigenvalues is not None:
+        lambdas = real_column(eigenvalues, "eigenvalues")
+        start = np.full(lambdas.shape, s / max(lambdas.size, 1)) if squares is None else squares
+        lambdas, sizes = checked_axes(lambdas, start)
+        d, times_drawn = lambdas.size, checked_integer(draws, "draws", minimum=2)
+        n = int(np.rint(checked_number(share * d, "ratio", positive=True)))
+        check_that(n >= 1, "ratio", f"leave a sample at the dimension {d}", f"is {shown(ratio)}")
+        check_memory("eigenvalues", d, 6.0 * d * d + 2.0 * d * n)
+        rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
+        found = np.array(
+            [_of_drawn_inputs(lambdas, sizes, n, rng, c, t, noise, full_batch) for _ in range(times_drawn)]
+        )
+        error = found.std(axis=0, ddof=1) / np.sqrt(times_drawn)
+        return MultiPassRisk(t, *found.mean(axis=0), *error)
+    check_that(squares is None, "squares", "be absent without `eigenvalues`", "is given")
     g = 1.0 / share
     x, p = eigenvalue_law(g)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -111,7 +149,30 @@ def multi_pass_regression(
         if not full_batch:
             delta = _noise_of_samples(x, p, c, t, rest, forces)
             risk, train = risk + delta @ p, train + delta @ (p * x)
-    return MultiPassRisk(t, risk, train)
+    return MultiPassRisk(t, risk, train, np.zeros_like(t), np.zeros_like(t))
+
+
+@np.errstate(over="ignore", invalid="ignore", under="ignore")
+def _of_drawn_inputs(
+    lambdas: Array, sizes: Array, n: int, rng: np.random.Generator, c: float, t: Array, noise: float, full_batch: bool
+) -> tuple[Array, Array]:
+    """Return the risk and the mean loss over the samples for one draw of n inputs, (k,) each."""
+    d = lambdas.size
+    inputs = rng.standard_normal((n, d)) * np.sqrt(lambdas)
+    x, V = np.linalg.eigh(inputs.T @ inputs / n)
+    x = np.where(x > ROUNDING * x.max(), x, 0.0)
+    # The signs of w − θ do not matter on average.
+    start = V.T @ (np.sqrt(sizes) * rng.choice([-1.0, 1.0], d))
+    sigma = V.T @ (lambdas[:, None] * V)
+    left, some = np.exp(-c * np.outer(t, x)), x > 0.0
+    risk = np.einsum("kl,kl->k", left * start @ sigma, left * start)
+    risk += (1.0 - left[:, some]) ** 2 @ (np.diag(sigma)[some] * noise / (n * x[some]))
+    forces, rest = x * start**2 + np.where(some, noise / n, 0.0), noise * (1.0 - some.sum() / n)
+    train = rest + left**2 @ forces
+    if not full_batch:
+        delta = _noise_of_samples(x, np.full(d, 1.0 / d), c, t, rest, forces)
+        risk, train = risk + delta @ np.diag(sigma) / d, train + delta @ x / d
+    return risk, train
 
 
 def eigenvalue_law(g: float) -> tuple[Array, Array]:
