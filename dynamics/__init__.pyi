@@ -61,6 +61,7 @@ from .solve.overlaps import solve_committee as solve_committee
 from .solve.overlaps import solve_overlaps as solve_overlaps
 from .solve.quadratic import solve_quadratic as solve_quadratic
 from .solve.recovery import predict_recovery as predict_recovery
+from .solve.reused_data import solve_reused_data as solve_reused_data
 from .solve.spherical import coupled_problem as coupled_problem
 from .solve.spherical import solve_correlation as solve_correlation
 from .solve.spherical import solve_coupling as solve_coupling
@@ -75,6 +76,8 @@ from .theory.linear_regression import RegressionRisk as RegressionRisk
 from .theory.linear_regression import fastest_linear_regression as fastest_linear_regression
 from .theory.linear_regression import linear_regression_limit as linear_regression_limit
 from .theory.linear_regression import linear_regression_steps as linear_regression_steps
+from .theory.multi_pass import MultiPassRisk as MultiPassRisk
+from .theory.multi_pass import multi_pass_regression as multi_pass_regression
 from .theory.one_step import OneStepMoments as OneStepMoments
 from .theory.one_step import moments_of_overlaps as moments_of_overlaps
 from .theory.one_step import one_step_moments as one_step_moments

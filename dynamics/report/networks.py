@@ -175,6 +175,69 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
     return ax
 
 
+# --- samples that are used again --------------------------------------------------------------------------------------
+
+#: Title of a column -> variable, its entry of largest size at the end; errors have the same name with "_error".
+REUSED = {"test loss": "loss", "train loss": "train_loss", "overlap": "teacher_overlap", "|w|²": "squared_norm"}
+#: Standard error of overlaps that is good enough for a comparison with runs.
+WANTED_ERROR = 1e-3
+
+
+def reused_data_findings(dataset: xr.Dataset) -> Findings:
+    """Return the findings on an answer of `solve_reused_data`."""
+    attrs, columns = dataset.attrs, {"step": dataset["step"].values, "epoch": _epochs(dataset)}
+    for title, name in REUSED.items():
+        value, error = (dataset[each].values.reshape(len(columns["step"]), -1) for each in (name, f"{name}_error"))
+        largest = int(np.argmax(np.abs(value[-1])))
+        columns |= {title: value[:, largest], f"{title} ±": error[:, largest]}
+    rows = [row for row in records(columns) if math.isfinite(row["test loss"])]
+    best, last = min(rows, key=lambda row: row["test loss"]), rows[-1]
+    told = (
+        f"{attrs['samples_over_dimension']:g} samples per dimension, {attrs['batches_per_epoch']} batches per epoch, "
+        f"{attrs['epochs']:g} epochs: least test loss {best['test loss']:.4g} after step {best['step']}, at the end "
+        f"{last['test loss']:.4g}; train loss {last['train loss']:.4g}; overlap {last['overlap']:.4g}"
+    )
+    worst = float(np.nanmax(dataset["teacher_overlap_error"].values))
+    noise = f"Largest standard error of an overlap: {worst:.2g}, with {attrs['draws']:.2g} points"
+    if worst > WANTED_ERROR:
+        noise += f"; {attrs['draws'] * (worst / WANTED_ERROR) ** 2:.2g} points bring it to {WANTED_ERROR:g}"
+    caption = "Loss on new samples without noise, and on the samples of training with it, against epochs."
+    values = flows.run_values(
+        dataset, best_step=best["step"], best_loss=best["test loss"], train_loss=last["train loss"], curve=rows
+    )
+    return run_findings(
+        dataset,
+        sentences=[told, f"{noise}."],
+        tables=[
+            Table(
+                caption="Losses and overlap by steps",
+                rows=rows,
+                note="Overlap and |w|²: the largest of any neuron at the end. ±: standard errors of means over points.",
+                each="steps, spread over their number",
+                errors={title: f"{title} ±" for title in REUSED},
+            )
+        ],
+        drawings=[drawing_of(_plot_reused_losses, dataset, caption=caption)],
+        remarks=flows.remarks(values),
+        values=values,
+        overview=partial(row_of, dataset, [_plot_reused_losses], (6.8, 4.4)),
+    )
+
+
+def _epochs(dataset: xr.Dataset) -> Array:
+    return np.asarray(dataset["step"].values / dataset.attrs["batches_per_epoch"])
+
+
+def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw the losses on new samples and on those of training against epochs, with bands of two standard errors."""
+    epochs = _epochs(dataset)
+    for name, label, colour in (("loss", "new samples", MEASURED), ("train_loss", "training", PREDICTED)):
+        value, error = dataset[name].values, figures.BAND * dataset[f"{name}_error"].values
+        ax.plot(epochs, value, color=colour, label=label)
+        ax.fill_between(epochs, value - error, value + error, color=colour, alpha=0.25, lw=0)
+    finish_panel(ax, "epochs", "loss")
+
+
 # --- quadratic networks -----------------------------------------------------------------------------------------------
 
 

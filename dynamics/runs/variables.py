@@ -55,6 +55,7 @@ neuron | neuron | student neuron | i
 neuron_2 | neuron_2 | student neuron | j
 seed | seed | seed of the samples | s
 loss | time | mean squared error E(f - f*)^2 | L
+train_loss | time | mean squared error over the samples of training, with their noise | L_n
 average_loss | time | mean squared error of the average of the weights | \bar{L}
 predicted_loss | time | loss by the sum formula | L^{\mathrm{pairs}}
 degree | degree | Hermite degree: 0, 1, 2, and what is left of them | j
@@ -75,6 +76,9 @@ predicted_learned_time | direction | time at which the matched pair alone carrie
 emergence_time | direction | first time at which a neuron has squared overlap 1/2 | T_p^{\mathrm{emerge}}
 learned_time | direction | first time at which the neurons carry half the weight | T_p^{\mathrm{learn}}
 loss_error | time | estimated numerical error of the loss | \delta L
+train_loss_error | time | standard error of the loss over the samples of training | \delta L_n
+teacher_overlap_error | time neuron direction | standard error of the overlap of neuron and direction | \delta C_{ip}
+squared_norm_error | time neuron | standard error of the squared norm of the neuron | \delta n_i
 emergence_time_error | direction | estimated numerical error of the emergence time | \delta T_p^{\mathrm{emerge}}
 learned_time_error | direction | estimated numerical error of the learned time | \delta T_p^{\mathrm{learn}}
 loss_truncation_error | time | estimated error of the loss by the cut series of the link | \delta_J L
@@ -361,6 +365,7 @@ first_emergence_time | emergence time of direction 1
 predicted_emergence_axis | predicted emergence time
 measured_emergence_axis | measured emergence time
 predicted_ticks | flow time $t$ (ticks: predicted)
+epochs | epochs, passes through the samples
 overlap_and_share | squared overlap, share of the runs
 """
 

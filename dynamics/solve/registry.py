@@ -102,6 +102,16 @@ ANSWERS = (
         NETWORK_METHODS, ("inputs",), schedule="dynamics.theory.components:default_network_schedule",
     ),
     Answer(
+        "reused-data", "dynamics.solve.reused_data:solve_reused_data",
+        "dynamics.report.networks:reused_data_findings", ("network",),
+        lacks={
+            **dict.fromkeys(("watch", "resume"), "its steps take seconds: the answer is begun anew"),
+            "estimate": "its groups of points give a standard error of every number",
+            "sound": "each group of points is exact for what it draws: scatter is told as an error",
+            "sweep": "its samples and steps have no defaults that fit all problems of a sweep",
+        },
+    ),
+    Answer(
         "mean-field", "dynamics.solve.mean_field:solve_mean_field", "dynamics.report.mean_field:mean_field_findings",
         ("spherical", "homogeneous"), PARTICLE_METHODS,
         schedule="dynamics.solve.mean_field:default_mean_field_schedule",

@@ -18,6 +18,8 @@ from .linear_regression import RegressionRisk as RegressionRisk
 from .linear_regression import fastest_linear_regression as fastest_linear_regression
 from .linear_regression import linear_regression_limit as linear_regression_limit
 from .linear_regression import linear_regression_steps as linear_regression_steps
+from .multi_pass import MultiPassRisk as MultiPassRisk
+from .multi_pass import multi_pass_regression as multi_pass_regression
 from .prediction import EmergencePrediction as EmergencePrediction
 from .prediction import predict as predict
 from .quadratic import check_quadratic as check_quadratic

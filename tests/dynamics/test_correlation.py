@@ -164,9 +164,11 @@ def test_other_answers_refuse_the_objective_by_name():
     gaussian = [answer for answer in ANSWERS if answer.students[0] not in KINDS]
     others = [answer for answer in gaussian if "objective" not in answer.fields]
     assert len(others) == len(gaussian) - 2
+    reused = {"samples": 8, "learning_rate": 0.1, "steps": 1}
+    needed = {"chaos": {"widths": [2, 4]}, "reused-data": reused}
     for answer in others:
         with pytest.raises(ValueError, match=re.escape(sentence)):
-            answer.solve()(asked, **({"widths": [2, 4]} if answer.name == "chaos" else {}))
+            answer.solve()(asked, **needed.get(answer.name, {}))
     with pytest.raises(ValueError, match=r"^Argument `problem` must have `objective` 'squared' here"):
         dynamics.learning_rate_limit(asked)
     plain = dynamics.Problem(activation="he3", teacher=TEACHER, width=1, dimension=8, student="spherical")
