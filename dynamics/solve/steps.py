@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size", "optimizer")
 
 
-
 @dataclass(frozen=True, slots=True)
 class StepSettings:
     """How steps of finite size enter."""

@@ -268,8 +268,8 @@ def test_what_does_not_close_is_refused(change: dict, optimizer: object, more: d
 def test_adam_of_polynomials_is_refused() -> None:
     with pytest.raises(ValueError, match="links that are no polynomials for Adam"):
         solve(homogeneous(), 1e-4, Adam(beta2=0.99), [1.0])
+    cubic = replace(committee(2, 2, 400, 0.3), teacher=Teacher([1.0, 1.0], links=["erf", "he3"]))
     with pytest.raises(ValueError, match="links that are no polynomials for RMSprop"):
-        cubic = replace(committee(2, 2, 400, 0.3), teacher=Teacher([1.0, 1.0], links=["erf", "he3"]))
         solve(cubic, 1e-4, RMSprop(beta2=0.99), [1.0])
 
 
