@@ -68,7 +68,7 @@ from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.problem import is_homogeneous, is_network
 from dynamics.problem.checks import require
-from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder
+from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder, check_dense
 from hermite.arrays import Array, Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -604,8 +604,7 @@ def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optim
     require(not decays, f"{need} a student without decay for {name}, but has {student!r}.")
     need = f"Argument `step_theory` must be 'infinite-d' for {name}, whose overlaps close as d grows alone"
     require(not exact, f"{need}, but is {step_theory!r}.")
-    why = "since coordinates of a mean of many samples enter through erf(drift √(B/2V)), which no overlap holds"
-    require(batch_size == 1, f"Argument `batch_size` must be 1 for {name}, {why}, but is {batch_size}.")
+    check_dense(optimizer, problem, batch_size)
     need = f"Argument `problem` must have a student of which the first layer alone is trained for {name}"
     require(not layered, f"{need}: mean squares of other layers do not close.")
     if isinstance(optimizer, ADAPTIVE_OPTIMIZERS):

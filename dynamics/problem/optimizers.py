@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dynamics.problem.checks import check_switch, check_that, checked_integer, checked_number, checked_real
 from hermite.text.messages import refuse, shown, suggestion
+
+if TYPE_CHECKING:
+    from dynamics.problem.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -252,6 +255,20 @@ def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
     if not set(found) <= set(names):
         refuse(f"{need}, but is {shown(text)}.")
     return found
+
+
+def check_dense(optimizer: Optimizer, problem: Problem, batch_size: int) -> None:
+    """Refuse a batch, inputs with axes, and a teacher along coordinate axes for an optimizer that sees coordinates."""
+    if not optimizer.sees_axes:
+        return
+    why = "since coordinates of the mean of B samples enter through erf(drift √(B/2V)), which no overlap holds"
+    check_that(batch_size == 1, "batch_size", f"be 1 for {optimizer}, {why}", f"is {batch_size}")
+    need = f"have isotropic inputs for {optimizer}, whose axes are those of the coordinates"
+    check_that(problem.inputs is None, "problem", need, f"has {problem.inputs!r}")
+    rows, dense = problem.teacher.directions, "leave `directions` out for orthonormal ones that are dense"
+    along_axes = rows is not None and bool(((rows != 0.0).sum(axis=1) == 1).all())
+    need = f"have a teacher on dense directions for {optimizer}, whose steps see coordinates"
+    check_that(not along_axes, "problem", need, f"has `directions` along coordinate axes: {dense}")
 
 
 def _check_share(optimizer: Optimizer, name: str) -> None:

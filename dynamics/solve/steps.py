@@ -314,8 +314,6 @@ def step_notes(
     if settings.pace != 1.0:
         notes[0] += f", whose times momentum divides by about {settings.pace:.3g}"
     optimizer = settings.optimizer or SGD()
-    if optimizer.sees_axes:
-        notes[0] += f", whose times are not those of {optimizer}"
     # The noise of other optimizers is not that of SGD.
     if prediction is not None and isinstance(optimizer, SGD) and settings.varying is None:
         bias = escape_bias(problem, rate * optimizer.amplification / size, prediction)

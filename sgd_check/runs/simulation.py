@@ -343,8 +343,8 @@ def simulate(
         What a step does with the gradient, or its text such as "SGD(momentum=0.9)"; plain SGD by default. `Adam`,
         `RMSprop` and `SignSGD` move each coordinate by itself, so that overlaps do not say what a step does. For them
         teacher and start are turned, with the same overlaps, to axes that are drawn from the seed, whose coordinates
-        are of order 1/√d. So a teacher along coordinate axes, which these optimizers learn otherwise, is never
-        simulated, whatever its `directions` are. They take one sample per step.
+        are of order 1/√d; a teacher with `directions` along coordinate axes, which these optimizers learn otherwise,
+        is refused. They take one sample per step.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional

@@ -210,11 +210,7 @@ def check_optimizer(problem: Problem, options: EngineOptions) -> None:
     if isinstance(own, values.ZerothOrder):
         check_smoothing(own, options.dtype)
     if own.sees_axes:
-        of_batch = "coordinates of the mean of B samples enter through erf(drift √(B/2V)), which no overlap holds"
-        need = f"Argument `batch_size` must be 1 for {own}, since {of_batch}"
-        require(options.batch_size == 1, f"{need}, but is {options.batch_size}.")
-        need = f"Argument `problem` must have isotropic inputs for {own}, whose axes are those of the coordinates"
-        require(problem.inputs is None, f"{need}, but has {problem.inputs!r}.")
+        values.check_dense(own, problem, options.batch_size)
         decay = student.decay if student else ()
         need = f"Argument `problem` must have a student without decay for {own}, which would scale it as a gradient"
         require(not any(decay), f"{need}, but has {decay}.")
