@@ -41,8 +41,8 @@ from dynamics.theory.schedules import checked_axes
 from hermite.arrays import Array, Matrix, Vector
 from hermite.text.messages import require, shown
 
-#: Least share of the limit at which the best learning rate is looked for, its relative accuracy, and golden section.
-LEAST_SHARE, ACCURACY, SECTION = 0.05, 1e-5, 0.5 * (np.sqrt(5.0) - 1.0)
+#: Least share of the limit at which the best learning rate is looked for, and its relative accuracy.
+LEAST_SHARE, ACCURACY = 0.05, 1e-5
 #: Steps that a search begins with, and most that it takes.
 FIRST_STEPS, MOST_STEPS = 2**10, 2**24
 #: Power iterations at most, and the relative distance of the two bounds on an eigenvalue at which they end.
@@ -199,6 +199,8 @@ def fastest_linear_regression(
     >>> round(along.steps / fastest_linear_regression([1.0] * 30, [1.0] * 30).steps, 1)
     32.5
     """
+    from scipy.optimize import minimize_scalar
+
     values, counts, sums = _classes(eigenvalues, squares)
     chosen, size = _known(optimizer), checked_integer(batch_size, "batch_size", minimum=1)
     part = checked_real(share, "share")
@@ -219,26 +221,16 @@ def fastest_linear_regression(
                 before, after = np.log(risk[n - 1 : n + 1] / (part * risk[0]))
                 return float(n - 1 + before / (before - after))
             if not risk[count // 2 :].max() < risk[count // 4 : count // 2].max():
-                return float("inf")
+                return 2.0 * MOST_STEPS  # never: a number, of which the search makes parabolas
             need = (
                 f"Argument `eigenvalues` must let the risk fall to {part:g} of its start within {MOST_STEPS:.2g} steps"
             )
             require(count < MOST_STEPS, f"{need}, but it does not at the learning rate {rate:.3g}.")
             count *= 4
 
-    low, high = np.log(least), np.log(largest)
-    left, right = high - SECTION * (high - low), low + SECTION * (high - low)
-    at_left, at_right = needed(left), needed(right)
-    while high - low > ACCURACY:
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - SECTION * (high - low)
-            at_left = needed(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + SECTION * (high - low)
-            at_right = needed(right)
-    return FastestRate(float(np.exp(left)), at_left)
+    bounds = np.log(least), np.log(largest)
+    found = minimize_scalar(needed, bounds=bounds, method="bounded", options={"xatol": ACCURACY})
+    return FastestRate(float(np.exp(found.x)), float(found.fun))
 
 
 def _known(optimizer: object) -> Optimizer:
