@@ -349,13 +349,15 @@ def check(
     choice = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
     tree, ended = xr.DataTree(), "interrupted"
     try:
-        with part_of_work("flow"):
-            prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
-        tree = xr.DataTree.from_dict({"/prediction": prediction})
-        if chosen.sees_axes and rate is not None:
+        if chosen.sees_axes and rate is not None:  # no flow tells its times
             steps = steps or int(np.ceil((t_max or 0.0) / rate / SAME))
             plan = CheckPlan(problem, rate, steps, np.inf, 0, 0, optimizer=chosen)
+            prediction = solve_finite_step(plan, options.batch_size, progress=progress)
+            tree = xr.DataTree.from_dict({"/prediction": prediction})
         else:
+            with part_of_work("flow"):
+                prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
+            tree = xr.DataTree.from_dict({"/prediction": prediction})
             flow, planned = in_time_of(chosen, prediction), dict[str, Any](directions=count, theory=theory, **choice)
             plan, _ = plan_check(flow, name, options, progress=progress, **planned)
         tree, ended = carry_out(
