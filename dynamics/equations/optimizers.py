@@ -62,7 +62,7 @@ from dynamics.equations import committee, finite_step, overlaps
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.network import steps
 from dynamics.equations.network import system as network
-from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU
+from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, normalised_overlaps
 from dynamics.equations.rates import RateTable, rate_at
 from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
@@ -663,7 +663,6 @@ class OptimizedSystem(FlowSystem):
         self.work_size = scratch + 6 * mm + 4 * m + table.size + weights.size
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree
-        self.smallest_noise = problem.label_noise
 
     def _weights_at_start(self) -> Array:
         """Return [v | b | M | Q] of the start."""
@@ -686,19 +685,20 @@ class OptimizedSystem(FlowSystem):
         if not is_homogeneous(self.problem):
             return weights[2 * m :]
         M, Q = weights[2 * m : 2 * m + m * P].reshape(m, P), weights[2 * m + m * P :].reshape(m, m)
-        n = np.diag(Q)
-        G = Q / np.sqrt(np.outer(n, n))
-        np.fill_diagonal(G, 1.0)
-        return np.concatenate([(M / np.sqrt(n)[:, None]).ravel(), G.ravel(), np.log(n)])
+        C, G, n = normalised_overlaps(M, Q)
+        return np.concatenate([C.ravel(), G.ravel(), np.log(n)])
 
     def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` for v, b and the mean squares of Adam, and in units of 1/√d for overlaps."""
+        """Return `atol` for v and b, and in units of 1/√d for all else."""
         tolerance = super().absolute_tolerance(atol)
         tolerance[: 2 * self.problem.width] = atol
         return tolerance
 
     def stiffness(self) -> float:
-        """Return the fastest relaxation rate of the flow; of Adam and sign SGD in units of errors as large as noise."""
+        """Return the fastest relaxation rate: that of the flow, of Adam and sign SGD divided by the label noise.
+
+        Their steps are those of a gradient over its own size, which ends near the label noise; .1 stands for less.
+        """
         rate = float(self._base.stiffness())
         return rate if self._rule in (MAP, ZEROTH_ORDER, PLAIN) else rate / max(self.problem.label_noise, 0.1)
 

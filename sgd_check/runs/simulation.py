@@ -341,10 +341,10 @@ def simulate(
         population in any case.
     optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
         What a step does with the gradient, or its text such as "SGD(momentum=0.9)"; plain SGD by default. `Adam`,
-        `RMSprop` and `SignSGD` move each coordinate by itself, so that overlaps do not say what a step does. For them
-        teacher and start are turned, with the same overlaps, to axes that are drawn from the seed, whose coordinates
-        are of order 1/√d; a teacher with `directions` along coordinate axes, which these optimizers learn otherwise,
-        is refused. They take one sample per step.
+        `RMSprop` and `SignSGD` move each coordinate by itself: overlaps alone do not determine their steps. For them
+        the seed draws random axes with coordinates of order 1/√d, and teacher and start lie along these axes. All
+        overlaps stay the same. A teacher with `directions` along coordinate axes is refused, since these optimizers
+        learn it at another speed. They take one sample per step.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
