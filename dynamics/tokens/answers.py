@@ -179,7 +179,9 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
     rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
     system = system_of(cast("TokenProblem", run.problem))
     method = _Steps(system, run.method, run.atol, rate)
-    coords = {"component": system.components} | ({"number": system.numbers} if run.keep == "full" else {})
+    coords = {"component": system.components, **system.coords}
+    if run.keep == "full":
+        coords["number"] = system.numbers
     return Integration(
         title=f"Learning from tokens: {system.name}",
         schedule=run.schedule(lambda: _schedule(system, method.stepper(run.rtol))),

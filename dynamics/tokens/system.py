@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,8 @@ class TokenSystem(System):
         Time beyond which the equations do not go.
     geometric : bool
         Whether times are saved geometrically by default, since those of the components lie far apart.
+    coords : mapping
+        Coordinates of what this system observes beyond loss, progress and state.
     """
 
     components: list[str]
@@ -69,6 +71,7 @@ class TokenSystem(System):
     stage_ends: tuple[float, ...] = ()
     last_time: float = np.inf
     geometric: bool = False
+    coords: Mapping[str, Sequence[Any]] = {}
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component of the state."""
