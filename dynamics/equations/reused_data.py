@@ -1,7 +1,8 @@
 r"""A network on n = αd fixed samples, of which every step takes a part again: its mean motion as d → ∞, exactly.
 
 W ← ρ W + e Σ_batch F(h) xᵀ/(bn), F_i = −(f − y) s v_i σ'(h_i + b_i), h = Wx, y = f*(z) + τξ, with batches of bn samples
-in turn, z = x on the teacher's axes. In the limit a sample sees h^t = g^t + Σ_{s<t} r(t,s) F^s, where z and
+in turn, z = x on the teacher's axes. Batches stay the same, or every epoch parts the samples anew: a sample's batch is
+then a uniform number of its own in each epoch. In the limit a sample sees h^t = g^t + Σ_{s<t} r(t,s) F^s, where z and
 (g^0, …, g^t) are Gaussian with E g^t zᵀ = M_t and E g^t g^sᵀ = C(t,s) = W^t W^sᵀ, and F^t is 0 outside of the sample's
 batch, 1/b times as large in it. With e_t and ρ_t diagonal, and blocks of m × m,
 
@@ -31,8 +32,6 @@ import numpy as np
 
 from hermite.arrays import Array
 
-#: Coordinates of a point before those of z and g^0, …, g^T: the batch and ξ.
-OWN_COORDINATES = 2
 #: Most coordinates that a Sobol sequence has.
 MOST_COORDINATES = 21201
 #: Half of the spacing of the points of a Sobol sequence, by which they are moved away from 0.
@@ -62,11 +61,18 @@ class ReusedData(NamedTuple):
     label_noise: float
     ratio: float
     batches: int
+    #: Whether every epoch parts the samples anew.
+    reshuffle: bool
     #: η of every step (T,), ε_w, ε_v, ε_b, and κ_w, κ_v; whether the |w_i| are kept.
     rates: Array
     speeds: tuple[float, float, float]
     decay: tuple[float, float]
     on_sphere: bool
+
+    @property
+    def own_coordinates(self) -> int:
+        """Coordinates of a point before those of z and g^0, …, g^T: its batch, in each epoch or in all, and ξ."""
+        return 1 + (-(-self.rates.size // self.batches) if self.reshuffle else 1)
 
 
 class Moments(NamedTuple):
@@ -95,20 +101,20 @@ class _Gradient(NamedTuple):
     response: Array
 
 
-def numbers_held(steps: int, size: int, width: int = 1, span: int = 1) -> float:
-    """Return how many numbers `moments` holds at once, for `size` points."""
+def numbers_held(steps: int, size: int, width: int = 1, span: int = 1, partitions: int = 1) -> float:
+    """Return how many numbers `moments` holds at once, for `size` points and so many partitions of the samples."""
     rows = width * (steps + 1.0)
-    return size * (2.0 * rows + 10.0 * width + span + 10.0) + 4.0 * rows**2
+    return size * (2.0 * rows + 10.0 * width + span + partitions + 9.0) + 4.0 * rows**2
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Callable[[], object]) -> Moments:
     """Return the moments by means over `size` points, a power of 2; `give_way` is called before each step."""
     (m, r), steps = data.overlap.shape, data.rates.size
-    points = _points(OWN_COORDINATES + r + (steps + 1) * m, size, rng)
-    fresh = points[OWN_COORDINATES:]  # z, and what is new in g^0, …, g^T
-    y = data.target(fresh[:r]) + data.label_noise * points[1]
-    batch = np.floor(data.batches * points[0]).astype(np.int64)
+    uniform = data.own_coordinates - 1
+    points = _points(uniform, 1 + r + (steps + 1) * m, size, rng)
+    fresh = points[uniform + 1 :]  # z, and what is new in g^0, …, g^T
+    y = data.target(fresh[:r]) + data.label_noise * points[uniform]
     M, v, b = np.full((steps + 1, m, r), np.nan), np.full((steps + 1, m), np.nan), np.full((steps + 1, m), np.nan)
     train, C = np.full(steps + 1, np.nan), np.full((steps + 1, m, steps + 1, m), np.nan)
     R, taken, forces = np.zeros_like(C), np.zeros((steps, m)), np.zeros((steps * m, size))
@@ -133,7 +139,8 @@ def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Cal
         if t == steps:
             break
         if data.batches > 1:
-            error *= data.batches * (batch == t % data.batches)
+            epoch, at = divmod(t, data.batches)
+            error *= data.batches * (np.floor(data.batches * points[epoch * data.reshuffle]) == at)
         own = forces[t * m : (t + 1) * m]
         np.multiply(data.slope(h), -error, out=own)
         own *= weight[:, None]
@@ -170,15 +177,15 @@ def _take(data: ReusedData, t: int, G: _Gradient, M: Array, C: Array, R: Array) 
     return e
 
 
-def _points(count: int, size: int, rng: np.random.Generator) -> Array:
-    """Return points of a Sobol sequence, (count, size): the first coordinate uniform, the others standard normal."""
+def _points(uniform: int, normal: int, size: int, rng: np.random.Generator) -> Array:
+    """Return points of a Sobol sequence, (uniform + normal, size), standard normal after so many uniform ones."""
     from scipy.special import ndtri
     from scipy.stats import qmc
 
-    points = qmc.Sobol(count, seed=rng).random_base2(size.bit_length() - 1)
+    points = qmc.Sobol(uniform + normal, seed=rng).random_base2(size.bit_length() - 1)
     found: Array = np.ascontiguousarray(points.T)
     found += HALF_SPACING
-    ndtri(found[1:], out=found[1:])
+    ndtri(found[uniform:], out=found[uniform:])
     return found
 
 

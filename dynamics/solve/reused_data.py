@@ -7,14 +7,14 @@ import time as clock
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from dynamics.cores import available_cores, one_blas_thread
-from dynamics.equations.reused_data import MOST_COORDINATES, OWN_COORDINATES, Moments, ReusedData, moments, numbers_held
+from dynamics.equations.reused_data import MOST_COORDINATES, Moments, ReusedData, moments, numbers_held
 from dynamics.problem import Problem, check_problem
-from dynamics.problem.checks import check_memory, check_that, checked_integer, checked_number
+from dynamics.problem.checks import check_memory, check_switch, check_that, checked_integer, checked_number
 from dynamics.problem.rates import Schedule
 from dynamics.problem.student import NETWORK
 from dynamics.runs.dataset import make_dataset
@@ -56,6 +56,7 @@ def solve_reused_data(
     learning_rate: float | Schedule,
     steps: int,
     batches_per_epoch: int = 1,
+    reshuffle: bool = False,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> xr.Dataset:
@@ -64,7 +65,8 @@ def solve_reused_data(
     .. math:: W \leftarrow (1 - \eta\kappa_w)\, W - \frac{\eta\varepsilon_w}{|B|} \sum_{\mu \in B}
        (f(x_\mu) - y_\mu)\, \nabla_W f(x_\mu), \qquad y_\mu = f^*(x_\mu) + \tau \xi_\mu
 
-    with batches B that part the samples, in turn; one batch is gradient descent on all of them. Second layer and
+    with batches B that part the samples, in turn; one batch is gradient descent on all of them. They stay the same, or
+    every epoch draws them anew. Second layer and
     biases, where they are trained, take the same steps at their own rates. The equations are those
     of dynamical mean-field theory, forward in time, with means over points of a scrambled Sobol sequence.
 
@@ -82,6 +84,8 @@ def solve_reused_data(
         Number T of steps.
     batches_per_epoch : int, default 1
         Number of batches that the samples are parted into; after so many steps each sample has been seen once more.
+    reshuffle : bool, default False
+        Whether every epoch parts the samples anew, as `sgd_check.simulate` does by default.
     draws : int, default 2^19
         Number of points, which becomes 8 times a power of 2, no fewer. Errors fall about as 1/draws at first, and as
         1/√draws where T is large.
@@ -136,11 +140,11 @@ def solve_reused_data(
     points = checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST)
     size = 1 << (-(-points // GROUPS) - 1).bit_length()
     start = checked_integer(seed, "seed", minimum=0)
-    data = reused_data(problem, samples, learning_rate, count, batches_per_epoch)
-    left = MOST_COORDINATES - OWN_COORDINATES - problem.teacher.span
+    data = reused_data(problem, samples, learning_rate, count, batches_per_epoch, reshuffle)
+    left = MOST_COORDINATES - data.own_coordinates - problem.teacher.span
     most = left // problem.width - 1
     check_that(count <= most, "steps", f"be at most {most} for {problem.width} neurons", f"is {count}")
-    told = cost(count, points, problem.width, problem.teacher.span)
+    told = cost(count, points, problem.width, problem.teacher.span, data.own_coordinates - 1)
     check_memory("steps", count, told.memory / 8.0)
     system = NetworkSystem(problem)
     if count > MANY_STEPS:
@@ -165,8 +169,8 @@ def solve_reused_data(
     }
     ended = bool(np.isfinite(values["loss"][-1]))
     rate = repr(learning_rate) if isinstance(learning_rate, Schedule) else float(learning_rate)
-    given = {"samples": data.ratio * problem.dimension, "batches_per_epoch": data.batches, "learning_rate": rate}
-    settings = {**given, "steps": count, "draws": GROUPS * size, "seed": start}
+    settings: dict[str, Any] = {"samples": data.ratio * problem.dimension, "batches_per_epoch": data.batches, "reshuffle": reshuffle}
+    settings |= {"learning_rate": rate, "steps": count, "draws": GROUPS * size, "seed": start}
     return make_dataset(
         values,
         problem=problem,
@@ -185,8 +189,8 @@ def solve_reused_data(
     )
 
 
-def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1) -> Cost:
-    """Return what so many steps of so many neurons take on this machine.
+def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1, partitions: int = 1) -> Cost:
+    """Return what so many steps of so many neurons take on this machine, with so many partitions of the samples.
 
     Examples
     --------
@@ -195,7 +199,7 @@ def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1) -> Cost:
     """
     size = 1 << (-(-draws // GROUPS) - 1).bit_length()
     at_once = min(available_cores(), GROUPS)
-    memory = 8.0 * at_once * numbers_held(steps, size, width, span)
+    memory = 8.0 * at_once * numbers_held(steps, size, width, span, partitions)
     return Cost(memory, 4.0 * GROUPS * size * (width * steps) ** 2)
 
 
@@ -213,7 +217,9 @@ def samples_of(samples: object, dimension: int) -> float:
     return ratio
 
 
-def reused_data(problem: Problem, samples: object, learning_rate: object, steps: int, batches: object) -> ReusedData:
+def reused_data(
+    problem: Problem, samples: object, learning_rate: object, steps: int, batches: object, reshuffle: object = False
+) -> ReusedData:
     """Return what moves; TypeError or ValueError is raised for what is not known or out of range."""
     student = cast("Student", problem.student)
     need = "have a start other than pairs here, whose neurons stay opposite in all that is new"
@@ -222,6 +228,7 @@ def reused_data(problem: Problem, samples: object, learning_rate: object, steps:
     parts = checked_integer(batches, "batches_per_epoch", minimum=1)
     most = f"be at most the number of samples, {ratio * d:g}"
     check_that(parts <= ratio * d, "batches_per_epoch", most, f"is {parts}")
+    check_switch("reshuffle", reshuffle)
     if isinstance(learning_rate, Schedule):
         rates = np.asarray(learning_rate.table(steps), dtype=np.float64)
     else:
@@ -239,6 +246,7 @@ def reused_data(problem: Problem, samples: object, learning_rate: object, steps:
         label_noise=problem.label_noise,
         ratio=ratio,
         batches=parts,
+        reshuffle=bool(reshuffle),
         rates=rates,
         speeds=student.learning_rates,
         decay=student.decay,

@@ -138,7 +138,7 @@ def test_even_teachers_stay_unseen_from_a_symmetric_start():
     assert np.abs(overlaps(found)).max() < 0.01
 
 
-def descend(problem, samples, rate, steps, batches, seed):
+def descend(problem, samples, rate, steps, batches, seed, reshuffle=False):
     """Return M, W Wᵀ, v, b and the mean loss over the samples of steps on vectors in R^d, in numpy alone."""
     rng, student, start = np.random.default_rng(seed), problem.student, problem.network_start()
     d, r = problem.dimension, problem.teacher.span
@@ -154,6 +154,8 @@ def descend(problem, samples, rate, steps, batches, seed):
         h = x @ W.T + b
         error = scale * value(h) @ v - y
         found.append(np.concatenate([W[:, :r].ravel(), (W @ W.T).ravel(), v, b, [np.mean(error**2)]]))
+        if reshuffle and t > 0 and t % batches == 0:
+            rng.shuffle(parts)
         own = parts == t % batches
         at, error, inputs = h[own], error[own], x[own]
         force = -error[:, None] * scale * v * slope(at)
@@ -205,6 +207,10 @@ THREE = [[0.3, 0.1, 0.6, 0.0, 0.0], [-0.2, 0.2, 0.1, 0.7, 0.0], [0.1, -0.3, 0.2,
 CASES = {
     "erf": (one_neuron(dimension=400), {}),
     "four batches": (one_neuron(dimension=400), {"batches_per_epoch": 4, "learning_rate": 0.7}),
+    "four batches of a new order": (
+        one_neuron(dimension=400),
+        {"batches_per_epoch": 4, "learning_rate": 0.7, "reshuffle": True, "steps": 10},
+    ),
     "relu learns tanh": (one_neuron(dimension=400, link="relu", teacher="tanh"), {"learning_rate": 0.5}),
     "decay and scale": (
         one_neuron(dimension=400, decay=(0.3, 0.0), initial_second_layer=[1.5], scale=0.9),
@@ -253,14 +259,28 @@ def test_vectors_move_as_the_equations_say(name):
         "samples": "1.5d",
         "learning_rate": 2.0,
         "batches_per_epoch": 1,
+        "reshuffle": False,
     } | arguments
     found = solve(problem, **arguments)
     samples = int(float(arguments["samples"].removesuffix("d")) * problem.dimension)
     settings = samples, arguments["learning_rate"], arguments["steps"], arguments["batches_per_epoch"]
-    runs = np.array([descend(problem, *settings, seed) for seed in range(24)])
+    runs = np.array([descend(problem, *settings, seed, arguments["reshuffle"]) for seed in range(24)])
     expected, error = of_answer(found), runs.std(axis=0, ddof=1) / np.sqrt(len(runs))
     off = np.abs(runs.mean(axis=0) - expected) / (4.0 * error + 0.01 * np.maximum(np.abs(expected), 0.5))
     assert off.max() <= 1.0, off.round(2)
+
+
+def test_a_new_order_in_every_epoch_has_a_larger_training_loss():
+    """Differences of the two orders: 0 in the first epoch, then those of 24 pairs of runs in R^400, within 4 errors."""
+    problem, given = one_neuron(dimension=400), {"batches_per_epoch": 4, "learning_rate": 0.7, "steps": 8}
+    fixed, new = (solve(problem, **given, reshuffle=reshuffle) for reshuffle in (False, True))
+    expected = (new.train_loss - fixed.train_loss).values
+    error = 4.0 * np.hypot(fixed.train_loss_error, new.train_loss_error).values
+    orders = [[descend(problem, 600, 0.7, 8, 4, seed, order)[:, -1] for order in (False, True)] for seed in range(24)]
+    found = np.diff(orders, axis=1)[:, 0]
+    assert (np.abs(expected[:5]) <= error[:5]).all()
+    assert (expected[5:] > error[5:]).all()
+    assert (np.abs(found.mean(axis=0) - expected) <= error + 4.0 * found.std(axis=0, ddof=1) / np.sqrt(24)).all()
 
 
 def test_the_test_loss_is_that_of_the_overlaps():
