@@ -169,8 +169,15 @@ def solve_reused_data(
     }
     ended = bool(np.isfinite(values["loss"][-1]))
     rate = repr(learning_rate) if isinstance(learning_rate, Schedule) else float(learning_rate)
-    settings: dict[str, Any] = {"samples": data.ratio * problem.dimension, "batches_per_epoch": data.batches, "reshuffle": reshuffle}
-    settings |= {"learning_rate": rate, "steps": count, "draws": GROUPS * size, "seed": start}
+    settings: dict[str, Any] = {
+        "samples": data.ratio * problem.dimension,
+        "batches_per_epoch": data.batches,
+        "reshuffle": data.reshuffle,
+        "learning_rate": rate,
+        "steps": count,
+        "draws": GROUPS * size,
+        "seed": start,
+    }
     return make_dataset(
         values,
         problem=problem,
