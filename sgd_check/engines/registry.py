@@ -55,6 +55,7 @@ class EngineOptions:
     batch_size: int = 1
     starts: tuple[int, ...] | None = None
     training_samples: int | None = None
+    reshuffle: bool = True
     device: str = "auto"
     dtype: str = "auto"
     optimizer: Optimizer = PLAIN
@@ -104,6 +105,10 @@ class Engine(Stepper):
 
     def layers(self) -> Array:
         """Return second layer v and biases b of every run of a network, in float64, shape (seeds, 2, neurons)."""
+        raise NotImplementedError
+
+    def train_loss(self) -> Array:
+        """Return the mean of (f − y)² over the samples that are used again, of every run, shape (seeds,)."""
         raise NotImplementedError
 
     def measure_average(self) -> tuple[Measurement, Array | None]:

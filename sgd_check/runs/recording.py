@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -221,13 +221,16 @@ class Looks:
 
 
 class Recorder(Looks):
-    """The records of all runs, and the times at which directions emerge and are learned."""
+    """The records of all runs, and the times at which directions emerge and are learned.
+
+    Of `others` are "average_loss", of averages of the weights, and "train_loss", of samples that are used again.
+    """
 
     #: Variables whose own dims have the seed.
     OF_RUNS = ("blown_up", "censored")
 
-    def __init__(self, problem: Problem, plan: Plan, seeds: int, *, averages: bool = False) -> None:
-        super().__init__(seeds, plan.recorded, _shapes(problem) | ({"average_loss": ()} if averages else {}))
+    def __init__(self, problem: Problem, plan: Plan, seeds: int, *, others: Sequence[str] = ()) -> None:
+        super().__init__(seeds, plan.recorded, _shapes(problem) | dict.fromkeys(others, ()))
         self._observables, self._watch = observables_of(problem), Watch(problem, seeds)
         thresholds = self._observables.thresholds
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
@@ -263,6 +266,8 @@ class Recorder(Looks):
             self._keep(place, seen, among, mass)
             if "average_loss" in self.records:
                 self._keep_average(place, engine)
+            if "train_loss" in self.records:
+                self.records["train_loss"][:, place] = np.where(self.blown_up, np.nan, engine.train_loss())
         return fresh
 
     def _keep_average(self, place: int, engine: Engine) -> None:

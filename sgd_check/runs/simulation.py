@@ -26,7 +26,7 @@ from dynamics.problem import (
     is_correlation,
     is_frame,
 )
-from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, SPHERICAL
+from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
     RunFile,
@@ -65,12 +65,17 @@ if TYPE_CHECKING:
 RECORD_LIMIT = 16 * 2**30
 
 
-def checked_engine(problem: object, engine: str, optimizer: object = None) -> str:
-    """Return the name of an engine, "auto" resolved; refuse what it does not know of a problem."""
+def checked_engine(problem: object, engine: str, optimizer: object = None, *, reused: bool = False) -> str:
+    """Return the name of an engine, "auto" resolved; refuse what it does not know of a problem or of reused samples."""
     if not isinstance(problem, Problem):
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
     chosen = checked_optimizer(optimizer)
     name = engine_of(problem, chosen) if isinstance(engine, str) and engine == "auto" else engine
+    if reused and not is_correlation(problem) and isinstance(engine, str) and engine in (*ENGINES, "auto"):
+        name = REUSING
+        why = "the weights depend on all coordinates of samples that come again"
+        need = f"Argument `engine` must be {REUSING!r} or 'auto' beside `training_samples`, since {why}"
+        require(engine in (REUSING, "auto"), f"{need}, but is {engine!r}.")
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
         check_fields(problem, declared.fields, f"for engine {name!r}")
@@ -92,7 +97,8 @@ def checked_options(
     device: str,
     dtype: str,
     starts: Sequence[int] | None = None,
-    training_samples: int | None = None,
+    training_samples: int | str | None = None,
+    reshuffle: bool = True,
     optimizer: object = None,
 ) -> EngineOptions:
     """Return the checked options of an engine; the engine checks names of devices and precisions itself."""
@@ -101,13 +107,10 @@ def checked_options(
         check_quadratic(problem)
         require(batch == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {batch}.")
     check_memory("batch_size", batch, batch * (problem.width + problem.teacher.span))
-    for name, value, kinds in (
-        ("starts", starts, (SPHERICAL,)),
-        ("training_samples", training_samples, (SPHERICAL, COMMITTEE)),
-    ):
-        need = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
-        require(value is None or problem.kind in kinds, need)
+    check_switch("reshuffle", reshuffle)
     if starts is not None:
+        need = f"Argument `starts` must be None for the {problem.kind} student, but is not."
+        require(problem.kind == SPHERICAL, need)
         given = "Argument `starts` must be None for a problem with a given start, but is not."
         require(problem.start_is_random, given)
         starts = checked_integers(starts, "starts", "a sequence of integers")
@@ -116,7 +119,7 @@ def checked_options(
     if training_samples is not None:
         none = "Argument `training_samples` must be None for the objective 'correlation', but is not."
         require(not is_correlation(problem), none)
-        count = checked_integer(training_samples, "training_samples", minimum=1)
+        training_samples = count = _sample_count(training_samples, problem.dimension)
         multiple = f"Argument `training_samples` must be a multiple of `batch_size`, {batch}, but is {count}."
         require(count % batch == 0, multiple)
     return EngineOptions(
@@ -126,8 +129,34 @@ def checked_options(
         dtype=dtype,
         starts=starts,
         training_samples=training_samples,
+        reshuffle=reshuffle,
         optimizer=checked_optimizer(optimizer),
     )
+
+
+def _sample_count(samples: int | str, dimension: int) -> int:
+    """Return the number of samples, of a number or of text such as "1.5d"."""
+    from dynamics.solve.reused_data import samples_of
+
+    if not isinstance(samples, str):
+        return checked_integer(samples, "training_samples", minimum=1)
+    count = samples_of(samples, dimension) * dimension
+    need = f"Argument `training_samples` must be a whole number, but is {samples!r} = {count:g}."
+    require(abs(count - round(count)) < 1e-9 * count, need)
+    return round(count)
+
+
+def checked_steps(steps: int | None, passes: object, options: EngineOptions) -> int:
+    """Return the number of steps, or that of so many passes over the samples."""
+    if passes is None:
+        if steps is None:
+            refuse("Argument `steps` must be given, or `passes` beside `training_samples`, but is None.")
+        return steps
+    require(steps is None, f"Argument `steps` must be absent beside `passes`, but is {shown(steps)}.")
+    count, samples = checked_integer(passes, "passes", minimum=1), options.training_samples
+    if samples is None:
+        refuse(f"Argument `passes` must be absent without `training_samples`, but is {count}.")
+    return count * (samples // options.batch_size)
 
 
 def checked_budget(max_runtime: object) -> float:
@@ -145,6 +174,8 @@ def check_records(problem: Problem, runs: int, records: int) -> None:
 
 #: Parts of a checkpoint.
 ENGINE, RECORDER = "engine", "recorder"
+#: The engine of samples that are used again.
+REUSING = "torch"
 #: Why runs end that have all blown up.
 BLOWN_UP = "blown_up"
 
@@ -273,7 +304,7 @@ def simulate(
     problem: Problem,
     *,
     learning_rate: LearningRate | str,
-    steps: int,
+    steps: int | None = None,
     seeds: int | Sequence[int],
     engine: str = "auto",
     save_at: SaveAt | None = None,
@@ -281,7 +312,9 @@ def simulate(
     device: str = "auto",
     dtype: str = "auto",
     starts: Sequence[int] | None = None,
-    training_samples: int | None = None,
+    training_samples: int | str | None = None,
+    passes: int | None = None,
+    reshuffle: bool = True,
     optimizer: Optimizer | str | None = None,
     progress: bool | None = None,
     max_runtime: float | None = None,
@@ -307,8 +340,8 @@ def simulate(
         Step size η > 0, dimensionless; text such as "0.1x", that share of `dynamics.learning_rate_limit`; a schedule
         such as `dynamics.cosine` or `dynamics.best_schedule`, or its text such as "cosine(0.01, 100000)"; or any
         function of the step (0, 1, …), which is tabulated once.
-    steps : int
-        Number of SGD steps.
+    steps : int, optional
+        Number of SGD steps; absent beside `passes`.
     seeds : int or sequence of int
         How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never the
         start. On one processor a seed gives the same bits alone, beside others and on any number of threads.
@@ -335,10 +368,17 @@ def simulate(
         Spherical student only: seeds of the starts, one per run; they replace the problem's start. Run s starts from
         ``dynamics.coupled_problem(problem, problem.width, starts[s])``: networks of other widths start from the first
         rows of the same matrix.
-    training_samples : int, optional
-        Spherical student and committee only: draw so many samples once per seed and reuse them, each once per epoch in
-        an order of its own; a multiple of `batch_size`, full-batch gradient descent if equal. The loss is that of the
-        population in any case.
+    training_samples : int or str, optional
+        Draw n samples once per seed, a number or text such as "1.5d", and use them again, each once per epoch; a
+        multiple of `batch_size`, full-batch gradient descent if equal. `loss` is that of the population in any case,
+        `train_loss` that of the samples. This takes "torch", since the weights come to depend on every coordinate of
+        such samples; where n + m + the teacher's axes < d, it draws so many coordinates instead of d, which is the same
+        law. Not for the objective "correlation".
+    passes : int, optional
+        Number of epochs over `training_samples`, which gives `steps` = `passes` n / `batch_size`.
+    reshuffle : bool, default True
+        Whether every epoch has new batches; with False the samples are parted once, as `dynamics.solve_reused_data`
+        does by default, and the batches are taken in turn.
     optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
         What a step does with the gradient, or its text such as "SGD(momentum=0.9)"; plain SGD by default. `Adam`,
         `RMSprop` and `SignSGD` move each coordinate by itself: overlaps alone do not determine their steps. For them
@@ -358,10 +398,10 @@ def simulate(
     -------
     Dataset
         `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
-        `squared_norm` (seed, time, neuron), `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
-        NaN if never, and of learned times where the link has no degree from 3 on, as their attribute `undefined` says),
-        `blown_up` (seed), `censored` (seed, direction); coordinates `time` and `step`. Records that were not reached,
-        and those of a run that blew up, are NaN.
+        `squared_norm` (seed, time, neuron), `loss` (seed, time), with `training_samples` `train_loss` (seed, time),
+        `emergence_time` and `learned_time` (seed, direction; NaN if never, and of learned times where the link has no
+        degree from 3 on, as their attribute `undefined` says), `blown_up` (seed), `censored` (seed, direction);
+        coordinates `time` and `step`. Records that were not reached, and those of a run that blew up, are NaN.
 
         The spherical student has `neuron_vector` (seed, time, neuron, flow_axis), the neurons in R^d, the teacher's
         axes first, which replaces `student_overlap`, and `start_seed` (seed) with `starts`. A `Student` also has
@@ -398,11 +438,12 @@ def simulate(
     seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches; one step of S seeds costs
     O(S d (m + 32)) by "torch", O(S B m d) with minibatches.
     """
-    engine = checked_engine(problem, engine, optimizer)
+    engine = checked_engine(problem, engine, optimizer, reused=training_samples is not None)
     check_switch("progress", progress, optional=True)
-    given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype}
-    given |= {"starts": starts, "training_samples": training_samples, "optimizer": optimizer}
+    given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype, "starts": starts}
+    given |= {"training_samples": training_samples, "reshuffle": reshuffle, "optimizer": optimizer}
     options = checked_options(problem, **given)
+    steps = checked_steps(steps, passes, options)
     rates = resolved_schedule(problem, learning_rate, options.batch_size, options.optimizer)
     plan = make_plan(rates, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
@@ -417,8 +458,10 @@ def simulate(
     for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
         if caution is not None:
             warnings.warn(caution, UserWarning, stacklevel=2)
-    averages = getattr(options.optimizer, "average", None) is not None
-    records = Recorder(problem, plan, len(options.seeds), averages=averages)
+    reused = options.training_samples is not None
+    averages = ["average_loss"] if getattr(options.optimizer, "average", None) is not None else []
+    others = [*averages, "train_loss"] if reused else averages
+    records = Recorder(problem, plan, len(options.seeds), others=others)
     shared = {
         "engine": engine,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
@@ -426,6 +469,7 @@ def simulate(
         "steps": plan.steps,
         "batch_size": options.batch_size,
         "training_samples": options.training_samples,
+        **({"reshuffle": options.reshuffle} if reused else {}),
         **({} if optimizer is None else {"optimizer": str(options.optimizer)}),
     }
     of_limit = {"learning_rate_limit": limit, "above_limit": too_large}

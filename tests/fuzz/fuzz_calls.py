@@ -353,13 +353,15 @@ def _experiments():
     ):
         yield call(
             name, sgd_check.simulate, {"problem": asked} | good, f"{shared} dtype",
-            optional="save_at starts training_samples max_runtime checkpoint progress",
+            optional="save_at starts training_samples passes max_runtime checkpoint progress",
             problem=either(bad.no_problem, refused),
             learning_rate=either(bad.positive, one_of(lambda _: -1.0, lambda _: np.nan, lambda _: "x")),
             steps=either(bad.count, one_of(10**19, 10**5000)),
             device=device,
             starts=one_of([0, 1], [1], 3, "ab"),
-            training_samples=either(bad.count, one_of(4)),
+            training_samples=either(bad.count, one_of("some", "0.10001d", "-1d")),
+            passes=one_of(2, 1.5, "x"),
+            reshuffle=bad.switch,
         )  # fmt: skip
     boundaries = (3, [0], [-1], [1.5], [1, 2], [2, 1], None, ["a"], [10**400, 1])
     yield call(

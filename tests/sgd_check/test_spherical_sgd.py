@@ -230,7 +230,6 @@ GIVEN = {"initial_weights": np.eye(4, 6)}
     [
         ({}, {"engine": "projected"}, ValueError, "Argument `problem` must have the homogeneous student for engine 'projected', but has the spherical student, which engine 'torch' simulates."),
         ({}, {"engine": "diffusion"}, ValueError, "Argument `problem` must have the homogeneous student for engine 'diffusion', but has the spherical student, which engine 'torch' simulates."),
-        ({"student": "homogeneous"}, {"training_samples": 8}, ValueError, "Argument `training_samples` must be None for the homogeneous student, but is not."),
         ({"student": "homogeneous"}, {"starts": (0, 1, 2)}, ValueError, "Argument `starts` must be None for the homogeneous student, but is not."),
         ({}, {"training_samples": 12}, ValueError, "Argument `training_samples` must be a multiple of `batch_size`, 8, but is 12."),
         ({"objective": "correlation", "width": 1}, {"training_samples": 8, "engine": "scalar"}, ValueError, "Argument `training_samples` must be None for the objective 'correlation', but is not."),

@@ -46,9 +46,9 @@ class Neurons(ABC):
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add Σ_b g_b of samples x (lanes, B, d) at the weights (lanes, m, columns) to `out`."""
 
+    @abstractmethod
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return f (lanes, B) of samples x (lanes, B, d), of students that are free."""
-        raise NotImplementedError
+        """Return f (lanes, B) of samples x (lanes, B, d)."""
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: ARG002 (others need where they are)
         """Multiply the gradient by Σ, or remove the part that must not move the weights."""
@@ -131,7 +131,7 @@ class Homogeneous(Neurons):
 
 
 class Network(Neurons):
-    """f = s Σ_i v_i σ(w_i·x + b_i), with free neurons; the last two columns of the weights are v and b.
+    """f = s Σ_i v_i σ(w_i·x + b_i); the last two columns of the weights are v and b.
 
     A column of learning rate ε moves at η ε; decay κ adds κ/ε times the weights to the gradient. Where ε = 0 but κ > 0,
     it moves at η along its decay alone.
@@ -152,6 +152,7 @@ class Network(Neurons):
         self._rates = columns(rates)
         self._decay = columns([decay / (rate or 1.0) for rate, decay in zip(rates, decays, strict=True)])
         self._decays = any(decays)
+        self._lengths = None if network.lengths is None else torch.from_numpy(network.lengths).to(like)[:, None]
         self.metric = columns([float(each) for each in self._trained])
         if eigenvalues is not None:
             self.metric[:-2] *= eigenvalues
@@ -175,6 +176,20 @@ class Network(Neurons):
         value = self._link.value(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(w[:, :, -1:]))
         return torch.sum(value * w[:, :, -2:-1], dim=1).mul_(self._scale)
 
+    def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Take away what is fixed, and on the sphere the part along the neuron."""
+        super().restrict(w, gradient)
+        if self._lengths is not None:
+            along, neurons = gradient[:, :, :-2], w[:, :, :-2]
+            share = torch.sum(along * neurons, dim=2, keepdim=True) / self._lengths**2
+            along.addcmul_(share, neurons, value=-1)
+
+    def put_back(self, w: torch.Tensor) -> None:
+        """Return to the sphere, if neurons lie there."""
+        if self._lengths is not None:
+            neurons = w[:, :, :-2]
+            neurons.mul_(self._lengths / torch.linalg.vector_norm(neurons, dim=2, keepdim=True))
+
     def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
         """Add κ/ε times the weights."""
         if self._decays:
@@ -195,9 +210,16 @@ class Frame(Neurons):
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add √2 Σ_b e_b z_b x_bᵀ, less its part in the span of the frame."""
         z = torch.bmm(w, x.transpose(1, 2))
-        error = self._squared_norm / math.sqrt(2.0) * (torch.sum(z * z, dim=1) - w.shape[1]) - labels
+        error = self._output(z) - labels
         pull = math.sqrt(2.0) * error[:, None] * z
         out.baddbmm_(pull, x - torch.bmm(z.transpose(1, 2), w))
+
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return f."""
+        return self._output(torch.bmm(w, x.transpose(1, 2)))
+
+    def _output(self, z: torch.Tensor) -> torch.Tensor:
+        return self._squared_norm / math.sqrt(2.0) * (torch.sum(z * z, dim=1) - z.shape[1])
 
     def put_back(self, w: torch.Tensor) -> None:
         """Take the polar factor."""

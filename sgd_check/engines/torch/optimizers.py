@@ -147,8 +147,8 @@ class WeightRuns:
         self.memory = torch.empty_like(weights)
         self._neurons, self._batch = neurons, batch
         # On a CUDA device one pass takes the whole batch: there is no cache to keep to, and a launch costs more.
-        largest = max(PASS_NUMBERS // weights.shape[1], 1) if weights.device.type == "cpu" else batch
-        self._passes = [slice(first, min(first + largest, batch)) for first in range(0, batch, largest)]
+        self._largest = max(PASS_NUMBERS // weights.shape[1], 1) if weights.device.type == "cpu" else None
+        self._passes = self._passes_of(batch)
 
     def advance(self, rates: list[float]) -> None:
         """Take one step per learning rate η."""
@@ -168,9 +168,16 @@ class WeightRuns:
         return gradient
 
     def loss(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return ½ mean e² (lanes,) over a batch, at other weights."""
-        parts = [torch.sum((self._neurons.predict(w, x[:, c]) - labels[:, c]) ** 2, dim=1) for c in self._passes]
-        return torch.stack(parts).sum(dim=0).div_(2.0 * self._batch)
+        """Return ½ mean e² (lanes,) over samples x (lanes, B, d), at other weights."""
+        count = x.shape[1]
+        passes = self._passes_of(count)
+        parts = [torch.sum((self._neurons.predict(w, x[:, c]) - labels[:, c]) ** 2, dim=1) for c in passes]
+        return torch.stack(parts).sum(dim=0).div_(2.0 * count)
+
+    def _passes_of(self, count: int) -> list[slice]:
+        """Return the parts of so many samples that are worked on at a time."""
+        largest = self._largest or count
+        return [slice(first, min(first + largest, count)) for first in range(0, count, largest)]
 
 
 def make_optimizer(

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from dynamics.problem import is_network
-from sgd_check.engines.seeded_runs import ORDER, SAMPLES, generators, set_words, words_of
+from sgd_check.engines.seeded_runs import LENGTHS, ORDER, SAMPLES, generators, set_words, words_of
 from sgd_check.engines.torch.links import make_link
 
 if TYPE_CHECKING:
@@ -269,27 +269,47 @@ class FreshDirections:
 
 
 class FixedSamples:
-    """A sample of n for each seed, again and again: an epoch visits each x once, in an order drawn for B < n."""
+    """A sample of n for each seed, again and again: an epoch visits each x once.
 
-    def __init__(self, sample: Batch, batch: int, seeds: Sequence[int]) -> None:
+    Batches of B < n are those of an order that is drawn for each epoch, or, unless `reshuffled`, always the same ones.
+    """
+
+    def __init__(self, sample: Batch, batch: int, seeds: Sequence[int], *, reshuffled: bool) -> None:
         x, y = sample
-        self._all = self._epoch = (x.clone(), y.clone())
+        #: All samples x (lanes, n, d) and labels y (lanes, n).
+        self.all = self._epoch = (x.clone(), y.clone())
         self._size, self._count, self._next = batch, x.shape[1], x.shape[1]
         self._orders = [generator for seed in seeds for generator in generators(seed, [ORDER])]
+        self._reshuffled = reshuffled and batch < self._count
 
     def batch(self) -> Batch:
         """Return the next samples of the epoch."""
         if self._next == self._count:
             self._next = 0
-            if self._size < self._count:
+            if self._reshuffled:
                 orders = np.array([generator.permutation(self._count) for generator in self._orders])
-                chosen = torch.from_numpy(orders).to(self._all[0].device)
+                chosen = torch.from_numpy(orders).to(self.all[0].device)
                 lanes = torch.arange(chosen.shape[0], device=chosen.device)[:, None]
-                self._epoch = (self._all[0][lanes, chosen], self._all[1][lanes, chosen])
+                self._epoch = (self.all[0][lanes, chosen], self.all[1][lanes, chosen])
         rows = slice(self._next, self._next + self._size)
         self._next += self._size
         x, y = self._epoch
         return x[:, rows], y[:, rows]
+
+
+def turn_to_triangle(x: torch.Tensor, axes: int, dimension: int, seeds: Sequence[int]) -> None:
+    """Turn samples x (lanes, n, axes + n) of normals into the coordinates of n samples in R^d, d > axes + n, in place.
+
+    A rotation of all axes but the first ones makes the other coordinates of X lower triangular: normals below the
+    diagonal and χ of d − axes − j degrees of freedom on it, row j = 0, 1, … (Bartlett).
+    """
+    count = x.shape[1]
+    rest = x[:, :, axes:]
+    rest.tril_()
+    freedom = dimension - axes - np.arange(count)
+    for lane, seed in enumerate(seeds):
+        chi = np.sqrt(generators(seed, [LENGTHS])[0].chisquare(freedom))
+        rest[lane].diagonal().copy_(torch.from_numpy(chi))
 
 
 Source = FreshSamples | FixedSamples

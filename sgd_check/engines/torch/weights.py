@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
 from dynamics.problem import is_frame, is_network, is_spherical
-from dynamics.problem.optimizers import ZerothOrder
+from dynamics.problem.optimizers import SGD, ZerothOrder
 from hermite.text.messages import require
 from sgd_check.engines.registry import Engine, EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import DENSE_AXES, DIRECTIONS, RunThreads, generators
@@ -37,6 +37,7 @@ from sgd_check.engines.torch.samples import (
     TorchTeacher,
     make_streams,
     steps_ahead,
+    turn_to_triangle,
 )
 
 if TYPE_CHECKING:
@@ -75,12 +76,15 @@ def memory_needed(runs: int, width: int, dimension: int, drawn: int, dtype: torc
 class TorchRuns(Engine):
     """Runs in R^d in torch side by side: device, link, teacher, and weights (seeds, m, columns), zero from d on.
 
-    So many samples of every run are `drawn` at a time.
+    So many samples of every run are `drawn` at a time. `kept` is the number of coordinates, d unless a rotation leaves
+    out those that are 0 for all weights and samples.
     """
 
-    def __init__(self, problem: Problem, options: EngineOptions, drawn: int, columns: int) -> None:
+    def __init__(
+        self, problem: Problem, options: EngineOptions, drawn: int, columns: int, kept: int | None = None
+    ) -> None:
         self._device, self._dtype = checked_device(options.device), DTYPES[options.dtype]
-        runs, m, self._dimension = len(options.seeds), problem.width, problem.dimension
+        runs, m, self._dimension = len(options.seeds), problem.width, kept or problem.dimension
         need, limit = memory_needed(runs, m, self._dimension, drawn, self._dtype), memory_limit(self._device)
         most = f"Arguments `problem` and `seeds` must fit in {limit / 2**30:.3g} GiB, but {runs} seeds"
         beside = "" if options.optimizer.is_plain else f" under {options.optimizer}"
@@ -147,6 +151,20 @@ def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
     return reduced
 
 
+def _axes_of_start(problem: Problem, options: EngineOptions) -> int | None:
+    """Return how many axes hold teacher and start, if the n samples that are used again span few others, else None.
+
+    Then weights move in the span of these axes and of the samples alone, and so many coordinates are the law in R^d.
+    That is not so for inputs with a spectrum, directions of zeroth order and steps along coordinates. The spherical
+    student has its neurons in R^d recorded.
+    """
+    if options.training_samples is None or problem.inputs is not None or is_spherical(problem):
+        return None
+    axes = problem.reduced_weights().shape[1]
+    few = isinstance(options.optimizer, SGD) and axes + options.training_samples < problem.dimension
+    return axes if few else None
+
+
 def on_dense_axes(start: Array, span: int, dimension: int, seed: int) -> tuple[Array, Array]:
     """Return a start [M | L] (m, D), whose first axes are the teacher's, on axes in R^d drawn from a seed, and these.
 
@@ -182,14 +200,16 @@ class WeightEngine(TorchRuns):
     """A batch of runs that are stepped one step at a time; see the module's docstring for the students."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        d, batch, reused, seeds = problem.dimension, options.batch_size, options.training_samples, options.seeds
+        batch, reused, seeds = options.batch_size, options.training_samples, options.seeds
         check_optimizer(problem, options)
+        kept = _axes_of_start(problem, options)
+        d = problem.dimension if kept is None else kept + (reused or 0)
         optimizer, m, layered = options.optimizer, problem.width, is_network(problem)
         count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
         drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
         drawn += m * arrays_kept(optimizer) + (problem.teacher.span if optimizer.sees_axes else 0)
         drawn += steps_ahead(d, count * m) * count * m if count else 0
-        super().__init__(problem, options, drawn, d + 2 if layered else d)
+        super().__init__(problem, options, drawn, d + 2 if layered else d, d)
         if optimizer.sees_axes:
             self._turn(problem, seeds)
         if layered:
@@ -206,7 +226,10 @@ class WeightEngine(TorchRuns):
                 teacher = replace(teacher, axes=axes[first : first + size])
             source: Source = FreshSamples(teacher, streams, lanes, reused or batch, self._weights[:0, :, :d])
             if reused is not None:
-                source = FixedSamples(source.batch(), batch, seeds[first : first + size])
+                those, sample = seeds[first : first + size], source.batch()
+                if kept is not None:
+                    turn_to_triangle(sample[0], kept, problem.dimension, those)
+                source = FixedSamples(sample, batch, those, reshuffled=options.reshuffle)
             self._neurons = neurons = make_neurons(problem, self._link, self._weights)
             own = self._weights[first : first + size].clone()
             spread = None if neurons.metric is None else torch.sqrt(neurons.metric)
@@ -242,6 +265,11 @@ class WeightEngine(TorchRuns):
     def layers(self) -> Array:
         """Return v and b of a network."""
         return _layers(torch.cat([runs.weights for runs in self._groups]))
+
+    def train_loss(self) -> Array:
+        """Return the mean of (f − y)² over the samples."""
+        found = [2.0 * runs.loss(runs.weights, *cast("FixedSamples", runs.source).all) for runs in self._groups]
+        return np.asarray(torch.cat(found).to("cpu", torch.float64).numpy())
 
     def measure_average(self) -> tuple[Measurement, Array | None]:
         """Return overlaps of the averages of the weights, and of a network v and b."""
