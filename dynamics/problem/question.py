@@ -22,6 +22,7 @@ KINDS = {
     "recall": "dynamics.tokens.problems:FactualRecall",
     "causal-graph": "dynamics.tokens.problems:CausalGraph",
     "memory": "dynamics.tokens.problems:AssociativeMemory",
+    "trigger": "dynamics.tokens.problems:TriggerTask",
     OWN: "dynamics.solve.system:StoredSystem",
 }
 

@@ -30,6 +30,8 @@ examples:
       each hop in a stage of its own, by gradient descent
   python -m dynamics.tokens recall --relations 16 --subjects 4 --answers 4
       with few subjects these are learned before the relations
+  python -m dynamics.tokens trigger --triggers 16 --plot shortcut.png
+      the shortcut by position wins out of distribution, where kappa R > 1
 
 `python -m dynamics.tokens NAME --help` lists the options of a problem. stdout holds the result, stderr everything else.
 exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
@@ -133,6 +135,18 @@ STUDIES: dict[str, StudyCommand] = {
             Option("embeddings", plain, "embeddings", None, "orthonormal", ("orthonormal", "gaussian")),
             Option("items", positive_integer, "number of items with Gaussian embeddings, instead of groups", "N"),
             Option("dimension", positive_integer, "dimension of the embeddings [number of items]", "D"),
+            LEARNING_RATE,
+        ),
+    ),
+    "trigger": TokenCommand(
+        "dynamics.tokens.problems:TriggerTask",
+        "repeat what followed a trigger: an induction head, or a positional shortcut that fails elsewhere",
+        (
+            Option("symbols", positive_integer, "number of symbols other than triggers, at least 2", "S", "50"),
+            Option("gaps", integers, "symbols before the first trigger in training", "L,L,...", "6,7,8,9,10,11,12,13"),
+            Option("gap-weights", numbers, "probabilities of the gaps [equal]", "P,P,..."),
+            Option("triggers", positive, "number of triggers, at least 1", "KAPPA", "1"),
+            Option("shift", positive_integer, "by how much the first trigger is early out of distribution", "N", "1"),
             LEARNING_RATE,
         ),
     ),

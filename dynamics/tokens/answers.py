@@ -28,6 +28,7 @@ from dynamics.tokens.memory import MemorySystem, recovered
 from dynamics.tokens.problems import AssociativeMemory, TokenProblem
 from dynamics.tokens.recall import RecallSystem
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
+from dynamics.tokens.trigger import TriggerSystem
 from hermite.arrays import Array
 
 NAME = "tokens"
@@ -37,6 +38,7 @@ SYSTEMS: dict[str, Callable[[Any], TokenSystem]] = {
     "recall": RecallSystem,
     "causal-graph": CausalGraphSystem,
     "memory": MemorySystem,
+    "trigger": TriggerSystem,
 }
 KINDS = tuple(SYSTEMS)
 #: Saved times by default, and how far they go beyond the last component.

@@ -13,7 +13,14 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number, require
+from dynamics.problem.checks import (
+    check_choice,
+    checked_increasing,
+    checked_integer,
+    checked_list,
+    checked_number,
+    require,
+)
 from hermite.arrays import Array
 from hermite.text.formulas import clean, first_of, table_of_pairs
 from hermite.text.messages import refuse, shown
@@ -399,3 +406,64 @@ class AssociativeMemory(TokenProblem):
         last = np.cumsum(sizes)
         weights = ((last - sizes + 1.0) * last) ** (-0.5 * (self.frequency_exponent or 0.0))
         return np.asarray(weights / (weights @ sizes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriggerTask(TokenProblem):
+    r"""Repeat the symbol that came after the first trigger, by its content or by its position.
+
+    .. math:: (x_1, \dots, x_{l_1}, t, o, x_{l_1 + 3}, \dots, t) \to o, \qquad f = \sum_s A_s\, \mathrm{onehot}(z_s),
+
+    .. math:: A = \mathrm{softmax}_s\big(a[z_s] + b[z_{s-1}] + \sqrt\kappa\, B[T, s]\big)
+
+    o and the l_1 + l_2 other symbols are uniform. In training l_1 = l_2 = l with probability P_l, and sequences have
+    T = 2l + 3 tokens. The loss is −E f[o]; a, b and B start at 0. An induction head learns b of the trigger, and finds
+    o wherever it is; a shortcut learns B, and looks where o was in training: at l_1 ≠ l_2 it wins if κ R > 1.
+
+    Parameters
+    ----------
+    symbols : int
+        Number S ≥ 2 of symbols other than triggers.
+    gaps : sequence of int
+        The increasing l ≥ 1 of training, of at most 256 tokens.
+    gap_weights : sequence of float, optional
+        Their probabilities P_l > 0, of sum 1. Default: all alike.
+    triggers : float, default 1
+        κ ≥ 1: the number of triggers, of which every sequence has one; time is then in units of one over that number.
+    shift : int, default 1
+        At least 1 and at most the least gap: attention out of distribution is that at l_1 = l − shift and
+        l_2 = l + shift.
+
+    Examples
+    --------
+    >>> TriggerTask(symbols=50, gaps=[4, 8]).weights.tolist()
+    [0.5, 0.5]
+    """
+
+    kind = "trigger"
+    _checks: ClassVar = {
+        "symbols": counted(2), "gaps": partial(checked_increasing, minimum=1, fewest=1), "triggers": POSITIVE,
+        "shift": counted(1),
+    }  # fmt: skip
+
+    symbols: int
+    gaps: Sequence[int]
+    gap_weights: Sequence[float] | None = None
+    triggers: float = 1.0
+    shift: int = 1
+
+    def _check(self) -> None:
+        most = (MOST_TOKENS - 3) // 2
+        self._assign(gaps=tuple(self.gaps))
+        self._need("gaps", self.gaps[-1] <= most, f"hold gaps of at most {most}")
+        self._need("triggers", self.triggers >= 1.0, "be at least 1")
+        self._need("shift", self.shift <= self.gaps[0], f"be at most the least gap, {self.gaps[0]}")
+        if self.gap_weights is not None:
+            self._assign(gap_weights=positive_numbers(self.gap_weights, "gap_weights", len(self.gaps)))
+            need = f"Argument `gap_weights` must have sum 1, but has {sum(self.gap_weights)}."
+            require(abs(sum(self.gap_weights) - 1.0) <= 1e-9, need)
+
+    @property
+    def weights(self) -> Array:
+        """Probability P_l of each gap."""
+        return np.array(self.gap_weights or [1.0 / len(self.gaps)] * len(self.gaps))

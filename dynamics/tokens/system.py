@@ -26,6 +26,14 @@ TOKEN_VARIABLES = VARIABLES | {
         COMPONENT, "the same in closed form (inf: never; NaN: there is none)", r"T_c^{\mathrm{closed}}"
     ),
     "plateau": Variable(COMPONENT, "loss on the plateau that ends as the component is learned", "L_c"),
+    "gap": Variable(("gap",), "number of symbols before the first trigger in training", "l"),
+    "key": Variable(("key",), "position of the key in the sequence, from 1", "s"),
+    "moved_key": Variable(("moved_key",), "the right key, or the place where it was in training", "s"),
+    "attention": Variable(("time", "gap", "key"), "attention to the key (0 beyond the last one)", "A_{ls}"),
+    "moved_attention": Variable(
+        ("time", "gap", "moved_key"), "attention in sequences of the same length with the trigger shifted", "A_{ls}"
+    ),
+    "kappa_R": Variable(("time",), "strength of the shortcut over that of the head: it wins above 1", r"\kappa R"),
     "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
     "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
     "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),

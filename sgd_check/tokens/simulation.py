@@ -327,12 +327,67 @@ def _orthonormal(generator: torch.Generator, count: int, dimension: int) -> torc
     return torch.as_tensor(np.linalg.qr(drawn.numpy())[0].T.copy())
 
 
+class _TriggerTask(Model):
+    r"""The trigger task: scores a (S + 1,) of tokens, b (S + 2,) of the token before, and B (gaps, T) of positions.
+
+    .. math:: A = \mathrm{softmax}_s\big(a[z_s] + b[z_{s-1}] + \sqrt\kappa\, B[T, s]\big)
+    """
+
+    def build(self) -> None:
+        self._gaps = torch.tensor(self.problem.gaps)
+        self._weights = torch.as_tensor(self.problem.weights)
+        self._longest = 2 * max(self.problem.gaps) + 3
+        self.add(self.problem.symbols + 1)
+        self.add(self.problem.symbols + 2)
+        self.add(len(self._gaps) * self._longest)
+
+    def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
+        """Return some sequences of every gap."""
+        return self.sequences(torch.arange(len(self._gaps)).repeat_interleave(TEST_INPUTS), generator)
+
+    def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
+        return self.sequences(torch.multinomial(self._weights, count, replacement=True, generator=generator), generator)
+
+    def sequences(self, at: torch.Tensor, generator: torch.Generator) -> list[torch.Tensor]:
+        """Return tokens (count, T), of which those after the second trigger do not count, gap numbers, and answers."""
+        tokens = torch.randint(self.problem.symbols, (len(at), self._longest), generator=generator)
+        rows, gap = torch.arange(len(at)), self._gaps[at]
+        tokens[rows, gap] = tokens[rows, 2 * gap + 2] = self.problem.symbols
+        return [tokens, at, tokens[rows, gap + 1]]
+
+    def attention(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the weights of all keys, (seeds, count, T)."""
+        tokens, at = batch[0], batch[1][..., None]
+        place, before = torch.arange(self._longest), tokens.roll(1, dims=2)
+        before[..., 0] = self.problem.symbols + 1
+        rows = torch.arange(len(self.seeds))[:, None, None]
+        a, b, B = (
+            table[rows, entry]
+            for table, entry in zip(self.parameters, (tokens, before, at * self._longest + place), strict=True)
+        )
+        scores = a + b + self.problem.triggers**0.5 * B
+        return torch.softmax(scores.masked_fill((place > 2 * self._gaps[at] + 2).to(scores.device), -torch.inf), dim=2)
+
+    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
+        weights = self.attention(batch)
+        return -(weights * (batch[0] == batch[2][..., None]).to(weights.device)).sum(dim=2)
+
+    @torch.no_grad()
+    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss, and progress by the mean attention to the right key of every gap."""
+        losses = self.sample_losses(self.test, 0.0).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
+        mean = self.attention(self.test).reshape(len(self.seeds), -1, TEST_INPUTS, self._longest).mean(dim=2)
+        right = [self.system.right(one) for one in mean.cpu().numpy()]
+        return losses @ self._weights, torch.as_tensor(self.system.progress(np.array(right)))
+
+
 #: Kind of a problem -> its full model.
 MODELS: dict[str, type[Model]] = {
     "composition": _Composition,
     "recall": _Recall,
     "causal-graph": _CausalGraph,
     "memory": _Memory,
+    "trigger": _TriggerTask,
 }
 
 
