@@ -98,6 +98,7 @@ def _tokens() -> None:
         tokens.AssociativeMemory(group_sizes=[1, 1], frequencies=[0.6, 0.4]),
         tokens.FactualRecall(relations=2, subjects=4, answers=2),
         tokens.TriggerTask(symbols=2, gaps=[1]),
+        tokens.Selection(tokens=3, selected=1, heads=1),
     )
     for problem in problems:
         tokens.solve(problem, save_at=SaveAt.at([0.0, 0.5]), progress=False)

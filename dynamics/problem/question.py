@@ -23,6 +23,7 @@ KINDS = {
     "causal-graph": "dynamics.tokens.problems:CausalGraph",
     "memory": "dynamics.tokens.problems:AssociativeMemory",
     "trigger": "dynamics.tokens.problems:TriggerTask",
+    "selection": "dynamics.tokens.problems:Selection",
     OWN: "dynamics.solve.system:StoredSystem",
 }
 

@@ -47,6 +47,7 @@ def _parents(text: str) -> tuple[int | None, ...]:
     return tuple(None if part.strip() == "-" else natural_number(part) for part in text.split(","))
 
 
+TEST_LENGTH = Option("test-length", positive_integer, "tokens of a test at another length", "N", group="answer")
 LEARNING_RATE = Option("learning-rate", positive, "step of gradient descent [none: the flow]", "ETA", group="answer")
 
 
@@ -120,6 +121,20 @@ STUDIES: dict[str, StudyCommand] = {
             Option("second-layer", plain, "second layer", None, "linear", ("linear", "softmax")),
             Option("beta", positive, "inverse temperature of a softmax", "BETA"),
             Option("transitions", plain, "transitions", None, "permutation", ("permutation", "dirichlet")),
+            TEST_LENGTH,
+            LEARNING_RATE,
+        ),
+    ),
+    "selection": TokenCommand(
+        "dynamics.tokens.problems:Selection",
+        "copy the tokens that a prompt asks for: a plateau until there are as many heads, and other lengths",
+        (
+            Option("tokens", positive_integer, "number of tokens, at least 2", "N", "16"),
+            Option("selected", positive_integer, "number of tokens that are asked for", "Q", "1"),
+            Option("heads", positive_integer, "number of heads", "H", "1"),
+            Option("initial-scale", non_negative, "scale of the start, above 0 for several heads", "S", "0"),
+            Option("seed", natural_number, "seed of the start", "S", "0"),
+            TEST_LENGTH,
             LEARNING_RATE,
         ),
     ),

@@ -27,6 +27,7 @@ from dynamics.tokens.composition import CompositionSystem
 from dynamics.tokens.memory import MemorySystem, recovered
 from dynamics.tokens.problems import AssociativeMemory, TokenProblem
 from dynamics.tokens.recall import RecallSystem
+from dynamics.tokens.selection import SelectionSystem
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
 from dynamics.tokens.trigger import TriggerSystem
 from hermite.arrays import Array
@@ -39,10 +40,11 @@ SYSTEMS: dict[str, Callable[[Any], TokenSystem]] = {
     "causal-graph": CausalGraphSystem,
     "memory": MemorySystem,
     "trigger": TriggerSystem,
+    "selection": SelectionSystem,
 }
 KINDS = tuple(SYSTEMS)
-#: Saved times by default, and how far they go beyond the last component.
-DEFAULT_COUNT, BEYOND = 400, 1.3
+#: Saved times by default.
+DEFAULT_COUNT = 400
 #: Steps of one look at whether all components are learned, and most of all steps that are tried.
 LOOK_STEPS, MOST_STEPS = 20_000, 20_000_000
 
@@ -71,10 +73,11 @@ def solve(
 
     Parameters
     ----------
-    problem : Composition, FactualRecall, CausalGraph or AssociativeMemory
+    problem : TokenProblem
+        Any problem of this room; its docstring names variables that it adds.
     save_at : SaveAt, optional
-        Saved times. Default: 400 up to 1.3 times the time at which the last component is learned, of those that ever
-        are.
+        Saved times. Default: 400 up to 1.3 times (selection: 5 times) the time at which the last component is
+        learned, of those that ever are.
     learning_rate : float, optional
         η > 0: gradient descent on the population, a map. Default: the flow, η → 0.
     keep : {"full", "summary"}
@@ -104,7 +107,7 @@ def solve(
     References
     ----------
     arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs),
-    arXiv:2603.26554 (memory).
+    arXiv:2603.26554 (memory), arXiv:2503.11272 (selection), arXiv:2510.27015 (other lengths).
 
     Examples
     --------
@@ -126,8 +129,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
     """Return the closed forms: when each component is learned, and the plateau that ends then.
 
     They are `predicted_learned_time(component)` (inf: never; NaN: no closed form) and `plateau(component)`, as in
-    `solve`. Anything else than a Composition, FactualRecall, CausalGraph or AssociativeMemory raises TypeError or
-    ValueError.
+    `solve`. Anything else than a problem of this room raises TypeError or ValueError.
     """
     check_question(problem, KINDS)
     if getattr(problem, "embeddings", None) == "gaussian":
@@ -196,7 +198,7 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
         settings={"learning_rate": rate},
         attributes=lambda _: {"learning_rate": rate, "references": system.references},
         notes=system.notes,
-        variables=TOKEN_VARIABLES,
+        variables=system.variables,
     )
 
 
@@ -204,7 +206,7 @@ def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
     """Return times until all components are learned that ever are: the stepper is run until then."""
     if np.isfinite(system.last_time):
         return SaveAt.linear(0.0, system.last_time, DEFAULT_COUNT)
-    awaited = np.isfinite(closed := system.closed_times()) | np.isnan(closed)
+    awaited = np.isfinite(closed := system.closed_times()) | (np.isnan(closed) & system.all_are_learned)
     target, spent = system.time_scale, 0
     while np.isnan(stepper.event_times[awaited]).any():
         status = stepper.advance(target, LOOK_STEPS)
@@ -215,7 +217,8 @@ def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
         require(spent < MOST_STEPS, f"Argument `save_at` must be given, because {why}.")
         target = 2.0 * target if status == Status.REACHED else target
     times = stepper.event_times[awaited & np.isfinite(stepper.event_times)]
-    first, last = (times.min(), BEYOND * times.max()) if times.size else (system.time_scale, 3.0 * system.time_scale)
+    scale = system.time_scale
+    first, last = (times.min(), system.beyond * times.max()) if times.size else (scale, 3.0 * scale)
     if system.geometric:
         return SaveAt.geometric(1e-3 * first, last, DEFAULT_COUNT)
     return SaveAt.linear(0.0, last, DEFAULT_COUNT)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -98,6 +99,7 @@ class CausalGraphSystem(TokenSystem):
         self.work_size, self.num_events = self.initial_state.size, n - 2
         self.components = [f"row {t + 1}" for t in range(2, n)]
         self.numbers = [f"row {t + 1}, key {s + 1}" for t in range(2, n) for s in range(t)]
+        self._tested = None if problem.test_length is None else CausalGraphSystem(problem.tested())
         closed = self.closed_times()
         self.time_scale = float(closed[np.isfinite(closed)].min(initial=1e6))
         self.notes = (
@@ -119,6 +121,15 @@ class CausalGraphSystem(TokenSystem):
         """Return the loss, and p − (1 − p)/(keys − 1) of every row."""
         shares = self.shares(state)
         return self.loss(shares), self.progress(shares)
+
+    def summarise(self, state: Array) -> dict[str, Any]:
+        """Return loss and progress, and the loss at the test length, where new rows are as they began."""
+        found = super().summarise(state)
+        if self._tested is not None:
+            length = self._tested.asked.length
+            new = [np.full(t, 1.0 / t) for t in range(self.asked.length, length)]
+            found["test_loss"] = self._tested.loss([*self.shares(state)[: length - 2], *new])
+        return found
 
     def progress(self, shares: Sequence[Array]) -> Array:
         """Return p − (1 − p)/(keys − 1) of every row, p the share of the parent; 0 without a parent."""

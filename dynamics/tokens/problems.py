@@ -29,6 +29,8 @@ from hermite.text.messages import refuse, shown
 MOST_SYMBOLS = 2**40
 #: Tokens of a sequence and groups of items, of which the reduction has about the square as numbers.
 MOST_TOKENS, MOST_GROUPS = 256, 128
+#: Selected tokens and heads, of which the reduction has the product.
+MOST_SELECTED = 64
 
 
 def counted(least: int) -> Callable[[object, str], int]:
@@ -217,6 +219,10 @@ class CausalGraph(TokenProblem):
     transitions : {"permutation", "dirichlet"}
         Whether Π is a uniform permutation, or has uniform rows on the simplex, as in the paper; then the second layer
         is a softmax.
+    test_length : int, optional
+        Number n' ≥ 3 of tokens at which `test_loss(time)` is told too, of the same first layer: the first n' tokens of
+        the graph, or a longer chain, on whose new tokens the first layer is as it began. Other graphs go on in an
+        unknown way.
 
     Examples
     --------
@@ -227,7 +233,7 @@ class CausalGraph(TokenProblem):
     kind = "causal-graph"
     _checks: ClassVar = {
         "parents": checked_list, "vocabulary": counted(2), "persistence": partial(POSITIVE, maximum=1.0),
-        "beta": POSITIVE,
+        "beta": POSITIVE, "test_length": partial(checked_integer, minimum=3, maximum=MOST_TOKENS),
     }  # fmt: skip
 
     parents: Sequence[int | None]
@@ -236,6 +242,7 @@ class CausalGraph(TokenProblem):
     second_layer: Literal["linear", "softmax"] = "linear"
     beta: float | None = None
     transitions: Literal["permutation", "dirichlet"] = "permutation"
+    test_length: int | None = None
 
     def _check(self) -> None:
         parents = self.parents
@@ -252,11 +259,21 @@ class CausalGraph(TokenProblem):
         self._need("beta", (self.beta is None) == is_linear, "be given for a softmax second layer alone")
         is_drawn = self.transitions == "dirichlet"
         self._need("second_layer", not (is_drawn and is_linear), "be 'softmax' for Dirichlet transitions")
+        is_known = (
+            self.test_length is None or self.test_length <= self.length or before == [None, *range(self.length - 1)]
+        )
+        self._need("test_length", is_known, f"be at most {self.length}, because only a chain goes on in a known way")
 
     @property
     def length(self) -> int:
         """Number n of tokens."""
         return len(self.parents)
+
+    def tested(self) -> Self:
+        """Return the graph of `test_length` tokens."""
+        length = self.test_length or self.length
+        parents = self.parents[:length] if length <= self.length else [None, *range(length - 1)]
+        return replace(self, parents=parents, test_length=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,6 +325,72 @@ class FactualRecall(TokenProblem):
     def relation_first(self) -> bool:
         """Whether the relation has the larger rate at the start, √((R − 1)/(R D))/R against √((D − 1)/(R D))/S."""
         return (self.relations - 1) * self.subjects**2 >= (self.answers - 1) * self.relations**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(TokenProblem):
+    r"""Copy the q tokens that a prompt of positions asks for, by H heads of attention.
+
+    .. math:: s_{hj} = \sum_r K_h[r][t_r, j], \qquad \mathrm{out}_r = \sum_h U_{rh} \sum_j
+       \mathrm{softmax}(s_h)_j\, x_j, \qquad L = \frac1{2d} \sum_r E|\mathrm{out}_r - x_{t_r}|^2
+
+    The prompt holds q distinct positions t_r of N tokens x_j in d dimensions, E x_j x_kᵀ = δ_jk 1. Scores K of a head
+    begin with two values, whose difference on and off the wanted position is δ_hr. One head starts from U = 0, δ = 0;
+    several start from normal U and δ, because heads that start alike stay alike.
+
+    Parameters
+    ----------
+    tokens : int
+        Number N ≥ 2 of tokens.
+    selected : int
+        Number q of tokens that are asked for, less than N and at most 64.
+    heads : int
+        Number H of heads, at most 64. With fewer heads than selected tokens the loss ends at (q − H)/2.
+    initial_scale : float, default 0
+        Standard deviation of U and δ at the start, above 0 for several heads.
+    seed : int, default 0
+        Draws the start.
+    test_length : int, optional
+        Number N' of tokens on which the trained model is tested too, more than q.
+
+    Notes
+    -----
+    A component is a head, learned when half of its attention is on wanted tokens. The answer also holds
+    `attention(time, head, token)` on each of these; `length_at_half(time)`, the number of tokens at which every head
+    still has half of its attention there, min_h Σ_r e^{δ_hr} + q; and at a test length `test_loss(time)` and
+    `test_attention(time, head, token)`, by e^δ against N'.
+
+    Examples
+    --------
+    >>> Selection(tokens=16, selected=1, heads=1).start()
+    (array([[0.]]), array([[0.]]))
+    """
+
+    kind = "selection"
+    _checks: ClassVar = {
+        "tokens": counted(2), "selected": partial(checked_integer, minimum=1, maximum=MOST_SELECTED),
+        "heads": partial(checked_integer, minimum=1, maximum=MOST_SELECTED), "initial_scale": NON_NEGATIVE,
+        "seed": partial(checked_integer, minimum=0), "test_length": counted(2),
+    }  # fmt: skip
+
+    tokens: int
+    selected: int
+    heads: int
+    initial_scale: float = 0.0
+    seed: int = 0
+    test_length: int | None = None
+
+    def _check(self) -> None:
+        for name in ("tokens", "test_length"):
+            length = getattr(self, name)
+            self._need(name, length is None or length > self.selected, f"be more than `selected`, {self.selected}")
+        holds = self.heads == 1 or self.initial_scale > 0.0
+        self._need("initial_scale", holds, "be positive for several heads, because heads that start alike stay alike")
+
+    def start(self) -> tuple[Array, Array]:
+        """Return U (selected, heads) and δ (heads, selected) at the start."""
+        drawn = np.random.default_rng(self.seed).normal(0.0, self.initial_scale, (2, self.selected, self.heads))
+        return drawn[0], drawn[1].T
 
 
 @dataclass(frozen=True, kw_only=True)

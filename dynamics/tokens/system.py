@@ -34,6 +34,12 @@ TOKEN_VARIABLES = VARIABLES | {
         ("time", "gap", "moved_key"), "attention in sequences of the same length with the trigger shifted", "A_{ls}"
     ),
     "kappa_R": Variable(("time",), "strength of the shortcut over that of the head: it wins above 1", r"\kappa R"),
+    "head": Variable(("head",), "head of attention", "h"),
+    "token": Variable(("token",), "slot of the prompt for which a token is wanted", "r"),
+    "length_at_half": Variable(
+        ("time",), "tokens at which every head has half of its attention on wanted ones", r"N'_{1/2}"
+    ),
+    "test_loss": Variable(("time",), "loss of the model at the test length", "L'"),
     "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
     "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
     "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),
@@ -67,6 +73,12 @@ class TokenSystem(System):
         Time beyond which the equations do not go.
     geometric : bool
         Whether times are saved geometrically by default, since those of the components lie far apart.
+    beyond : float
+        Times are saved by default up to this multiple of that of the last component.
+    all_are_learned : bool
+        Whether every component without a closed time is learned, so that a run without saved times waits for it.
+    variables : mapping
+        How the variables of its answer are labelled.
     coords : mapping
         Coordinates of what this system observes beyond loss, progress and state.
     """
@@ -79,6 +91,9 @@ class TokenSystem(System):
     stage_ends: tuple[float, ...] = ()
     last_time: float = np.inf
     geometric: bool = False
+    beyond: float = 1.3
+    all_are_learned: bool = True
+    variables: Mapping[str, Variable] = TOKEN_VARIABLES
     coords: Mapping[str, Sequence[Any]] = {}
 
     def absolute_tolerance(self, atol: float) -> Array:

@@ -44,6 +44,8 @@ def _own_state() -> Iterator[None]:
 
 #: Inputs on which loss and progress are measured.
 TEST_INPUTS = 64
+#: Dimension of the tokens of a selection, on which its theory does not depend.
+TOKEN_DIMENSION = 8
 
 
 class Model(ABC):
@@ -315,6 +317,58 @@ class _Memory(Model):
         return losses @ self._frequency.to(losses.device), sums.scatter_add(1, groups, torch.exp(-losses)) / self._sizes
 
 
+class _Selection(Model):
+    r"""Selection: read-outs U (q, H) and scores K (H, q, N, N) of the keys for a slot's position.
+
+    .. math:: \mathrm{out}_r = \sum_h U_{rh} \sum_j \mathrm{softmax}\Big(\sum_s K_h[s][t_s, \cdot]\Big)_j\, x_j
+    """
+
+    default_batch = 64
+
+    def build(self) -> None:
+        N, q, H = self.problem.tokens, self.problem.selected, self.problem.heads
+        self.values, self.scores = self.add(q, H), self.add(H, q, N, N)
+        values, scores = (torch.as_tensor(part, **self.options) for part in self.problem.start())
+        self.values.data += values
+        self.scores.data += scores[..., None, None] * torch.eye(N, **self.options)
+
+    def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
+        """Return prompts with tokens that are orthogonal, as they are on average."""
+        positions, x = self.draw(generator, TEST_INPUTS)
+        N = x.shape[1]
+        return [positions, (N**0.5 * torch.eye(N, dtype=x.dtype)).expand(TEST_INPUTS, N, N)]
+
+    def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
+        """Return distinct positions (count, q) and normal tokens (count, N, 8)."""
+        N = self.problem.tokens
+        positions = torch.rand(count, N, generator=generator, dtype=torch.float64).argsort(dim=1)
+        return [
+            positions[:, : self.problem.selected],
+            torch.randn(count, N, TOKEN_DIMENSION, generator=generator, dtype=torch.float64),
+        ]
+
+    def attention(self, positions: torch.Tensor) -> torch.Tensor:
+        """Return the attention of every head on all tokens, (seeds, count, H, N)."""
+        slots = torch.arange(positions.shape[2])
+        seeds = torch.arange(len(self.seeds))[:, None, None]
+        scores = self.scores.transpose(1, 2)[seeds, slots, :, positions.expand(len(self.seeds), -1, -1)]
+        return torch.softmax(scores.sum(dim=2), dim=3)
+
+    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
+        positions, x = (part.to(self.options["device"]) for part in batch)
+        wanted = torch.gather(x, 2, positions[..., None].expand(*positions.shape, x.shape[3]))
+        outputs = self.values[:, None] @ (self.attention(positions) @ x)
+        return 0.5 * ((outputs - wanted) ** 2).sum(dim=(2, 3)) / x.shape[3]
+
+    @torch.no_grad()
+    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss, and the attention of every head on the wanted tokens."""
+        positions = self.test[0].to(self.options["device"])
+        attention = self.attention(positions)
+        keys = positions[:, :, None].expand(*attention.shape[:3], -1)
+        return self.sample_losses(self.test, 0.0).mean(dim=1), torch.gather(attention, 3, keys).sum(dim=3).mean(dim=1)
+
+
 def smooth_signs(matrix: torch.Tensor, smoothing: float) -> torch.Tensor:
     """Return matrices (…, d, d) with h(z) = z/√(z² + λ²) of every singular value."""
     left, values, right = torch.linalg.svd(matrix)
@@ -388,6 +442,7 @@ MODELS: dict[str, type[Model]] = {
     "causal-graph": _CausalGraph,
     "memory": _Memory,
     "trigger": _TriggerTask,
+    "selection": _Selection,
 }
 
 

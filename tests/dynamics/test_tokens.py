@@ -316,6 +316,24 @@ def test_a_softmax_is_linear_in_beta_and_compares_with_the_mean():
     assert "To first order in beta" in weak.attrs["notes"]
 
 
+def test_a_graph_is_tested_at_other_lengths():
+    times = dynamics.SaveAt.linear(0.0, 700.0, 8)
+    fields = {"vocabulary": 5, "persistence": 0.9}
+    whole = tokens.solve(tokens.CausalGraph(parents=chain(8), **fields, test_length=8), times, progress=False)
+    np.testing.assert_allclose(whole.test_loss, whole.loss, rtol=1e-12)
+    # Scores of the trained rows, put into the graph of the other length, whose own rows are uniform.
+    for length in (5, 12):
+        found = tokens.solve(tokens.CausalGraph(parents=chain(8), **fields, test_length=length), times, progress=False)
+        other = system_of(tokens.CausalGraph(parents=chain(length), **fields))
+        state, shared = np.zeros(other.initial_state.size), min(found.number.size, other.initial_state.size)
+        state[:shared] = found.state.values[-1, :shared]
+        assert float(found.test_loss[-1]) == pytest.approx(other.learning(state)[0], rel=1e-12)
+    # Rows of new tokens learn nothing, so that per token the gain is less than at the length of training.
+    assert 0.0 < float(found.test_loss[0] - found.test_loss[-1]) < float(whole.loss[0] - whole.loss[-1])
+    tree = tokens.CausalGraph(parents=[None, 0, 0, 1, 2], vocabulary=3, persistence=0.8, test_length=4)
+    assert tokens.solve(tree, times, progress=False).test_loss.dims == ("time",)
+
+
 def test_measured_fitness_is_that_of_other_draws():
     problem = tokens.CausalGraph(
         parents=chain(4), vocabulary=3, second_layer="softmax", beta=0.1, transitions="dirichlet"
@@ -500,6 +518,15 @@ BAD = (
         ({"beta": 0.2}, "Argument `beta` must be given for a softmax second layer alone, but is 0.2."),
         ({"second_layer": "softmax"}, "Argument `beta` must be given for a softmax second layer alone, but is None."),
         ({"transitions": "dirichlet"}, "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'."),
+        ({"parents": [None, 0, 0], "test_length": 4}, "Argument `test_length` must be at most 3, because only a chain goes on in a known way, but is 4."),
+        ({"test_length": 2}, "Argument `test_length` must be at least 3, but is 2."),
+    ]),
+    (tokens.Selection, {"tokens": 16, "selected": 2, "heads": 1}, [
+        ({"selected": 16}, "Argument `tokens` must be more than `selected`, 16, but is 16."),
+        ({"test_length": 2}, "Argument `test_length` must be more than `selected`, 2, but is 2."),
+        ({"heads": 2}, "Argument `initial_scale` must be positive for several heads, because heads that start alike stay alike, but is 0.0."),
+        ({"heads": 65}, "Argument `heads` must be at most 64, but is 65."),
+        ({"initial_scale": -1.0}, "Argument `initial_scale` must be finite and at least 0, but is -1.0."),
     ]),
     (tokens.AssociativeMemory, {"group_sizes": [2, 4], "frequency_exponent": 1.5}, [
         ({"group_sizes": [1]}, "Argument `group_sizes` must hold 1 to 128 sizes of 2 items or more in all, but is (1,)."),
