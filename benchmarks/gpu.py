@@ -615,7 +615,7 @@ def compared(device: dict[str, Any], cpu: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Return what was measured as Markdown, for docs/gpu.md."""
+    """Return what was measured as Markdown; docs/gpu.md quotes from it."""
     parts = (_heading, _speed_table, _law_table, _flow_table, _left_out)
     return "\n\n".join(text for part in parts if (text := part(found))) + "\n"
 

@@ -1,6 +1,6 @@
 """Runs of SGD that stay at their teacher, below and above the limit of the learning rate, link by link.
 
-`python -m benchmarks.stability` prints the table of docs/learning_rate.md.
+`python -m benchmarks.stability` prints what docs/learning_rate.md sums up.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _document(title: str, header: Sequence[Element], sections: Sequence[Element]
             "body",
             element("header", *header, element("nav", element("ul", *links), aria_label="Contents")),
             element("main", *sections),
-            element("footer", element("p", f"Page by {PROGRAM}.")),
+            element("footer", element("p", f"Page by {PROGRAM}, whose docs/glossary.md explains the words.")),
             *([element("script", script)] if script else []),
         ),
         lang="en",
