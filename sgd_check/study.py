@@ -98,6 +98,21 @@ STUDIES = {
         Option("online-rate", positive, "step size of online SGD in units of 1/d", "C", "0.02", group="answer details"),
         SEEDS, SEED,
     )),
+    "epochs": StudyCommand(
+        "sgd_check.studies.epochs:epochs_study.prepare",
+        "what samples teach that are used again, and how many fresh ones would", (
+        Option("links", calls, "links of the teacher", "G,G", "erf,he2 + he3,he3,he2,he4"),
+        Option("activation", plain, "link of the neuron, bounded", "G", "erf"),
+        Option("ratios", numbers, "samples over d", "R,R,...", "0.5,1,2,4"),
+        Option("label-noises", numbers, "noise of the labels", "T,T,...", "0,0.4,0.8"),
+        DIMENSION._replace(help="of the runs", default="800"),
+        Option("initial-norm", positive, "|w| at the start", "S0", "0.5", group="problem details"),
+        Option("epochs", positive_integer, "passes through the samples", "E", "16", group="answer"),
+        Option("batches-per-epoch", positive_integer, "steps of each, at most 50 altogether", "B", "1", group="answer"),
+        Option("rate", positive, "step size of the mean gradient of a batch", "ETA", "1", group="answer"),
+        SEEDS, SEED,
+        Option("draws", positive_integer, "points of the theory", "N", "131072", group="answer details"),
+    )),
     "calibration": StudyCommand(
         "sgd_check.studies.calibration:calibration.prepare",
         "how often the verdict refutes right theories and wrong ones", (

@@ -281,6 +281,23 @@ ratio | ratio | samples over the dimension | n/d
 law_ratio | law_ratio | samples over the dimension of a law | n/d
 online_dimension | online_dimension | dimension of online SGD | d
 descent_overlap_squared |  | squared overlap at the end of descent on all samples | C^2
+link | link | link of the teacher | g
+label_noise | label_noise | standard deviation of the noise of the labels | \tau
+epoch | epoch | passes through the samples | e
+reused_overlap | link label_noise ratio epoch | overlap on samples that are used again, as d grows | C
+reused_loss | link label_noise ratio epoch | mean squared error on samples that are used again, as d grows | L
+reused_overlap_error | link label_noise ratio epoch | standard error of the same | \delta C
+fresh_overlap | link label_noise ratio epoch | overlap on as many fresh samples as the epochs draw, as d grows |
+    C_{\mathrm{fresh}}
+fresh_loss | link label_noise ratio epoch | mean squared error on as many fresh samples, as d grows | L_{\mathrm{fresh}}
+fresh_epochs | link label_noise ratio epoch | fresh samples that teach as much, over those that are used again |
+    n_{\mathrm{fresh}}/n
+best_epoch | link label_noise ratio | epoch of the least loss on new samples | e^*
+measured_overlap | link label_noise ratio epoch run | overlap of a run on samples that are used again | C
+measured_loss | link label_noise ratio epoch run | mean squared error of a run on new samples | L
+measured_train_loss | link label_noise ratio epoch run | mean squared error of a run on its samples | L_n
+link_exponent | link | information exponent of the link | k
+generative_exponent | link | generative exponent of the link | k^*
 recovered_share |  | share of the runs of descent that recover the direction exactly | p
 online_samples |  | samples after which online SGD arrives | n
 mean_overlap_squared |  | squared overlap averaged over samples | \overline{\langle\hat\theta,\theta\rangle^2}
@@ -366,6 +383,8 @@ predicted_emergence_axis | predicted emergence time
 measured_emergence_axis | measured emergence time
 predicted_ticks | flow time $t$ (ticks: predicted)
 epochs | epochs, passes through the samples
+fresh_epochs | fresh samples over $n$ that teach as much
+best_epoch | epoch of the least test loss
 overlap_and_share | squared overlap, share of the runs
 """
 

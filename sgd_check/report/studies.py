@@ -212,6 +212,45 @@ def _full_batch(dataset: xr.Dataset) -> Found:
     return {"points": points, **numbers, "online": dict(zip(map(str, d.tolist()), online, strict=True))}, sentences
 
 
+def _epochs(dataset: xr.Dataset) -> Found:
+    points, sentences = [], []
+    last, exponents = dataset.isel(epoch=-1), ("link_exponent", "generative_exponent")
+    passes, most = int(last["epoch"]), dataset["ratio"].values[-1]
+    for link in dataset["link"].values.tolist():
+        one = last.sel(link=link)
+        k, generative = (int(one[name]) for name in exponents)
+        for noise in dataset["label_noise"].values.tolist():
+            part = one.sel(label_noise=noise)
+            runs = part["measured_overlap"].values
+            columns = {
+                "n/d": part["ratio"],
+                "C": part["reused_overlap"],
+                "C of runs": runs.mean(axis=-1),
+                "s.e.": runs.std(axis=-1, ddof=1) / math.sqrt(runs.shape[-1]),
+                "fresh C": part["fresh_overlap"],
+                "fresh n/n": part["fresh_epochs"],
+                "best epoch": part["best_epoch"],
+                "best of runs": _best_epochs(dataset.sel(link=link, label_noise=noise)).mean(axis=-1),
+            }
+            points += [{"link": link, "k": k, "k*": generative, "noise": noise, **row} for row in records(columns)]
+        found = one.sel(ratio=most).isel(label_noise=0)
+        worth, C = float(found["fresh_epochs"]), float(found["reused_overlap"])
+        equal = f"{worth:.3g} n" if math.isfinite(worth) else f"more than {passes} n"
+        sentences.append(
+            f"{link} (information exponent {k}, generative exponent {generative}), n/d = {most:g}: C = {C:.3f} after "
+            f"{passes} epochs, {float(found['fresh_overlap']):.3f} after as many steps on fresh samples, "
+            + ("not seen." if math.isnan(worth) else f"where as much takes {equal} samples.")
+        )
+    sentences.append("Best epoch: of the least test loss, by theory and as a mean over runs.")
+    return {"points": points}, sentences
+
+
+def _best_epochs(dataset: xr.Dataset) -> Array:
+    """Return the epochs (ratio, run) of the least loss of runs, NaN for those that were not taken."""
+    loss = dataset["measured_loss"].transpose("ratio", "run", "epoch").values
+    return np.where(np.isnan(loss).any(axis=-1), np.nan, np.argmin(np.nan_to_num(loss, nan=np.inf), axis=-1))
+
+
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
@@ -222,9 +261,10 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     ----------
     dataset : Dataset
         Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
-        `calibration` or `sgd_transfer`.
+        `epochs_study`, `calibration` or `sgd_transfer`.
     axes : sequence of Axes, optional
-        Where to draw: three of `unstable_discretisation` and `sgd_transfer`, two of others; by default a new figure.
+        Where to draw: three of `unstable_discretisation`, `epochs_study` and `sgd_transfer`, two of others; by default
+        a new figure.
     style : {"screen", "paper", "talk"}, optional
         Of a new figure; see `figure_style`.
 
@@ -453,6 +493,43 @@ def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
     finish_panel(ax, "dimension", "online_samples", title, loc="upper left")
 
 
+def _draw_epochs(dataset: xr.Dataset, axes: Array) -> None:
+    """Left: overlaps at the end. Middle: worth of epochs in fresh samples. Right: epoch of the least test loss."""
+    ratio, passes, first = dataset["ratio"].values, dataset["epoch"].values, dataset.isel(link=0)
+    quiet, link = dataset.isel(label_noise=0), first["link"].item()
+    overlap_ax, worth_ax, best_ax = axes
+    for at, name in enumerate(dataset["link"].values.tolist()):
+        one, colour = quiet.sel(link=name).isel(epoch=-1), report.COLOURS[at % len(report.COLOURS)]
+        k, generative = int(one["link_exponent"]), int(one["generative_exponent"])
+        overlap_ax.plot(ratio, one["reused_overlap"], "-", color=colour, lw=1.6)
+        overlap_ax.plot(ratio, one["fresh_overlap"], "--", color=colour, lw=1.0)
+        mean, error = mean_band(one["measured_overlap"].values, axis=1)
+        # Points of links with equal overlaps side by side.
+        label, place = rf"{name}: $k = {k}$, $k^* = {generative}$", ratio * 1.02**at
+        overlap_ax.errorbar(place, mean, yerr=error, fmt="o", color=colour, ms=4, capsize=2, label=label)
+    for style, label in {"-": "used again", "--": "fresh, as many steps"}.items():
+        overlap_ax.plot([], [], style, color=REFERENCE, label=label)
+    for at, colour in enumerate(report.shades(ratio.size, 0.85)):
+        worth = first.isel(label_noise=0, ratio=at)["fresh_epochs"].values
+        known = np.where(np.isfinite(worth), worth, np.nan)
+        worth_ax.plot(passes, known, "-o", ms=3, color=colour, label=f"$n = {ratio[at]:g}d$")
+    worth_ax.plot(passes, passes, ":", color=REFERENCE, label="all were fresh")
+    for at, colour in enumerate(report.shades(dataset.sizes["label_noise"], 0.85)):
+        one = first.isel(label_noise=at)
+        mean, error = mean_band(_best_epochs(one), axis=1)
+        best_ax.plot(ratio, one["best_epoch"], "-", color=colour, lw=1.6)
+        label = rf"noise {float(one['label_noise']):g}"
+        best_ax.errorbar(ratio * 1.02**at, mean, yerr=error, fmt="o", color=colour, ms=4, capsize=2, label=label)
+    for ax in (overlap_ax, best_ax):
+        ax.set_xscale("log")
+    finish_panel(overlap_ax, "ratio", "overlap $C$", f"after {passes[-1]} epochs; lines: theory, points: runs")
+    finish_panel(worth_ax, "epochs", "fresh_epochs", f"theory, {link}; infinite where $k > k^* = 1$")
+    finish_panel(best_ax, "ratio", "best_epoch", f"overfitting, {link}; lines: theory, points: runs")
+    for ax in (overlap_ax, best_ax):
+        ax.set_xticks(ratio, [f"{value:g}" for value in ratio])
+        ax.minorticks_off()
+
+
 STUDIES = {
     "sample-complexity": Study(_complexity, _draw_complexity, lambda _: 2, (5.5, 4.4)),
     "unstable-discretisation": Study(_discretisation, _draw_discretisation, lambda _: 3, (5.0, 4.6)),
@@ -460,6 +537,7 @@ STUDIES = {
         _step_size, _draw_step_size, lambda _: 2, (7.5, 3.0), 1, {"sharex": True, "height_ratios": (2.2, 1.0)}
     ),
     "full-batch": Study(_full_batch, _draw_full_batch, lambda _: 2, (5.5, 4.4)),
+    "epochs": Study(_epochs, _draw_epochs, lambda _: 3, (5.0, 4.6)),
     "calibration": Study(_calibration, _draw_calibration, lambda _: 2, (6.0, 4.4), options={"sharey": True}),
     "transfer": report.transfer_study("learning_rate_limit", "limit of stability"),
 }

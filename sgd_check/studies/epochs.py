@@ -1,0 +1,253 @@
+r"""Study of epochs: what the same n = αd samples teach that are used again, against fresh samples, by theory and runs.
+
+One neuron of a bounded link starts orthogonal to the one direction of the teacher and takes steps on n/b samples, at
+one rate. e epochs are worth as many fresh samples as the same steps need, on samples that no step has seen, until C² is
+the same. The test loss is least after some epoch: from then on the neuron learns the noise.
+
+Fresh samples leave teachers of information exponent 2 and more at C = 0 in any finite number of steps as d → ∞; samples
+that are used again leave only those of generative exponent 2 and more there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import hermite
+from dynamics.commands import study_function
+from dynamics.problem import (
+    Problem,
+    SaveAt,
+    Student,
+    Teacher,
+    checked_integer,
+    checked_list,
+    checked_number,
+    checked_real,
+)
+from dynamics.problem.checks import require
+from dynamics.solve.reused_data import FEWEST, MANY_STEPS, MOST, cost, solve_reused_data
+from hermite.arrays import Array
+from hermite.text.messages import shown
+from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.runs.simulation import simulate
+from sgd_check.studies.sgd_study import SgdStudy, checked_runs
+from sgd_check.verdicts.check import measured_seconds_per_step
+
+#: |C| and its standard errors below which a direction counts as not seen.
+SEEN, SEEN_ERRORS = 0.02, 6.0
+#: Operations of the theory in a second.
+SPEED = 1e9
+GRID = ("link", "label_noise", "ratio")
+
+
+def _epochs(study: SgdStudy) -> xr.Dataset:
+    """Solve and draw each point of the grid; the rest after an interruption is NaN."""
+    settings = study.settings
+    axes = [settings["links"], settings["label_noises"], settings["ratios"]]
+    epochs, batches, rate, runs = (settings[name] for name in ("epochs", "batches_per_epoch", "rate", "seeds"))
+    shape, records = tuple(len(axis) for axis in axes), np.arange(epochs + 1) * batches
+    names = ("reused_overlap", "reused_overlap_error", "reused_loss", "fresh_overlap", "fresh_loss")
+    theory = {name: np.full((*shape, epochs + 1), np.nan) for name in names}
+    measured = {name: np.full((*shape, epochs + 1, runs), np.nan) for name in ("overlap", "loss", "train_loss")}
+    given = {"learning_rate": rate, "steps": epochs * batches, "draws": settings["draws"]}
+    with study.stepping() as meter:
+        for number, at in enumerate(np.ndindex(shape)):
+            link, noise, ratio = (axis[i] for axis, i in zip(axes, at, strict=True))
+            problem = epochs_problem(link, noise, settings)
+            again = solve_reused_data(problem, samples=f"{ratio!r}d", batches_per_epoch=batches, **given)
+            fresh = solve_reused_data(
+                problem, samples=f"{ratio * epochs!r}d", batches_per_epoch=epochs * batches, **given
+            )
+            for source, prefix in ((again, "reused"), (fresh, "fresh")):
+                theory[f"{prefix}_overlap"][at] = source["teacher_overlap"].values[records, 0, 0]
+                theory[f"{prefix}_loss"][at] = source["loss"].values[records]
+            theory["reused_overlap_error"][at] = again["teacher_overlap_error"].values[records, 0, 0]
+            samples = round(ratio * settings["dimension"])
+            found = simulate(
+                problem,
+                learning_rate=rate,
+                seeds=study.seeds_of(number),
+                engine="torch",
+                training_samples=samples,
+                batch_size=samples // batches,
+                passes=epochs,
+                reshuffle=False,
+                save_at=SaveAt.at(rate * records),
+                progress=False,
+            )
+            measured["overlap"][at] = found["teacher_overlap"].values[:, :, 0, 0].T
+            for name in ("loss", "train_loss"):
+                measured[name][at] = found[name].values.T
+            meter.add(epochs * batches * runs)
+    seen = np.abs(theory["reused_overlap"]) > np.maximum(SEEN, SEEN_ERRORS * theory["reused_overlap_error"])
+    worth, best = np.full((*shape, epochs + 1), np.nan), np.full(shape, np.nan)
+    for at in np.ndindex(shape):
+        worth[at] = np.where(seen[at], worth_of(theory["reused_overlap"][at], theory["fresh_overlap"][at]), np.nan)
+        if np.isfinite(theory["reused_loss"][at]).all():
+            best[at] = np.argmin(theory["reused_loss"][at])
+    expansions = [hermite.expand(link) for link in axes[0]]
+    return study.dataset(
+        meter,
+        {
+            **{name: ((), values) for name, values in theory.items()},
+            **{f"measured_{name}": ((), values) for name, values in measured.items()},
+            "fresh_epochs": ((), worth),
+            "best_epoch": ((), best),
+            "link_exponent": ((), np.array([each.information_exponent for each in expansions])),
+            "generative_exponent": ((), np.array([hermite.generative_exponent(each).exponent for each in expansions])),
+        },
+        {**dict(zip(GRID, map(np.array, axes), strict=True)), "epoch": np.arange(epochs + 1), "run": np.arange(runs)},
+        dimension=settings["dimension"],
+    )
+
+
+def worth_of(again: Array, fresh: Array) -> Array:
+    """Return after how many epochs' worth of fresh samples C² is what it is after each epoch, infinite if never.
+
+    Examples
+    --------
+    >>> worth_of(np.array([0.0, 0.5, 0.8, 1.0]), np.array([0.0, 0.5, 0.9, 0.9])).round(2).tolist()
+    [0.0, 1.0, 1.7, inf]
+    """
+    level, reached = again**2, fresh**2
+    found = np.full(level.size, np.inf)
+    for at, value in enumerate(level):
+        late = np.flatnonzero(reached >= value)
+        if late.size:
+            first = int(late[0])
+            low, high = reached[max(first - 1, 0)], reached[first]
+            found[at] = first - (high - value) / (high - low) if first else 0.0
+    return found
+
+
+def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> Problem:
+    """Return the problem of one neuron that starts orthogonal to the one direction."""
+    start = np.zeros((1, settings["dimension"]))
+    start[0, 1] = settings["initial_norm"]
+    return Problem(
+        student=Student(activation=settings["activation"], width=1, second_layer="fixed", initial_second_layer=[1.0]),
+        teacher=Teacher([1.0], links=[link]),
+        dimension=settings["dimension"],
+        initial_weights=start,
+        label_noise=label_noise,
+    )
+
+
+def _seconds(settings: dict[str, Any], steps: float) -> float:
+    """Return about how many seconds theory and runs take, from a burst of the runs on the most samples."""
+    ratios, batches, seeds = settings["ratios"], settings["batches_per_epoch"], tuple(range(settings["seeds"]))
+    samples = round(ratios[-1] * settings["dimension"])
+    options = EngineOptions(
+        seeds=seeds, batch_size=samples // batches, training_samples=samples, reshuffle=False, dtype="float32"
+    )
+    engine = make_engine("torch", epochs_problem(settings["links"][0], 0.0, settings), options)
+    share = float(np.mean(ratios)) / ratios[-1]
+    runs = measured_seconds_per_step(engine, 2) * steps / len(seeds) * share
+    points = len(settings["links"]) * len(settings["label_noises"]) * len(ratios)
+    theory = 2 * points * cost(settings["epochs"] * batches, settings["draws"]).operations / SPEED
+    return float(runs + theory)
+
+
+@study_function
+def epochs_study(
+    *,
+    links: Sequence[str] = ("erf", "he2 + he3", "he3", "he2", "he4"),
+    activation: str = "erf",
+    ratios: Sequence[float] = (0.5, 1.0, 2.0, 4.0),
+    label_noises: Sequence[float] = (0.0, 0.4, 0.8),
+    epochs: int = 16,
+    batches_per_epoch: int = 1,
+    rate: float = 1.0,
+    initial_norm: float = 0.5,
+    dimension: int = 800,
+    draws: int = 2**17,
+    seeds: int = 8,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> SgdStudy:
+    r"""Measure what n = αd samples teach one neuron in several epochs, and how many fresh samples would.
+
+    Parameters
+    ----------
+    links, activation : sequence of str, str
+        Links of the teacher, each a study of its own, and that of the neuron, which must grow no faster than \|z\|.
+    ratios, label_noises : sequence of float
+        n/d > 0 and the noise τ ≥ 0 of the labels, increasing.
+    epochs, batches_per_epoch : int
+        Passes through the samples, and steps of each, at most 50 together.
+    rate, initial_norm : float
+        Learning rate η > 0 of the mean gradient of a batch; \|w\| > 0 at the start, where w is orthogonal to the
+        teacher.
+    dimension, seeds, seed : int
+        d of the runs, runs of every point, at least 2, and the first seed; no two points share samples.
+    draws : int
+        Points of the theory, see `dynamics.solve_reused_data`.
+
+    Returns
+    -------
+    Dataset
+        Over links, noises, n/d and epochs: C and the test loss on samples that are used again, as d → ∞
+        (`reused_overlap`, with its error, and `reused_loss`), on fresh ones at the same steps (`fresh_overlap`,
+        `fresh_loss`), and of the runs (`measured_overlap`, `measured_loss`, `measured_train_loss`). `fresh_epochs` is
+        the number of fresh samples over n until C² is as large as after that epoch: infinite if it never is within the
+        same number of steps, NaN where the direction is not seen. `best_epoch` has the least test loss.
+        `link_exponent` and `generative_exponent` of every link.
+
+    Notes
+    -----
+    Needs torch. A direction counts as seen where \|C\| is above 0.02 and six standard errors of the theory.
+
+    References
+    ----------
+    Dandi et al., arXiv:2402.03220.
+    """
+    settings: dict[str, Any] = {
+        "links": [str(link) for link in checked_list(links, "links")],
+        "activation": activation,
+        "ratios": _increasing(ratios, "ratios", np.nextafter(0.0, 1.0), "positive"),
+        "label_noises": _increasing(label_noises, "label_noises", 0.0, "at least 0"),
+        "epochs": checked_integer(epochs, "epochs", minimum=1),
+        "batches_per_epoch": checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1),
+        "rate": checked_number(rate, "rate", positive=True),
+        "initial_norm": checked_number(initial_norm, "initial_norm", positive=True),
+        "dimension": checked_integer(dimension, "dimension", minimum=2),
+        "draws": checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST),
+        **checked_runs(seeds, seed),
+    }
+    each, parts, d = settings["epochs"], settings["batches_per_epoch"], settings["dimension"]
+    need = f"Argument `epochs` must be at most {MANY_STEPS} steps, {MANY_STEPS // parts} epochs, but is {each}."
+    require(each * parts <= MANY_STEPS, need)
+    for ratio in settings["ratios"]:
+        samples = ratio * d
+        need = f"Argument `ratios` must hold multiples of 1/d, d = {d}, but holds {ratio:g}."
+        require(abs(samples - round(samples)) < 1e-9 * samples, need)
+        need = f"Argument `ratios` must give {parts} equal batches at d = {d}, but holds {ratio:g}."
+        require(round(samples) % parts == 0, need)
+    need = f"Argument `links` must hold one or more links, each of them once, but is {shown(settings['links'])}."
+    require(0 < len(settings["links"]) == len(set(settings["links"])), need)
+    problems = [epochs_problem(link, 0.0, settings) for link in settings["links"]]
+    points = len(problems) * len(settings["label_noises"]) * len(settings["ratios"])
+    steps = float(points * each * parts * settings["seeds"])
+    return SgdStudy(
+        "epochs",
+        "Samples that are used again against fresh ones",
+        settings,
+        problems[0],
+        progress,
+        _epochs,
+        steps=steps,
+        seconds=partial(_seconds, settings, steps),
+    )
+
+
+def _increasing(values: object, name: str, least: float, kind: str) -> list[float]:
+    """Return increasing finite numbers that are `least` or more."""
+    found = [checked_real(value, name) for value in checked_list(values, name)]
+    sound = bool(found) and found[0] >= least and np.isfinite(found).all() and (np.diff(found) > 0.0).all()
+    require(sound, f"Argument `{name}` must hold increasing numbers that are {kind}, but is {shown(found)}.")
+    return found
