@@ -99,6 +99,7 @@ def _tokens() -> None:
         tokens.FactualRecall(relations=2, subjects=4, answers=2),
         tokens.TriggerTask(symbols=2, gaps=[1]),
         tokens.Selection(tokens=3, selected=1, heads=1),
+        tokens.PolicyGradient(group_sizes=[1, 1], rewards=[1.0, 0.0]),
     )
     for problem in problems:
         tokens.solve(problem, save_at=SaveAt.at([0.0, 0.5]), progress=False)

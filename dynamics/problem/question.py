@@ -24,8 +24,11 @@ KINDS = {
     "memory": "dynamics.tokens.problems:AssociativeMemory",
     "trigger": "dynamics.tokens.problems:TriggerTask",
     "selection": "dynamics.tokens.problems:Selection",
+    "policy-gradient": "dynamics.tokens.problems:PolicyGradient",
     OWN: "dynamics.solve.system:StoredSystem",
 }
+#: Kinds of models of attention and memory, of shortcuts, lengths and rewards.
+OF_TOKENS = tuple(kind for kind in KINDS if kind not in (GAUSSIAN, OWN))
 
 
 class Compared:

@@ -38,6 +38,9 @@ def token_findings(dataset: xr.Dataset) -> Findings:
     rate, notes = attrs.get("learning_rate"), str(attrs.get("notes", ""))
     how = "the flow" if rate is None else f"gradient descent at learning rate {rate:g}"
     sentences = [f"{attrs['title']}, by {how}; closed forms are of the flow."]
+    if "reward_variance" in attrs:
+        accuracy = f", accuracy {attrs['accuracy']:.3g}" if "accuracy" in attrs else ""
+        sentences.append(f"Reward variance at the start {attrs['reward_variance']:.3g}{accuracy}.")
     if never := [row["component"] for row in rows if not np.isfinite(row["learned"])]:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
     draw, caption = partial(progress_figure, dataset), "with its time in closed form as a tick, and the loss."

@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 from typing import Any, cast
 
 from dynamics.integrators import COMMITTEE_METHODS, FLOW_METHODS, METHODS, NETWORK_METHODS, PARTICLE_METHODS
-from dynamics.problem.question import OWN, Question
+from dynamics.problem.question import OF_TOKENS, OWN, Question
 
 #: Abilities of an answer, unless its entry says why it lacks one.
 CAPABILITIES = {
@@ -141,7 +141,7 @@ ANSWERS = (
     ),
     Answer(
         "tokens", "dynamics.tokens.answers:solve", "dynamics.report.tokens:token_findings",
-        ("composition", "recall", "causal-graph", "memory", "trigger", "selection"), PARTICLE_METHODS,
+        OF_TOKENS, PARTICLE_METHODS,
         lacks={
             "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
             "sound": "its state is free: scores have no bounds to break",

@@ -19,7 +19,7 @@ from dynamics.commands.parsing import UsageError, read_toml, require_usage
 from dynamics.problem import Problem
 from dynamics.problem.checks import require
 from dynamics.problem.inputs import Inputs
-from dynamics.problem.question import GAUSSIAN, KINDS, OWN, Question
+from dynamics.problem.question import KINDS, OF_TOKENS, Question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.grid import MOST_POINTS
@@ -87,9 +87,9 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
 
 def _kind(table: dict[str, Any]) -> Any:
     """Return the class of the problems of the kind that a table names, None for Gaussian inputs, which name none."""
-    kind, known = table.get("kind"), [name for name in KINDS if name not in (GAUSSIAN, OWN)]
-    menu = f"one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}.{suggestion(kind, known)}"
-    require_usage(kind is None or kind in known, f"Key `kind` of [problem] must be {menu}")
+    kind = table.get("kind")
+    menu = f"one of {', '.join(map(repr, OF_TOKENS))}, or absent, but is {shown(kind)}.{suggestion(kind, OF_TOKENS)}"
+    require_usage(kind is None or kind in OF_TOKENS, f"Key `kind` of [problem] must be {menu}")
     return None if kind is None else resolve_name(KINDS[kind])
 
 

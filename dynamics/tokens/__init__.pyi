@@ -9,6 +9,7 @@ from .problems import AssociativeMemory as AssociativeMemory
 from .problems import CausalGraph as CausalGraph
 from .problems import Composition as Composition
 from .problems import FactualRecall as FactualRecall
+from .problems import PolicyGradient as PolicyGradient
 from .problems import Selection as Selection
 from .problems import TokenProblem as TokenProblem
 from .problems import TriggerTask as TriggerTask

@@ -32,6 +32,8 @@ examples:
       with few subjects these are learned before the relations
   python -m dynamics.tokens trigger --triggers 16 --plot shortcut.png
       the shortcut by position wins out of distribution, where kappa R > 1
+  python -m dynamics.tokens policy-gradient --group-sizes 1,1,6,24 --rewards 0.8,1,0.3,0 --true-rewards 1,0.8,0.3,0
+      a reward model that ranks two actions wrongly, and how soon it teaches
 
 `python -m dynamics.tokens NAME --help` lists the options of a problem. stdout holds the result, stderr everything else.
 exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
@@ -162,6 +164,20 @@ STUDIES: dict[str, StudyCommand] = {
             Option("gap-weights", numbers, "probabilities of the gaps [equal]", "P,P,..."),
             Option("triggers", positive, "number of triggers, at least 1", "KAPPA", "1"),
             Option("shift", positive_integer, "by how much the first trigger is early out of distribution", "N", "1"),
+            LEARNING_RATE,
+        ),
+    ),
+    "policy-gradient": TokenCommand(
+        "dynamics.tokens.problems:PolicyGradient",
+        "improve a policy by its rewards: their variance sets the speed, not how well they rank",
+        (
+            Option("group-sizes", integers, "numbers of actions of one reward and start each", "N,N,...", "1,15"),
+            Option("rewards", numbers, "reward of an action of each group", "R,R,...", "1,0"),
+            Option("initial-logits", numbers, "logit of an action of each group at the start [0]", "L,L,..."),
+            Option("objective", plain, "objective", None, "plain", ("plain", "kl", "a-star", "grpo")),
+            Option("kl-weight", positive, "weight of the KL divergence from the start", "BETA"),
+            Option("group-samples", positive_integer, "samples of a group of grpo [infinitely many]", "G"),
+            Option("true-rewards", numbers, "what the rewards stand for, of an action of each group", "R,R,..."),
             LEARNING_RATE,
         ),
     ),

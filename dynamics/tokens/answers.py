@@ -25,6 +25,7 @@ from dynamics.solve.registry import registered
 from dynamics.tokens.causal_graph import CausalGraphSystem
 from dynamics.tokens.composition import CompositionSystem
 from dynamics.tokens.memory import MemorySystem, recovered
+from dynamics.tokens.policy_gradient import PolicyGradientSystem
 from dynamics.tokens.problems import AssociativeMemory, TokenProblem
 from dynamics.tokens.recall import RecallSystem
 from dynamics.tokens.selection import SelectionSystem
@@ -41,6 +42,7 @@ SYSTEMS: dict[str, Callable[[Any], TokenSystem]] = {
     "memory": MemorySystem,
     "trigger": TriggerSystem,
     "selection": SelectionSystem,
+    "policy-gradient": PolicyGradientSystem,
 }
 KINDS = tuple(SYSTEMS)
 #: Saved times by default.
@@ -107,7 +109,8 @@ def solve(
     References
     ----------
     arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs),
-    arXiv:2603.26554 (memory), arXiv:2503.11272 (selection), arXiv:2510.27015 (other lengths).
+    arXiv:2603.26554 (memory), arXiv:2503.11272 (selection), arXiv:2510.27015 (other lengths),
+    arXiv:2503.15477 (policy gradient).
 
     Examples
     --------
@@ -141,7 +144,12 @@ def predict(problem: TokenProblem) -> xr.Dataset:
         title=f"Closed forms of {system.name}",
         coords={"component": system.components},
         solver={"answer": f"{NAME}-closed"},
-        attributes={"answer": f"{NAME}-closed", "references": system.references, "notes": "; ".join(system.notes)},
+        attributes={
+            "answer": f"{NAME}-closed",
+            "references": system.references,
+            "notes": "; ".join(system.notes),
+            **system.attributes,
+        },
         variables=TOKEN_VARIABLES,
     )
 
@@ -196,7 +204,7 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
         constants=system.closed_forms(),
         coords=coords,
         settings={"learning_rate": rate},
-        attributes=lambda _: {"learning_rate": rate, "references": system.references},
+        attributes=lambda _: {"learning_rate": rate, "references": system.references, **system.attributes},
         notes=system.notes,
         variables=system.variables,
     )

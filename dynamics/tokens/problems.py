@@ -6,6 +6,7 @@ This module is light to import: it needs numpy alone.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -19,6 +20,7 @@ from dynamics.problem.checks import (
     checked_integer,
     checked_list,
     checked_number,
+    float_vector,
     require,
 )
 from hermite.arrays import Array
@@ -31,6 +33,8 @@ MOST_SYMBOLS = 2**40
 MOST_TOKENS, MOST_GROUPS = 256, 128
 #: Selected tokens and heads, of which the reduction has the product.
 MOST_SELECTED = 64
+#: Samples in a group of GRPO, since a step sums over all numbers of good ones; logits whose policy float64 holds.
+MOST_SAMPLES, MOST_LOGITS = 4096, 300
 
 
 def counted(least: int) -> Callable[[object, str], int]:
@@ -550,3 +554,94 @@ class TriggerTask(TokenProblem):
     def weights(self) -> Array:
         """Probability P_l of each gap."""
         return np.array(self.gap_weights or [1.0 / len(self.gaps)] * len(self.gaps))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyGradient(TokenProblem):
+    r"""Improve a softmax policy over actions, the answers to one prompt, by the rewards that a reward model gives.
+
+    .. math:: p = \mathrm{softmax}(\theta), \quad V = E_p r, \qquad \theta' = \nabla V, \quad
+       \nabla\big(V - \beta\, \mathrm{KL}(p \| p_0)\big) \text{ or } \nabla V/\mathrm{sd}_p(r)
+
+    for the objectives "plain", "kl" and "grpo"; "a-star" descends E_p (β ln(p/p_0) − r + V̂)² with the policy that
+    samples held fixed. Actions come in groups of one reward and one initial logit each. An answer has
+    `probability(time, group)` of all actions of a group, `reward(time)`, and `true_reward(time)` if these are given.
+
+    Parameters
+    ----------
+    group_sizes : sequence of int
+        Number n_g of actions in each group.
+    rewards : sequence of float
+        Reward r_g of an action in each group; they must not be all the same.
+    initial_logits : sequence of float, optional
+        Of an action in each group; 0 by default.
+    objective : {"plain", "kl", "a-star", "grpo"}
+    kl_weight : float, optional
+        β > 0 of "kl" and "a-star".
+    group_samples : int, optional
+        Samples G of a group of "grpo", which takes two different rewards then; by default G → ∞.
+    true_rewards : sequence of float, optional
+        Of an action in each group, where `rewards` are those of a reward model. The flow does not depend on them.
+
+    Examples
+    --------
+    >>> PolicyGradient(group_sizes=[1, 15], rewards=[1.0, 0.0]).reward_variance
+    0.05859375
+    """
+
+    kind = "policy-gradient"
+    _checks: ClassVar = {
+        "kl_weight": POSITIVE, "group_samples": partial(checked_integer, minimum=2, maximum=MOST_SAMPLES),
+    }  # fmt: skip
+
+    group_sizes: Sequence[int]
+    rewards: Sequence[float]
+    initial_logits: Sequence[float] | None = None
+    objective: Literal["plain", "kl", "a-star", "grpo"] = "plain"
+    kl_weight: float | None = None
+    group_samples: int | None = None
+    true_rewards: Sequence[float] | None = None
+
+    def _check(self) -> None:
+        sizes = tuple(counted(1)(size, "group_sizes") for size in checked_list(self.group_sizes, "group_sizes"))
+        self._assign(group_sizes=sizes)
+        self._need("group_sizes", 2 <= len(sizes) <= MOST_GROUPS, f"hold 2 to {MOST_GROUPS} sizes")
+        for name in ("rewards", "initial_logits", "true_rewards"):
+            if (given := getattr(self, name)) is not None:
+                self._assign(**{name: tuple(float_vector(given, name, len(sizes), "groups").tolist())})
+                is_varied = name == "initial_logits" or len(set(getattr(self, name))) > 1
+                self._need(name, is_varied, "hold two different numbers or more")
+        has_weight, weight = self.objective in ("kl", "a-star"), self.kl_weight
+        self._need("kl_weight", (weight is not None) == has_weight, "be given for 'kl' and 'a-star' alone")
+        is_felt = (weight or 0.0) <= 1e6 * np.ptp(self.rewards)
+        self._need("kl_weight", is_felt, "be at most 1e6 times the range of rewards")
+        self._need("initial_logits", np.ptp(self.groups[2]) <= MOST_LOGITS, f"lie within {MOST_LOGITS} of each other")
+        is_binary = self.objective == "grpo" and len(set(self.rewards)) == 2
+        need = "be None unless `objective` is 'grpo' and two different rewards are given"
+        self._need("group_samples", self.group_samples is None or is_binary, need)
+
+    @property
+    def groups(self) -> tuple[Sequence[int], Sequence[float], Sequence[float]]:
+        """Size, reward and initial logit of all groups."""
+        return self.group_sizes, self.rewards, self.initial_logits or (0.0,) * len(self.group_sizes)
+
+    @property
+    def reward_variance(self) -> float:
+        """Variance of the reward under the policy at the start, which sets its speed there."""
+        sizes, rewards, logits = (np.array(each, dtype=np.float64) for each in self.groups)
+        share = sizes * np.exp(logits - logits.max())
+        share /= share.sum()
+        return float(share @ (rewards - share @ rewards) ** 2)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the pairs of actions of different true rewards that `rewards` put in the same order.
+
+        It does not enter the flow. It is NaN without `true_rewards`.
+        """
+        if self.true_rewards is None:
+            return math.nan
+        sizes = np.array(self.group_sizes, dtype=np.float64)
+        model, true = (np.sign(np.subtract.outer(each, each)) for each in (self.rewards, self.true_rewards))
+        pairs = np.outer(sizes, sizes) * (true != 0)
+        return float((pairs * (model == true)).sum() / pairs.sum())

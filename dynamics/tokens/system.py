@@ -40,6 +40,10 @@ TOKEN_VARIABLES = VARIABLES | {
         ("time",), "tokens at which every head has half of its attention on wanted ones", r"N'_{1/2}"
     ),
     "test_loss": Variable(("time",), "loss of the model at the test length", "L'"),
+    "group": Variable(("group",), "group of equal actions", "g"),
+    "probability": Variable(("time", "group"), "probability of all actions of the group", "P_g"),
+    "reward": Variable(("time",), "mean reward of the policy by the reward model", "V"),
+    "true_reward": Variable(("time",), "mean true reward of the policy", "V^*"),
     "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
     "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
     "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),
@@ -81,6 +85,8 @@ class TokenSystem(System):
         How the variables of its answer are labelled.
     coords : mapping
         Coordinates of what this system observes beyond loss, progress and state.
+    attributes : mapping
+        Attributes of its answers.
     """
 
     components: list[str]
@@ -95,6 +101,7 @@ class TokenSystem(System):
     all_are_learned: bool = True
     variables: Mapping[str, Variable] = TOKEN_VARIABLES
     coords: Mapping[str, Sequence[Any]] = {}
+    attributes: Mapping[str, float] = {}
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component of the state."""

@@ -435,6 +435,62 @@ class _TriggerTask(Model):
         return losses @ self._weights, torch.as_tensor(self.system.progress(np.array(right)))
 
 
+class _PolicyGradient(Model):
+    r"""A softmax policy: logits (actions,), trained on the rewards of actions that it samples.
+
+    "plain" and "kl" are REINFORCE, the baseline of a sample being the mean of the others (kept as that of all, times
+    B/(B − 1)); "a-star" descends squares at V̂ = β ln E exp(r/β); "grpo" divides by the deviation of each group, where
+    there is any.
+    """
+
+    default_batch = 256
+
+    def build(self) -> None:
+        self.beta, needs = self.problem.kl_weight or 0.0, self.problem.objective == "grpo"
+        self.group = self.problem.group_samples or 1
+        need = "Argument `problem` must have `group_samples` for runs of GRPO, which sample groups, but has None."
+        require(self.group > 1 or not needs, need)
+        sizes, *values = self.problem.groups
+        groups = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        self._groups = groups.to(self.options["device"])
+        self._rewards, start = (torch.tensor(each, **self.options)[self._groups] for each in values)
+        self._reference = torch.log_softmax(start, 0)
+        self.logits = self.add(len(start))
+        self.logits.data += start
+
+    def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
+        """Return uniform numbers (count, G), by which samples are chosen."""
+        return [torch.rand(count, self.group, generator=generator, dtype=torch.float64)]
+
+    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
+        uniform, logs = batch[0].to(self.logits.device), torch.log_softmax(self.logits, 1)
+        below = logs.detach().exp().cumsum(1)
+        actions = torch.searchsorted(below, uniform.flatten(1).contiguous()).clamp(max=below.shape[1] - 1)
+        chosen, rewards = logs.gather(1, actions), self._rewards[actions]
+        ratio = self.beta * (chosen - self._reference[actions])
+        if self.problem.objective == "a-star":
+            value = self.beta * torch.logsumexp(self._reference + self._rewards / self.beta, 0)
+            return (ratio - rewards + value) ** 2
+        if self.problem.objective == "grpo":
+            # As 0 and 1, so that groups of one reward have no deviation, not even by rounding.
+            good = (rewards == self._rewards.max()).to(torch.float64).reshape(uniform.shape)
+            spread = good.std(2, correction=0, keepdim=True)
+            advantage = (good - good.mean(2, keepdim=True)) / torch.where(spread > 0.0, spread, 1.0)
+            return -(advantage * chosen.reshape(uniform.shape)).mean(2)
+        gain, count = rewards - ratio.detach(), rewards.shape[1]
+        require(count > 1, "Argument `batch_size` must be at least 2, as a baseline needs other samples, but is 1.")
+        return -chosen * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
+
+    @torch.no_grad()
+    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss of the policy, and its progress."""
+        logs = torch.log_softmax(self.logits, 1)
+        shares = torch.zeros(len(logs), self.system.coords["group"][-1], **self.options)
+        shares.index_add_(1, self._groups, logs.exp())
+        loss = (logs.exp() * (self.beta * (logs - self._reference) - self._rewards)).sum(1)
+        return loss, torch.as_tensor(self.system.progress(shares.cpu().numpy()))
+
+
 #: Kind of a problem -> its full model.
 MODELS: dict[str, type[Model]] = {
     "composition": _Composition,
@@ -443,6 +499,7 @@ MODELS: dict[str, type[Model]] = {
     "memory": _Memory,
     "trigger": _TriggerTask,
     "selection": _Selection,
+    "policy-gradient": _PolicyGradient,
 }
 
 
@@ -490,7 +547,8 @@ def simulate(
     steps : int
         Both are absent for an associative memory with Gaussian embeddings, of which one step is taken in every draw.
     batch_size : int, optional
-        B, of the first half of the seeds. Default: 4, and for an associative memory the whole population.
+        B, of the first half of the seeds. Default: 4; 256 for policy gradient, of which a sample is an action, or a
+        group of them for GRPO; for an associative memory the whole population.
     seeds, first_seed : int
         Even number of runs, at least 4; their seeds are `first_seed` and those after it.
     device : {"auto", "cpu", "cuda"}

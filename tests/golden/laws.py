@@ -150,8 +150,18 @@ TOKEN_PROBLEMS = {
     "causal-graph-softmax": tokens.CausalGraph(parents=[None, 0, 1, 2], vocabulary=3, persistence=0.8, second_layer="softmax", beta=2.0),
     "memory": MEMORY,
     "memory-spectral": SPECTRAL,
+    "policy-gradient": tokens.PolicyGradient(group_sizes=[1, 1, 6, 24], rewards=[0.8, 1.0, 0.3, 0.0], true_rewards=[1.0, 0.8, 0.3, 0.0]),
+    "policy-gradient-kl": tokens.PolicyGradient(group_sizes=[1, 15], rewards=[1.0, 0.0], objective="kl", kl_weight=0.3),
+    "policy-gradient-grpo": tokens.PolicyGradient(group_sizes=[1, 15], rewards=[1.0, 0.0], objective="grpo", group_samples=4),
 }  # fmt: skip
-STEPPED = {"composition": 0.25, "recall": 0.5, "causal-graph": 0.5, "memory": 0.1, "memory-spectral": 0.02}
+STEPPED = {
+    "composition": 0.25,
+    "recall": 0.5,
+    "causal-graph": 0.5,
+    "memory": 0.1,
+    "memory-spectral": 0.02,
+    "policy-gradient-grpo": 0.05,
+}
 TOKEN_TIMES = SaveAt.geometric(1.0, 300.0, 8)
 TOKENS = {
     **{f"tokens-{name}": Case(partial(tokens.solve, each, TOKEN_TIMES, progress=False), 1e-9) for name, each in TOKEN_PROBLEMS.items()},

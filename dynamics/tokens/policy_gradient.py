@@ -1,0 +1,171 @@
+r"""Policy gradient on the logits of a softmax policy, reduced to one logit for each group of equal actions.
+
+With p_g and θ_g of an action of group g, n_g such actions, mean reward V and A = r − β ln(p/p_0),
+
+.. math:: \theta' = p \circ (r - V), \qquad \theta' = p \circ (A - E_p A), \qquad
+   \theta' = 2\beta\, p \circ (A - E_p A), \qquad \theta' = p \circ (r - V)/\mathrm{sd}_p(r)
+
+for "plain", "kl", "a-star" and "grpo" (arXiv:2503.15477). A*-PO has the path of "kl" on another clock, whatever its V̂.
+GRPO with groups of G samples and two rewards, P being the probability of the better one, has for the standard deviation
+√(P(1 − P)) of a reward that is 0 or 1, as a factor of the speed,
+
+.. math:: \sum_k \binom{G}{k} P^k (1-P)^{G-k} \frac{\sqrt{k (G-k)}}{G}
+
+since groups of one reward teach nothing. Conserved: Σ n_g θ_g. Gradient descent on the logits of all actions, at any
+step size, is exactly the Euler map of these equations.
+
+State y = [θ (M)]; parameters = [clock | β | n (M) | r − max r (M) | ln p_0 (M) | probability below each level of
+rewards at which half of it is learned (L) | ln of the factor of each k = 1 … G − 1 of the sum]; sizes = [M | whether
+the objective is GRPO | G, 0 for G → ∞ | level of each group, from 0 (M) | stage]. The scratch holds p and ln p.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from dynamics.equations.interface import Functions
+from dynamics.kernels.jit import kernel
+from dynamics.tokens.problems import PolicyGradient
+from dynamics.tokens.system import TokenSystem
+from hermite.arrays import Array, Integers, Vector
+
+
+@kernel
+def write_policy(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write p and ln p of an action of every group."""
+    M, top, total = sizes[0], y[0], 0.0
+    for g in range(M):
+        top = max(top, y[g])
+    for g in range(M):
+        total += parameters[2 + g] * np.exp(y[g] - top)
+    for g in range(M):
+        work[M + g] = y[g] - top - np.log(total)
+        work[g] = np.exp(work[M + g])
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """θ' = p ∘ (A − E_p A) times the clock, which GRPO has as well."""
+    M, G, clock = sizes[0], sizes[2], parameters[0]
+    write_policy(y, parameters, sizes, work)
+    mean, square, better, worse = 0.0, 0.0, 0.0, 0.0
+    for g in range(M):
+        # Rewards below the largest one: nothing cancels however sure the policy is.
+        out[g] = parameters[2 + M + g] - parameters[1] * (work[M + g] - parameters[2 + 2 * M + g])
+        mean += parameters[2 + g] * work[g] * out[g]
+    for g in range(M):
+        share = parameters[2 + g] * work[g]
+        square += share * (out[g] - mean) ** 2
+        better += share if sizes[3 + g] > 0 else 0.0
+        worse += share if sizes[3 + g] == 0 else 0.0
+    if sizes[1] == 1:
+        # A policy that has one reward left learns no more.
+        clock = 1.0 / np.sqrt(square) if square > 0.0 else 0.0
+        if G > 0 and clock > 0.0:
+            first, total = parameters.size - G, 0.0
+            for k in range(1, G):
+                total += np.exp(parameters[first + k] + k * np.log(better) + (G - k) * np.log(worse))
+            clock *= total / np.sqrt(better * worse)
+    for g in range(M):
+        out[g] = clock * work[g] * (out[g] - mean)
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Probability below each level at which half of it is learned, less what it is."""
+    M = sizes[0]
+    write_policy(y, parameters, sizes, work)
+    for level in range(out.size):
+        out[level] = parameters[2 + 3 * M + level]
+        for g in range(M):
+            out[level] -= parameters[2 + g] * work[g] if sizes[3 + g] <= level else 0.0
+
+
+class PolicyGradientSystem(TokenSystem):
+    """State, kernels, observables and closed forms of policy gradient."""
+
+    name = "policy gradient"
+    functions = Functions(rhs, event_values)
+    references = "arXiv:2503.15477"
+    notes = (
+        "Exact for the mean gradient; samples delay by a term ~ 1/batch",
+        "plateaus take levels of rewards as reached one after the other",
+    )
+
+    def __init__(self, problem: PolicyGradient) -> None:
+        self.asked = problem
+        self._n, self._r, self._start = (np.array(each, dtype=np.float64) for each in problem.groups)
+        self._beta, self._grpo = problem.kl_weight or 0.0, problem.objective == "grpo"
+        G, M = problem.group_samples or 0, self._n.size
+        self._levels, level = np.unique(self._r, return_inverse=True)
+        #: Whether groups are below each level of rewards but the lowest, and ln p of an action at the start.
+        self._below = level < np.arange(1, self._levels.size)[:, None]
+        self._logs = self._start - special.logsumexp(self._start, b=self._n)
+        self._first = self._below @ (self._n * np.exp(self._logs))
+        if self._beta:
+            tilted = self._logs + self._r / self._beta
+            self._last = self._below @ (self._n * np.exp(tilted - special.logsumexp(tilted, b=self._n)))
+        else:
+            self._last = np.zeros_like(self._first)
+        self._clock = 2.0 * self._beta if problem.objective == "a-star" else 1.0
+        k = np.arange(1.0, G)
+        self._draws = 0.5 * np.log(k * (G - k)) - np.log((G + 1.0) * max(G, 1)) - special.betaln(k + 1.0, G - k + 1.0)
+        gaps, half = self._r - self._r.max(), 0.5 * (self._first + self._last)
+        numbers = [[self._clock, self._beta], self._n, gaps, self._logs, half, self._draws]
+        self.initial_state, self.parameters = self._start.copy(), np.concatenate(numbers)
+        self.sizes = np.array([M, self._grpo, G, *level, -1], dtype=np.int64)
+        self.work_size, self.num_events = 2 * M, self._first.size
+        self.components = [f"reward {each:.6g}" for each in self._levels[1:]]
+        self.numbers = [f"logit of group {g}" for g in range(1, M + 1)]
+        self.coords = {"group": range(1, M + 1)}
+        known = {"reward_variance": problem.reward_variance, "accuracy": problem.accuracy}
+        self.attributes = {name: value for name, value in known.items() if np.isfinite(value)}
+        self.time_scale = 1.0 if self._grpo else 1.0 / (self._clock * float(np.ptp(self._r)))
+        self.geometric = self.num_events > 1
+
+    def progress(self, probability: Array) -> Array:
+        """Return how much of the probability (…, M) below each level of rewards is gone, of what goes in the end."""
+        left = probability @ self._below.T
+        return np.asarray(((self._first - left) / (self._first - self._last)).clip(0.0, 1.0))
+
+    def learning(self, state: Array) -> tuple[float, Array]:
+        """Return −V + β KL(p, p_0), and the progress at all levels."""
+        logs = state - special.logsumexp(state, b=self._n)
+        share = self._n * np.exp(logs)
+        return float(share @ (self._beta * (logs - self._logs) - self._r)), self.progress(share)
+
+    def summarise(self, state: Array) -> dict[str, Any]:
+        """Return loss, progress, probability of every group, and rewards."""
+        share = special.softmax(state + np.log(self._n))
+        found = {"probability": share, "reward": share @ self._r}
+        if self.asked.true_rewards is not None:
+            found["true_reward"] = share @ np.array(self.asked.true_rewards)
+        return super().summarise(state) | found
+
+    def closed_times(self) -> Array:
+        r"""Return for two groups ∫ dz / z' over the logit z of the better one, which are closed; else NaN."""
+        if self._n.size > 2 or self._levels.size > 2:
+            return np.full(self.num_events, np.nan)
+        from scipy.integrate import quad
+
+        gap, first = float(np.ptp(self._r)), float(special.logit(1.0 - self._first[0]))
+
+        def slowness(z: float) -> float:
+            better, worse = special.expit(z), special.expit(-z)
+            spread = np.sqrt(better * worse)
+            k = np.arange(1, self._draws.size + 1)
+            if self._draws.size:
+                spread = np.exp(self._draws + k * np.log(better) + k[::-1] * np.log(worse)).sum()
+            force = better * worse * (gap - self._beta * (z - first)) * self._clock
+            return float(1.0 / (np.sum(1.0 / self._n) * (spread if self._grpo else force)))
+
+        end = float(special.logit(1.0 - 0.5 * (self._first + self._last)[0]))
+        return np.array([quad(slowness, first, end, epsabs=0, epsrel=1e-11, limit=500)[0]])
+
+    def plateaus(self) -> Array:
+        """Return the loss at the start, and with all of the policy at the level below each other one (KL: NaN)."""
+        later = np.full(self.num_events - 1, np.nan) if self._beta else -self._levels[1:-1]
+        return np.array([self.learning(self._start)[0], *later])
