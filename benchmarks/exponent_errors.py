@@ -1,10 +1,11 @@
 """Whether fitted exponents scatter as their errors say: `python -m benchmarks.exponent_errors [--sets 40]`.
 
-Writes `benchmarks/exponent_errors.json` and prints the table of docs/scaling_laws.md. Laws are read off disjoint sets
-of four starts, of the sum formula with matched overlaps mostly drawn from their law, so that a set takes a part of a
-second; those of SGD off disjoint sets of runs, at reduced size. A set is covered if its exponent lies within two of its
-own errors of the mean over the other sets. With 40 sets a coverage of 95 % is seen as 90 % or more in 95 of 100
-studies, and the mean is known to a sixth of the scatter. `--only WORDS` repeats the studies whose names hold the words.
+Writes `benchmarks/exponent_errors.json` and prints it as a table; docs/scaling_laws.md has its range. Laws are read off
+disjoint sets of four starts, of the sum formula with matched overlaps mostly drawn from their law, so that a set takes
+a part of a second; those of SGD off disjoint sets of runs, at reduced size. A set is covered if its exponent lies
+within two of its own errors of the mean over the other sets. With 40 sets a coverage of 95 % is seen as 90 % or more in
+95 of 100 studies, and the mean is known to a sixth of the scatter. `--only WORDS` repeats the studies whose names hold
+the words.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ LONG = {
     "python -m dynamics.laws scaling",
     "python -m dynamics.laws scaling --spectrum 0.25",
     "python -m dynamics.laws transfer",
-    "python -m dynamics.mean_field_study propagation-of-chaos --dimension 64 --widths 256,512,1024,2048 --seeds 6 --t-max 140",
+    "python -m dynamics.mean_field_study propagation-of-chaos",
     "python -m dynamics.study widths.toml --output here.nc --workers 8",
     "python -m sgd_check.run question.nc -- --activation gelu --coefficients @weights.csv --width 64 --dimension 512 --learning-steps 1,10",
     "python -m sgd_check.study calibration",
