@@ -175,6 +175,7 @@ quantity_error | quantity | largest standard error of the means of a curve | S/\
 quantity_allowance | quantity | half-width of the allowed band around the prediction | b
 quantity_p_value | quantity | smallest p-value of the looks | p
 quantity_power | quantity | probability that an error of 30 % in time is seen | \pi
+quantity_fresh_power | quantity | probability that theory of fresh samples is seen to be wrong | \pi^{\mathrm{fresh}}
 information_exponent | information_exponent | information exponent of the link | k
 dimension | dimension | input dimension | d
 learning_rate | learning_rate | step size of SGD | \eta

@@ -15,6 +15,7 @@ from dynamics.runs.variables import axis_label
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.path_tests import critical_score
 from sgd_check.verdicts.recovery import THEORY as LAW
+from sgd_check.verdicts.reused_data import THEORY as REUSED
 from sgd_check.verdicts.verdict import ALIGNMENT, event_of, of_sound_runs, sound_runs
 
 if TYPE_CHECKING:
@@ -75,16 +76,16 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
 
     Where curves decide (information exponents up to 2, networks) what is learned over time stands in place of the
-    survival. Against a mean field losses, distances and exponents of all widths are drawn on four axes, and against
-    the law of an estimator the estimates on one.
+    survival. Against a mean field losses, distances and exponents of all widths are drawn on four axes, against the law
+    of an estimator the estimates on one; of samples that are used again losses, overlaps and squared norms on three.
 
     Parameters
     ----------
     tree : DataTree
         Result of `sgd_check.compare`.
     axes : sequence of Axes, optional
-        Where to draw times, overlaps, survival, loss and its residual (five), what belongs to a mean field (four), or
-        to the law of an estimator (one); by default a new figure.
+        Where to draw times, overlaps, survival, loss and its residual (five), what belongs to a mean field (four), to
+        the law of an estimator (one), or to samples that are used again (three); by default a new figure.
     style : {"screen", "paper", "talk"}, optional
         Of a new figure; see `figure_style`.
 
@@ -99,10 +100,12 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
     """
     with figure_style(style):
         theory = compared_parts(tree)[0].attrs["theory"]
-        if theory in (MEAN_FIELD, LAW):
-            return (plot_widths if theory == MEAN_FIELD else plot_law_test)(tree, axes)
+        whole: Any = {MEAN_FIELD: plot_widths, LAW: plot_law_test, REUSED: plot_reused}.get(theory)
+        if whole is not None:
+            drawn: Figure = whole(tree, axes)
+            return drawn
         if axes is None:
-            whole: Any = report.new_figure((11.0, 8.2))
+            whole = report.new_figure((11.0, 8.2))
             grid = whole.add_gridspec(2, 2)
             halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
             places = (grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1])
@@ -510,6 +513,28 @@ def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figu
     ax: Any = report.new_panels(report.ONE_PANEL)[1] if axes is None else given_panels("axes", axes, 1)[0]
     plot_estimates(simulation, comparison, ax)
     figure: Figure = ax.get_figure()
+    return figure
+
+
+def plot_reused(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
+    """Draw losses, overlaps and squared norms of runs on samples that are used again, on three panels.
+
+    Lines are theory, points means over runs with two standard errors.
+    """
+    comparison, simulation, prediction = compared_parts(tree)
+    panels: Any = report.new_panels((13.0, 4.2), 1, 3)[1].ravel() if axes is None else given_panels("axes", axes, 3)
+    for ax, names in zip(panels, (("loss", "train_loss"), ("teacher_overlap",), ("squared_norm",)), strict=True):
+        for name, colour in zip(names, (SIMULATED, PREDICTED), strict=False):
+            mean, error = report.mean_band(of_sound_runs(simulation, name))
+            lines, errors = (part.reshape(len(part), -1).T for part in (mean, error))
+            for line, wide in zip(lines, errors, strict=True):
+                ax.errorbar(simulation["time"].values, line, yerr=wide, fmt=".", color=colour)
+            theory = prediction[name].values.reshape(prediction.sizes["time"], -1)
+            words = {"loss": "new samples", "train_loss": "training"}.get(name, "theory")
+            ax.plot(prediction["time"].values, theory, color=colour, label=[words, *["_"] * (theory.shape[1] - 1)])
+        finish_panel(ax, "step_time", names[0])
+    panels[0].set_title(f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs; lines: theory")
+    figure: Figure = panels[0].get_figure()
     return figure
 
 

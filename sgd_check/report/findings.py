@@ -21,6 +21,7 @@ from sgd_check.report.figures import by_curves, late_quartiles
 from sgd_check.report.studies import STUDIES, plot_study
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
+from sgd_check.verdicts.reused_data import THEORY as REUSED
 from sgd_check.verdicts.verdict import ALIGNMENT, event_of, of_sound_runs, tell_alike, with_emergence
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     theory, of_tokens = attrs["theory"], attrs["theory"] == TOKENS
     word, reasons, rate = str(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
-    find = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts}.get(theory, _time_parts)
+    others = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts, REUSED: _reused_parts}
+    find = others.get(theory, _time_parts)
     tables, drawings, numbers = find(tree)
     verdict = f"{_VERDICTS[word].format('runs' if of_tokens else 'SGD')} {reasons}"
     for node in tree.subtree:  # the first part that was ended from outside before its end
@@ -282,6 +284,15 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
         digits=3,
     )
     return found, table
+
+
+def _reused_parts(tree: xr.DataTree) -> Parts:
+    rows, table = _curves(tree)
+    attrs = tree["simulation"].attrs
+    values = {"p_value": float(tree["comparison/p_value"]), "curves": rows}
+    values |= {name: attrs[name] for name in ("training_samples", "batch_size", "steps", "learning_rate")}
+    caption = "Losses, overlaps and squared norms: lines theory, points means over runs with two standard errors."
+    return [table], [Drawing(partial(figures.plot_reused, tree), caption, caption)], values
 
 
 # --- mean fields ------------------------------------------------------------------------------------------------------

@@ -92,10 +92,12 @@ def _simulate(
     settings: Mapping[str, Any], prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
 ) -> int:
     """Plan, say what the plan is, simulate, compare and write; return the exit code."""
+    import math
     import warnings
 
+    from dynamics.problem import Problem
     from sgd_check.engines import EngineOptions
-    from sgd_check.verdicts.check import NoFiniteStepError, carry_out, plan_check
+    from sgd_check.verdicts.check import CheckPlan, NoFiniteStepError, carry_out, plan_check
 
     def tell(line: str) -> None:
         if not settings["quiet"]:
@@ -105,12 +107,17 @@ def _simulate(
         return {name: settings[name] for name in names.split()}
 
     engine, progress = settings["engine"], shown_progress(settings)
+    again = {name: settings[name] for name in ("training_samples", "reshuffle") if name in settings}
     options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size device dtype optimizer"))
     choice = asked("directions theory learning_rate steps t_max false_alarm_rate")
     halved = "Then {} steps at half of the learning rate, so that the effect of the step size is known."
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
-        plan, seconds = plan_check(prediction, engine, options, progress=progress, **choice)
+        if again:
+            problem, (rate, steps) = Problem.from_dataset(prediction), asked("learning_rate steps").values()
+            plan, seconds = CheckPlan(problem, rate, steps, math.inf, 0, 0), None
+        else:
+            plan, seconds = plan_check(prediction, engine, options, progress=progress, **choice)
     except (ValueError, ImportError) as error:
         raise UsageError(refusal_of(error, engine)) from None
     file = file_of_runs(settings, plan.problem, output, begun)
@@ -129,6 +136,7 @@ def _simulate(
                 announce=lambda steps: tell(halved.format(steps)),
                 progress=progress,
                 **asked("theory false_alarm_rate max_runtime seeds engine batch_size device dtype"),
+                **again,
             )
             return finish_check(tree, output, figure, settings, ended, file)
     except NoFiniteStepError as error:
@@ -141,8 +149,7 @@ def _simulate(
 
 def _described(plan: CheckPlan, seconds: float | None, seeds: int) -> list[str]:
     """Return lines on the simulation, about how long it takes, and options that make it faster or check more."""
-    cost = "in spans; --max-runtime bounds the time."
-    lines = [plan.describe(), f"{plan.steps} steps of {seeds} runs, {cost}"]
+    lines = [plan.describe(), f"{plan.steps} steps of {seeds} runs; --max-runtime bounds the time."]
     if seconds is not None:
         lines[1] = f"About {duration(seconds)} for {plan.steps} steps of {seeds} runs."
     if seconds is not None and seconds > LONG_RUN_SECONDS:
@@ -155,11 +162,12 @@ def _described(plan: CheckPlan, seconds: float | None, seeds: int) -> list[str]:
 
 def _read_prediction(source: Path) -> xr.Dataset:
     from dynamics.runs import StorageError, load_answer
+    from dynamics.solve.reused_data import ANSWER as REUSED
     from sgd_check.verdicts.verdict import check_prediction, with_emergence
 
     try:
         prediction = with_emergence(load_answer(source))
-        if prediction.attrs.get("answer") != "mean-field":
+        if prediction.attrs.get("answer") not in ("mean-field", REUSED):
             check_prediction(prediction)
     except (TypeError, ValueError, StorageError) as error:
         raise UsageError(as_typed(error, (), path="FILE", prediction="FILE")) from None
@@ -169,8 +177,11 @@ def _read_prediction(source: Path) -> xr.Dataset:
 def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str, Any]:
     """Return the settings with learning rate and batch size of a prediction that carries them, else with defaults."""
     from dynamics.problem import Problem
+    from dynamics.solve.reused_data import ANSWER as REUSED
     from sgd_check.engines import engine_of
+    from sgd_check.runs.simulation import REUSING
     from sgd_check.verdicts.check import DEFAULT_SEEDS
+    from sgd_check.verdicts.reused_data import runs_of
     from sgd_check.verdicts.verdict import has_step, optimizer_of
 
     need = "Option --widths must be absent for a prediction that is no mean field, but is given."
@@ -178,15 +189,29 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     varying = prediction.attrs.get("schedule")
     need = "Argument FILE must hold a prediction of one learning rate"
     require_usage(varying is None, f"{need}, but holds one of {varying}, with which `sgd_check.compare` compares runs.")
-    carried = {name: prediction.attrs[name] for name in ("learning_rate", "batch_size") if has_step(prediction)}
+    again = prediction.attrs.get("answer") == REUSED
+    try:
+        carried = (
+            runs_of(prediction)
+            if again
+            else {name: prediction.attrs[name] for name in ("learning_rate", "batch_size") if has_step(prediction)}
+        )
+    except ValueError as error:
+        raise UsageError(as_typed(error, (), prediction="FILE")) from None
+    carried |= {"steps": asked["steps"] or carried["steps"]} if again else {}
+    for key in ("directions", "t_max") if again else ():
+        need = f"Option --{key.replace('_', '-')} must be absent for samples that are used again, but is given."
+        require_usage(asked[key] is None, need)
     optimizer = optimizer_of(prediction)
     need = "Option --theory must not be flow for a prediction of finite steps, but is."
     require_usage(not carried or asked["theory"] != "flow", need)
     for key, value in carried.items():
         need = f"Option --{key.replace('_', '-')} must be that of the prediction, {value:g}"
-        require_usage(asked[key] in (None, value), f"{need}, but is {asked[key]}.")
-    fitting = engine_of(Problem.from_dataset(prediction), optimizer)
+        require_usage(asked.get(key) in (None, value), f"{need}, but is {asked.get(key)}.")
+    fitting = REUSING if again else engine_of(Problem.from_dataset(prediction), optimizer)
     engine = asked["engine"] if asked["engine"] not in (None, "auto") else fitting
+    need = f"Option --engine must be {REUSING} or auto for samples that are used again, but is {engine}."
+    require_usage(not again or engine == REUSING, need)
     carried |= {"optimizer": optimizer}
     defaults = {"seeds": asked["seeds"] or DEFAULT_SEEDS, "batch_size": asked["batch_size"] or 1}
     return {**asked, **defaults, **carried, "engine": engine}

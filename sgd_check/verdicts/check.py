@@ -48,11 +48,12 @@ from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.runs import RunFile, also_interrupted, uninterrupted
 from dynamics.runs.trackers import part_of_work
 from dynamics.solve import StepSettings, make_system
+from dynamics.solve.reused_data import ANSWER as REUSED
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from hermite.arrays import Array, Integers
 from sgd_check.engines import Engine, EngineOptions, SpanEngine, make_engine
 from sgd_check.runs.plan import make_plan, stability_limit
-from sgd_check.runs.simulation import checked_engine, checked_options, simulate
+from sgd_check.runs.simulation import checked_engine, checked_options, checked_steps, simulate
 from sgd_check.verdicts import curves
 from sgd_check.verdicts.curves import Curve
 from sgd_check.verdicts.expectation import expectation, predicted_times
@@ -60,6 +61,7 @@ from sgd_check.verdicts.mean_field import width_verdict
 from sgd_check.verdicts.path_tests import interpolated
 from sgd_check.verdicts.recovery import ANSWER as RECOVERY
 from sgd_check.verdicts.recovery import estimate_verdict
+from sgd_check.verdicts.reused_data import predict_reused, reused_verdict
 from sgd_check.verdicts.times import against_runs, against_theory
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
@@ -152,6 +154,10 @@ def compare(
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate.
 
+    Against **samples that are used again**, `dynamics.solve_reused_data`, test and train loss, overlaps and squared
+    norms are tested by curves, with Δ the standard deviation over runs in R^d. "Agree" is said if the theory of fresh
+    samples would have been refuted too (`sgd_check.verdicts.reused_data`).
+
     Against **a mean field**, `simulation` has one dataset for each of two or more widths m, of the spherical student,
     with two or more runs from every one of the same `starts`. The null hypothesis is that the squared distance in
     function space, without the noise of SGD, falls as
@@ -186,8 +192,8 @@ def compare(
         /prediction and /simulation as given (of two simulations the one of smaller steps is /finer; for a mean field
         /simulation/width_m), and /comparison, whose variables and units `docs/datasets.md` lists. Its attrs hold
         `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step",
-        "sample", "mean field" or "law of recovery"), `loss_statement`, and the counts of runs; `decided_by` is "curves"
-        where they decide. Runs that blew up are excluded and counted.
+        "sample", "mean field", "law of recovery" or "reused data"), `loss_statement`, and the counts of runs;
+        `decided_by` is "curves" where they decide. Runs that blew up are excluded and counted.
 
         Per direction among others: `emergence_ratio` (by seed), the tested `emergence_time` with its band `band_low` to
         `band_high` of `mean_log_ratio` (runs without emergence at the horizon; without the noise of the samples where
@@ -211,6 +217,8 @@ def compare(
         return width_verdict(prediction, simulation, rate)
     if answer == RECOVERY:
         return estimate_verdict(prediction, simulation, rate)
+    if answer == REUSED:
+        return reused_verdict(prediction, simulation, rate)
     problem, simulations = checked_simulations(prediction, simulation)
     prediction, sampled = with_emergence(prediction), "seed" in prediction.dims
     if decided_by_curves(problem, optimizer_of(simulations[0])) and not sampled:
@@ -231,6 +239,9 @@ def check(
     false_alarm_rate: float = 0.01,
     save_at: SaveAt | None = None,
     batch_size: int = 1,
+    training_samples: int | str | None = None,
+    passes: int | None = None,
+    reshuffle: bool = True,
     optimizer: Optimizer | str | None = None,
     device: str = "auto",
     dtype: str = "auto",
@@ -285,6 +296,9 @@ def check(
         What a step does with the gradient; plain SGD by default. The equation of its steps is tested, by curves, with
         averages of the weights by their loss too. Adam, RMSprop and sign SGD need `learning_rate`, and `steps` or
         `t_max`.
+    training_samples, passes, reshuffle
+        Of runs on samples that are used again, as of `simulate`. The prediction is `dynamics.solve_reused_data` with
+        these samples and batches. A number as `learning_rate` is needed, and `passes` or `steps`.
     seeds, engine, save_at, batch_size, device, dtype, progress, max_runtime, checkpoint
         Of the simulation, as of `simulate`, with 32 seeds and the engine "auto" by default. What was recorded within
         `max_runtime` is compared.
@@ -330,13 +344,16 @@ def check(
         "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
         "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field.",
     )
-    chosen = checked_optimizer(optimizer)
-    name = checked_engine(problem, "auto" if engine is None else engine, chosen)
+    chosen, reused = checked_optimizer(optimizer), training_samples is not None
+    name = checked_engine(problem, "auto" if engine is None else engine, chosen, reused=reused)
     check_choice("theory", theory, THEORIES)
     given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype, "optimizer": optimizer}
-    options = checked_options(problem, **given)
+    options = checked_options(problem, training_samples=training_samples, reshuffle=reshuffle, **given)
     rate = resolved_rate(problem, learning_rate, options.batch_size, optimizer=chosen)
     steps = None if steps is None else checked_integer(steps, "steps", minimum=1)
+    if reused or passes is not None:
+        steps = _steps_on_samples(steps, passes, options, rate, ends=(directions, t_max))
+    again: dict[str, Any] = {"training_samples": options.training_samples, "reshuffle": reshuffle} if reused else {}
     t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
     level = checked_rate(false_alarm_rate)
     count = None if directions is None else checked_integer(directions, "directions", minimum=1)
@@ -349,7 +366,11 @@ def check(
     choice = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
     tree, ended = xr.DataTree(), "interrupted"
     try:
-        if chosen.sees_axes and rate is not None:  # no flow tells its times
+        if reused and rate is not None and steps is not None:
+            prediction = predict_reused(problem, options, rate, steps)
+            tree = xr.DataTree.from_dict({"/prediction": prediction})
+            plan = CheckPlan(problem, rate, steps, np.inf, 0, 0)
+        elif chosen.sees_axes and rate is not None:  # no flow tells its times
             steps = steps or int(np.ceil((t_max or 0.0) / rate / SAME))
             plan = CheckPlan(problem, rate, steps, np.inf, 0, 0, optimizer=chosen)
             prediction = solve_finite_step(plan, options.batch_size, progress=progress)
@@ -376,6 +397,7 @@ def check(
             device=device,
             dtype=dtype,
             progress=progress,
+            **again,
         )
     except dynamics.SolveInterrupted as stop:
         # The flow itself, or pilot runs or the equation, which stand beside the flow.
@@ -387,6 +409,19 @@ def check(
         msg = f"The check was interrupted, with {', '.join(tree) or 'nothing'} in its DataTree"
         raise dynamics.SolveInterrupted(msg, tree)
     return tree
+
+
+def _steps_on_samples(
+    steps: int | None, passes: object, options: EngineOptions, rate: float | None, ends: tuple[object, object]
+) -> int:
+    """Return the number of steps on samples that are used again; refuse what its check does not know."""
+    found = checked_steps(steps, passes, options)
+    need = "Arguments `directions` and `t_max` must be absent beside `training_samples`, but are not."
+    require(ends == (None, None), need)
+    require(rate is not None, "Argument `learning_rate` must be given beside `training_samples`, but is None.")
+    need = "Argument `optimizer` must be plain SGD beside `training_samples`, the theory of which knows no other"
+    require(options.optimizer.is_plain, f"{need}, but is {options.optimizer}.")
+    return found
 
 
 def in_time_of(optimizer: Optimizer, flow: xr.Dataset) -> xr.Dataset:
@@ -905,7 +940,7 @@ def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
         if np.isfinite(theory).all():
             still, runs = np.zeros(kept.size), theory[np.newaxis]
             curve = Curve(one.kind, one.label, kept, theory, runs, still, np.array(dilated), one.scale)
-            powers.append(curves.power_of(curve, curves.places_of(theory), 0.0, FEWEST_RUNS, ROUNDING))
+            powers.append(curves.power_of(curve, curves.places_of(theory), 0.0, FEWEST_RUNS - 1, ROUNDING))
     return _all_seen(powers)
 
 
@@ -967,5 +1002,5 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float, share: float = 1.0) -> boo
                 return False
         if curve.moves and np.max(shift[part]) > largest:
             return False
-        powers.append(curves.power_of(tested, part, float(spread[part].max()), count, level))
+        powers.append(curves.power_of(tested, part, float(spread[part].max()) / np.sqrt(count), count - 1, level))
     return _all_seen(powers)

@@ -43,6 +43,7 @@ from scipy import special
 
 from dynamics.equations import NetworkSystem
 from dynamics.problem import Problem, is_network
+from dynamics.solve.reused_data import GROUPS
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.runs.recording import observables_of
 from sgd_check.verdicts.expectation import Expectation, predicted_times
@@ -99,7 +100,8 @@ class Curve(NamedTuple):
     square bounds the second order; `dilated` (2, times), the theory if its times were 30 % longer or shorter, NaN where
     not known. `scale` is the least range at which the curve counts as moving. `extrapolated` says whether the
     effect was taken away by two learning rates, `scatter` (times,) is the standard deviation over runs, and `saved`
-    (times,) says where theory and runs are saved closely enough to be compared; None: everywhere.
+    (times,) says where theory and runs are saved closely enough to be compared; None: everywhere. `theory_error`
+    (times,) are standard errors of a theory that is a mean over points; None: it has no scatter.
     """
 
     kind: str
@@ -113,6 +115,7 @@ class Curve(NamedTuple):
     extrapolated: bool = False
     scatter: Array | None = None
     saved: Switches | None = None
+    theory_error: Array | None = None
 
     @property
     def name(self) -> str:
@@ -148,8 +151,9 @@ class Curve(NamedTuple):
 class CurveTest(NamedTuple):
     """The test of one curve at some `places` (K,), indices of its times: means over runs, predictions, scores (K,).
 
-    `error` is the standard error of every mean, `allowance` the band; `score` is the distance beyond it as a normal
-    score. `p` is the least p-value of a place, `power` that to see an error of 30 % in time, NaN if nothing moves.
+    `error` is the standard error of every mean, of so many degrees of `freedom`, `allowance` the band; `score` is the
+    distance beyond it as a normal score. `p` is the least p-value of a place, `power` that to see an error of 30 % in
+    time, NaN if nothing moves.
     """
 
     curve: Curve
@@ -157,6 +161,7 @@ class CurveTest(NamedTuple):
     mean: Array
     predicted: Array
     error: float
+    freedom: float
     allowance: float
     score: Array
     p: float
@@ -188,22 +193,35 @@ def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], fl
         values, runs = curve.runs[:, places], curve.runs.shape[0]
         mean, predicted = values.mean(axis=0), curve.theory[places]
         spread = float(values.std(axis=0, ddof=1).max())
-        error, allowance = spread / np.sqrt(runs), allowance_of(curve, places)
+        (error, freedom), allowance = error_of(curve, places, spread, runs), allowance_of(curve, places)
         beyond = np.maximum(np.abs(mean - predicted) - allowance, 0.0)
         # A spread of rounding alone, as of runs without noise, leaves any difference beyond the band certain.
-        tail = special.stdtr(runs - 1, -beyond / max(error, 1e-12 * curve.range))
+        tail = special.stdtr(freedom, -beyond / max(error, 1e-12 * curve.range))
         size = -special.ndtri(np.maximum(tail, 1e-300))
         score = np.where(beyond > 0.0, np.copysign(size, mean - predicted), 0.0)
         p = float(min(1.0, 2.0 * tail.min())) if beyond.any() else 1.0
-        power = power_of(curve, places, spread, runs, rate / count)
-        tests.append(CurveTest(curve, places, mean, predicted, error, allowance, score, p, power))
+        power = power_of(curve, places, error, freedom, rate / count)
+        tests.append(CurveTest(curve, places, mean, predicted, error, freedom, allowance, score, p, power))
     return tests, min([1.0, *(count * test.p for test in tests if test.curve.known)])
 
 
-def power_of(curve: Curve, places: Integers, spread: float, runs: int, level: float) -> float:
-    """Return the least probability, of both errors of 30 % in time, to be seen in so many runs; NaN if none moves it.
+def error_of(curve: Curve, places: Integers, spread: float, runs: int) -> tuple[float, float]:
+    """Return the standard error of the mean of runs less theory, and its degrees of freedom, Welch's if both scatter.
 
-    `spread` is S, the largest standard deviation over the places, and `level` that of one place, two-sided.
+    `spread` is S, the largest standard deviation over the places.
+    """
+    error = spread / float(np.sqrt(runs))
+    drawn = 0.0 if curve.theory_error is None else float(curve.theory_error[places].max())
+    if drawn == 0.0:
+        return error, runs - 1
+    both = float(np.hypot(error, drawn))
+    return both, both**4 / (error**4 / (runs - 1) + drawn**4 / (GROUPS - 1))
+
+
+def power_of(curve: Curve, places: Integers, error: float, freedom: float, level: float) -> float:
+    """Return the least probability, of the errors in `curve.dilated`, to be seen; NaN if nothing moves.
+
+    `error` is the standard error of each mean, and `level` that of one place, two-sided.
     """
     if not curve.moves:
         return np.nan
@@ -211,9 +229,9 @@ def power_of(curve: Curve, places: Integers, spread: float, runs: int, level: fl
     distance = np.abs(dilated - theory) - allowance_of(curve, places)
     farthest = np.where(np.isnan(distance), -np.inf, distance).max(axis=1)
     with np.errstate(divide="ignore"):
-        scores = np.clip(np.sqrt(runs) * farthest / np.float64(max(spread, 1e-300)), 0.0, LARGEST_DISTANCE)
-    critical = special.stdtrit(runs - 1, 1.0 - 0.5 * level)
-    found = np.where(farthest > 0.0, 1.0 - special.nctdtr(runs - 1, scores, critical), 0.0)
+        scores = np.clip(farthest / np.float64(max(error, 1e-300)), 0.0, LARGEST_DISTANCE)
+    critical = special.stdtrit(freedom, 1.0 - 0.5 * level)
+    found = np.where(farthest > 0.0, 1.0 - special.nctdtr(freedom, scores, critical), 0.0)
     # Beyond some 40 standard errors scipy's law is not a number.
     return float(np.where(scores > 10.0 * critical, 1.0, found).min())
 
@@ -226,26 +244,36 @@ def allowance_of(curve: Curve, places: Integers) -> float:
 
 
 class Quantity(NamedTuple):
-    """A quantity over time: of a prediction (times,), of runs (runs, times); `scale` is that of a `Curve`."""
+    """A quantity over time: of a prediction (times,), of runs (runs, times); `scale` is that of a `Curve`.
+
+    `error` (times,) are standard errors of a prediction that is a mean over points.
+    """
 
     kind: str
     label: str
     values: Array
     scale: float
+    error: Array | None = None
 
 
 def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
 
     A network has its components by name instead of learned masses, or without such the eigenvalues of its sensitivity,
-    the largest first. With averages of the weights their loss is one more.
+    the largest first. With averages of the weights their loss is one more. What uses samples again has the loss over
+    these, overlaps and squared norms first; its prediction has nothing else.
     """
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)
         # A prediction that is saved from later on has a loss much smaller than E f*².
         whole = float(dataset["teacher_by_degree"].sum()) if "teacher_by_degree" in dataset else 0.0
         least = LEAST_LOSS_SHARE * float(np.nanmax(loss, initial=whole))
-        yield Quantity("loss", "", loss, least)
+        again = "train_loss" in dataset
+        yield Quantity("loss", "", loss, least, _error(dataset, "loss") if again else None)
+        if again:
+            yield from _of_reused_samples(dataset)
+            if "seed" not in dataset.dims:
+                return
         if "average_loss" in dataset:
             yield Quantity(AVERAGE, "", np.asarray(dataset["average_loss"].values, dtype=np.float64), least)
     if not is_network(problem):
@@ -261,6 +289,25 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     for at, label in enumerate(labels):
         one = np.asarray(values[..., at], dtype=np.float64)
         yield Quantity(kind, str(label), one, LEAST_SHARE * float(sizes[at]))
+
+
+def _error(dataset: xr.Dataset, name: str) -> Array | None:
+    return dataset[f"{name}_error"].values if f"{name}_error" in dataset else None
+
+
+def _of_reused_samples(dataset: xr.Dataset) -> Iterator[Quantity]:
+    """Yield the loss over samples that are used again, and all overlaps M/|w| and squared norms."""
+    train = np.asarray(dataset["train_loss"].values, dtype=np.float64)
+    least = LEAST_LOSS_SHARE * float(np.nanmax(train, initial=0.0))
+    yield Quantity("train loss", "", train, least, _error(dataset, "train_loss"))
+    for name, kind in (("teacher_overlap", "overlap"), ("squared_norm", "squared norm")):
+        values, error = np.asarray(dataset[name].values, dtype=np.float64), _error(dataset, name)
+        start = 2 if "seed" in dataset.dims else 1
+        for at in np.ndindex(values.shape[start:]):
+            one, label = values[(..., *at)], ",".join(str(index + 1) for index in at)
+            label = f"({label})" if len(at) > 1 else label
+            whole = 1.0 if kind == "overlap" else float(np.nanmax(one, initial=0.0))
+            yield Quantity(kind, label, one, LEAST_SHARE * whole, None if error is None else error[(..., *at)])
 
 
 def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
@@ -301,7 +348,7 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
     if all((AVERAGE, "") in part for part in measured) and "average_loss" not in prediction:
         # Theory without averages has one loss.
         predicted += [one._replace(kind=AVERAGE) for one in predicted if one.kind == "loss"]
-    for kind, label, theory, scale in predicted:
+    for kind, label, theory, scale, error in predicted:
         if any((kind, label) not in part for part in measured):
             continue
         expected, *dilated = interpolated(prediction["time"].values, theory, grid)
@@ -314,6 +361,8 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
         values, effect = without_step(runs, simulations, stepped=stepped)
         scatter = runs[0].std(axis=0, ddof=1) if pairs.size > 1 else np.zeros(times.size)
         curve = Curve(kind, label, times, expected, values, effect, np.array(dilated), scale, len(runs) > 1, scatter)
+        if error is not None:
+            curve = curve._replace(theory_error=interpolated(prediction["time"].values, error, times))
         tolerance = curve.range * (TOLERANCE + SECOND_ORDER * (effect / curve.range) ** 2)
         sources = [(prediction["time"].values, theory), *((at, values.mean(axis=0)) for at, values in paths)]
         saved = np.all([known_between(at, kept, times, tolerance) for at, kept in sources], axis=0)
@@ -360,7 +409,10 @@ def paired_runs(simulations: Sequence[xr.Dataset]) -> NDArray[np.intp]:
 
 
 def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> Array:
-    """Return the positive times of the first simulation that lie within all others and the prediction, as reached."""
+    """Return the times of the first simulation that lie within all others and the prediction, as reached.
+
+    Time 0 is one of them for samples that are used again, whose first step may go most of the way.
+    """
     if "loss" not in prediction or "time" not in prediction["loss"].dims:
         return np.empty(0)
     known = [prediction["time"].values[np.isfinite(prediction["loss"].values)]]
@@ -370,7 +422,8 @@ def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> 
     if any(part.size == 0 for part in known):
         return np.empty(0)
     first, last, times = max(part[0] for part in known), min(part[-1] for part in known), known[1]
-    return np.asarray(times[(times > 0) & (times >= first * (1 - 1e-9)) & (times <= last * (1 + 1e-9))])
+    counted = (times > 0) | ("train_loss" in prediction)
+    return np.asarray(times[counted & (times >= first * (1 - 1e-9)) & (times <= last * (1 + 1e-9))])
 
 
 def curve_verdict(
@@ -389,20 +442,11 @@ def curve_verdict(
     first, loss = simulations[0], next((test for test in tests if test.curve.kind == "loss"), None)
     said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
     band = None if loss is None else _band(prediction, simulations, pairs, loss)
-    table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in ("time", "mean", "prediction", "z")}
-    for at, test in enumerate(tests):
-        row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
-        table["time"][row], table["z"][row] = test.curve.times[test.places], test.score
-        table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
     return verdict_tree(
         _sentences(prediction, simulations, tests[: len(curves)], tests[len(curves) :], p_value, rate, end),
         {
             **time_variables(prediction, first, [_tests_of_times(prediction, first, pairs, tests)], band, p_value),
-            **{f"look_{name}": values for name, values in table.items()},
-            "quantity_error": np.array([test.error for test in tests]),
-            "quantity_allowance": np.array([test.allowance for test in tests]),
-            "quantity_p_value": np.array([test.p for test in tests]),
-            "quantity_power": np.array([test.power for test in tests]),
+            **values_of(tests),
         },
         problem=problem,
         prediction=prediction,
@@ -427,6 +471,20 @@ def curve_verdict(
     )
 
 
+def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:
+    """Return the variables by `quantity` and `look`."""
+    table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in ("time", "mean", "prediction", "z")}
+    for at, test in enumerate(tests):
+        row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
+        table["time"][row], table["z"][row] = test.curve.times[test.places], test.score
+        table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
+    numbers = {"error": "error", "allowance": "allowance", "p_value": "p", "power": "power"}
+    return {
+        **{f"look_{name}": values for name, values in table.items()},
+        **{f"quantity_{name}": np.array([getattr(test, field) for test in tests]) for name, field in numbers.items()},
+    }
+
+
 def _sentences(
     prediction: xr.Dataset,
     simulations: Sequence[xr.Dataset],
@@ -440,7 +498,7 @@ def _sentences(
     refutable, moving = has_step(prediction) or len(simulations) > 1, [test for test in curves if test.curve.moves]
     difference, excuse, agreement = "", "", ""
     if p_value < rate:
-        difference = _difference([*curves, *times], f"(global p = {p_value:.2g} < {rate:g}).")
+        difference = difference_of([*curves, *times], f"(global p = {p_value:.2g} < {rate:g}).")
     lacking = too_few(paired_runs(simulations).size) or _unseen(prediction, simulations, moving)
     if not lacking:
         widest = max(test.allowance / test.curve.range for test in [*moving, *times])
@@ -448,7 +506,7 @@ def _sentences(
         agreement = (
             f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where "
             f"theory moves it{step}, up to time {end:.3g} (global p = {p_value:.2g}), and an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {_named(moving)}."
+            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {named(moving)}."
         )
         if difference:
             advice = "simulate at half of the learning rate too, and compare with both"
@@ -456,16 +514,18 @@ def _sentences(
         elif unmet := _unmet(prediction, simulations, end):
             lacking = f"The curves of theory and SGD agree: {agreement} But {unmet}"
     if wild := [test for test in moving if test.curve.scatters]:
-        over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {_named(wild)}"
+        over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"
         excuse = f"That may be the effect of noise, since {over}: use a smaller learning rate."
     still = [test for test in curves if not test.curve.moves]
-    remarks = [f"By the end theory hardly moves {_named(still)}."] if still else []
+    remarks = [f"By the end theory hardly moves {named(still)}."] if still else []
     remarks += other_optimizer(prediction, simulations[0])
+    if samples := simulations[0].attrs.get("training_samples"):
+        remarks.append(f"The runs use {samples} samples again, the prediction is of fresh ones.")
     return Sentences(difference if refutable else "", lacking, agreement, excuse=excuse, remarks=remarks)
 
 
-def _difference(tests: list[CurveTest], end: str) -> str:
-    """Return the largest difference."""
+def difference_of(tests: list[CurveTest], end: str) -> str:
+    """Return a sentence on the largest difference, with such an end."""
     worst = min((test for test in tests if test.curve.known), key=lambda test: test.p)
     at = int(np.argmax(np.abs(worst.score)))
     z = worst.score[at]
@@ -480,7 +540,7 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: l
     unresolved = [test for test in moving if not test.power >= POWER]
     early = [*(unfinished("The runs", one) for one in simulations), unfinished("The prediction", prediction)]
     if any(early) and (unresolved or not moving):
-        what = _named(unresolved) if unresolved else "anything"
+        what = named(unresolved) if unresolved else "anything"
         return f"{next(filter(None, early))}, before {what} could be tested."
     if not moving:
         return (
@@ -489,10 +549,10 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: l
         )
     if unknown := [test for test in moving if not test.curve.known]:
         return (
-            f"The step size moves {_named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
+            f"The step size moves {named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
             "extrapolate from two learning rates: use smaller ones."
         )
-    error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {_named(unresolved)}"
+    error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {named(unresolved)}"
     return f"{error}: {MORE_WORK}." if unresolved else ""
 
 
@@ -550,7 +610,8 @@ def _band(
     return LossBand(values.mean(axis=0), error, expected, low, high, np.isfinite(z), z, test.p)
 
 
-def _named(tests: list[CurveTest]) -> str:
+def named(tests: Sequence[CurveTest]) -> str:
+    """Return the quantities of tests, in words."""
     kinds: dict[str, list[str]] = {}
     for test in tests:
         kinds.setdefault(test.curve.kind, []).append(test.curve.label)

@@ -19,6 +19,7 @@ from dynamics.problem.checks import require
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.optimizers import PLAIN, Optimizer, checked_optimizer
 from dynamics.runs import make_dataset
+from dynamics.solve import reused_data
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Switches
 from hermite.text.messages import shown
@@ -56,7 +57,7 @@ def event_of(dataset: xr.Dataset) -> Event:
 
 def has_step(prediction: xr.Dataset) -> bool:
     """Return whether a prediction carries the mean effect of steps of finite size."""
-    return "step_theory" in prediction.attrs
+    return "step_theory" in prediction.attrs or prediction.attrs.get("answer") == reused_data.ANSWER
 
 
 def optimizer_of(dataset: xr.Dataset) -> Optimizer:
@@ -107,7 +108,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     )
     problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
     check_question(predicted, problem, ("dimension", "width", "teacher"))
-    _check_start(predicted, problem)
+    check_start(predicted, problem)
     # Runs from several starts are compared with a prediction that has the same alone.
     starts = [
         sorted(dataset["start_seed"].values.tolist()) if "start_seed" in dataset else "that of its problem"
@@ -115,11 +116,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     ]
     check_alike("starts", *starts)
     if has_step(prediction) or "seed" in prediction.dims:
-        # A schedule is known by its text.
-        theirs, ours = (one.attrs.get("schedule", one.attrs["learning_rate"]) for one in (prediction, simulated))
-        numbers = not (isinstance(theirs, str) or isinstance(ours, str))
-        same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0)) if numbers else theirs == ours
-        check_alike("learning rate", theirs, ours, same=same)
+        check_rates(prediction, simulated)
         check_alike("batch size", *(int(one.attrs["batch_size"]) for one in (prediction, simulated)))
         check_alike("label noise", predicted.label_noise, problem.label_noise)
     if "seed" in prediction.dims:
@@ -274,7 +271,16 @@ def check_link(word: str, theirs: HermiteExpansion, ours: HermiteExpansion) -> N
     check_alike(word, theirs.name, ours.name, same=same)
 
 
-def _check_start(predicted: Problem, simulated: Problem) -> None:
+def check_rates(prediction: xr.Dataset, simulated: xr.Dataset) -> None:
+    """Refuse a simulation at another learning rate; a schedule is known by its text."""
+    theirs, ours = (one.attrs.get("schedule", one.attrs["learning_rate"]) for one in (prediction, simulated))
+    numbers = not (isinstance(theirs, str) or isinstance(ours, str))
+    same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0)) if numbers else theirs == ours
+    check_alike("learning rate", theirs, ours, same=same)
+
+
+def check_start(predicted: Problem, simulated: Problem) -> None:
+    """Refuse a simulation from another start."""
     problems, fields = (predicted, simulated), [*predicted.start()._fields]
     starts = [[*problem.start()] for problem in problems]
     if is_network(predicted):

@@ -1,0 +1,203 @@
+r"""Evidence of runs on samples that are used again, against `dynamics.solve_reused_data`.
+
+Test loss, train loss, overlaps M/|w| and squared norms are tested as in `sgd_check.verdicts.curves`: the null
+hypothesis is that at up to eight times of each the mean of runs in R^d lies within
+
+.. math:: b = R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big)
+
+of the limit d → ∞, with Δ the standard deviation over runs and R the range of the theory from time 0 on. Runs scatter
+by Δ = s/√d, and their mean is off by c/d, a second-order effect of that scatter, so that Δ²/R has its order.
+`benchmarks/reused_data_verdicts.py` measures both (its table is in docs/verdict.md): the mean never uses up more than
+about half of the band from d = 200 on. Where runs scatter by over a quarter of the range, c/d is no
+small correction, and a difference in such a curve alone does not speak against theory.
+
+The standard error of a mean less theory has that of the theory, a mean over eight groups of points, in it, with the
+degrees of freedom of Welch. "Agree" is said only if theory with times 30 % longer or shorter would have been refuted in
+every curve that moves, and the theory of fresh samples, which draws new ones for every step, in one of them at least.
+The train loss is left out there: without samples that are used again there is none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import dynamics
+from dynamics.problem import Problem
+from dynamics.problem.checks import require
+from dynamics.theory.schedules import resolved_schedule
+from hermite.arrays import Array
+from sgd_check.engines import EngineOptions
+from sgd_check.verdicts import curves
+from sgd_check.verdicts.curves import LARGEST_SCATTER, CurveTest
+from sgd_check.verdicts.path_tests import interpolated
+from sgd_check.verdicts.verdict import (
+    FEWEST_RUNS,
+    POWER,
+    RATE_TOLERANCE,
+    VISIBLE_ERROR,
+    Sentences,
+    check_alike,
+    check_dataset,
+    check_question,
+    check_rates,
+    check_start,
+    optimizer_of,
+    sound_runs,
+    too_few,
+    unfinished,
+    verdict_tree,
+)
+
+THEORY = "reused data"
+#: Points of the theory of fresh samples, of which only power is asked.
+FRESH_DRAWS = 2**14
+
+
+def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
+    """Return the problem of the runs, and the runs, or say in one sentence why they cannot be compared."""
+    runs = check_dataset("simulation", simulation)
+    need = "Argument `simulation` must be runs of `sgd_check.simulate` with `training_samples`, which have `train_loss`"
+    require({"train_loss", "seed"} <= {*runs, *runs.dims}, f"{need}, but has {', '.join(map(str, runs))}.")
+    predicted, problem = Problem.from_dataset(prediction), Problem.from_dataset(runs)
+    check_question(predicted, problem, ("width", "teacher"))
+    check_start(predicted, problem)
+    check_rates(prediction, runs)
+    check_alike("label noise", predicted.label_noise, problem.label_noise)
+    samples, theory = int(runs.attrs["training_samples"]), prediction.attrs
+    ratio, batches = samples / problem.dimension, samples // int(runs.attrs["batch_size"])
+    same = abs(ratio - theory["samples_over_dimension"]) <= RATE_TOLERANCE * ratio
+    check_alike("samples over dimension", theory["samples_over_dimension"], ratio, same=same)
+    check_alike("batches per epoch", int(theory["batches_per_epoch"]), batches)
+    if batches > 1:  # one batch of all samples has no order
+        check_alike("reshuffle", *(bool(one.attrs.get("reshuffle", False)) for one in (prediction, runs)))
+    check_alike("optimizer", optimizer_of(prediction), optimizer_of(runs))
+    return problem, runs
+
+
+def predict_reused(problem: Problem, options: EngineOptions, learning_rate: float, steps: int) -> xr.Dataset:
+    """Return the prediction for runs with such options."""
+    samples = options.training_samples or 0
+    batches = samples // options.batch_size
+    given: Any = {"samples": samples, "batches_per_epoch": batches, "reshuffle": options.reshuffle and batches > 1}
+    return dynamics.solve_reused_data(problem, learning_rate=learning_rate, steps=steps, **given)
+
+
+def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
+    """Return the arguments of `simulate` for runs of a prediction; ValueError is raised where it has none."""
+    theory = prediction.attrs
+    need = "Argument `prediction` must have one learning rate, a number, but has"
+    require(not isinstance(theory["learning_rate"], str), f"{need} {theory['learning_rate']}.")
+    samples, batches = float(theory["samples"]), int(theory["batches_per_epoch"])
+    size = round(samples / batches)
+    need = "Argument `prediction` must have samples of which every batch has as many"
+    require(abs(size * batches - samples) < RATE_TOLERANCE * samples, f"{need}, but has {samples:g} in {batches}.")
+    return {
+        "learning_rate": float(theory["learning_rate"]),
+        "batch_size": size,
+        "steps": int(theory["steps"]),
+        "training_samples": size * batches,
+        "reshuffle": bool(theory.get("reshuffle", False)),
+    }
+
+
+def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> xr.DataTree:
+    """Test runs on samples that are used again against their theory."""
+    problem, runs = _checked(prediction, simulation)
+    usable, end = curves.paired_runs([runs]).size, float(runs.attrs["end_time"])
+    enough = usable >= FEWEST_RUNS
+    tests, p_value = curves.assess_curves(curves.curves_over_time(problem, prediction, [runs]) if enough else [], rate)
+    fresh = _power_against_fresh(problem, prediction, tests, rate)
+    return verdict_tree(
+        _sentences(runs, tests, fresh, p_value, rate, usable),
+        {**curves.values_of(tests), "quantity_fresh_power": fresh, "p_value": p_value},
+        problem=problem,
+        prediction=prediction,
+        simulations={"/simulation": runs},
+        rate=rate,
+        theory=THEORY,
+        usable=usable,
+        blown_up=int(np.sum(~sound_runs(runs))),
+        attributes={"decided_by": "curves", "compared_until": end},
+        title="Runs on samples that are used again, against prediction",
+        coords={
+            "quantity": np.array([test.curve.name for test in tests], dtype=str),
+            "look": np.arange(curves.MOST_PLACES),
+        },
+    )
+
+
+def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[CurveTest], rate: float) -> Array:
+    """Return the probability that each curve refutes the theory of fresh samples in every step, NaN if not asked."""
+    asked = [test.curve.moves and test.curve.kind != "train loss" for test in tests]
+    if not any(asked):
+        return np.full(len(tests), np.nan)
+    theory = prediction.attrs
+    steps, batches = int(theory["steps"]), int(theory["batches_per_epoch"])
+    rates: Any = resolved_schedule(problem, theory["learning_rate"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of many steps
+        fresh = dynamics.solve_reused_data(
+            Problem.from_dataset(prediction),
+            samples=f"{float(theory['samples_over_dimension']) * steps / batches!r}d",
+            learning_rate=rates,
+            steps=steps,
+            batches_per_epoch=steps,
+            draws=FRESH_DRAWS,
+        )
+    values = {one[:2]: one.values for one in curves.quantities_of(problem, fresh)}
+    level, found = rate / sum(test.places.size for test in tests), []
+    for test, wanted in zip(tests, asked, strict=True):
+        curve = test.curve
+        other = interpolated(fresh["time"].values, values[curve.kind, curve.label], curve.times)[np.newaxis]
+        power = curves.power_of(curve._replace(dilated=other), test.places, test.error, test.freedom, level)
+        found.append(power if wanted else np.nan)
+    return np.array(found)
+
+
+def _sentences(
+    runs: xr.Dataset, tests: list[CurveTest], fresh: Array, p_value: float, rate: float, usable: int
+) -> Sentences:
+    """Return what the tests say."""
+    moving, end = [test for test in tests if test.curve.moves], f"(global p = {p_value:.2g}"
+    difference, excuse, agreement = "", "", ""
+    if p_value < rate:
+        share = rate / sum(test.places.size for test in tests)
+        refuting = [test for test in tests if test.p < share]
+        sure = [test for test in refuting if not test.curve.scatters]
+        difference = curves.difference_of(sure or refuting, f"{end} < {rate:g}).")
+        if not sure:
+            over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {curves.named(refuting)}"
+            excuse = f"That may be the effect of the finite dimension, since {over}: use a larger one."
+    lacking = too_few(usable) or _unseen(runs, moving, fresh)
+    if not lacking:
+        widest = max(test.allowance / test.curve.range for test in moving)
+        shown = [test for test, power in zip(tests, fresh, strict=True) if power >= POWER]
+        agreement = (
+            f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where theory "
+            f"moves it, up to time {float(runs.attrs['end_time']):.3g} {end}); an error of "
+            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {curves.named(moving)}, and fresh samples in "
+            f"place of those that are used again in {curves.named(shown)}."
+        )
+    still = [test for test in tests if not test.curve.moves]
+    remarks = [f"Theory hardly moves {curves.named(still)}."] if still else []
+    return Sentences(difference, lacking, agreement, excuse=excuse, remarks=remarks)
+
+
+def _unseen(runs: xr.Dataset, moving: Sequence[CurveTest], fresh: Array) -> str:
+    """Return which error could have gone unseen, and why; empty if none."""
+    more = "more seeds or a larger dimension"
+    early = f"{stopped}. " if (stopped := unfinished("The runs", runs)) else ""
+    if not moving:
+        return f"{early}Nothing that theory predicts moves by the end of the runs: use more steps."
+    if unresolved := [test for test in moving if not test.power >= POWER]:
+        error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {curves.named(unresolved)}"
+        return f"{early}{error}: use {more}."
+    if not np.nanmax(fresh, initial=0.0) >= POWER:
+        seen = "Fresh samples in place of those that are used again could have gone unseen"
+        return f"{early}{seen}: use more passes, {more}."
+    return ""
