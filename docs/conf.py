@@ -28,7 +28,7 @@ default_role = "py:obj"
 # Names of other libraries and of what is not public stay plain code.
 nitpick_ignore_regex = [("py:obj", r"(?s).*"), ("py:exc", r"[A-Z]\w+")]
 
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 4
 # The notebook is committed executed: `python tests/docs/test_tutorial.py` renews it.
 nb_execution_mode = "off"

@@ -42,7 +42,7 @@ def averaged(shades):
 def printed_on_page(name):
     """The block of text after a script on the page of the gallery."""
     page = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    return re.search(rf"literalinclude\}} gallery/{name}\.py.*?```text\n(.*?)```", page, flags=re.DOTALL)[1]
+    return re.search(rf"\(gallery/{name}\.py\).*?```text\n(.*?)```", page, flags=re.DOTALL)[1]
 
 
 @pytest.mark.parametrize(

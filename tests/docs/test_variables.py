@@ -12,26 +12,25 @@ from dynamics.runs.variables import VARIABLES
 from dynamics.tokens.system import TOKEN_VARIABLES
 
 PAGE = Path(__file__).parents[2] / "docs/datasets.md"
+WIDTH = max(map(len, (*VARIABLES, *TOKEN_VARIABLES)))
 BLOCK = re.compile(r"(?<=<!-- all names -->\n).*?(?=<!-- end of all names -->)", flags=re.DOTALL)
-HEAD = ("variable", "dims", "what it is", "unit")
 
 
-def rows(variables):
-    """Name, dims, meaning and unit of each variable, by name."""
-    return [
-        (f"`{name}`", ", ".join(f"`{dim}`" for dim in found.dims), found.long_name.replace("|", r"\|"), found.units)
-        for name, found in sorted(variables.items())
-    ]
+def listed(variables):
+    """Name, meaning and unit, unless it is 1, of each variable below its dims, in the order of the table."""
+    by_dims = {}
+    for name, found in variables.items():
+        unit = "" if found.units == "1" else f" ({found.units})"
+        dims = "its own dim" if found.dims == (name,) else ", ".join(found.dims) or "no dim"
+        by_dims.setdefault(dims, []).append(f"  {name:<{WIDTH}} {found.long_name}{unit}")
+    return "\n".join("\n".join([f"{dims}:", *rows]) for dims, rows in by_dims.items())
 
 
 def block():
-    """The tables as they are to stand on the page: of all answers, and what is another of models on tokens."""
+    """The lists as they are to stand on the page: of all answers, and what is another of models on tokens."""
     of_tokens = {name: found for name, found in TOKEN_VARIABLES.items() if VARIABLES.get(name) != found}
-    tables = [
-        "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [HEAD, ("---",) * len(HEAD), *rows(found)])
-        for found in (VARIABLES, of_tokens)
-    ]
-    return f"\n{tables[0]}\n\nOf models of attention and memory:\n\n{tables[1]}\n\n"
+    lists = [f"```text\n{listed(found)}\n```" for found in (VARIABLES, of_tokens)]
+    return f"\n{lists[0]}\n\nOf models of attention and memory:\n\n{lists[1]}\n\n"
 
 
 def test_the_page_names_every_variable_as_files_do():
@@ -48,7 +47,7 @@ def parts(tmp_path_factory):
 
 def test_no_file_has_a_variable_that_the_page_lacks(parts):
     (found,) = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-    named = set(re.findall(r"^\| `(\w+)`", found, flags=re.MULTILINE))
+    named = set(re.findall(r"^  (\w+) ", found, flags=re.MULTILINE))
     missing = {
         (part, name)
         for part, dataset in parts.items()
