@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sgd_check.verdicts.curves import Quantity
 
 SIMULATED = report.MEASURED
-THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs"}
+THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs", REUSED: "theory"}
 MOST_DIRECTIONS = 8
 #: Size of the figure of the loss and its residual.
 LOSS_SIZE = (6.8, 5.4)

@@ -54,6 +54,8 @@ from sgd_check.verdicts.verdict import (
 )
 
 THEORY = "reused data"
+#: Dimension from which on deviations are known to lie within the band: half of the least that was measured.
+LEAST_DIMENSION = 100
 #: Points of the theory of fresh samples, of which only power is asked.
 FRESH_DRAWS = 2**14
 
@@ -170,9 +172,12 @@ def _sentences(
         refuting = [test for test in tests if test.p < share]
         sure = [test for test in refuting if not test.curve.scatters]
         difference = curves.difference_of(sure or refuting, f"{end} < {rate:g}).")
+        dimension, cause = Problem.from_dataset(runs).dimension, ""
         if not sure:
-            over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {curves.named(refuting)}"
-            excuse = f"That may be the effect of the finite dimension, since {over}: use a larger one."
+            cause = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {curves.named(refuting)}"
+        elif dimension < LEAST_DIMENSION:
+            cause = f"{dimension} is less than the {LEAST_DIMENSION} from which on the band is known to hold"
+        excuse = f"That may be the effect of the finite dimension, since {cause}: use a larger one." if cause else ""
     lacking = too_few(usable) or _unseen(runs, moving, fresh)
     if not lacking:
         widest = max(test.allowance / test.curve.range for test in moving)

@@ -104,6 +104,18 @@ def test_one_pass_tells_nothing_of_samples_that_are_used_again(right, runs):
     assert (attrs["verdict"], "could have gone unseen" in attrs["reasons"]) == ("undecided", True)
 
 
+@pytest.mark.statistical
+def test_in_few_dimensions_a_difference_may_be_theirs():
+    few = sgd_check.simulate(
+        neuron(80), training_samples=120, batch_size=120, passes=6, learning_rate=2.0, seeds=32, **QUIET
+    )
+    wrong = theory(neuron(80), samples=120, learning_rate=2.0, steps=6, batches_per_epoch=1)
+    wrong["loss"] = wrong["loss"] * 1.5
+    attrs = sgd_check.compare(wrong, few)["comparison"].attrs
+    assert attrs["verdict"] == "undecided"
+    assert "80 is less than the 100 from which on the band is known to hold" in attrs["reasons"]
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
