@@ -50,6 +50,7 @@ RUNS = {
     "composition": lambda: sgd_check.tokens.simulate(tokens.Composition(vocabulary=3, hops=4), seeds=4, batch_size=2, **ASKED),
     "memory": lambda: sgd_check.tokens.simulate(tokens.AssociativeMemory(group_sizes=[2, 2], frequencies=[0.3, 0.2]), seeds=4, **ASKED),
     "recall": lambda: sgd_check.tokens.simulate(tokens.FactualRecall(relations=2, subjects=4, answers=2), seeds=4, **ASKED),
+    "policy": lambda: sgd_check.tokens.simulate(tokens.PolicyGradient(group_sizes=[1, 3], rewards=[1.0, 0.0]), seeds=4, batch_size=2, **ASKED),
     "graph": lambda: sgd_check.tokens.simulate(tokens.CausalGraph(parents=[None, 0, 1], vocabulary=3), seeds=4, batch_size=2, **ASKED),
     "committee": lambda: in_torch(student="committee"),
     "homogeneous": in_torch,

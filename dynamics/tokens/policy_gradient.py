@@ -14,9 +14,10 @@ GRPO with groups of G samples and two rewards, P being the probability of the be
 since groups of one reward teach nothing. Conserved: Σ n_g θ_g. Gradient descent on the logits of all actions, at any
 step size, is exactly the Euler map of these equations.
 
-State y = [θ (M)]; parameters = [clock | β | n (M) | r − max r (M) | ln p_0 (M) | probability below each level of
-rewards at which half of it is learned (L) | ln of the factor of each k = 1 … G − 1 of the sum]; sizes = [M | whether
-the objective is GRPO | G, 0 for G → ∞ | level of each group, from 0 (M) | stage]. The scratch holds p and ln p.
+State y = [θ (M)]; parameters = [clock | β | n (M) | r (M) | ln p_0 (M) | probability of each level of
+rewards and more at which half of it is learned or, if that is more than a half at the start, minus that below (L) | ln
+of the factor of each k = 1 … G − 1 of the sum]; sizes = [M | whether
+the objective is GRPO | G, 0 for G → ∞ | level of each group, from 0 (M) | stage]. The scratch holds p, ln p and A.
 """
 
 from __future__ import annotations
@@ -48,17 +49,19 @@ def write_policy(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """θ' = p ∘ (A − E_p A) times the clock, which GRPO has as well."""
+    """θ' = p ∘ (A − E_p A) times the clock, which changes with the policy for GRPO."""
     M, G, clock = sizes[0], sizes[2], parameters[0]
     write_policy(y, parameters, sizes, work)
-    mean, square, better, worse = 0.0, 0.0, 0.0, 0.0
+    square, better, worse = 0.0, 0.0, 0.0
     for g in range(M):
-        # Rewards below the largest one: nothing cancels however sure the policy is.
-        out[g] = parameters[2 + M + g] - parameters[1] * (work[M + g] - parameters[2 + 2 * M + g])
-        mean += parameters[2 + g] * work[g] * out[g]
+        work[2 * M + g] = parameters[2 + M + g] - parameters[1] * (work[M + g] - parameters[2 + 2 * M + g])
     for g in range(M):
+        # A − E A as a sum of differences: of the best and the worst group nothing cancels, however sure the policy is.
+        out[g] = 0.0
+        for h in range(M):
+            out[g] += parameters[2 + h] * work[h] * (work[2 * M + g] - work[2 * M + h])
         share = parameters[2 + g] * work[g]
-        square += share * (out[g] - mean) ** 2
+        square += share * out[g] ** 2
         better += share if sizes[3 + g] > 0 else 0.0
         worse += share if sizes[3 + g] == 0 else 0.0
     if sizes[1] == 1:
@@ -70,18 +73,20 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
                 total += np.exp(parameters[first + k] + k * np.log(better) + (G - k) * np.log(worse))
             clock *= total / np.sqrt(better * worse)
     for g in range(M):
-        out[g] = clock * work[g] * (out[g] - mean)
+        out[g] *= clock * work[g]
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Probability below each level at which half of it is learned, less what it is."""
+    """How far the probability of each level, or below it, is beyond that at which half is learned."""
     M = sizes[0]
     write_policy(y, parameters, sizes, work)
     for level in range(out.size):
-        out[level] = parameters[2 + 3 * M + level]
+        half = parameters[2 + 3 * M + level]
+        out[level] = -half
         for g in range(M):
-            out[level] -= parameters[2 + g] * work[g] if sizes[3 + g] <= level else 0.0
+            if (sizes[3 + g] > level) == (half > 0.0):
+                out[level] += parameters[2 + g] * work[g] if half > 0.0 else -parameters[2 + g] * work[g]
 
 
 class PolicyGradientSystem(TokenSystem):
@@ -101,24 +106,23 @@ class PolicyGradientSystem(TokenSystem):
         self._beta, self._grpo = problem.kl_weight or 0.0, problem.objective == "grpo"
         G, M = problem.group_samples or 0, self._n.size
         self._levels, level = np.unique(self._r, return_inverse=True)
-        #: Whether groups are below each level of rewards but the lowest, and ln p of an action at the start.
-        self._below = level < np.arange(1, self._levels.size)[:, None]
-        self._logs = self._start - special.logsumexp(self._start, b=self._n)
-        self._first = self._below @ (self._n * np.exp(self._logs))
-        if self._beta:
-            tilted = self._logs + self._r / self._beta
-            self._last = self._below @ (self._n * np.exp(tilted - special.logsumexp(tilted, b=self._n)))
-        else:
-            self._last = np.zeros_like(self._first)
+        start, is_best = self._policy(self._start), self._r == self._r.max()
+        end = self._policy(self._start + self._r / self._beta) if self._beta else 1.0 * is_best
+        #: Groups of every level of rewards and more or, where that is most of the policy, those below.
+        self._side = level >= np.arange(1, self._levels.size)[:, None]
+        is_most = self._side @ start > 0.5
+        self._side[is_most] ^= True
+        self._first, self._last = self._side @ start, self._side @ end
         self._clock = 2.0 * self._beta if problem.objective == "a-star" else 1.0
         k = np.arange(1.0, G)
         self._draws = 0.5 * np.log(k * (G - k)) - np.log((G + 1.0) * max(G, 1)) - special.betaln(k + 1.0, G - k + 1.0)
-        gaps, half = self._r - self._r.max(), 0.5 * (self._first + self._last)
-        numbers = [[self._clock, self._beta], self._n, gaps, self._logs, half, self._draws]
+        half = np.where(is_most, -0.5, 0.5) * (self._first + self._last)
+        self._logs = self._start - special.logsumexp(self._start, b=self._n)
+        numbers = [[self._clock, self._beta], self._n, self._r, self._logs, half, self._draws]
         self.initial_state, self.parameters = self._start.copy(), np.concatenate(numbers)
         self.sizes = np.array([M, self._grpo, G, *level, -1], dtype=np.int64)
-        self.work_size, self.num_events = 2 * M, self._first.size
-        self.components = [f"reward {each:.6g}" for each in self._levels[1:]]
+        self.work_size, self.num_events = 3 * M, self._first.size
+        self.components = [f"reward {each:.12g}" for each in self._levels[1:]]
         self.numbers = [f"logit of group {g}" for g in range(1, M + 1)]
         self.coords = {"group": range(1, M + 1)}
         known = {"reward_variance": problem.reward_variance, "accuracy": problem.accuracy}
@@ -126,10 +130,14 @@ class PolicyGradientSystem(TokenSystem):
         self.time_scale = 1.0 if self._grpo else 1.0 / (self._clock * float(np.ptp(self._r)))
         self.geometric = self.num_events > 1
 
+    def _policy(self, logits: Array) -> Array:
+        """Return the probability of all actions of every group."""
+        return np.asarray(special.softmax(logits + np.log(self._n)))
+
     def progress(self, probability: Array) -> Array:
-        """Return how much of the probability (…, M) below each level of rewards is gone, of what goes in the end."""
-        left = probability @ self._below.T
-        return np.asarray(((self._first - left) / (self._first - self._last)).clip(0.0, 1.0))
+        """Return how far the probability (…, M) of every level of rewards and more has come from start to end."""
+        come = (probability @ self._side.T - self._first) / (self._last - self._first)
+        return np.asarray(come.clip(0.0, 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return −V + β KL(p, p_0), and the progress at all levels."""
@@ -139,31 +147,33 @@ class PolicyGradientSystem(TokenSystem):
 
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return loss, progress, probability of every group, and rewards."""
-        share = special.softmax(state + np.log(self._n))
+        share = self._policy(state)
         found = {"probability": share, "reward": share @ self._r}
         if self.asked.true_rewards is not None:
             found["true_reward"] = share @ np.array(self.asked.true_rewards)
         return super().summarise(state) | found
 
     def closed_times(self) -> Array:
-        r"""Return for two groups ∫ dz / z' over the logit z of the better one, which are closed; else NaN."""
-        if self._n.size > 2 or self._levels.size > 2:
+        r"""Return ∫ dz / z' over the logit z of the better one of two groups, NaN for more groups."""
+        if self._n.size > 2:
             return np.full(self.num_events, np.nan)
         from scipy.integrate import quad
 
-        gap, first = float(np.ptp(self._r)), float(special.logit(1.0 - self._first[0]))
+        better, gap = int(self._r.argmax()), float(np.ptp(self._r))
+        first = float((self._logs + np.log(self._n)) @ np.where(np.arange(2) == better, 1.0, -1.0))
+        last = first + gap / self._beta if self._beta else np.inf
+        middle = np.log(special.expit([first, last]).sum() / special.expit([-first, -last]).sum())
+        k = np.arange(1, self._draws.size + 1)
 
         def slowness(z: float) -> float:
-            better, worse = special.expit(z), special.expit(-z)
-            spread = np.sqrt(better * worse)
-            k = np.arange(1, self._draws.size + 1)
+            speed = special.expit(z) * special.expit(-z) * (gap - self._beta * (z - first)) * self._clock
             if self._draws.size:
-                spread = np.exp(self._draws + k * np.log(better) + k[::-1] * np.log(worse)).sum()
-            force = better * worse * (gap - self._beta * (z - first)) * self._clock
-            return float(1.0 / (np.sum(1.0 / self._n) * (spread if self._grpo else force)))
+                speed = np.exp(self._draws + k * special.log_expit(z) + k[::-1] * special.log_expit(-z)).sum()
+            elif self._grpo:
+                speed = 0.5 / np.cosh(0.5 * z)
+            return float(1.0 / (speed * np.sum(1.0 / self._n)))
 
-        end = float(special.logit(1.0 - 0.5 * (self._first + self._last)[0]))
-        return np.array([quad(slowness, first, end, epsabs=0, epsrel=1e-11, limit=500)[0]])
+        return np.array([quad(slowness, first, middle, epsabs=0, epsrel=1e-11, limit=500)[0]])
 
     def plateaus(self) -> Array:
         """Return the loss at the start, and with all of the policy at the level below each other one (KL: NaN)."""

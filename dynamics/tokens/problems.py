@@ -564,8 +564,10 @@ class PolicyGradient(TokenProblem):
        \nabla\big(V - \beta\, \mathrm{KL}(p \| p_0)\big) \text{ or } \nabla V/\mathrm{sd}_p(r)
 
     for the objectives "plain", "kl" and "grpo"; "a-star" descends E_p (β ln(p/p_0) − r + V̂)² with the policy that
-    samples held fixed. Actions come in groups of one reward and one initial logit each. An answer has
-    `probability(time, group)` of all actions of a group, `reward(time)`, and `true_reward(time)` if these are given.
+    samples held fixed. Actions come in groups of one reward and one initial logit each. A component
+    "reward x" is learned when the probability of rewards of at least x is halfway from the start to its limit. An
+    answer has `probability(time, group)` of all actions of a group, `reward(time)`, and `true_reward(time)` if true
+    rewards are given. Its loss is −V, and β KL more for "kl" and "a-star".
 
     Parameters
     ----------

@@ -52,6 +52,26 @@ def test_a_rare_action_starts_flat(rare, time):
     assert clock(0.0) - clock(np.log(rare / (1 - rare))) == pytest.approx(time, abs=6e-5)
 
 
+@pytest.mark.parametrize("fields", OBJECTIVES, ids=str)
+def test_rare_actions_start_without_cancellation(fields):
+    # Of the worse action's reward less the mean, all digits but five would be lost.
+    problem = policy(group_sizes=[1, 1], initial_logits=[11 * np.log(0.1), 0.0], **fields)
+    found = tokens.solve(problem, keep="summary", progress=False)
+    np.testing.assert_allclose(found.learned_time, found.predicted_learned_time, rtol=1e-8)
+    # Where 1 less the probability is 1 in float64, and time has no digit left for the rise.
+    rarer = policy(group_sizes=[1, 1], initial_logits=[100 * np.log(0.1), 0.0], **fields)
+    closed = float(tokens.predict(rarer).predicted_learned_time[0])
+    expected = {"plain": 0.5e100, "grpo": 0.5e100 / np.sqrt(3) if rarer.group_samples else 1e50}.get(rarer.objective)
+    if rarer.kl_weight:
+        # 2 ε dt = exp(−x) dx/(1 − β x) to half of what exp(x) gains, on the clock.
+        x, weights = np.polynomial.legendre.leggauss(60)
+        end = np.log(0.5 + 0.5 * np.exp(1.0 / 0.3))
+        x = 0.5 * end * (x + 1.0)
+        expected = 0.5e100 * (0.5 * end * weights) @ (np.exp(-x) / (1.0 - 0.3 * x))
+        expected /= 0.6 if rarer.objective == "a-star" else 1.0
+    assert closed == pytest.approx(expected, rel=1e-8)
+
+
 TRUE = [1.0, 0.8, 0.3, 0.0]
 
 
