@@ -26,7 +26,7 @@ nitpicky = True
 # Single backticks in docstrings are code, and links where a public name is meant.
 default_role = "py:obj"
 # Names of other libraries and of what is not public stay plain code.
-nitpick_ignore_regex = [("py:obj", r"(?s).*"), ("py:exc", r"[A-Z]\w+")]
+nitpick_ignore_regex = [("py:obj", r"(?s).*"), ("py:exc", r"[A-Z]\w+"), ("py:class", r"mapping|str to tuple")]
 
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 4

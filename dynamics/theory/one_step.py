@@ -34,7 +34,7 @@ class OneStepMoments:
     student_first: Array
     #: For the dimension and the batch size asked for.
     student_second: Array
-    #: Its derivative in d, ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j] / B: all that is left of it as d → ∞ with η = c/d.
+    #: Its derivative in d, all that is left of it as d → ∞ with η = c/d. It is ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]/B.
     student_second_per_dimension: Array
 
 

@@ -499,7 +499,7 @@ class AssociativeMemory(TokenProblem):
 class TriggerTask(TokenProblem):
     r"""Repeat the symbol that came after the first trigger, by its content or by its position.
 
-    .. math:: (x_1, \dots, x_{l_1}, t, o, x_{l_1 + 3}, \dots, t) \to o, \qquad f = \sum_s A_s\, \mathrm{onehot}(z_s),
+    .. math:: (x_1, \ldots, x_{l_1}, t, o, x_{l_1 + 3}, \ldots, t) \to o, \qquad f = \sum_s A_s\, \mathrm{onehot}(z_s),
 
     .. math:: A = \mathrm{softmax}_s\big(a[z_s] + b[z_{s-1}] + \sqrt\kappa\, B[T, s]\big)
 
