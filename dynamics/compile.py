@@ -100,6 +100,7 @@ def _tokens() -> None:
         tokens.TriggerTask(symbols=2, gaps=[1]),
         tokens.Selection(tokens=3, selected=1, heads=1),
         tokens.PolicyGradient(group_sizes=[1, 1], rewards=[1.0, 0.0]),
+        tokens.ChainOfThought(dimension=2, examples=2, steps=2, rate=0.1),
     )
     for problem in problems:
         tokens.solve(problem, save_at=SaveAt.at([0.0, 0.5]), progress=False)

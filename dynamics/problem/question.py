@@ -25,6 +25,7 @@ KINDS = {
     "trigger": "dynamics.tokens.problems:TriggerTask",
     "selection": "dynamics.tokens.problems:Selection",
     "policy-gradient": "dynamics.tokens.problems:PolicyGradient",
+    "chain": "dynamics.tokens.problems:ChainOfThought",
     OWN: "dynamics.solve.system:StoredSystem",
 }
 #: Kinds of models of attention and memory, of shortcuts, lengths and rewards.

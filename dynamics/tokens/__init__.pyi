@@ -7,6 +7,7 @@ from .memory import rank_bins as rank_bins
 from .memory import sampled_times as sampled_times
 from .problems import AssociativeMemory as AssociativeMemory
 from .problems import CausalGraph as CausalGraph
+from .problems import ChainOfThought as ChainOfThought
 from .problems import Composition as Composition
 from .problems import FactualRecall as FactualRecall
 from .problems import PolicyGradient as PolicyGradient

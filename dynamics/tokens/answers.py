@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dynamics.runs.trackers import Tracker
 from dynamics.solve.integration import Integration, Run
 from dynamics.solve.registry import registered
 from dynamics.tokens.causal_graph import CausalGraphSystem
+from dynamics.tokens.chain import ChainSystem
 from dynamics.tokens.composition import CompositionSystem
 from dynamics.tokens.memory import MemorySystem, recovered
 from dynamics.tokens.policy_gradient import PolicyGradientSystem
@@ -43,6 +45,7 @@ SYSTEMS: dict[str, Callable[[Any], TokenSystem]] = {
     "trigger": TriggerSystem,
     "selection": SelectionSystem,
     "policy-gradient": PolicyGradientSystem,
+    "chain": ChainSystem,
 }
 KINDS = tuple(SYSTEMS)
 #: Saved times by default.
@@ -204,10 +207,25 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
         constants=system.closed_forms(),
         coords=coords,
         settings={"learning_rate": rate},
-        attributes=lambda _: {"learning_rate": rate, "references": system.references, **system.attributes},
+        attributes=lambda values: {
+            "learning_rate": rate,
+            "learning_rate_limit": system.rate_limit(values),
+            "references": system.references,
+            **system.attributes,
+        },
+        warn=_warn_of_rate,
         notes=system.notes,
         variables=system.variables,
     )
+
+
+def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
+    rate, limit = attributes.get("learning_rate"), attributes.get("learning_rate_limit")
+    if rate is not None and limit is not None and rate > limit:
+        msg = (
+            f"The full model is not stable at learning rate {rate:g}, but below {limit:.3g}; the map is its mean alone."
+        )
+        warnings.warn(msg, UserWarning, stacklevel=5)
 
 
 def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:

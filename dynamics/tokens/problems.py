@@ -647,3 +647,52 @@ class PolicyGradient(TokenProblem):
         model, true = (np.sign(np.subtract.outer(each, each)) for each in (self.rewards, self.true_rewards))
         pairs = np.outer(sizes, sizes) * (true != 0)
         return float((pairs * (model == true)).sum() / pairs.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainOfThought(TokenProblem):
+    r"""Solve linear regression in context by one layer of linear attention, which is trained on steps of a chain.
+
+    .. math:: w_{k+1} = w_k - \eta S (w_k - w^*), \quad S = X^T X/n, \qquad
+       L = \frac1{2d} \sum_{k<K} E \Big|w_k + \Big[V \sum_z z\, (z^T W z_k)\Big/n\Big]_w - w_{k+1}\Big|^2
+
+    Tokens are (x_i, y_i, 0, 0) of n examples, y = w*·x, and z_k = (0, 0, w_k, 1), with w_0 = 0; x and w* are standard
+    Gaussian. At the start V has a on its block from x to w, W has b on that from w to x and c from 1 to y.
+
+    Parameters
+    ----------
+    dimension, examples : int
+        Numbers d, 2 to 256, and n of components of x and of examples.
+    steps : int
+        Number K of steps of the chain, 2 to 64.
+    rate : float
+        η > 0 of the chain, below 2/(1 + √(d/n))², since it does not converge beyond.
+    initial_scale : float, default 0.05
+        a = b = c > 0 at the start.
+
+    Examples
+    --------
+    >>> ChainOfThought(dimension=10, examples=20, steps=10, rate=0.3).loss_without_chain
+    0.3548387096774194
+    """
+
+    kind = "chain"
+    _checks: ClassVar = {
+        "dimension": partial(checked_integer, minimum=2, maximum=256), "examples": counted(1),
+        "steps": partial(checked_integer, minimum=2, maximum=64), "rate": POSITIVE, "initial_scale": POSITIVE,
+    }  # fmt: skip
+
+    dimension: int
+    examples: int
+    steps: int
+    rate: float
+    initial_scale: float = 0.05
+
+    def _check(self) -> None:
+        limit = 2.0 / (1.0 + (self.dimension / self.examples) ** 0.5) ** 2
+        self._need("rate", self.rate < limit, f"be below {limit:.4g}, so that the chain converges")
+
+    @property
+    def loss_without_chain(self) -> float:
+        """E|w − w*|²/d of the best single step c S w*, at c = n/(n + d + 1)."""
+        return (self.dimension + 1) / (self.examples + self.dimension + 1)

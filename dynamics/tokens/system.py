@@ -44,6 +44,11 @@ TOKEN_VARIABLES = VARIABLES | {
     "probability": Variable(("time", "group"), "probability of all actions of the group", "P_g"),
     "reward": Variable(("time",), "mean reward of the policy by the reward model", "V"),
     "true_reward": Variable(("time",), "mean true reward of the policy", "V^*"),
+    "weight_name": Variable(("weight_name",), "weight of the attention", "i"),
+    "steps": Variable(("steps",), "steps that the model takes by itself", "k"),
+    "weights": Variable(("time", "weight_name"), "weights of the attention", "a, b, c"),
+    "chain_error": Variable(("time", "steps"), "error E|w_k - w*|^2/d of the model's own chain", "e_k"),
+    "sharpness": Variable(("time",), "largest curvature of the loss of the full model", r"\lambda"),
     "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
     "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
     "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),
@@ -122,6 +127,10 @@ class TokenSystem(System):
     def observe(self, state: Array) -> Observables:
         """Return loss, progress and state."""
         return self.summarise(state) | {"state": state}
+
+    def rate_limit(self, _values: Mapping[str, Any]) -> float | None:
+        """Return the learning rate above which the full model is not stable along a run, if that is known."""
+        return None
 
     def closed_times(self) -> Array:
         """Return the times of all components in closed form: inf for never, NaN without a closed form."""

@@ -489,6 +489,51 @@ class _PolicyGradient(Model):
         shares.index_add_(1, self._groups, logs.exp())
         loss = (logs.exp() * (self.beta * (logs - self._reference) - self._rewards)).sum(1)
         return loss, torch.as_tensor(self.system.progress(shares.cpu().numpy()))
+class _ChainOfThought(Model):
+    r"""The chain of thought: linear attention with all weights V and W (2 d + 2, 2 d + 2), on tokens (x, y, w, 1).
+
+    .. math:: \mathrm{step}(w_k) = w_k + \Big[V \sum_z z\, (z^T W z_k)\Big/n\Big]_w, \qquad z_k = (0, 0, w_k, 1)
+    """
+
+    default_batch = 32
+
+    def build(self) -> None:
+        d, scale = self.problem.dimension, self.problem.initial_scale
+        self.values, self.keys = self.add(2 * d + 2, 2 * d + 2), self.add(2 * d + 2, 2 * d + 2)
+        x, w = torch.arange(d), torch.arange(d + 1, 2 * d + 1)
+        self.values.data[:, w, x] = self.keys.data[:, x, w] = self.keys.data[:, d, -1] = scale
+
+    def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
+        """Return x (count, n, d) and w* (count, d)."""
+        n, d = self.problem.examples, self.problem.dimension
+        drawn = torch.randn(count, n + 1, d, generator=generator, dtype=torch.float64)
+        return [drawn[:, :n], drawn[:, n]]
+
+    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
+        x, w = (part.to(self.options["device"]) for part in batch)
+        n, d = self.problem.examples, self.problem.dimension
+        y = x @ w[..., None]
+        chain = [torch.zeros_like(w)]
+        for _ in range(self.problem.steps):
+            miss = x @ chain[-1][..., None] - y
+            chain.append(chain[-1] - self.problem.rate / n * (x.transpose(2, 3) @ miss)[..., 0])
+        steps = torch.stack(chain, dim=2)
+        tokens = torch.nn.functional.pad(torch.cat([x, y], dim=3), (0, d + 1))
+        asked = torch.nn.functional.pad(steps[:, :, :-1], (d + 1, 0))
+        asked = torch.cat([asked, torch.ones_like(asked[..., :1])], dim=3)
+        scores = tokens @ self.keys[:, None] @ asked.transpose(2, 3)
+        moved = (scores.transpose(2, 3) @ tokens @ self.values.transpose(1, 2)[:, None])[..., d + 1 : -1]
+        missed: torch.Tensor = (steps[:, :, :-1] + moved / n - steps[:, :, 1:]) ** 2
+        return missed.sum(dim=(2, 3)) / (2 * d)
+
+    @torch.no_grad()
+    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss on some inputs, and progress by the means of the weights that start above 0."""
+        d = self.problem.dimension
+        a = self.values[:, d + 1 : -1, :d].diagonal(dim1=1, dim2=2).mean(dim=1)
+        b = self.keys[:, :d, d + 1 : -1].diagonal(dim1=1, dim2=2).mean(dim=1)
+        weights = torch.stack([a, b, self.keys[:, d, -1]], dim=1).cpu().numpy()
+        return self.sample_losses(self.test, 0.0).mean(dim=1), torch.as_tensor(self.system.progress(weights))
 
 
 #: Kind of a problem -> its full model.
@@ -500,6 +545,7 @@ MODELS: dict[str, type[Model]] = {
     "trigger": _TriggerTask,
     "selection": _Selection,
     "policy-gradient": _PolicyGradient,
+    "chain": _ChainOfThought,
 }
 
 
@@ -651,6 +697,16 @@ class TokenRuns(Stepper):
             for at, (model, _) in enumerate(parts)
             for number, parameter in enumerate(model.parameters)
         }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Return a context in which torch has one thread: the matrices are small, and threads would wait."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""

@@ -1,0 +1,167 @@
+r"""Chain of thought: linear attention that takes the steps of gradient descent, reduced to three numbers.
+
+The prediction of w_{k+1} from w_k misses it by S[(ab + η) w_k + (ac − η) w*], S = XᵀX/n. With p = ab + η, q = ac − η
+and P_k = 1 − (1 − ηS)^k, so that w_k = P_k w*,
+
+.. math:: L = \tfrac12 (p^2 t_1 + 2 p q\, t_2 + q^2 t_3), \qquad
+   t = \frac1d \sum_{k<K} E\, \mathrm{tr}\,(S^2 P_k^2,\ S^2 P_k,\ S^2),
+
+.. math:: a' = -\frac{g_p b + g_q c}{d}, \quad b' = -\frac{g_p a}{d}, \quad c' = -g_q a, \qquad
+   g_p = p t_1 + q t_2, \quad g_q = p t_2 + q t_3.
+
+Conserved: a² − b² − c²/d. First c moves, to the best single step ac = η(1 − t_2/t_3); then b, and with it the chain.
+Means over S are those of a quadrature, of draws that are weighted so that the moments 1 to 4 are exact.
+
+State y = [a, b, c]; parameters = [t_1 | t_2 | t_3 | η | d] (arXiv:2502.21212).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dynamics.equations.interface import Functions
+from dynamics.kernels.jit import kernel
+from dynamics.tokens.problems import ChainOfThought
+from dynamics.tokens.system import TokenSystem
+from hermite.arrays import Array, Integers, Vector
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Gradient descent of a, b and c."""
+    p, q, d = y[0] * y[1] + parameters[3], y[0] * y[2] - parameters[3], parameters[4]
+    gp = p * parameters[0] + q * parameters[1]
+    gq = p * parameters[1] + q * parameters[2]
+    out[0] = -(gp * y[1] + gq * y[2]) / d
+    out[1] = -gp * y[0] / d
+    out[2] = -gq * y[0]
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Products less half of those that are learned."""
+    out[0] = y[0] * y[2] - 0.5 * parameters[3] * (1.0 - parameters[1] / parameters[2])
+    out[1] = -y[0] * y[1] - 0.5 * parameters[3]
+
+
+#: Numbers of drawn matrices, by their size, and the seed that draws them; most nodes of their quadrature.
+FEWEST, MOST, NUMBERS, SEED, NODES = 200, 10_000, 1_000_000, 12345, 80
+
+
+class ChainSystem(TokenSystem):
+    """State, kernels, observables and closed forms of the chain of thought."""
+
+    name = "chain of thought"
+    functions = Functions(rhs, event_values)
+    references = "arXiv:2502.21212"
+    num_events = 2
+    notes = (
+        "Exact for full gradient descent from multiples of the identity, but for means over matrices of Gaussian "
+        "examples, whose standard errors are some 1e-4",
+        "the closed time of one step takes the weight of the chain for 0 until then",
+    )
+
+    def __init__(self, problem: ChainOfThought) -> None:
+        self.asked, d, eta = problem, problem.dimension, problem.rate
+        self.components, self.numbers = ["one step", "chain"], ["a", "b", "c"]
+        self.nodes, self.node_weights = spectrum(d, problem.examples, min(2 * problem.steps + 1, NODES))
+        #: P_k at the nodes, for k < K.
+        self._solved = 1.0 - (1.0 - eta * self.nodes) ** np.arange(problem.steps)[:, None]
+        powers = np.stack([self._solved**2, self._solved, np.ones_like(self._solved)])
+        t = ((powers * self.nodes**2) @ self.node_weights).sum(axis=1)
+        self.initial_state = np.full(3, problem.initial_scale)
+        self.parameters = np.array([*t, eta, d])
+        self.sizes = np.array([-1], dtype=np.int64)
+        self.coords = {"weight_name": self.numbers, "steps": range(1, 2 * problem.steps + 1)}
+        self.time_scale = float(d / (eta * (t[2] - t[1])))
+
+    def progress(self, state: Array) -> Array:
+        """Return ac and −ab over what they are when learned, between 0 and 1, of states (…, 3)."""
+        _, t2, t3, eta, _ = self.parameters
+        products = state[..., :1] * state[..., [2, 1]] / [eta * (1.0 - t2 / t3), -eta]
+        return np.asarray(products.clip(0.0, 1.0))
+
+    def learning(self, state: Array) -> tuple[float, Array]:
+        """Return the loss, and progress."""
+        (t1, t2, t3, eta, _), (a, b, c) = self.parameters, state
+        p, q = a * b + eta, a * c - eta
+        return float(p * p * t1 + 2.0 * p * q * t2 + q * q * t3) / 2.0, self.progress(state)
+
+    def summarise(self, state: Array) -> dict[str, Any]:
+        """Return loss, progress, weights, the error of the model's own chain, and the curvature of the loss."""
+        a, b, c = state
+        errors, own = np.empty(2 * self.asked.steps), np.zeros_like(self.nodes)
+        for step in range(errors.size):
+            own = own + self.nodes * (a * b * own + a * c)
+            errors[step] = self.node_weights @ (own - 1.0) ** 2
+        # Of the weights on the labels, which stay 0: E (w*·M w*)² = E (tr M)² + 2 E tr M², M = S (b P_k + c); tr M has
+        # the relative variance of tr S.
+        d, M = self.asked.dimension, self.nodes * (b * self._solved + c)
+        squares = (d + 2.0 / self.asked.examples) * (M @ self.node_weights) ** 2
+        sharpness = (squares + 2.0 * (M**2 @ self.node_weights)).sum()
+        return super().summarise(state) | {"weights": state, "chain_error": errors, "sharpness": float(sharpness)}
+
+    def observe(self, state: Array) -> dict[str, Any]:
+        """Return all of it, and the state."""
+        return self.summarise(state) | {"state": state}
+
+    def rate_limit(self, values: Mapping[str, Any]) -> float:
+        """Return 2 over the largest curvature along the run."""
+        return 2.0 / float(np.nanmax(values["sharpness"], initial=1e-300))
+
+    def closed_times(self) -> Array:
+        """Return the time in which ac is half of the best single step while b is 0, a quadrature, and NaN."""
+        from scipy.integrate import quad
+
+        _, t2, t3, eta, d = self.parameters
+        # a = A cosh θ and c = A √d sinh θ, from a = c = s.
+        scale = self.asked.initial_scale**2 * (1.0 - 1.0 / d) * np.sqrt(d) / 2.0
+        first = np.arctanh(1.0 / np.sqrt(d))
+        last = 0.5 * np.arcsinh(0.5 * eta * (1.0 - t2 / t3) / scale)
+        found = quad(lambda theta: 1.0 / (eta * (t3 - t2) - t3 * scale * np.sinh(2.0 * theta)), first, last)[0]
+        return np.array([max(found, 0.0) * np.sqrt(d), np.nan])
+
+    def plateaus(self) -> Array:
+        """Return the loss of no step, and that of the best single one."""
+        t1, t2, t3, eta, _ = self.parameters
+        return np.asarray(np.array([t1 - 2.0 * t2 + t3, t1 - t2**2 / t3]) * eta**2 / 2.0)
+
+
+@lru_cache(maxsize=8)
+def spectrum(d: int, n: int, count: int) -> tuple[Array, Array]:
+    """Return nodes and weights of a quadrature for E tr f(XᵀX/n)/d, X (n, d) of independent standard Gaussians."""
+    r, rng = min(d, n), np.random.default_rng(SEED)
+    draws = int(np.clip(NUMBERS // r**2, FEWEST, MOST))
+    # The singular values of X are those of a bidiagonal matrix of chi variables (Dumitriu and Edelman 2002).
+    X, i = np.zeros((draws, r, r)), np.arange(r)
+    X[:, i, i] = np.sqrt(rng.chisquare(max(d, n) - i, (draws, r)))
+    X[:, i[1:], i[:-1]] = np.sqrt(rng.chisquare(r - i[1:], (draws, r - 1)))
+    drawn = np.zeros((draws, d))
+    drawn[:, :r] = np.linalg.svd(X, compute_uv=False) ** 2 / n
+    exact = np.array([
+        1.0, (n + d + 1) / n, (n**2 + 3 * n * d + d**2 + 3 * (n + d) + 4) / n**2,
+        (n**3 + 6 * n * d * (n + d) + d**3 + 6 * (n**2 + d**2) + 17 * n * d + 21 * (n + d) + 20) / n**3,
+    ])  # fmt: skip
+    moments = np.stack([(drawn**power).mean(axis=1) for power in (1, 2, 3, 4)], axis=1)
+    off = moments - moments.mean(axis=0)
+    weights = 1.0 + off @ np.linalg.lstsq(off.T @ off / draws, exact - moments.mean(axis=0), rcond=None)[0]
+    return _gauss(drawn.ravel(), np.repeat(np.maximum(weights, 0.1) / (d * draws), d), count)
+
+
+def _gauss(x: Array, weights: Array, count: int) -> tuple[Array, Array]:
+    """Return the nodes and weights of the Gauss quadrature of a discrete measure, by the Lanczos iteration."""
+    basis, diagonal, beside, v = np.zeros((count, x.size)), np.zeros(count), np.zeros(count), np.sqrt(weights)
+    mass, size = weights.sum(), 0
+    while size < count and (norm := float(np.linalg.norm(v))) > 1e-9:
+        beside[size], basis[size] = norm, v / norm
+        v = x * basis[size]
+        diagonal[size] = v @ basis[size]
+        size += 1
+        for _ in range(2):
+            v = v - basis[:size].T @ (basis[:size] @ v)
+    nodes, vectors = np.linalg.eigh(np.diag(diagonal[:size]) + np.diag(beside[1:size], -1))
+    return nodes, np.asarray(mass * vectors[0] ** 2)
