@@ -178,6 +178,15 @@ STUDIES: dict[str, StudyCommand] = {
             Option("kl-weight", positive, "weight of the KL divergence from the start", "BETA"),
             Option("group-samples", positive_integer, "samples of a group of grpo [infinitely many]", "G"),
             Option("true-rewards", numbers, "what the rewards stand for, of an action of each group", "R,R,..."),
+    "chain": TokenCommand(
+        "dynamics.tokens.problems:ChainOfThought",
+        "solve linear regression in context by a chain of steps: a single step is learned first",
+        (
+            Option("dimension", positive_integer, "number of components of an example, at least 2", "D", "10"),
+            Option("examples", positive_integer, "number of examples", "N", "20"),
+            Option("steps", positive_integer, "steps of the chain, at least 2", "K", "10"),
+            Option("rate", positive, "rate of the steps", "ETA", "0.3"),
+            Option("initial-scale", positive, "scale of the weights at the start", "S", "0.05"),
             LEARNING_RATE,
         ),
     ),

@@ -511,7 +511,8 @@ class _ChainOfThought(Model):
 
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
         x, w = (part.to(self.options["device"]) for part in batch)
-        n, d = self.problem.examples, self.problem.dimension
+        n: int = x.shape[2]
+        d: int = x.shape[3]
         y = x @ w[..., None]
         chain = [torch.zeros_like(w)]
         for _ in range(self.problem.steps):
@@ -523,8 +524,8 @@ class _ChainOfThought(Model):
         asked = torch.cat([asked, torch.ones_like(asked[..., :1])], dim=3)
         scores = tokens @ self.keys[:, None] @ asked.transpose(2, 3)
         moved = (scores.transpose(2, 3) @ tokens @ self.values.transpose(1, 2)[:, None])[..., d + 1 : -1]
-        missed: torch.Tensor = (steps[:, :, :-1] + moved / n - steps[:, :, 1:]) ** 2
-        return missed.sum(dim=(2, 3)) / (2 * d)
+        missed = steps[:, :, :-1] + moved / n - steps[:, :, 1:]
+        return torch.sum(missed**2, dim=(2, 3)) / (2.0 * d)
 
     @torch.no_grad()
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
