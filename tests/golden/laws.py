@@ -153,6 +153,8 @@ TOKEN_PROBLEMS = {
     "policy-gradient": tokens.PolicyGradient(group_sizes=[1, 1, 6, 24], rewards=[0.8, 1.0, 0.3, 0.0], true_rewards=[1.0, 0.8, 0.3, 0.0]),
     "policy-gradient-kl": tokens.PolicyGradient(group_sizes=[1, 15], rewards=[1.0, 0.0], objective="kl", kl_weight=0.3),
     "policy-gradient-grpo": tokens.PolicyGradient(group_sizes=[1, 15], rewards=[1.0, 0.0], objective="grpo", group_samples=4),
+    "trigger": tokens.TriggerTask(symbols=20, gaps=[2, 4], gap_weights=[0.75, 0.25], triggers=2.0),
+    "chain": tokens.ChainOfThought(dimension=4, examples=8, steps=3, rate=0.3),
 }  # fmt: skip
 STEPPED = {
     "composition": 0.25,
@@ -161,6 +163,8 @@ STEPPED = {
     "memory": 0.1,
     "memory-spectral": 0.02,
     "policy-gradient-grpo": 0.05,
+    "trigger": 0.5,
+    "chain": 0.1,
 }
 TOKEN_TIMES = SaveAt.geometric(1.0, 300.0, 8)
 TOKENS = {
