@@ -141,7 +141,7 @@ ANSWERS = (
     ),
     Answer(
         "tokens", "dynamics.tokens.answers:solve", "dynamics.report.tokens:token_findings",
-        ("composition", "recall", "causal-graph", "memory", "trigger", "selection", "chain"), PARTICLE_METHODS,
+        OF_TOKENS, PARTICLE_METHODS,
         lacks={
             "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
             "sound": "its state is free: scores have no bounds to break",

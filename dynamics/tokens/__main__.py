@@ -178,6 +178,9 @@ STUDIES: dict[str, StudyCommand] = {
             Option("kl-weight", positive, "weight of the KL divergence from the start", "BETA"),
             Option("group-samples", positive_integer, "samples of a group of grpo [infinitely many]", "G"),
             Option("true-rewards", numbers, "what the rewards stand for, of an action of each group", "R,R,..."),
+            LEARNING_RATE,
+        ),
+    ),
     "chain": TokenCommand(
         "dynamics.tokens.problems:ChainOfThought",
         "solve linear regression in context by a chain of steps: a single step is learned first",

@@ -489,6 +489,8 @@ class _PolicyGradient(Model):
         shares.index_add_(1, self._groups, logs.exp())
         loss = (logs.exp() * (self.beta * (logs - self._reference) - self._rewards)).sum(1)
         return loss, torch.as_tensor(self.system.progress(shares.cpu().numpy()))
+
+
 class _ChainOfThought(Model):
     r"""The chain of thought: linear attention with all weights V and W (2 d + 2, 2 d + 2), on tokens (x, y, w, 1).
 
