@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
@@ -49,6 +50,12 @@ def escape_docstring(app: Sphinx, what: str, name: str, obj: object, options: ob
         lines[0] = lines[0].replace(": ", " – ")
 
 
+def once(app: Sphinx, modname: str, attribute: str) -> str | None:
+    """Give names of `dynamics` that `sgd_check` has too no link to their source, which leads back to one page alone."""
+    del app
+    return modname if modname == "sgd_check" and hasattr(import_module("dynamics"), attribute) else None
+
+
 class CommandHelp(SphinxDirective):
     """Show what ``python -m MODULE … --help`` prints."""
 
@@ -69,7 +76,8 @@ class CommandHelp(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register both."""
+    """Register all."""
     app.connect("autodoc-process-docstring", escape_docstring, priority=100)
+    app.connect("viewcode-follow-imported", once)
     app.add_directive("command-help", CommandHelp)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
