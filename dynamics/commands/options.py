@@ -93,6 +93,14 @@ positive_integer = _checked(integer, lambda value: value >= 1, "at least 1")
 natural_number = _checked(integer, lambda value: value >= 0, "at least 0")
 
 
+def sample_count(text: str) -> int | str:
+    """Read a number of samples, or one in units of the dimension such as 4d, which stays text."""
+    if not text.endswith("d"):
+        return positive_integer(text)
+    positive(text[:-1])
+    return text
+
+
 def integers(text: str) -> tuple[int, ...]:
     """Read integers separated by commas."""
     return tuple(integer(part) for part in text.split(","))
@@ -265,13 +273,16 @@ def _is_number(field: str) -> bool:
 
 # --- options ------------------------------------------------------------------------------------------------
 
-MODELS = ("overlaps", "decoupled", "quadratic", "mean-field", "network", "correlation")
+FLOWING = ("overlaps", "decoupled", "quadratic", "mean-field", "network", "correlation")
+MODELS = (*FLOWING, "reused-data")
 #: Models of the homogeneous student, of finite width, integrated in time, and whose runs can be bounded and resumed.
-HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "quadratic", "network")
+HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "quadratic", "network", "reused-data")
 INTEGRATED = ("overlaps", "mean-field", "network", "correlation")
 WATCHED = (*INTEGRATED, "quadratic")
 OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
-NETWORK, CORRELATION = ("network",), ("correlation",)
+NETWORK, CORRELATION, REUSED = ("network",), ("correlation",), ("reused-data",)
+#: Models whose student has its own layers.
+NETWORKS = (*NETWORK, *REUSED)
 STEP_THEORIES = ("finite-d", "infinite-d")
 #: Headings of the help, in their order there: what most users ask comes first.
 Group = Literal["problem", "answer", "output", "running", "two-layer networks", "problem details", "answer details"]
@@ -321,10 +332,10 @@ SPECTRUM = Option(
     "ALPHA", models=(*OVERLAPS, *NETWORK), group="problem details")  # fmt: skip
 PROBLEM_OPTIONS = (
     Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
-    Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z",
-           "LINK"),
+    Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z "
+           "[h_k; reused-data: erf]", "LINK"),
     Option("teacher-activation", plain, "link of the teacher, if it is not the student's", "LINK",
-           models=(*MEAN_FIELD, *NETWORK, *CORRELATION), group="problem details"),
+           models=(*MEAN_FIELD, *NETWORKS, *CORRELATION), group="problem details"),
     Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N",
            group="problem details"),
     Option("beta", non_negative, "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
@@ -332,12 +343,14 @@ PROBLEM_OPTIONS = (
     Option("ratio", fraction, "ratio of neighbouring coefficients, a_p ~ ratio^p, instead of a power law", "R",
            models=WITH_WIDTH, group="problem details"),
     Option("directions", positive_integer,
-           "number of teacher directions P [16; mean-field, correlation: 1; network: 2; quadratic: 256]", "P"),
+           "number of teacher directions P [16; network: 2; quadratic: 256; mean-field, correlation, reused-data: 1]",
+           "P"),
     Option("coefficients", numbers,
            "the coefficients themselves, separated by commas or in a file, instead of a power law", "A,A,...|@FILE"),
-    Option("teacher", plain, "polynomial of x1 ... x9 as the teacher, such as 'x1 + x1*x2'", "TEXT", models=NETWORK),
+    Option("teacher", plain, "polynomial of x1 ... x9 as the teacher, such as 'x1 + x1*x2'", "TEXT", models=NETWORKS),
     Option("width", positive_integer,
-           "number of neurons m; every direction is covered from about P ln P on; quadratic: 32 [3 P; network: 8]", "M",
+           "number of neurons m; every direction is covered from about P ln P on; quadratic: 32, reused-data: 1 "
+           "[3 P; network: 8]", "M",
            models=WITH_WIDTH),
     Option("dimension", positive_integer, "input dimension d, quadratic: 1e6 [max(256, P); mean-field: 64]", "D"),
     Option("initial-norm", positive, "norm of the starting weights, sigma_0, quadratic: m^(-1/4) [0.01; network: 1]",
@@ -360,7 +373,7 @@ PROBLEM_OPTIONS = (
 
 #: Options of two-layer networks alone; any of them chooses the model.
 NETWORK_OPTIONS = tuple(
-    option._replace(models=NETWORK, group="two-layer networks")
+    option._replace(models=NETWORKS, group="two-layer networks")
     for option in (
         Option("second-layer", plain, "whether the v_i move [trained]", choices=("trained", "fixed")),
         Option("initial-second-layer", word_or_numbers("signs", "pairs"),
@@ -376,7 +389,8 @@ NETWORK_OPTIONS = tuple(
 
 SOLVER_OPTIONS = (
     Option("model", plain,
-           "equations to solve; options of networks choose network, --objective or --smoothing correlation",
+           "equations to solve; options of networks choose network, --samples reused-data, --objective or --smoothing "
+           "correlation",
            default="overlaps", choices=MODELS, group="answer"),
     Option("method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS,
            models=INTEGRATED, group="answer details"),
@@ -391,7 +405,17 @@ SOLVER_OPTIONS = (
            group="running"),
     Option("learning-rate", rate_or_share,
            "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; 0.1x is a tenth of "
-           "the limit of stability; time is this times the step [none: the flow]", "ETA", models=FLOW, group="answer"),
+           "the limit of stability; time is this times the step [none: the flow; reused-data: 1]", "ETA",
+           models=(*FLOW, *REUSED), group="answer"),
+    Option("samples", sample_count, "samples that every epoch uses again, a number or 4d for 4 per dimension", "N",
+           models=REUSED, group="answer"),
+    Option("epochs", positive_integer, "passes over the samples [16]", "E", models=REUSED, group="answer"),
+    Option("batches", positive_integer, "batches of an epoch, a step for each [1]", "B", models=REUSED,
+           argument="batches_per_epoch", group="answer"),
+    Option("reshuffle", switch, "part the samples into batches anew in every epoch", models=REUSED,
+           group="answer details"),
+    Option("draws", positive_integer, "points that stand for the samples; errors fall as they grow [524288]", "N",
+           models=REUSED, group="answer details"),
     Option("step-theory", plain,
            "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
            choices=STEP_THEORIES, models=FLOW, group="answer details"),
@@ -411,11 +435,11 @@ SOLVER_OPTIONS = (
            group="answer details"),
     Option("t-max", positive,
            "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone; "
-           "quadratic: 2.5 times the last predicted alignment]", "T", group="answer"),
-    Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T",
+           "quadratic: 2.5 times the last predicted alignment]", "T", models=FLOWING, group="answer"),
+    Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T", models=FLOWING,
            group="answer details"),
     Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150",
-           group="answer"),
+           models=FLOWING, group="answer"),
     Option("keep", plain, "what to keep at each time", default="full", choices=("full", "summary"), models=INTEGRATED,
            group="answer details"),
     Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=WATCHED, group="running"),

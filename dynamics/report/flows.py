@@ -71,6 +71,8 @@ TIMES = (
 #: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
 DEGREE_NAMES = {"0": "0", "1": "1", "2": "2", "rest": "3 and above"}
 DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9", "-."), "rest": (IDEAL, "--")}
+#: Losses that `plot_loss` draws beside that of the weights on new samples -> their labels.
+OTHER_LOSSES = {"average_loss": "of the average", "train_loss": "training samples"}
 #: Choices of `plot_loss` for its axis -> its name in the table of labels, and its symbol.
 AXES_OF_LOSS = {"time": ("time", "t"), "steps": ("step", "s"), "samples": ("samples", "n")}
 #: Part of the whole below which a part of a degree is empty.
@@ -482,7 +484,7 @@ def plot_loss(
     time, loss = scale * dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
     label = "sum formula" if dataset.attrs["answer"] == "prediction" else "flow"
-    label = "of the weights" if "average_loss" in dataset else label
+    label = "of the weights" if "average_loss" in dataset else "new samples" if "train_loss" in dataset else label
     ax.loglog(time[shown], np.maximum(loss[shown], 1e-300), color=MEASURED, lw=1.8, label=label)
     sums = _predicted_loss(dataset)
     if sums is not None:
@@ -493,9 +495,10 @@ def plot_loss(
         law = fit_power_law(time[shown], loss[shown], window=(scale * window[0], scale * window[1]))
         draw_fit(ax, law, stored_exponents(dataset).loss_time, LIMIT, symbol)
     drawn = [loss[shown]]
-    if "average_loss" in dataset:
-        drawn.append(dataset["average_loss"].values[shown])
-        ax.loglog(time[shown], np.maximum(drawn[-1], 1e-300), color=MEASURED, lw=1.4, ls=":", label="of the average")
+    for name, more in OTHER_LOSSES.items():
+        if name in dataset:
+            drawn.append(dataset[name].values[shown])
+            ax.loglog(time[shown], np.maximum(drawn[-1], 1e-300), color=MEASURED, lw=1.4, ls=":", label=more)
     for row in degree_rows(dataset):
         degree = next(key for key, name in DEGREE_NAMES.items() if name == row["degree"])
         drawn.append(dataset["degree_loss"].sel(degree=degree).values[shown])

@@ -19,6 +19,8 @@ from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import xarray as xr
     from matplotlib.axes import Axes
 
@@ -192,16 +194,16 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
         columns |= {title: value[:, largest], f"{title} ±": error[:, largest]}
     rows = [row for row in records(columns) if math.isfinite(row["test loss"])]
     best, last = min(rows, key=lambda row: row["test loss"]), rows[-1]
+    parts = attrs["batches_per_epoch"]
     told = (
-        f"{attrs['samples_over_dimension']:g} samples per dimension, {attrs['batches_per_epoch']} batches per epoch, "
-        f"{attrs['epochs']:g} epochs: least test loss {best['test loss']:.4g} after step {best['step']}, at the end "
-        f"{last['test loss']:.4g}; train loss {last['train loss']:.4g}; overlap {last['overlap']:.4g}"
+        f"{attrs['samples_over_dimension']:g} samples per dimension, {attrs['epochs']:g} epochs of {parts} "
+        f"batch{'' if parts == 1 else 'es'}: least test loss {best['test loss']:.4g} after step {best['step']}, at the "
+        f"end {last['test loss']:.4g}; train loss {last['train loss']:.4g}; overlap {last['overlap']:.4g}"
     )
     worst = float(np.nanmax(dataset["teacher_overlap_error"].values))
     noise = f"Largest standard error of an overlap: {worst:.2g}, with {attrs['draws']:.2g} points"
     if worst > WANTED_ERROR:
         noise += f"; {attrs['draws'] * (worst / WANTED_ERROR) ** 2:.2g} points bring it to {WANTED_ERROR:g}"
-    caption = "Loss on new samples without noise, and on the samples of training with it, against epochs."
     values = flows.run_values(
         dataset, best_step=best["step"], best_loss=best["test loss"], train_loss=last["train loss"], curve=rows
     )
@@ -217,10 +219,10 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
                 errors={title: f"{title} ±" for title in REUSED},
             )
         ],
-        drawings=[drawing_of(_plot_reused_losses, dataset, caption=caption)],
+        drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in REUSED_PLOTS.items()],
         remarks=flows.remarks(values),
         values=values,
-        overview=partial(row_of, dataset, [_plot_reused_losses], (6.8, 4.4)),
+        overview=partial(row_of, dataset, list(REUSED_PLOTS), (11.0, 4.2)),
     )
 
 
@@ -229,13 +231,35 @@ def _epochs(dataset: xr.Dataset) -> Array:
 
 
 def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
-    """Draw the losses on new samples and on those of training against epochs, with bands of two standard errors."""
-    epochs = _epochs(dataset)
-    for name, label, colour in (("loss", "new samples", MEASURED), ("train_loss", "training", PREDICTED)):
-        value, error = dataset[name].values, figures.BAND * dataset[f"{name}_error"].values
-        ax.plot(epochs, value, color=colour, label=label)
-        ax.fill_between(epochs, value - error, value + error, color=colour, alpha=0.25, lw=0)
+    """Draw the losses on new samples and on those of training against epochs."""
+    for name, label, colour in (("loss", "new samples", MEASURED), ("train_loss", "training samples", PREDICTED)):
+        _draw_with_band(dataset, ax, dataset[name].values, dataset[f"{name}_error"].values, colour, label)
+    ax.set_ylim(bottom=0.0)
     finish_panel(ax, "epochs", "loss")
+
+
+def _plot_reused_overlaps(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw the overlap of each axis of the teacher with the neuron that has most of it at the end."""
+    overlap, error = dataset["teacher_overlap"].values, dataset["teacher_overlap_error"].values
+    known = np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]
+    for axis, colour in enumerate(figures.shades(overlap.shape[2], 0.85)):
+        best = int(np.argmax(np.abs(overlap[known, :, axis])))
+        _draw_with_band(dataset, ax, overlap[:, best, axis], error[:, best, axis], colour, f"axis {axis + 1}")
+    finish_panel(ax, "epochs", "teacher_overlap")
+
+
+def _draw_with_band(dataset: xr.Dataset, ax: Axes, value: Array, error: Array, colour: Any, label: str) -> None:
+    """Draw values against epochs, with a band of two standard errors."""
+    epochs = _epochs(dataset)
+    ax.plot(epochs, value, color=colour, label=label)
+    ax.fill_between(epochs, value - figures.BAND * error, value + figures.BAND * error, color=colour, alpha=0.25, lw=0)
+
+
+#: Figures -> captions.
+REUSED_PLOTS: dict[Callable[..., None], str] = {
+    _plot_reused_losses: "Loss on new samples without noise, and on the samples of training with it, against epochs.",
+    _plot_reused_overlaps: "Overlap of each axis of the teacher with the neuron that has most of it, against epochs.",
+}
 
 
 # --- quadratic networks -----------------------------------------------------------------------------------------------

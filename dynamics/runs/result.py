@@ -60,6 +60,9 @@ class StopReason(StrEnum):
         "A neuron has a length or a bias at which the series of its link is not accurate: start with smaller ones, "
         "save earlier times, or take a link with closed means, such as 'erf', 'relu' or a polynomial.",
     )
+    TOO_NOISY = (
+        "too_noisy", "The scatter of drawn points became too large: ask for more `draws`, or a smaller learning rate.",
+    )  # fmt: skip
     UNFINISHED = "unfinished", "The run had not ended when this was written; times until then were kept."
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import options as table
 from dynamics.commands import parsing
-from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORK, OPTIONS, Option, plain, switch
+from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORKS, OPTIONS, REUSED, Option, plain, switch
 from dynamics.solve.registry import Answer, registered
 from hermite.text import command_line
 from hermite.text.command_line import EXIT_DONE, UsageError, require_usage
@@ -40,6 +40,9 @@ examples:
       any two-layer network, here on a staircase: each component of the polynomial is learned after the one before
   python -m dynamics.solve --objective correlation --smoothing 4 --k 4 --dimension 256
       one neuron on the sphere and one direction, in a landscape that is smoothed
+
+  python -m dynamics.solve --samples 4d --epochs 16 --label-noise 0.4
+      a neuron that sees the same samples again in every epoch: test and training loss, and the best epoch
 
   python -m dynamics.solve --resume small.nc
       go on with a run that was interrupted, killed or out of time; its file and figure are replaced
@@ -82,6 +85,7 @@ SIZES: dict[str, tuple[int, Callable[[int], int], Callable[[int], int]]] = {
     "network": (2, lambda _: 8, lambda P: max(256, P)),
     "mean-field": (1, lambda _: 1, lambda P: max(64, P + 1)),  # its width is infinite whatever the problem has
     "correlation": (1, lambda _: 1, lambda _: 256),
+    "reused-data": (1, lambda _: 1, lambda P: max(256, P)),
 }
 USUAL_SIZES = (16, lambda P: 3 * P, lambda P: max(256, P))
 QUADRATIC = "quadratic"
@@ -119,14 +123,17 @@ def _run(given: Mapping[str, Any]) -> int:
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options by name, read and checked, or their defaults."""
     if given["model"] is None:  # options of one model alone imply it
-        own = [option.models for option in OPTIONS if given[option.key] is not None]
+        own = [option.models for option in OPTIONS if given[option.key] not in (None, False)]
         own = [CORRELATION] if given["objective"] == CORRELATION[0] else own
-        given = {**given, "model": next((models[0] for models in (NETWORK, CORRELATION) if models in own), None)}
+        kinds = (REUSED, NETWORKS, CORRELATION)
+        given = {**given, "model": next((models[0] for models in kinds if models in own), None)}
     values: dict[str, Any] = {}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         values[option.key] = parsing.value_of(option, given)
         _require_absent(option, given[option.key], values["model"])
     values |= {"optimizer": _optimizer(values)}
+    if values["model"] in REUSED:
+        values = _epochs(values)
     objective = "correlation" if values["model"] in CORRELATION else "squared"
     need = f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}."
     require_usage(values["objective"] in (None, objective), need)
@@ -135,6 +142,19 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         need = f"Option {flag} must be absent when --{chosen} is given, but is {values[other]}."
         require_usage(values[chosen] is None or values[other] is None, need)
     return MappingProxyType(values)
+
+
+def _epochs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of samples that are used again, with their defaults and the number of steps."""
+    from dynamics.solve.reused_data import DRAWS
+
+    need = "Option --samples must be given for --model reused-data, but is absent."
+    require_usage(values["samples"] is not None, need)
+    usual = {"learning_rate": 1.0, "epochs": 16, "batches_per_epoch": 1, "reshuffle": False, "draws": DRAWS}
+    found = {**values, **{name: value for name, value in usual.items() if values[name] is None}}
+    if found["activation"] is None and found["k"] is None:
+        found["activation"] = "erf"
+    return found | {"steps": found["epochs"] * found["batches_per_epoch"]}
 
 
 def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
@@ -158,7 +178,7 @@ def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
 def _require_absent(option: Option, text: object, model: str) -> None:
     """Refuse an option that is given though a model does not take it."""
     need = f"Option --{option.name} must be absent for --model {model}, but is {text}."
-    require_usage(text is None or model in option.models, need)
+    require_usage(text in (None, False) or model in option.models, need)
 
 
 def build_problem(options: Mapping[str, Any]) -> Problem:
@@ -184,7 +204,7 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
             check_memory("num_directions", count, flow_numbers(usual_width(count), count, full=False, times=0))
         teacher = _teacher(options, count)
     width = options["width"] or usual_width(teacher.span)
-    if model in NETWORK:
+    if model in NETWORKS:
         own = {option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None}
         student: dict[str, Any] = {"student": Student(activation=link, width=width, **own)}
     else:
@@ -265,7 +285,7 @@ def _counted_directions(given: Mapping[str, Any], problem: Problem, options: Map
     return () if given["quiet"] else numbers
 
 
-LATER = ("optimizer", "momentum", "average")
+LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws")
 
 
 def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
@@ -297,10 +317,14 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         figure = parsing.chosen_figure(given, output)
         counted = _counted_directions(given, problem, options)
         save_at = _schedule(answer, problem, options)
-        expected = estimate(problem, options["model"], options["keep"], save_at, options["particles"])
+        if options["model"] in REUSED:
+            expected = resolve_name("dynamics.solve.reused_data:estimate")(problem, options)
+        else:
+            expected = estimate(problem, options["model"], options["keep"], save_at, options["particles"])
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
+        names["steps"] = "--epochs times --batches"
         raise UsageError(parsing.as_typed(error, OPTIONS, **names, **listed)) from None
     if given["dry_run"]:
         command_line.tell(expected)

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from math import comb
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from dynamics.problem.problem import flow_numbers_of
+from dynamics.problem.problem import flow_numbers_of, is_network
 from dynamics.problem.question import OWN, Question, check_question
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.run_file import DEFAULT_SECONDS, RunFile, reopened
 from dynamics.runs.storage import StorageError
-from dynamics.solve.registry import ANSWERS, answer_of, answers_that
+from dynamics.solve.registry import ANSWERS, answer_of, answers_that, registered
 from hermite.text.messages import refuse, suggestion
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     problem : Problem
         The student decides: "homogeneous" is given to `solve_overlaps`, "committee" to `solve_committee`, "spherical"
         to `solve_spherical`, and with the objective "correlation" to `solve_correlation`, "stiefel" to
-        `solve_quadratic`, a `Student` to `solve_network`. The limit of infinite width has a function of its own,
-        `solve_mean_field`.
+        `solve_quadratic`, a `Student` to `solve_network`, and where `samples` are given to `solve_reused_data`. The
+        limit of infinite width has a function of its own, `solve_mean_field`.
     **arguments
         Keyword arguments of that function, such as `save_at`, `rtol`, `keep` or `checkpoint`.
 
@@ -58,7 +58,8 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     'committee'
     """
     check_question(problem, [kind for answer in ANSWERS for kind in answer.students])
-    solve = answer_of(problem).solve()
+    reused = is_network(problem) and "samples" in arguments
+    solve = (registered("reused-data") if reused else answer_of(problem)).solve()
     known = list(inspect.signature(solve).parameters)[1:]
     if name := next((name for name in arguments if name not in known), None):
         need = f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}."

@@ -105,10 +105,10 @@ ANSWERS = (
         "reused-data", "dynamics.solve.reused_data:solve_reused_data",
         "dynamics.report.networks:reused_data_findings", ("network",),
         lacks={
-            **dict.fromkeys(("watch", "resume"), "its steps take seconds: the answer is begun anew"),
+            "watch": "its groups of points are watched by one bar, and those finished before Ctrl-C are kept",
+            "resume": "its steps take seconds: the answer is begun anew",
             "estimate": "its groups of points give a standard error of every number",
             "sound": "each group of points is exact for what it draws: scatter is told as an error",
-            "sweep": "its samples and steps have no defaults that fit all problems of a sweep",
         },
     ),
     Answer(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time as clock
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -14,12 +14,13 @@ import numpy as np
 from dynamics.cores import available_cores, one_blas_thread
 from dynamics.equations.reused_data import MOST_COORDINATES, Moments, ReusedData, moments, numbers_held
 from dynamics.problem import Problem, check_problem
-from dynamics.problem.checks import check_memory, check_switch, check_that, checked_integer, checked_number
+from dynamics.problem.checks import check_switch, check_that, checked_integer, checked_number, machine_memory
 from dynamics.problem.rates import Schedule
 from dynamics.problem.student import NETWORK
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.result import StopReason
-from dynamics.threads import GivenUp, give_way, whether_given_up
+from dynamics.runs.result import StopReason, uninterrupted
+from dynamics.runs.trackers import bar_settings, open_bar
+from dynamics.threads import LOOK, GivenUp, give_way, interruption, whether_given_up
 from hermite.arrays import Array, Integers
 from hermite.text.messages import shown
 
@@ -38,15 +39,20 @@ REFERENCES = (
 GROUPS = 8
 #: Points altogether by default, fewest and most.
 DRAWS, FEWEST, MOST = 2**19, 2**10, 2**30
-#: Steps up to which scatter has been measured, and most steps.
-MANY_STEPS, MOST_STEPS = 50, 2000
+#: Fewest points of a group for each direction that a step may add: with fewer, directions fit the points.
+POINTS_OF_DIRECTION = 8
+#: Standard error of the loss, as shares of it and of the first one, from which on steps are left out.
+MOST_NOISE = (0.1, 1e-3)
+#: Operations per second and core, and those that a normal number of a Sobol sequence takes.
+SPEED, OPERATIONS_OF_NUMBER = 3e9, 200.0
 
 
 class Cost(NamedTuple):
-    """What an answer takes: bytes at once, and operations of floating point."""
+    """What an answer takes: bytes at once, operations of floating point, and about how many seconds."""
 
     memory: float
     operations: float
+    seconds: float
 
 
 def solve_reused_data(
@@ -59,6 +65,7 @@ def solve_reused_data(
     reshuffle: bool = False,
     draws: int = DRAWS,
     seed: int = 0,
+    progress: bool | None = None,
 ) -> xr.Dataset:
     r"""Solve the motion of a network that takes steps on the same n = αd samples again and again, exactly as d → ∞.
 
@@ -74,8 +81,7 @@ def solve_reused_data(
     ----------
     problem : Problem
         With a `dynamics.Student` of a few neurons on isotropic inputs, and any teacher, both of any links. Neurons on
-        the sphere take the tangential part of the step and are brought back to their lengths. A start in "pairs" is
-        refused: neurons that stay opposite in all that is new cannot be told apart by their means.
+        the sphere take the tangential part of the step and are brought back to their lengths.
     samples : int or str
         Number n of samples, or in units of the dimension, such as "1.5d".
     learning_rate : float or Schedule
@@ -91,6 +97,8 @@ def solve_reused_data(
         1/√draws where T is large.
     seed : int, default 0
         Draws the points.
+    progress : bool, optional
+        Progress bar on stderr; by default if stderr is a terminal.
 
     Returns
     -------
@@ -100,17 +108,20 @@ def solve_reused_data(
         M_ia/|w_i| on the teacher's axes; `squared_norm(time, neuron)`, |w_i|²; `student_overlap(time, neuron,
         neuron_2)`, `second_layer(time, neuron)` and `bias(time, neuron)`; and standard errors of all but the last
         three, as `loss_error(time)`, from eight groups of points. Values are NaN from where they grow without bound in
-        a group.
+        a group, or where the error of the loss is above a tenth of it and 1e-3 of the first one.
 
     Raises
     ------
+    SolveInterrupted, KeyboardInterrupt
+        If Ctrl-C was pressed: with the `dataset` of the groups of points that were finished, or where those are fewer
+        than two, without.
     TypeError, ValueError
-        For bad arguments, before any work, or more steps than the memory holds.
+        For bad arguments, or more steps than the memory or the noise of the points allow, before any work.
 
     Warns
     -----
     UserWarning
-        For more than 50 steps, whose scatter has not been measured: look at the errors.
+        If steps are left out because of their noise.
 
     Notes
     -----
@@ -135,22 +146,10 @@ def solve_reused_data(
     from dynamics.equations.network.system import NetworkSystem
 
     begun = clock.perf_counter()
-    check_problem(problem, NETWORK)
-    count = checked_integer(steps, "steps", minimum=1, maximum=MOST_STEPS)
-    points = checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST)
-    size = 1 << (-(-points // GROUPS) - 1).bit_length()
-    start = checked_integer(seed, "seed", minimum=0)
-    data = reused_data(problem, samples, learning_rate, count, batches_per_epoch, reshuffle)
-    left = MOST_COORDINATES - data.own_coordinates - problem.teacher.span
-    most = left // problem.width - 1
-    check_that(count <= most, "steps", f"be at most {most} for {problem.width} neurons", f"is {count}")
-    told = cost(count, points, problem.width, problem.teacher.span, data.own_coordinates - 1)
-    check_memory("steps", count, told.memory / 8.0)
-    system = NetworkSystem(problem)
-    if count > MANY_STEPS:
-        what = f"takes {told.operations:.2g} operations, and its scatter has been measured up to {MANY_STEPS} steps"
-        warnings.warn(f"A run of {count} steps {what}: look at the errors of the answer.", stacklevel=2)
-    groups = _all_groups(data, size, start)
+    data, size = checked_data(problem, samples, learning_rate, steps, batches_per_epoch, reshuffle, draws)
+    start, system = checked_integer(seed, "seed", minimum=0), NetworkSystem(problem)
+    check_switch("progress", progress, optional=True)
+    groups, count = _all_groups(data, size, start, progress), data.rates.size
     every = Moments(*(np.array(each) for each in zip(*groups, strict=True)))
     middle = Moments(*(each.mean(axis=0) for each in every))
     C, G, n = _normalised(middle)
@@ -167,7 +166,9 @@ def solve_reused_data(
         "teacher_overlap_error": _standard_error(_normalised(every)[0]),
         "squared_norm_error": _standard_error(_normalised(every)[2]),
     }
-    ended = bool(np.isfinite(values["loss"][-1]))
+    reason = _without_noise(values)
+    if len(groups) < GROUPS:
+        reason = StopReason.INTERRUPTED
     rate = repr(learning_rate) if isinstance(learning_rate, Schedule) else float(learning_rate)
     settings: dict[str, Any] = {
         "samples": data.ratio * problem.dimension,
@@ -175,10 +176,10 @@ def solve_reused_data(
         "reshuffle": data.reshuffle,
         "learning_rate": rate,
         "steps": count,
-        "draws": GROUPS * size,
+        "draws": len(groups) * size,
         "seed": start,
     }
-    return make_dataset(
+    dataset = make_dataset(
         values,
         problem=problem,
         title="Network on samples that are used again",
@@ -190,10 +191,59 @@ def solve_reused_data(
             "samples_over_dimension": data.ratio,
             "epochs": count / data.batches,
             "references": REFERENCES,
-            "stop_reason": str(StopReason.REACHED_END if ended else StopReason.NOT_FINITE),
+            "stop_reason": str(reason),
+            "stop_message": reason.advice,
             "solve_seconds": clock.perf_counter() - begun,
         },
     )
+    return uninterrupted(dataset)
+
+
+def check(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse what is not known, and more steps than memory or noise allow."""
+    names = ("samples", "learning_rate", "steps", "batches_per_epoch", "reshuffle", "draws")
+    checked_data(problem, *(options[name] for name in names))
+
+
+def estimate(problem: Problem, options: Mapping[str, Any]) -> str:
+    """Return memory and work of a run in one line each, without running it."""
+    steps, epochs = options["steps"], options["epochs"]
+    told = cost(steps, options["draws"], problem.width, problem.teacher.span, epochs if options["reshuffle"] else 1)
+    return (
+        f"memory: {told.memory / 1e6:.3g} MB ({steps} steps, {options['draws']} points in {GROUPS} groups)\n"
+        f"time: about {told.seconds:.2g} s ({told.operations:.3g} operations)"
+    )
+
+
+def checked_data(
+    problem: Problem,
+    samples: object,
+    learning_rate: object,
+    steps: object,
+    batches_per_epoch: object,
+    reshuffle: object,
+    draws: object,
+) -> tuple[ReusedData, int]:
+    """Return what moves, and the points of a group; refuse more steps than points and memory allow."""
+    check_problem(problem, NETWORK)
+    count = checked_integer(steps, "steps", minimum=1)
+    size = points_of_group(checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST))
+    m, r = problem.width, problem.teacher.span
+    fits = machine_memory() / 8.0 / (min(available_cores(), GROUPS) * size)
+    most = {
+        "the noise of so few points": size // (POINTS_OF_DIRECTION * m),
+        "the memory": max(0, int((fits - numbers_held(0, 1, m, r)) / (2.0 * m))),
+        "the coordinates of a Sobol sequence": (MOST_COORDINATES - r - 2) // (m + 1) - 1,
+    }
+    why = min(most, key=lambda each: most[each])
+    which = f"be at most {most[why]} for {m} neuron{'' if m == 1 else 's'} and {GROUPS * size} draws, by {why}"
+    check_that(count <= most[why], "steps", which, f"is {count}")
+    return reused_data(problem, samples, learning_rate, count, batches_per_epoch, reshuffle), size
+
+
+def points_of_group(draws: int) -> int:
+    """Return the number of points of each group, a power of 2."""
+    return 1 << (-(-draws // GROUPS) - 1).bit_length()
 
 
 def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1, partitions: int = 1) -> Cost:
@@ -202,12 +252,13 @@ def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1, partitio
     Examples
     --------
     >>> round(cost(50).operations / 1e9, 1)
-    5.2
+    10.9
     """
-    size = 1 << (-(-draws // GROUPS) - 1).bit_length()
-    at_once = min(available_cores(), GROUPS)
+    size, at_once = points_of_group(draws), min(available_cores(), GROUPS)
     memory = 8.0 * at_once * numbers_held(steps, size, width, span, partitions)
-    return Cost(memory, 4.0 * GROUPS * size * (width * steps) ** 2)
+    numbers = partitions + 1 + span + (steps + 1) * width
+    operations = GROUPS * size * (4.0 * (width * steps) ** 2 + OPERATIONS_OF_NUMBER * numbers)
+    return Cost(memory, operations, operations / SPEED / at_once)
 
 
 def samples_of(samples: object, dimension: int) -> float:
@@ -229,8 +280,6 @@ def reused_data(
 ) -> ReusedData:
     """Return what moves; TypeError or ValueError is raised for what is not known or out of range."""
     student = cast("Student", problem.student)
-    need = "have a start other than pairs here, whose neurons stay opposite in all that is new"
-    check_that(not student.is_paired, "problem", need, "has 'pairs'")
     ratio, d = samples_of(samples, problem.dimension), problem.dimension
     parts = checked_integer(batches, "batches_per_epoch", minimum=1)
     most = f"be at most the number of samples, {ratio * d:g}"
@@ -272,24 +321,51 @@ def _target(problem: Problem) -> Callable[[Array], Array]:
     )
 
 
-def _all_groups(data: ReusedData, size: int, seed: int) -> list[Moments]:
-    """Return the moments by each group of points, as many at a time as there are cores."""
-    given_up, stopped = whether_given_up(), threading.Event()
+def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -> list[Moments]:
+    """Return the moments by each group of points, as many at a time as there are cores; of those until Ctrl-C."""
+    given_up, interrupted, stopped, taken = whether_given_up(), interruption(), threading.Event(), []
 
     def look() -> None:
         give_way(given_up)
         if stopped.is_set():
             raise GivenUp
+        taken.append(1)
 
-    with one_blas_thread(), ThreadPoolExecutor(min(available_cores(), GROUPS)) as pool:
+    bar = open_bar(bar_settings(progress), total=GROUPS * (data.rates.size + 1), unit="step")
+    with one_blas_thread(), bar, ThreadPoolExecutor(min(available_cores(), GROUPS)) as pool:
         draws = (np.random.default_rng([seed, group]) for group in range(GROUPS))
         work = [pool.submit(moments, data, size, rng, look) for rng in draws]
         try:
-            return [each.result() for each in work]
-        except BaseException:
+            while wait(work, LOOK).not_done and not interrupted():
+                bar.update(len(taken) - bar.n)
+        except KeyboardInterrupt:  # the groups that are left out tell
+            pass
+        finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
-            raise
+    give_way(given_up)
+    found = [each.result() for each in work if not (each.cancelled() or isinstance(each.exception(), GivenUp))]
+    if len(found) < 2:
+        msg = "The run was interrupted before two groups of points were finished: nothing is kept"
+        raise KeyboardInterrupt(msg)
+    return found
+
+
+def _without_noise(values: Mapping[str, Array]) -> StopReason:
+    """Leave out all from the first step whose loss is noise or not finite, and return why the answer ends."""
+    error, (of_loss, of_first) = values["loss_error"], MOST_NOISE
+    bad = ~(error <= of_loss * values["loss"] + of_first * values["loss"][0])
+    if not bad.any():
+        return StopReason.REACHED_END
+    first = int(np.argmax(bad))
+    is_noise = bool(np.isfinite(error[first]))
+    if is_noise:
+        what = f"the standard error of the loss is {error[first]:.2g} there"
+        advice = "more draws or a smaller learning rate may help"
+        warnings.warn(f"Steps from {first} on are left out, since {what}; {advice}.", stacklevel=3)
+    for each in values.values():
+        each[first:] = np.nan
+    return StopReason.TOO_NOISY if is_noise else StopReason.NOT_FINITE
 
 
 def _losses(system: NetworkSystem, groups: Sequence[Moments]) -> Array:

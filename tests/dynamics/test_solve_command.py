@@ -196,7 +196,7 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--bta", "1"], "unrecognized arguments: --bta 1. Did you mean '--beta'?"),
         (
             ["--model", "meanfield"],
-            "Option --model must be one of overlaps, decoupled, quadratic, mean-field, network, correlation, but is "
+            "Option --model must be one of overlaps, decoupled, quadratic, mean-field, network, correlation, reused-data, but is "
             "'meanfield'. Did you mean 'mean-field'?",
         ),
         (["--model", "decoupled", "--rtol", "1e-3"], "Option --rtol must be absent for --model decoupled, but is 1e-3."),

@@ -29,6 +29,7 @@ SIZES = {
 }
 MODELS = {model: ["--model", model] for model in options.MODELS}
 MODELS["network"] += ["--teacher", "x1*x2", "--activation", "relu"]
+MODELS["reused-data"] += ["--samples", "4d"]
 
 
 def lines():
