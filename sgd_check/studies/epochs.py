@@ -30,7 +30,7 @@ from dynamics.problem import (
     checked_real,
 )
 from dynamics.problem.checks import require
-from dynamics.solve.reused_data import FEWEST, MANY_STEPS, MOST, cost, solve_reused_data
+from dynamics.solve.reused_data import FEWEST, MOST, cost, solve_reused_data
 from hermite.arrays import Array
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, make_engine
@@ -40,8 +40,8 @@ from sgd_check.verdicts.check import measured_seconds_per_step
 
 #: |C| and its standard errors below which a direction counts as not seen.
 SEEN, SEEN_ERRORS = 0.02, 6.0
-#: Operations of the theory in a second.
-SPEED = 1e9
+#: Most steps of a point.
+MANY_STEPS = 50
 GRID = ("link", "label_noise", "ratio")
 
 
@@ -149,7 +149,7 @@ def _seconds(settings: dict[str, Any], steps: float) -> float:
     share = float(np.mean(ratios)) / ratios[-1]
     runs = measured_seconds_per_step(engine, 2) * steps / len(seeds) * share
     points = len(settings["links"]) * len(settings["label_noises"]) * len(ratios)
-    theory = 2 * points * cost(settings["epochs"] * batches, settings["draws"]).operations / SPEED
+    theory = 2 * points * cost(settings["epochs"] * batches, settings["draws"]).seconds
     return float(runs + theory)
 
 
