@@ -70,6 +70,8 @@ from .solve.system import System as System
 from .solve.system import solve_system as solve_system
 from .sweeps.sweep import sweep as sweep
 from .theory.fits import fit_power_law as fit_power_law
+from .theory.hierarchy import HierarchyRecovery as HierarchyRecovery
+from .theory.hierarchy import predict_hierarchy as predict_hierarchy
 from .theory.learning_rates import learning_rate_limit as learning_rate_limit
 from .theory.linear_regression import FastestRate as FastestRate
 from .theory.linear_regression import RegressionRisk as RegressionRisk
@@ -83,3 +85,6 @@ from .theory.one_step import moments_of_overlaps as moments_of_overlaps
 from .theory.one_step import one_step_moments as one_step_moments
 from .theory.schedules import best_schedule as best_schedule
 from .theory.schedules import descent_loss as descent_loss
+from .theory.weak_to_strong import WeakToStrong as WeakToStrong
+from .theory.weak_to_strong import WeakToStrongRisk as WeakToStrongRisk
+from .theory.weak_to_strong import predict_weak_to_strong as predict_weak_to_strong

@@ -10,6 +10,8 @@ from .drawn_runs import drawn_times as drawn_times
 from .fits import first_crossing as first_crossing
 from .fits import fit_slope as fit_slope
 from .fits import inverse_fit as inverse_fit
+from .hierarchy import HierarchyRecovery as HierarchyRecovery
+from .hierarchy import checked_hierarchy as checked_hierarchy
 from .learning_rates import learning_rate_limit as learning_rate_limit
 from .learning_rates import target_losses as target_losses
 from .learning_rates import tuned_rates as tuned_rates
@@ -38,3 +40,6 @@ from .step_noise import escape_bias as escape_bias
 from .step_noise import exchanged_times as exchanged_times
 from .step_noise import learned_bias as learned_bias
 from .step_noise import rivals_of_pairs as rivals_of_pairs
+from .weak_to_strong import WeakToStrong as WeakToStrong
+from .weak_to_strong import WeakToStrongRisk as WeakToStrongRisk
+from .weak_to_strong import checked_times as checked_times

@@ -164,6 +164,7 @@ STUDIES: dict[str, StudyCommand] = {
             Option("gap-weights", numbers, "probabilities of the gaps [equal]", "P,P,..."),
             Option("triggers", positive, "number of triggers, at least 1", "KAPPA", "1"),
             Option("shift", positive_integer, "by how much the first trigger is early out of distribution", "N", "1"),
+            TEST_LENGTH,
             LEARNING_RATE,
         ),
     ),

@@ -520,6 +520,9 @@ class TriggerTask(TokenProblem):
     shift : int, default 1
         At least 1 and at most the least gap: attention out of distribution is that at l_1 = l − shift and
         l_2 = l + shift.
+    test_length : int, optional
+        Number of tokens, at least 5 and no length of training, at which `test_loss(time)` and `test_attention(time)`,
+        the attention to the right key, are told too: content alone finds it there, wherever it is.
 
     Examples
     --------
@@ -530,7 +533,7 @@ class TriggerTask(TokenProblem):
     kind = "trigger"
     _checks: ClassVar = {
         "symbols": counted(2), "gaps": partial(checked_increasing, minimum=1, fewest=1), "triggers": POSITIVE,
-        "shift": counted(1),
+        "shift": counted(1), "test_length": counted(5),
     }  # fmt: skip
 
     symbols: int
@@ -538,6 +541,7 @@ class TriggerTask(TokenProblem):
     gap_weights: Sequence[float] | None = None
     triggers: float = 1.0
     shift: int = 1
+    test_length: int | None = None
 
     def _check(self) -> None:
         most = (MOST_TOKENS - 3) // 2
@@ -545,6 +549,8 @@ class TriggerTask(TokenProblem):
         self._need("gaps", self.gaps[-1] <= most, f"hold gaps of at most {most}")
         self._need("triggers", self.triggers >= 1.0, "be at least 1")
         self._need("shift", self.shift <= self.gaps[0], f"be at most the least gap, {self.gaps[0]}")
+        is_new = self.test_length not in [2 * gap + 3 for gap in self.gaps]
+        self._need("test_length", is_new, "be no length of training, at which positions have scores too")
         if self.gap_weights is not None:
             self._assign(gap_weights=positive_numbers(self.gap_weights, "gap_weights", len(self.gaps)))
             need = f"Argument `gap_weights` must have sum 1, but has {sum(self.gap_weights)}."

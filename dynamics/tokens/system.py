@@ -49,6 +49,7 @@ TOKEN_VARIABLES = VARIABLES | {
     "weights": Variable(("time", "weight_name"), "weights of the attention", "a, b, c"),
     "chain_error": Variable(("time", "steps"), "error E|w_k - w*|^2/d of the model's own chain", "e_k"),
     "sharpness": Variable(("time",), "largest curvature of the loss of the full model", r"\lambda"),
+    "test_attention": Variable(("time",), "attention to the right key at the test length", "A'"),
     "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
     "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
     "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),

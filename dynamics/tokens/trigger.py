@@ -149,7 +149,16 @@ class TriggerSystem(TokenSystem):
         advantage = shortcut if shortcut.any() else self._rates
         kappa_R, moved = self.asked.triggers * float(advantage.max() / advantage.sum()), self.attention(state, shift)
         both = np.stack([self.right(moved, shift), self.right(moved)], axis=1)
-        return super().summarise(state) | {"kappa_R": kappa_R, "moved_attention": both}
+        return super().summarise(state) | self._tested(state) | {"kappa_R": kappa_R, "moved_attention": both}
+
+    def _tested(self, state: Array) -> dict[str, float]:
+        """Return loss and attention to the right key at the test length, whose positions have no scores."""
+        if (length := self.asked.test_length) is None:
+            return {}
+        a_t, a_o, b_t, b_o, b_start = state[:CONTENT]
+        scores, counts = np.array([a_o + b_t, a_o + b_start, a_o + b_o, a_t + b_o]), [1, 1, length - 4, 2]
+        right, first, other, _ = special.softmax(scores + np.log(counts))
+        return {"test_loss": -right - (first + other) / self.asked.symbols, "test_attention": right}
 
     def observe(self, state: Array) -> dict[str, Any]:
         """Return all of it, the attention to all keys, and the state."""

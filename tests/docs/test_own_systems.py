@@ -1,6 +1,7 @@
 """The worked examples of systems of one's own, and the page that shows them."""
 
 import ast
+import dataclasses
 import itertools
 import re
 import sys
@@ -15,6 +16,7 @@ import dynamics
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
 import dropout
+import metastable_chain
 import weight_decay
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -129,3 +131,55 @@ def test_dropout_leaves_singular_values_above_a_threshold_and_equal_neurons(keep
     np.testing.assert_allclose(found.neuron_norm[-1], expected.sum() / width, atol=1e-5)
     assert np.isfinite(found.half_time).values.tolist() == (expected > 0.5 * strengths).tolist()
     assert (np.diff(found.dropout_loss) <= 1e-8).all()
+
+
+GATE = metastable_chain.Gate(states=20, steps=50, crossing=0.05)
+
+
+def steps_of_gate(system, count, rate):
+    """The states of gradient ascent on the three numbers after each of `count` steps."""
+    y, out, states = np.array(system.initial_state()), np.empty(3), []
+    for _ in range(count):
+        type(system).field(0.0, y, out, np.empty(0), np.array(system.sizes()), np.empty(0))
+        y = y + rate * out
+        states.append(y)
+    return states
+
+
+def test_three_numbers_are_gradient_ascent_of_all_logits_of_a_gate():
+    torch = pytest.importorskip("torch")
+    n, H, rate = GATE.states, GATE.steps, 2.0
+    start = np.array(GATE.initial_state())
+    logits = torch.tensor(np.r_[start[0], start[1], np.full(n - 1, start[2])], requires_grad=True)
+    states = steps_of_gate(GATE, 200, rate)
+    for step in range(200):
+        p = torch.softmax(logits, 0)
+        # A Markov chain of n states and one that absorbs; state 0 is the gate.
+        rows = torch.full((n + 1, n + 1), 1.0 / n, dtype=torch.float64)
+        rows[:, n] = 0.0
+        rows[n] = torch.eye(n + 1, dtype=torch.float64)[n]
+        rows = torch.cat([torch.cat([p[1:2], p[2:], p[:1]])[None], rows[1:]])
+        place = torch.full((n + 1,), 1.0 / n, dtype=torch.float64)
+        place[n] = 0.0
+        for _ in range(H):
+            place = place @ rows
+        (slope,) = torch.autograd.grad(place[n], logits)
+        logits = (logits + rate * slope).detach().requires_grad_()
+        found = logits.detach().numpy()
+        np.testing.assert_allclose(found, np.r_[states[step][:2], np.full(n - 1, states[step][2])], atol=1e-12)
+    for step, crossing in ((10, 0.682423), (50, 0.952737), (200, 0.988202)):
+        assert GATE.observe(states[step - 1])["crossing_probability"] == pytest.approx(crossing, abs=6e-7)
+
+
+def test_a_gate_starts_flat():
+    for crossing, time in ((1e-2, 47.93), (1e-3, 394.01), (1e-4, 3819.14)):
+        saved = dynamics.SaveAt.linear(0.0, 1.2 * time, 3)
+        system = dataclasses.replace(GATE, crossing=crossing)
+        found = dynamics.solve_system(system, save_at=saved, progress=False)
+        assert float(found.crossing_time) == pytest.approx(time, abs=6e-3)
+        # The mean time until the chain crosses, of uniform inner moves, is n/p_c.
+        left = [
+            1.0 - dataclasses.replace(system, steps=H).observe(system.initial_state())["reward"] for H in range(200)
+        ]
+        survival = left[-1] / left[-2]
+        assert sum(left) + left[-1] * survival / (1.0 - survival) == pytest.approx(20 / crossing, rel=1e-6)

@@ -1,5 +1,7 @@
 """The trigger task: numbers of its reduction, what is conserved, attention out of distribution, refusals."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -137,3 +139,24 @@ def test_bad_problems_get_one_sentence(fields, sentence):
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         tokens.TriggerTask(**({"symbols": 5, "gaps": [2, 4]} | fields))
     assert str(caught.value) == sentence
+
+
+def test_content_finds_the_key_at_other_lengths():
+    fields = {"symbols": 3, "gaps": [1, 3], "triggers": 2}
+    found = solved([0.0, 40.0], 0.5, **fields, test_length=6)
+    a_t, a_o, b_t, b_o, b_start = found.state.values[-1, :5]
+    # Every sequence x, t, o, y, z, t of six tokens by itself: f[o] of a model whose positions have no scores.
+    losses = []
+    for x, o, y, z in itertools.product(range(3), repeat=4):
+        sequence = [x, "t", o, y, z, "t"]
+        scores = [
+            (a_t if token == "t" else a_o) + (b_start if s == 0 else b_t if sequence[s - 1] == "t" else b_o)
+            for s, token in enumerate(sequence)
+        ]
+        weights = np.exp(scores) / np.exp(scores).sum()
+        losses.append(-sum(w for w, token in zip(weights, sequence, strict=True) if token == o))
+    assert float(found.test_loss[-1]) == pytest.approx(np.mean(losses), rel=1e-12)
+    assert float(found.test_attention[-1]) == pytest.approx(weights[2], rel=1e-12)
+    assert float(found.test_attention[0]) == pytest.approx(1.0 / 6.0)
+    with pytest.raises(ValueError, match=r"^Argument `test_length` must be no length of training, at which positions"):
+        tokens.TriggerTask(**fields, test_length=9)
