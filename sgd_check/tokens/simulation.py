@@ -336,16 +336,14 @@ class _Selection(Model):
         """Return prompts with tokens that are orthogonal, as they are on average."""
         positions, x = self.draw(generator, TEST_INPUTS)
         N = x.shape[1]
-        return [positions, (N**0.5 * torch.eye(N, dtype=x.dtype)).expand(TEST_INPUTS, N, N)]
+        return [positions, (N**0.5 * torch.eye(N, dtype=torch.float64)).expand(TEST_INPUTS, N, N)]
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
-        """Return distinct positions (count, q) and normal tokens (count, N, 8)."""
+        """Return distinct positions (count, q) and tokens (count, N, 8) of random signs."""
         N = self.problem.tokens
         positions = torch.rand(count, N, generator=generator, dtype=torch.float64).argsort(dim=1)
-        return [
-            positions[:, : self.problem.selected],
-            torch.randn(count, N, TOKEN_DIMENSION, generator=generator, dtype=torch.float64),
-        ]
+        signs = torch.randint(2, (count, N, TOKEN_DIMENSION), generator=generator, dtype=torch.int8)
+        return [positions[:, : self.problem.selected], 2 * signs - 1]
 
     def attention(self, positions: torch.Tensor) -> torch.Tensor:
         """Return the attention of every head on all tokens, (seeds, count, H, N)."""
@@ -355,7 +353,7 @@ class _Selection(Model):
         return torch.softmax(scores.sum(dim=2), dim=3)
 
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        positions, x = (part.to(self.options["device"]) for part in batch)
+        positions, x = batch[0].to(self.options["device"]), batch[1].to(**self.options)
         wanted = torch.gather(x, 2, positions[..., None].expand(*positions.shape, x.shape[3]))
         outputs = self.values[:, None] @ (self.attention(positions) @ x)
         return 0.5 * ((outputs - wanted) ** 2).sum(dim=(2, 3)) / x.shape[3]
