@@ -18,7 +18,9 @@ for heads in (1, 2, 3):
 left.set(xlabel="flow time t", ylabel="loss", title="64 tokens, 3 selected")
 left.legend()
 lengths = np.geomspace(2, 1e4, 200)
-one = tokens.solve(tokens.Selection(tokens=64, selected=1, heads=1), dynamics.SaveAt.at([1e3, 1e4, 1e5]), progress=False)
+one = tokens.solve(
+    tokens.Selection(tokens=64, selected=1, heads=1), dynamics.SaveAt.at([1e3, 1e4, 1e5]), progress=False
+)
 for time, length in zip(one.time.values, one.length_at_half.values, strict=True):
     print(f"t = {time:g}: half of the attention up to {length:.0f} tokens")
     right.semilogx(lengths, (length - 1) / (length + lengths - 2), label=f"t = {time:g}")

@@ -22,7 +22,7 @@ SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem not in 
 LONG = {
     "both_layers", "composition", "compute_frontier", "covariant_inputs", "emergence_staircase", "induction_head",
     "leap_three", "leaps", "muon", "one_direction", "optimizers", "own_activation", "phase_retrieval", "quadratic", "recall",
-    "recovery_law", "relu_committee", "reused_data", "saad_solla", "smoothing", "staircase", "step_size_phases", "theory_against_sgd",
+    "recovery_law", "relu_committee", "reused_data", "saad_solla", "selection", "smoothing", "staircase", "step_size_phases", "theory_against_sgd",
     "two_steps",
 }  # fmt: skip
 #: Pixels that are averaged, and the least correlation of what is left with the committed picture.
