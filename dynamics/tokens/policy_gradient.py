@@ -68,9 +68,9 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
         # A policy that has one reward left learns no more.
         clock = 1.0 / np.sqrt(square) if square > 0.0 else 0.0
         if G > 0 and clock > 0.0:
-            first, total = parameters.size - G, 0.0
+            first, total, good, bad = parameters.size - G, 0.0, np.log(better), np.log(worse)
             for k in range(1, G):
-                total += np.exp(parameters[first + k] + k * np.log(better) + (G - k) * np.log(worse))
+                total += np.exp(parameters[first + k] + k * good + (G - k) * bad)
             clock *= total / np.sqrt(better * worse)
     for g in range(M):
         out[g] *= clock * work[g]
@@ -96,7 +96,8 @@ class PolicyGradientSystem(TokenSystem):
     functions = Functions(rhs, event_values)
     references = "arXiv:2503.15477"
     notes = (
-        "Exact for the mean gradient; samples delay by a term ~ 1/batch",
+        "Exact for the mean gradient of a table of logits, not for features that actions share; samples delay by a "
+        "term ~ 1/batch",
         "plateaus take levels of rewards as reached one after the other",
     )
 
