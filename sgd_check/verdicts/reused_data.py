@@ -29,6 +29,7 @@ import xarray as xr
 import dynamics
 from dynamics.problem import Problem
 from dynamics.problem.checks import require
+from dynamics.solve.reused_data import GROUPS, POINTS_OF_DIRECTION
 from dynamics.theory.schedules import resolved_schedule
 from hermite.arrays import Array
 from sgd_check.engines import EngineOptions
@@ -149,7 +150,7 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
             learning_rate=rates,
             steps=steps,
             batches_per_epoch=steps,
-            draws=FRESH_DRAWS,
+            draws=max(FRESH_DRAWS, GROUPS * POINTS_OF_DIRECTION * problem.width * steps),
         )
     values = {one[:2]: one.values for one in curves.quantities_of(problem, fresh)}
     level, found = rate / sum(test.places.size for test in tests), []

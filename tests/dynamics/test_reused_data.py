@@ -196,8 +196,11 @@ def test_even_teachers_stay_unseen_from_a_symmetric_start():
     assert np.abs(overlaps(found)).max() < 0.01
 
 
-def descend(problem, samples, rate, steps, batches, seed, reshuffle=False):
-    """Return M, W Wᵀ, v, b and the mean loss over the samples of steps on vectors in R^d, in numpy alone."""
+def descend(problem, samples, rate, steps, batches, seed, reshuffle=False, *, correlation=False):
+    """Return M, W Wᵀ, v, b and the mean loss over the samples of steps on vectors in R^d, in numpy alone.
+
+    Steps are along −(f − y) ∇f, or y ∇f of the correlation loss.
+    """
     rng, student, start = np.random.default_rng(seed), problem.student, problem.network_start()
     d, r = problem.dimension, problem.teacher.span
     x = rng.standard_normal((samples, d))
@@ -215,7 +218,7 @@ def descend(problem, samples, rate, steps, batches, seed, reshuffle=False):
         if reshuffle and t > 0 and t % batches == 0:
             rng.shuffle(parts)
         own = parts == t % batches
-        at, error, inputs = h[own], error[own], x[own]
+        at, error, inputs = h[own], (-y if correlation else error)[own], x[own]
         force = -error[:, None] * scale * v * slope(at)
         gradient = force.T @ inputs / len(at)
         if student.first_layer == "sphere":
@@ -362,6 +365,19 @@ def erf_loss(M, Q):
     """Return E(f − f*)² of an erf neuron and an erf teacher of |θ| = 1, in closed form."""
     pairs = (np.arcsin(Q / (1.0 + Q)), np.arcsin(M / np.sqrt(2.0 * (1.0 + Q))), np.arcsin(0.5))
     return 2.0 / np.pi * (pairs[0] - 2.0 * pairs[1] + pairs[2])
+
+
+def test_a_small_output_has_the_steps_of_the_correlation_loss():
+    """As above, for s = 1e-6 and rates 1/s against y ∇f at s = 1: without the loss, which is that of the output."""
+    of = {"first_layer": "sphere", "second_layer": "fixed"}
+    small = network(PAIR, weights=THREE[:2], scale=1e-6, rates=(1e6, 1e6, 1e6), **of)
+    found = solve(small, samples="2d", learning_rate=0.5, steps=5, batches_per_epoch=2, draws=2**15)
+    plain = network(PAIR, weights=THREE[:2], **of)
+    runs = np.array([descend(plain, 800, 0.5, 5, 2, seed, correlation=True) for seed in range(24)])[:, :, :-1]
+    expected, error = of_answer(found)[:, :-1], runs.std(axis=0, ddof=1) / np.sqrt(len(runs))
+    off = np.abs(runs.mean(axis=0) - expected) / (4.0 * error + 0.01 * np.maximum(np.abs(expected), 0.5))
+    assert off.max() <= 1.0, off.round(2)
+    assert np.abs(expected[-1] - expected[0]).max() > 0.3
 
 
 def test_the_test_loss_is_that_of_the_overlaps():
