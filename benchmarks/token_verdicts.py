@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,8 @@ def policy(**fields: Any) -> tokens.PolicyGradient:
     return tokens.PolicyGradient(**({"group_sizes": [1, 15], "rewards": [1.0, 0.0]} | fields))
 
 
+ONE_HEAD = tokens.Selection(tokens=8, selected=1, heads=1)
+TWO_HEADS = tokens.Selection(tokens=6, selected=2, heads=2, initial_scale=0.5)
 CASES = {
     "policy gradient": Case(
         policy(),
@@ -62,6 +65,27 @@ CASES = {
             "G = 5": policy(objective="grpo", group_samples=5),
             "infinite groups": policy(objective="grpo"),
             "deviation of samples, over G - 1": float(np.sqrt(4.0 / 3.0)),
+        },
+    ),
+    "selection": Case(
+        ONE_HEAD,
+        {"learning_rate": 0.5, "steps": 260, "batch_size": 32},
+        {
+            "clock 10 % late": 1.1,
+            "one token more": replace(ONE_HEAD, tokens=9),
+            "read-out settled at once": float(
+                tokens.predict(ONE_HEAD)["predicted_learned_time"][0]
+                / tokens.solve(ONE_HEAD, keep="summary", progress=False)["learned_time"][0]
+            ),
+        },
+    ),
+    "selection, two heads": Case(
+        TWO_HEADS,
+        {"learning_rate": 0.25, "steps": 260, "batch_size": 64},
+        {
+            "clock 10 % early": 1.0 / 1.1,
+            "one token more": replace(TWO_HEADS, tokens=7),
+            "another start": replace(TWO_HEADS, seed=1),
         },
     ),
 }

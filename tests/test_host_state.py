@@ -54,6 +54,7 @@ RUNS = {
     "graph": lambda: sgd_check.tokens.simulate(tokens.CausalGraph(parents=[None, 0, 1], vocabulary=3), seeds=4, batch_size=2, **ASKED),
     "trigger": lambda: sgd_check.tokens.simulate(tokens.TriggerTask(symbols=3, gaps=[1]), seeds=4, batch_size=2, **ASKED),
     "chain": lambda: sgd_check.tokens.simulate(tokens.ChainOfThought(dimension=2, examples=4, steps=2, rate=0.3), seeds=4, batch_size=2, **ASKED),
+    "selection": lambda: sgd_check.tokens.simulate(tokens.Selection(tokens=4, selected=1, heads=1), seeds=4, batch_size=2, **ASKED),
     "committee": lambda: in_torch(student="committee"),
     "homogeneous": in_torch,
     "spherical": lambda: in_torch(student="spherical", starts=[1, 2]),

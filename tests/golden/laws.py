@@ -155,6 +155,7 @@ TOKEN_PROBLEMS = {
     "policy-gradient-grpo": tokens.PolicyGradient(group_sizes=[1, 15], rewards=[1.0, 0.0], objective="grpo", group_samples=4),
     "trigger": tokens.TriggerTask(symbols=20, gaps=[2, 4], gap_weights=[0.75, 0.25], triggers=2.0),
     "chain": tokens.ChainOfThought(dimension=4, examples=8, steps=3, rate=0.3),
+    "selection": tokens.Selection(tokens=8, selected=2, heads=2, initial_scale=0.5, test_length=32),
 }  # fmt: skip
 STEPPED = {
     "composition": 0.25,
@@ -165,6 +166,7 @@ STEPPED = {
     "policy-gradient-grpo": 0.05,
     "trigger": 0.5,
     "chain": 0.1,
+    "selection": 0.5,
 }
 TOKEN_TIMES = SaveAt.geometric(1.0, 300.0, 8)
 TOKENS = {
