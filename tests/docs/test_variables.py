@@ -13,17 +13,31 @@ from dynamics.tokens.system import TOKEN_VARIABLES
 
 PAGE = Path(__file__).parents[2] / "docs/datasets.md"
 WIDTH = max(map(len, (*VARIABLES, *TOKEN_VARIABLES)))
+#: Beginnings of meanings of errors, whose names are those of the quantities with an ending.
+ERRORS = (
+    ("estimated numerical error", "_error"),
+    ("estimated error by the cut series of the link", "_truncation_error"),
+    ("standard error", "_error"),
+    ("relative standard error", "_error"),
+)
 BLOCK = re.compile(r"(?<=<!-- all names -->\n).*?(?=<!-- end of all names -->)", flags=re.DOTALL)
 
 
 def listed(variables):
-    """Name, meaning and unit, unless it is 1, of each variable below its dims, in the order of the table."""
-    by_dims = {}
+    """Name, meaning and unit, unless it is 1, of each variable below its dims, in the order of the table; errors last."""
+    by_dims, errors = {}, {}
     for name, found in variables.items():
+        kinds = (
+            (kind, name.removesuffix(end)) for kind, end in ERRORS if found.long_name.startswith(kind.split(" by ")[0])
+        )
+        kind, of = next(kinds, ("", ""))
+        if of != name and of in variables and variables[of].dims == found.dims:
+            errors.setdefault(f"{kind}, with the dims of its quantity", []).append(name)
+            continue
         unit = "" if found.units == "1" else f" ({found.units})"
         dims = "its own dim" if found.dims == (name,) else ", ".join(found.dims) or "no dim"
-        by_dims.setdefault(dims, []).append(f"  {name:<{WIDTH}} {found.long_name}{unit}")
-    return "\n".join("\n".join([f"{dims}:", *rows]) for dims, rows in by_dims.items())
+        by_dims.setdefault(dims, []).append(f"{name:<{WIDTH}} {found.long_name}{unit}")
+    return "\n".join("\n  ".join([f"{head}:", *rows]) for head, rows in (by_dims | errors).items())
 
 
 def block():
@@ -47,7 +61,7 @@ def parts(tmp_path_factory):
 
 def test_no_file_has_a_variable_that_the_page_lacks(parts):
     (found,) = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-    named = set(re.findall(r"^  (\w+) ", found, flags=re.MULTILINE))
+    named = set(re.findall(r"^  (\w+)", found, flags=re.MULTILINE))
     missing = {
         (part, name)
         for part, dataset in parts.items()
