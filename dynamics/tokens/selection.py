@@ -123,10 +123,11 @@ class SelectionSystem(TokenSystem):
         # More heads than slots cancel one another on all other tokens, and need not attend.
         self.all_are_learned = q >= H
         self.time_scale = max(self._settled_time(), float(N))
+        closed = "the closed time takes U for settled: 9, 4, 2 and 1 % early at N = 16, 64, 256 and 1024"
         self.notes = (
             "Exact for full gradient descent over all prompts, from scores of two values",
-            "the closed time takes U for settled: 9, 4, 2 and 1 % early for one head at N = 16, 64, 256 and 1024",
-            "the loss ends at (selected - heads)/2 where heads are fewer than selected tokens",
+            *([closed] if np.isfinite(self.closed_times()).all() else []),
+            *([f"with fewer heads than selected tokens the loss ends at {(q - H) / 2:g}"] if q > H else []),
         )
 
     def parts(self, state: Array) -> tuple[Array, Array]:
