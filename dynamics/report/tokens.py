@@ -50,13 +50,24 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         dataset,
         sentences=sentences,
         tables=[Table(caption="When each component is learned", rows=rows, each="components")],
-        drawings=[Drawing(draw, f"Progress of every component, {caption}", alt)],
+        drawings=[Drawing(draw, f"Progress of every component, {caption}", alt), *_own_drawings(dataset)],
         chart=history_chart(dataset, renamed(rows, FACTS), PROGRESS, CLOSED),
         remarks=[f"note: {notes}"] if notes else [],
         values={**{name: attrs.get(name) for name in names}, "components": rows, "notes": notes},
         overview=draw,
         go_on=RESUME_SOLVE,
     )
+
+
+def _own_drawings(dataset: xr.Dataset) -> list[Drawing]:
+    """Return what only some problems have: attention out of distribution, or weights and errors of a chain."""
+    if "moved_attention" in dataset:
+        caption = "Attention with the first trigger shifted, to the right key and to the place of training, and κR."
+        return [Drawing(partial(shortcut_figure, dataset), caption, caption)]
+    if "chain_error" in dataset:
+        caption = "Weights of the attention, and the error of the model's own chain after 1, 2, 4, … steps."
+        return [Drawing(partial(chain_figure, dataset), caption, caption)]
+    return []
 
 
 def _recovery_findings(dataset: xr.Dataset) -> Findings:
@@ -111,6 +122,36 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
         right.axhline(level, color="0.75", lw=0.8, ls=":", zorder=0)
     _use_log_axis(prediction, right)
     finish_panel(right, "step_time", "plateau_loss")
+    return figure
+
+
+def shortcut_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure of attention out of distribution, a line per gap, and of κR, above which the shortcut wins."""
+    figure, (left, right) = new_panels((11.0, 4.2), 1, 2)
+    time, moved = dataset["time"].values, dataset["moved_attention"].values
+    for at, (name, colour) in enumerate((("right key", PREDICTED), ("place of training", MEASURED))):
+        lines = left.plot(time, moved[:, :, at], color=colour, lw=WIDE / 2)
+        lines[0].set_label(name)
+    right.plot(time, dataset["kappa_R"].values, color="0.3", lw=WIDE / 2)
+    right.axhline(1.0, color="0.75", lw=0.8, ls=":")
+    for ax, label in ((left, "moved_attention"), (right, "kappa_R")):
+        _use_log_axis(dataset, ax)
+        finish_panel(ax, "step_time", label)
+    return figure
+
+
+def chain_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure of the weights of a chain of thought, and of the error of 1, 2, 4, … steps of its own."""
+    figure, (left, right) = new_panels((11.0, 4.2), 1, 2)
+    time, count = dataset["time"].values, dataset.sizes["steps"]
+    for at, name in enumerate(dataset["weight_name"].values.tolist()):
+        left.plot(time, dataset["weights"].values[:, at], lw=WIDE / 2, label=name)
+    chosen = [2**power for power in range(count.bit_length())]
+    for steps, colour in zip(chosen, shades(len(chosen), 0.85), strict=True):
+        right.plot(time, dataset["chain_error"].values[:, steps - 1], color=colour, lw=WIDE / 2, label=f"{steps}")
+    right.set_yscale("log")
+    finish_panel(left, "step_time", "chain_weights")
+    finish_panel(right, "step_time", "chain_error", title="steps")
     return figure
 
 

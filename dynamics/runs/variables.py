@@ -363,6 +363,10 @@ num_directions | number of directions $P$
 time_exponent | exponent $x$ of $L \propto t^x$
 law_loss | loss
 plateau_loss | loss (dotted: plateaus)
+moved_attention | attention, first trigger shifted
+kappa_R | $\kappa R$ (above 1 the shortcut wins) | κR (above 1 the shortcut wins)
+chain_weights | weights $a, b, c$
+chain_error | error of the model's own chain
 predicted_time | predicted time
 exact_time | exact time
 residual | residual / s.e.
