@@ -39,6 +39,8 @@ def policy(**fields: Any) -> tokens.PolicyGradient:
 
 ONE_HEAD = tokens.Selection(tokens=8, selected=1, heads=1)
 TWO_HEADS = tokens.Selection(tokens=6, selected=2, heads=2, initial_scale=0.5)
+TRIGGER = {"symbols": 20, "gaps": [2, 3]}
+CHAIN = {"dimension": 3, "examples": 6, "steps": 3, "rate": 0.4, "initial_scale": 0.2}
 CASES = {
     "policy gradient": Case(
         policy(),
@@ -86,6 +88,24 @@ CASES = {
             "clock 10 % early": 1.0 / 1.1,
             "one token more": replace(TWO_HEADS, tokens=7),
             "another start": replace(TWO_HEADS, seed=1),
+        },
+    ),
+    "trigger task": Case(
+        tokens.TriggerTask(**TRIGGER),
+        {"learning_rate": 0.1, "steps": 90, "batch_size": 32},
+        {
+            "clock 10 % late": 1.1,
+            "4 symbols": tokens.TriggerTask(**{**TRIGGER, "symbols": 4}),
+            "1.5 triggers": tokens.TriggerTask(**TRIGGER, triggers=1.5),
+        },
+    ),
+    "chain of thought": Case(
+        tokens.ChainOfThought(**CHAIN),
+        {"learning_rate": 0.05, "steps": 350, "batch_size": 128},
+        {
+            "clock 10 % early": 1.0 / 1.1,
+            "twice as many examples": tokens.ChainOfThought(**{**CHAIN, "examples": 12}),
+            "chain of rate 0.36": tokens.ChainOfThought(**{**CHAIN, "rate": 0.36}),
         },
     ),
 }

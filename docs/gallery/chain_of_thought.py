@@ -8,7 +8,7 @@ from dynamics import tokens
 
 problem = tokens.ChainOfThought(dimension=6, examples=12, steps=4, rate=0.3)
 prediction = tokens.solve(problem, progress=False)
-runs = sgd_check.tokens.simulate(problem, learning_rate=0.1, steps=400, batch_size=32, seeds=4, progress=False)
+runs = sgd_check.tokens.simulate(problem, learning_rate=0.1, steps=600, batch_size=32, seeds=4, progress=False)
 with dynamics.figure_style():
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 dynamics.plot_progress(prediction, runs, left)
