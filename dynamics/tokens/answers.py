@@ -113,7 +113,7 @@ def solve(
     ----------
     arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs),
     arXiv:2603.26554 (memory), arXiv:2503.11272 (selection), arXiv:2510.27015 (other lengths),
-    arXiv:2503.15477 (policy gradient).
+    arXiv:2503.15477 (policy gradient), arXiv:2512.18634 (trigger task), arXiv:2502.21212 (chain of thought).
 
     Examples
     --------

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+import dynamics
 from dynamics import SaveAt, tokens
 from dynamics.tokens.answers import system_of
 from dynamics.tokens.chain import spectrum
+from dynamics.tokens.system import TOKEN_VARIABLES
 
 
 def solved(times, learning_rate=None, **fields):
@@ -104,6 +106,14 @@ def test_a_rate_beyond_the_sharpest_direction_is_told():
         found = solved(times, 0.2, **SMALL)
     assert 0.16 < found.attrs["learning_rate_limit"] < 0.19
     assert "learning_rate" not in solved(times, **SMALL).attrs
+
+
+def test_files_and_reports_have_what_it_saves(tmp_path):
+    found = tokens.solve(tokens.ChainOfThought(**SMALL), SaveAt.linear(0.0, 8.0, 9), progress=False)
+    assert all(TOKEN_VARIABLES[name].dims == found[name].dims for name in found.variables)
+    again = dynamics.load(dynamics.save(found, tmp_path / "found.nc"))
+    assert again.identical(found)
+    assert "error of the model" in dynamics.write_report(again, tmp_path / "found.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

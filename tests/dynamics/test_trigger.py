@@ -5,8 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+import dynamics
 from dynamics import SaveAt, tokens
 from dynamics.tokens.answers import system_of
+from dynamics.tokens.system import TOKEN_VARIABLES
 
 
 def solved(times, learning_rate, **fields):
@@ -120,6 +122,16 @@ def test_the_shifted_trigger_is_read_at_its_place():
     assert system.summarise(state)["moved_attention"][0].tolist() == pytest.approx([0.0, 1.0])
     state[4] = 200.0  # the first key, which is the trigger itself
     assert system.summarise(state)["moved_attention"][0].tolist() == pytest.approx([0.0, 0.0])
+
+
+def test_files_and_reports_have_what_it_saves(tmp_path):
+    found = tokens.solve(tokens.TriggerTask(symbols=20, gaps=[2, 5]), SaveAt.linear(0.0, 8.0, 9), progress=False)
+    assert all(TOKEN_VARIABLES[name].dims == found[name].dims for name in found.variables)
+    again = dynamics.load(dynamics.save(found, tmp_path / "found.nc"))
+    assert again.identical(found)
+    assert "to the place of training" in dynamics.write_report(again, tmp_path / "found.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_runs_agree_with_the_prediction_and_refute_others():
 
 @pytest.mark.long
 def test_batches_of_32_are_near_the_map():
-    # The page's run: 2000 steps of 0.02, where one seed is .6 % from the map. Means of four runs of 32 and four of 128.
+    # 2000 steps of 0.02, means over four runs. One run of another program has these numbers, .6 % from its map.
     problem = tokens.ChainOfThought(dimension=6, examples=12, steps=4, rate=0.3)
     model = model_of(problem, range(4), CPU)
     generator, rows = torch.Generator().manual_seed(3), []
@@ -88,5 +88,4 @@ def test_batches_of_32_are_near_the_map():
             means = [part.detach().diagonal(dim1=1, dim2=2).mean() for part in blocks]
             rows.append([*means, model.keys[:, 6, 13].detach().mean()])
     found = np.array(rows)
-    # SGD of the page at batches of 32, and the map.
     np.testing.assert_allclose(found, [[0.2451, -0.0723, 0.5730], [0.3635, -0.2925, 0.5279]], atol=5e-3)
