@@ -21,6 +21,7 @@ from dynamics.problem.checks import require
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.question import KINDS, OF_TOKENS, Question
 from dynamics.problem.schedule import SaveAt
+from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.grid import MOST_POINTS
 from dynamics.sweeps.points import registered_path
@@ -39,6 +40,7 @@ SYMBOLS = {"d": "dimension", "m": "width", "P": "num_directions"}
 #: Keys of which a grid is rounded: the integers of the command line, and the settings of SGD.
 INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {
     "num_directions",
+    "samples",
     "steps",
 }
 SPACINGS: dict[str, Callable[..., Array]] = {"geometric": np.geomspace, "linear": np.linspace}
@@ -166,6 +168,9 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
             hint = f" Did you mean it by {misspelt[0]!r}?" if misspelt else ""
             refuse(f"Table [problem] or [grid] must have {needed}, but neither does.{hint}", UsageError)
     try:
+        if isinstance(own := fields.get("student"), dict):
+            shared = {name: fields.pop(name) for name in ("activation", "width", "order") if name in fields}
+            fields["student"] = Student(**shared, **own)
         inputs = Inputs.power_law(given["alpha"]) if "alpha" in given else None
         return Problem(teacher=_teacher(given), inputs=inputs, **fields)
     except (TypeError, ValueError) as error:

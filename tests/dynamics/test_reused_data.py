@@ -7,6 +7,7 @@ from scipy.special import erf
 import dynamics
 from dynamics.solve import reused_data
 from dynamics.solve.__main__ import main as solve_command
+from dynamics.sweeps.study_file import read_study_file
 from dynamics.theory.multi_pass import eigenvalue_law, multi_pass_regression
 from dynamics.threads import GivenUp
 
@@ -466,13 +467,33 @@ def test_an_interrupted_run_keeps_the_groups_of_points_that_were_finished(monkey
         solve(steps=2, draws=2**12)
 
 
-def test_the_front_door_and_sweeps_take_samples():
-    given = {"learning_rate": 1.0, "steps": 2, "draws": 2**12}
-    found = dynamics.solve_problem(one_neuron(), samples="1.5d", **given)
-    np.testing.assert_array_equal(found.loss, solve(**given).loss)
-    grid = {"samples": ["1.5d", "4d"]}
-    swept = dynamics.sweep(one_neuron(), grid, study="reused-data", options=given, workers=1, progress=False)
+STUDY = """
+[problem]
+activation = "erf"
+width = 1
+dimension = 64
+coefficients = [1.0]
+label_noise = 0.4
+student = {second_layer = "fixed", initial_second_layer = [1.0]}
+[grid]
+samples = ["1.5d", "4d"]
+[study]
+name = "reused-data"
+learning_rate = 1.0
+steps = 2
+draws = 4096
+"""
+
+
+def test_the_front_door_study_files_and_sweeps_take_samples(tmp_path):
+    (tmp_path / "study.toml").write_text(STUDY)
+    asked = read_study_file(str(tmp_path / "study.toml"))
+    swept = dynamics.sweep(
+        asked.problem, asked.grid, study=asked.study, options=asked.options, workers=1, progress=False
+    )
+    found = dynamics.solve_problem(asked.problem, samples="1.5d", **asked.options)
     np.testing.assert_array_equal(swept.loss.sel(samples="1.5d"), found.loss)
+    np.testing.assert_array_equal(found.loss, solve(asked.problem, **asked.options).loss)
     assert swept.loss[1, -1] < swept.loss[0, -1]
 
 
