@@ -507,6 +507,10 @@ class TriggerTask(TokenProblem):
     T = 2l + 3 tokens. The loss is −E f[o]; a, b and B start at 0. An induction head learns b of the trigger, and finds
     o wherever it is; a shortcut learns B, and looks where o was in training: at l_1 ≠ l_2 it wins if κ R > 1.
 
+    An answer has `attention(time, gap, key)` in training, 0 beyond the last key; `moved_attention(time, gap,
+    moved_key)`, to the right key and to the place of training at l_1 ≠ l_2; and `kappa_R(time)`, κ max_l β_l/Σ_l β_l of
+    the scores β of the right places. All are dimensionless.
+
     Parameters
     ----------
     symbols : int
@@ -664,6 +668,11 @@ class ChainOfThought(TokenProblem):
 
     Tokens are (x_i, y_i, 0, 0) of n examples, y = w*·x, and z_k = (0, 0, w_k, 1), with w_0 = 0; x and w* are standard
     Gaussian. At the start V has a on its block from x to w, W has b on that from w to x and c from 1 to y.
+
+    An answer has `weights(time, weight_name)`, which are a, b and c; `chain_error(time, steps)`, E|w_k − w*|²/d after 1
+    to 2 K steps that the model takes by itself; and `sharpness(time)`, the curvature of the loss in the weights of V on
+    y. At a learning rate above 2 over its maximum, the attribute `learning_rate_limit`, the full model is not stable,
+    and `solve` issues a UserWarning. All are dimensionless.
 
     Parameters
     ----------
