@@ -232,11 +232,11 @@ def checked_data(
     fits = machine_memory() / 8.0 / (min(available_cores(), GROUPS) * size)
     most = {
         "the noise of so few points": size // (POINTS_OF_DIRECTION * m),
-        "the memory": max(0, int((fits - numbers_held(0, 1, m, r)) / (2.0 * m))),
+        "the memory": int((fits - numbers_held(0, 1, m, r)) / (2.0 * m)),
         "the coordinates of a Sobol sequence": (MOST_COORDINATES - r - 2) // (m + 1) - 1,
     }
     why = min(most, key=lambda each: most[each])
-    which = f"be at most {most[why]} for {m} neuron{'' if m == 1 else 's'} and {GROUPS * size} draws, by {why}"
+    which = f"be at most {max(most[why], 0)} for {m} neuron{'' if m == 1 else 's'} and {GROUPS * size} draws, by {why}"
     check_that(count <= most[why], "steps", which, f"is {count}")
     return reused_data(problem, samples, learning_rate, count, batches_per_epoch, reshuffle), size
 
