@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-#: What libraries read, when they are loaded, to know how many threads to start.
+#: Variables that libraries read as they load, for their number of threads.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -101,7 +101,7 @@ def find_blas() -> ThreadpoolController:
     """Load the BLAS that kernels call, scipy's, and return the libraries that have threads.
 
     A thread that loads other libraries starts after the first call: before 3.7, threadpoolctl waits for the interpreter
-    while it holds the lock under which libraries are loaded, and so for ever if another thread loads one.
+    while it holds the lock under which libraries are loaded, and so without end if another thread loads one.
     """
     importlib.import_module("scipy.linalg.cython_blas")
     return _libraries("torch" in sys.modules)

@@ -26,7 +26,7 @@ from hermite.text.command_line import heard
 
 Result = TypeVar("Result")
 
-#: What compiled code finds in its slot once it is to stop: no size of anything.
+#: Number that compiled code finds in its slot once it must stop; no size has this value.
 STOP = -(2**62)
 #: Seconds between two looks of a caller for a reason to stop.
 LOOK = 0.05
@@ -147,7 +147,7 @@ def in_worker(work: Callable[[], Result]) -> Result:
     """Return what `work` returns in a second thread, for which the main thread waits; other threads do it themselves.
 
     So what a handler of a signal raises, such as KeyboardInterrupt, comes while the main thread waits, never inside the
-    work, which is then asked to stop (`interruption`) and joined. What it returns is returned if it stopped for
+    work, which is then asked to stop (`interruption`) and joined. Its result is returned if it stopped for
     KeyboardInterrupt; else the exception goes on.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -197,7 +197,7 @@ class _Worker(threading.Thread, Generic[Result]):
     def end(self) -> None:
         """Wait for the end of work that was asked to stop; work that has not begun never will.
 
-        What a handler of a signal raises meanwhile is raised afterwards, but for a further KeyboardInterrupt.
+        An exception from a signal's handler is raised afterwards, but for a further KeyboardInterrupt.
         """
         late: BaseException | None = None
         # Not by `join`: CPython takes a thread for ended whose `join` was interrupted.
@@ -333,5 +333,5 @@ def _even(first: int, last: int, parts: int) -> list[int]:
 
 
 def _now(threads: int) -> int:
-    """Return what one run has of its threads as long as others share the cores."""
+    """Return the number of threads that one run may use while others share the cores."""
     return max(threads // runs_at_once(), 1)

@@ -69,7 +69,7 @@ def _three_term(degree_max: int, z: ArrayLike, first: Callable[[Array], Array]) 
 
 
 def series_value(coefficients: ArrayLike, z: ArrayLike) -> Array:
-    """Return Σ_j c_j h_j(z), in the shape of `z`; a numpy scalar where `z` is a scalar. What overflows is ±inf.
+    """Return Σ_j c_j h_j(z), in the shape of `z`; a numpy scalar where `z` is a scalar. Overflow gives ±inf.
 
     >>> float(series_value([1.0, 2.0], 3.0))
     7.0

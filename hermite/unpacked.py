@@ -7,7 +7,7 @@ import lazy_loader  # type: ignore[import-untyped]  # as its authors leave it
 
 
 def exported(package: str, file: str) -> Any:
-    """Return `__getattr__`, `__dir__` and `__all__` of the package in `file`, by the stub beside it.
+    """Return `__getattr__`, `__dir__` and `__all__` of the package in `file`, by its stub.
 
     ImportError is raised where there is none, as in an archive, from which other files could not be read either.
     """

@@ -16,5 +16,5 @@ def _installed() -> str:
 
 
 __version__ = _installed()
-#: What files say that wrote them, and `--version` prints.
+#: Name and version of the program, as files and `--version` have them.
 PROGRAM = f"{DISTRIBUTION} {__version__}"

@@ -7,4 +7,4 @@ from hermite.unpacked import exported
 
 __getattr__, __dir__, __all__ = exported(__name__, __file__)
 __all__.remove("__version__")  # that of a module that imports all names is its own
-__all__.remove("tokens")  # a package, whose names are listed there
+__all__.remove("tokens")  # a package: the names are listed there

@@ -1,4 +1,4 @@
-"""What all command lines share: options, parsing, exit codes, and how results are written."""
+"""The shared parts of all command lines: options, parsing, exit codes, and written results."""
 
 import lazy_loader
 

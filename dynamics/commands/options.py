@@ -165,13 +165,13 @@ def refuse_word(need: str, word: str, words: Iterable[str]) -> NoReturn:
 MOST_BYTES = 10**8
 #: The first bytes of an array of numpy, and of text in two bytes a letter.
 NUMPY, WIDE = b"\x93NUMPY", (b"\xff\xfe", b"\xfe\xff")
-#: What begins a comment, and lines that are one.
+#: The sign that begins a comment, and lines that are one.
 COMMENT, COMMENT_LINES = "#", ("%", "//")
 QUOTES = "\"'"
 
 
 def read_numbers(name: str) -> tuple[float, ...]:
-    """Return the numbers of a file, whose name stands behind an @.
+    """Return the numbers of a file; its name follows an @.
 
     Text has one row or one column, separated by semicolons, tabs, commas or spaces, or a list that goes on from line to
     line; a line of names may stand above it, and comments from # on anywhere. Decimals have a point or, where no comma
@@ -298,7 +298,7 @@ class Option(NamedTuple):
     read: Callable[[str], Any]
     #: One line, which ends in brackets where the default cannot be told as text.
     help: str
-    #: What stands for the value in the help; by default the name in capitals.
+    #: Placeholder of the value in the help; by default the name in capitals.
     metavar: str | None = None
     #: Text of the default.
     default: str | None = None

@@ -1,4 +1,4 @@
-"""What every command line does alike: parsing by the table of options, exit codes, one sentence for a mistake.
+"""The common behaviour of command lines: parsing by the table of options, exit codes, one sentence for a mistake.
 
 At the end the result is written with its figure and table, and the user is told. Nothing heavy is imported before there
 is a result, so that `--help` answers at once.
@@ -145,7 +145,7 @@ def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
 def read_toml(path: str, what: str) -> dict[str, Any]:
     """Return the tables of a TOML file, which an option or argument names.
 
-    It must be a plain file of at most a megabyte: what has no end, or no writer, would be read for ever.
+    It must be a plain file of at most a megabyte: a pipe or a device may have no end, or no writer.
     """
     need = f"{what} must name a readable file, but {shown(path)} is not"
     try:

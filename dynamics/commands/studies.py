@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 P = ParamSpec("P")
-#: What every study takes and raises, in the documentation of each.
+#: Arguments and errors of every study, for the documentation of each.
 OF_EVERY_STUDY = """\
 Other Parameters
 ----------------

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @kernel
 def class_rates(i: int, U: Matrix, F: Matrix, growth: float, s: Vector) -> tuple[float, float, float]:
-    """Return what multiplies s u_i in s Y_i beside F, 2 S − F·u, then ℓ'/2 and Σ s u²."""
+    """Return the other factor of s u_i in s Y_i, 2 S − F·u, then ℓ'/2 and Σ s u²."""
     radial = turn = stretch = 0.0
     for k in range(s.size):
         radial += F[i, k] * U[i, k]
@@ -93,7 +93,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
         growth[i] = -4.0 * n[i] * own * stretch
 
 
-# The flow in weights, whose Euler steps are gradient descent: state y = [Ŵ (m, D)].
+# The flow in weights: state y = [Ŵ (m, D)]. Its Euler steps are gradient descent.
 
 
 @kernel

@@ -350,7 +350,7 @@ class CommitteeLink:
         return np.asarray(2.0 / math.pi * (np.arcsin(ratio) if first == 0 else np.arcsin(ratio) - ratio))
 
     def part(self, gram: Array, degree: int) -> Array:
-        """Return what one degree, of erf 0, 1 or 2, has of E σ_a σ_b, shape (M, M)."""
+        """Return the part of E σ_a σ_b of one degree (of erf 0, 1 or 2), shape (M, M)."""
         if self.family == ERF:
             width = np.sqrt(1.0 + np.diag(gram))
             return np.asarray((2.0 / math.pi if degree == 1 else 0.0) * gram / np.outer(width, width))

@@ -69,7 +69,7 @@ def add_pair_losses(
         _look_up(cells, offset, max(start, last_remaining), places, values)
         excess = values[2]
         weight = ratio[p] / values[1]
-        # What the pair has become at the end of the table, from where it relaxes exponentially.
+        # The pair at the end of the table; it relaxes exponentially from there.
         whole = max(start - last_remaining, 0.0) + excess - end_excess
         at_end = end_shrink * (weight + 4.0 * norm * whole)
         for i in range(times.size):
@@ -135,12 +135,12 @@ _MOST_THREADS = 8
 class DecoupledSolution:
     """The solution of all pairs at T times, dimensionless."""
 
-    #: C and n of the matched neuron, (T, P), NaN where there is none; None above P = 10^4.
+    #: C and n of the matched neuron, (T, P), NaN for directions without one; None above P = 10^4.
     overlap: Array | None
     squared_norm: Array | None
     #: Mean squared error without ½, NaN where no formula holds.
     loss: Array
-    #: What the numbers do not model.
+    #: Effects that the numbers leave out.
     notes: tuple[str, ...] = ()
 
 

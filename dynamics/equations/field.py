@@ -322,7 +322,7 @@ def take_near(
             s = 0.0
             for k in range(D):
                 s += U[i, k] * U[j, k]
-            # What the zero will stand for is added as any other overlap is.
+            # The row that the zero stands for is added as any other overlap is.
             growth[i] -= n[j] * (g0(link, s) - g0(link, 0.0))
             w = n[j] * (g1(link, s) - g1(link, 0.0))
             for k in range(D):

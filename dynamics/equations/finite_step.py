@@ -149,7 +149,7 @@ def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
 
 @kernel
 def write_singles(layout: Integers, work: Vector) -> None:
-    """U_r(i) for every power, and Y_e,r(i) for the pairs (e, r) that terms use."""
+    """U_r(i) of all powers, and Y_e,r(i) of the pairs (e, r) that terms use."""
     m, top, count = layout[0], layout[2], layout[4]
     M = m + layout[1]
     power, U, Y = layout[POWERS_AT], layout[11], layout[12]
@@ -232,7 +232,7 @@ def step_moments(noise: float, tables: Tables, parts: Parts) -> None:
     drift_gram, base, slope = parts
     m, M, power = layout[0], layout[0] + layout[1], layout[POWERS_AT]
     size = M * M
-    # The elementwise powers 0, 2, 3 … of Q, beside the first.
+    # The elementwise powers 0, 2, 3 … of Q.
     vector(work, power, size).fill(1.0)
     for e in range(2, layout[2] + 1):
         for x in range(power, power + size):
@@ -380,7 +380,7 @@ class MomentTables(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """What depends on the link alone; rows of `edges` and `weights` are sorted by group."""
+    """Numbers of the link alone; rows of `edges` and `weights` are sorted by group."""
 
     squares: Array
     edges: Integers
@@ -445,7 +445,7 @@ def _rows(edges: Integers) -> _Rows:
 
 
 def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
-    """Return where the two rows of each diagram lie, shape (D, 8); the left one is Q^(∘e) times what it is made of."""
+    """Return where the two rows of each diagram lie, shape (D, 8); the left one is Q^(∘e) times its factors."""
     shift = {(e, sum(rows.mixed[x])): row - x for e, x, _, row in rows.segments}
     mixed = {pair: x for x, pair in enumerate(rows.mixed)}
     singles = {pair: x for x, pair in enumerate(rows.singles)}

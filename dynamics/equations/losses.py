@@ -162,7 +162,7 @@ def told_by_degree(parts: ArrayLike, whole: float) -> Array | None:
 
 
 def by_degree(parts: ArrayLike, whole: ArrayLike) -> Array:
-    """Return parts (3, …) of degree 0, 1 and 2 of a whole (…), and what is left of it, (…, 4)."""
+    """Return the parts of degree 0, 1 and 2 of a whole (…), and the rest, shape (…, 4); `parts` is (3, …)."""
     found = np.asarray(parts)
     rest = whole - found.sum(axis=0)
     return np.moveaxis(np.concatenate([found, rest[None]]), 0, -1)

@@ -181,7 +181,7 @@ class MeanFieldSystem(System):
         return self._learned @ moments
 
     def event_values(self, moments: Array) -> Array:
-        """Return what the kernel `event_values` writes."""
+        """Return the values that the kernel `event_values` writes."""
         masses = self.learned_mass(moments) - 0.5 * self.problem.teacher.coefficients
         return np.concatenate([self._levels * self.teacher_loss() - self.loss(moments), masses])
 

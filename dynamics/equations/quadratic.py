@@ -251,7 +251,7 @@ class Course:
 
 
 def jumps_needed(times: Array, fastest: float) -> float:
-    """Return the least number of jumps to the last of some times; raise one sentence if nobody would wait for them."""
+    """Return the least number of jumps to the last of some times; raise one sentence if they would take too long."""
     count = float(np.ceil(4.0 * fastest * times[-1] / LARGEST_GROWTH))
     require(
         count <= MOST_JUMPS,

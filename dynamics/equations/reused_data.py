@@ -44,7 +44,7 @@ Function = Callable[[Array], Array]
 
 
 class ReusedData(NamedTuple):
-    """What moves: links, samples and steps."""
+    """The problem of the equations: links, samples and steps."""
 
     #: σ and σ', and f* as a function of z (r, points).
     value: Function
@@ -75,7 +75,7 @@ class ReusedData(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """What is known of each time; NaN from where it grows without bound."""
+    """Moments at each time; NaN from where it grows without bound."""
 
     #: M (T + 1, m, r) and C(t,t) (T + 1, m, m).
     overlap: Array

@@ -267,7 +267,7 @@ class TransitTable:
         total = np.zeros_like(xi)
         for j in np.flatnonzero(self.powers):
             total -= self.powers[j] * np.expm1(j * log_root)
-        # Odd powers of a negative overlap: c² (1 + |C|^j) in place of c² (1 − |C|^j).
+        # Odd powers of a negative overlap: c² (1 + |C|^j), not c² (1 − |C|^j).
         return total - 2.0 * float(np.sum(np.minimum(self.powers, 0.0)))
 
     @np.errstate(under="ignore")

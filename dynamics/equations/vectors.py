@@ -179,7 +179,7 @@ def add_bend(y: Vector, bend: Matrix, parameters: Vector, sizes: Integers, work:
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal of the Jacobian, H u_k ≈ H_kk u_k: (1 − u_k²) H_kk − u_k F_k − F·u with H = ∂F/∂u.
 
-    H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². What it leaves out matters where a neuron is in motion.
+    H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². The terms left out matter where a neuron is in motion.
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
     mP, mm = m * P, m * m

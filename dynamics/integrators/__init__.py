@@ -14,5 +14,5 @@ FLOW_METHODS = ("auto", "explicit", "stiff", *METHODS[1:], "gradient-descent")
 COMMITTEE_METHODS = ("auto", *METHODS)
 #: Methods of a two-layer network.
 NETWORK_METHODS = (*COMMITTEE_METHODS, "gradient-descent")
-#: Methods of particles and of spherical neurons, whose rates do not spread as those of overlaps do.
+#: Methods of particles and of spherical neurons: their rates spread less than those of overlaps.
 PARTICLE_METHODS = ("explicit", "scipy:RK45", "scipy:RK23", "scipy:DOP853", "scipy:LSODA")

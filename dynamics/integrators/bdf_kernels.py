@@ -319,7 +319,7 @@ def solve_linear(
     residual = np.sqrt(total)
     goal = residual * min(1.0, reduction)
     h[0, MAX_KRYLOV] = residual
-    count: int = min(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
+    count: int = min(0, n)  # 0, but no literal: for a literal Numba compiles second copies of the loop's callees
     if residual > goal:
         for i in range(n):
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.
@@ -402,7 +402,7 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
     reach = max(1.0, SMALLEST_DIFFERENCE / scalars[slots.RTOL])
     if noise > LARGEST_NOISE * reach and counters[HAS_PRODUCT] == 1:
         reach = 0.0
-    # Differences are less accurate than the right-hand side, so that what they leave is no sign of its rounding.
+    # Differences are less accurate than the right-hand side, so that their residual is no sign of its rounding.
     rounding = min(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[slots.RTOL]) if reach == 0.0 else 0.0
     previous = largest = 0.0
     smallest = np.inf

@@ -25,7 +25,7 @@ Whole = tuple[Matrix, Vector, Matrix, Vector]
 GROUP = 0.9
 #: Tests of a cluster: relative mass, relative squared distance, displacement from the slow manifold.
 MASS, DISTANCE, STILL = 0.05, 1e-3, 1e-6
-#: Factors by which an accepted cluster may fail the last two before it is left.
+#: Factors by which an accepted cluster may exceed the last two bounds before it is left.
 LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
 #: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
 KAPPA = 4.0
@@ -324,7 +324,7 @@ def size_of_shift(shift: Vector) -> tuple[float, float]:
 
 @kernel
 def force_on_others(p: int, a: float, link: Vector, U: Matrix, cluster: Integers) -> float:
-    """Return a |g''(C)|, by which a shift of cluster p changes the velocity of the nearest other row."""
+    """Return a |g''(C)|: a shift of cluster p by s changes the velocity of the nearest other row by s times this."""
     largest = 0.0
     for i in range(cluster.size):
         if cluster[i] != p:

@@ -64,7 +64,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         self._events = np.full((3, num_events), np.nan)
         self._atol = np.array(tolerances.atol)
         arrays = self._vectors, self._scalars, self._counters, self._atol, self._events
-        #: What the entry reads and changes, in the order of its arguments.
+        #: Arrays that the entry reads and changes, in the order of its arguments.
         self._of_steps = ((*arrays, *system.numbers), *system.functions, *more_functions)
 
     @property
@@ -94,7 +94,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         return self._through(np.array([target], dtype=np.float64), max_steps, np.empty((0, 0)))[0]
 
     def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
-        """Advance through times; return also how many were passed, whose states are written if there are rows."""
+        """Advance through times; return also how many were passed. Their states are written if there are rows."""
         passed, status = divmod(self._advance_through(times, max_steps, states, *self._of_steps), slots.PASSED)
         if status == slots.STATUS_EVENT:
             raise GivenUp

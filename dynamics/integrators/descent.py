@@ -1,4 +1,4 @@
-"""What all steps of a fixed length have in common: counting them, the states between two, and resuming.
+"""The common part of all steps of a fixed length: counting them, the states between two, and resuming.
 
 One step in unit vectors u_i and squared norms n_i, with F and growth of `dynamics.equations.field`:
 

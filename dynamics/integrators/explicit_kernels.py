@@ -264,7 +264,7 @@ def take_steps(target: float, max_steps: int, arrays: Arrays, system: System) ->
 
 @kernel
 def write_coefficients(h: float, vectors: Matrix) -> None:
-    """Write the coefficients of the dense output of the last step, whose 16 stages are there."""
+    """Write the coefficients of the dense output of the last step, from its 16 stages."""
     start, stages, dense = vectors[slots.ROW_START], vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO]
     for i in range(start.size):
         change = vectors[slots.ROW_STATE, i] - start[i]

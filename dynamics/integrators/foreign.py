@@ -84,7 +84,7 @@ class ForeignStepper(SystemStepper):
 
     def _arrive(self, time: float, state: Array) -> None:
         """Accept a step and record the events that it passed."""
-        # What was evaluated since then is anything.
+        # Evaluations since then have undefined values.
         give_way(whether_given_up())
         self.start, self._start_state, self.time, self._state = self.time, self._state, float(time), state
         self._accepted += 1

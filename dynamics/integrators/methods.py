@@ -146,7 +146,7 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
 
 @dataclass
 class FlowMethod:
-    """A method chosen for a system: its steppers, and what a dataset says of them.
+    """A method chosen for a system: its steppers, and their attributes in a dataset.
 
     "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
     learning rate is that of "gradient-descent" and "map", whose steps are iterated. A device is where torch carries
@@ -216,7 +216,7 @@ class FlowMethod:
 
     @property
     def carries_vectors(self) -> bool:
-        """Whether vectors are what is integrated, so that they exist by construction."""
+        """Whether vectors are integrated, so that they exist by construction."""
         return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.has_unit_vectors)
 
     def attributes(self, stepper: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The explicit stepper for so many particles that memory, not arithmetic, is what a step costs.
+"""The explicit stepper for so many particles that memory, not arithmetic, sets the cost of a step.
 
 Particles know each other through the moments of their law alone. So one step of the pair of order 8(5,3) is found by
 sweeps: guess the moments at its stages from the steps before, take every block of particles through all stages while it

@@ -93,7 +93,7 @@ def drift_of(c: int, vectors: Matrix, sizes: Integers) -> Vector:
 
 @kernel
 def kept_share(h: float, rate: float) -> float:
-    """Return 1 − θ, θ = min(1, κ/(rate h)): what a slowed mode keeps of its velocity in the last step."""
+    """Return 1 − θ, θ = min(1, κ/(rate h)): the share of its velocity that a slowed mode keeps in the last step."""
     return max(0.0, 1.0 - KAPPA / (h * rate))
 
 
@@ -224,7 +224,7 @@ def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Int
 
 @kernel
 def square(x: float) -> float:
-    """Return x²; for a first integer power Numba compiles a function of its own, which takes four times as long."""
+    """Return x²; for x**2 Numba compiles a further function, which takes four times as long to compile."""
     return x * x
 
 

@@ -1,4 +1,4 @@
-"""What compiled methods share: rows and slots of the arrays that hold their state, events, and steps to saved times.
+"""Shared parts of compiled methods: rows and slots of the arrays of their state, events, and steps to saved times.
 
 The arrays are `vectors` (rows of length n), `scalars`, `counters` and `events`.
 """

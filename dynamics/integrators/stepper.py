@@ -1,4 +1,4 @@
-"""The protocol of steppers, their tolerances, what they share, and the time at which a step passed an event."""
+"""The protocol of steppers, their tolerances and shared code, and the time at which a step passed an event."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def end_threads(stepper: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
-    """What controls the steps: tolerances, or a forced length (0: adaptive) and order (0: chosen)."""
+    """Control of the steps: tolerances, or a forced length (0: adaptive) and order (0: chosen)."""
 
     rtol: float
     atol: Array  # of each component, (n,)
@@ -124,7 +124,7 @@ class UndoneSteps(ABC):
 
     # Where compiled code looks for `STOP`, (1,).
     _slot: Integers
-    # What `state` says while a single step is taken; None between steps.
+    # Answer of `state` while a single step is taken; None between steps.
     _before: dict[str, NDArray[np.generic]] | None = None
 
     @abstractmethod
@@ -161,7 +161,7 @@ class UndoneSteps(ABC):
 
 
 class SystemStepper(ABC):
-    """A stepper of a system that knows both ends of its last step: what is asked of the state within it.
+    """A stepper that knows both ends of its last step, and the state within it.
 
     A state of `unit_vectors`, [U | ln n], is seen from outside as one of the overlaps, [C | G | ln n].
     """

@@ -45,7 +45,7 @@ def is_given_up(system: System) -> bool:
 def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write y' into `out`, anything once the step is given up."""
     if not is_given_up(system):
-        # What a function of a user raises is lost on the way here: what it has not written then fails the step.
+        # Exceptions of a user's function are lost on the way here; the values it has not written then fail the step.
         out[0] = out[out.size - 1] = np.nan
         system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
@@ -96,7 +96,7 @@ def put_back(function: Callable[..., None], y: Vector, numbers: tuple[Any, ...])
     function(y, numbers[0], numbers[1])
 
 
-# What stands for functions that a system lacks: no preconditioner, no events, no constraints. The product is never
+# Defaults for functions that a system lacks: no preconditioner, no events, no constraints. The product is never
 # called where there is none.
 
 

@@ -46,7 +46,7 @@ def is_interpreted() -> bool:
 def sources(path: Path) -> list[Path]:
     """Return a source file of the packages and those that it imports from them, at any depth, in alphabetical order.
 
-    What is imported for type checkers alone is left out.
+    Imports for type checkers alone are left out.
     """
     found, waiting = set(), [path]
     while waiting:

@@ -141,7 +141,7 @@ def quadratic_laws(
 
 
 def of_width(problem: Problem, width: int) -> Problem:
-    """Return the problem at another width, whose start has |w_i| = m^(−1/4)."""
+    """Return the problem at another width m, with |w_i| = m^(−1/4) at the start."""
     return replace(problem, width=width, initial_norm=width**-0.25)
 
 

@@ -159,7 +159,7 @@ def scaling_study(
        \qquad T_p \propto p^\beta d^{k/2-1}
 
     On inputs with eigenvalues l^(−α) all but L(m) change: times and dimensions enter by T_p ∝ p^τ d^((1−α)(k/2−1)),
-    τ = β + αk/2 in place of β.
+    τ = β + αk/2 instead of β.
 
     Parameters
     ----------

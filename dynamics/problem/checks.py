@@ -41,7 +41,7 @@ ARRAYS_OF_FLOW = 60
 
 
 def check_that(holds: object, name: str, need: str, but: str) -> None:
-    """Raise ValueError about an argument, what it must do and what it does instead, unless a condition holds."""
+    """Raise ValueError about an argument, its requirement and its value, unless a condition holds."""
     require(holds, f"Argument `{name}` must {need}, but {but}.")
 
 
@@ -99,7 +99,7 @@ def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LA
 
 
 def checked_list(values: object, name: str) -> list[object]:
-    """Return a list, tuple, range, column or other array as a list; refuse what is single or has no order or type."""
+    """Return a list, tuple, range, column or other array as a list; refuse single values and unordered ones."""
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, Set)):
         refuse(f"Argument `{name}` must be a list of numbers, but is {shown(values)}.", TypeError)
     if not hasattr(values, "shape"):
@@ -203,7 +203,7 @@ def check_memory(name: str, value: object, numbers: float) -> None:
 
 
 def flow_numbers(width: int, directions: int, *, full: bool, times: int, axes: int | None = None) -> int:
-    """Return about how many numbers the coupled flow holds: the method's arrays, and what each saved time keeps.
+    """Return about how many numbers the coupled flow holds: the method's arrays, and the records of each saved time.
 
     `full` says whether that are all overlaps, or a summary; a flow on inputs that are not isotropic moves the
     components on so many `axes`.

@@ -1,4 +1,4 @@
-"""What a step does with a gradient g at the learning rate η: the optimizers of SGD, as values.
+"""The optimizers of SGD, as values: a step's use of the gradient g at the learning rate η.
 
 The mean motion under each is in `dynamics.equations.optimizers`, the steps themselves in the engines of `sgd_check`;
 both refuse, with the reason, the problems that they do not know.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What a step does with a gradient; a plain one is w ← w − η g."""
+    """The rule of a step along a gradient; a plain one is w ← w − η g."""
 
     #: As commands spell it.
     name: ClassVar[str]
@@ -242,7 +242,7 @@ def checked_optimizer(value: object) -> Optimizer:
 
 
 def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
-    """Return the keyword arguments of a call, whose values are literals; ValueError for any other text."""
+    """Return the keyword arguments of a call, which must be literals; ValueError for any other text."""
     names = [each.name for each in fields(make)]
     try:
         call: Any = ast.parse(text.strip().replace(make.name, make.__name__, 1), mode="eval").body

@@ -640,7 +640,7 @@ def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
         return np.asarray(dataset[name].values) if name in dataset else None
 
     link, weights = stored["activation"], array("initial_weight")
-    # What old files lack has its usual value.
+    # Fields that old files lack have their defaults.
     names = ("dimension", "seed", "label_noise", "objective", "smoothing")
     known: dict[str, Any] = {name: stored[name] for name in names if name in stored} | {
         "initial_weights": weights,
@@ -673,7 +673,7 @@ def _link(stored: dict[str, Any]) -> HermiteExpansion:
 
 
 def _teacher(stored: dict[str, Any], own: dict[str, Any], name: str, array: Callable[[str], Array | None]) -> Teacher:
-    """Return the stored teacher; `own` is what that of a `Student` has besides, and arrays begin with `name`."""
+    """Return the stored teacher; `own` are parts of a `Student`'s teacher, and arrays begin with `name`."""
     if own.get("polynomial") is not None:
         return Teacher.polynomial(own["polynomial"])
     coefficients = np.asarray(array(f"{name}_coefficient"))

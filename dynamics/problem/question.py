@@ -1,4 +1,4 @@
-"""What runs, files and sweeps ask of a problem, of whichever kind, and the kinds that files name."""
+"""The interface of problems of all kinds to runs, files and sweeps, and the kinds that files name."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ def is_for_convex_losses(schedule: object) -> bool:
 
 
 def check_bearable(learning_rate: object) -> None:
-    """Refuse silver steps for students, whose losses are not convex."""
+    """Refuse silver steps for students: their losses are not convex."""
     require(
         not is_for_convex_losses(learning_rate),
         "Argument `learning_rate` must not be silver steps, whose longest diverge unless the loss is convex: that of a "

@@ -42,7 +42,7 @@ STILL = 0.01
 def animate(
     dataset: xr.Dataset, path: str | os.PathLike[str], *, style: str | None = None, overwrite: bool = False
 ) -> Path:
-    r"""Write an animation of neurons moving onto the teacher's directions, with the loss beside them.
+    r"""Write an animation of neurons moving onto the teacher's directions, and of the loss.
 
     The directions are points :math:`u_p` on a circle, and neuron i is at :math:`\sum_p C_{ip}^2 u_p`: in the middle
     while it has no overlap with any of them, on the circle when it is one of them. For odd information exponents
@@ -86,7 +86,7 @@ def _moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
     needs = {"overlap": ("time", "direction")} if pairs else {"teacher_overlap": ("time", "neuron", "direction")}
     check_drawable(dataset, **needs, loss=("time",))
     overlap = dataset[next(iter(needs))].values[..., :MOST_DIRECTIONS].astype(np.float64)
-    if pairs:  # each direction has a neuron of its own
+    if pairs:  # each direction has its own neuron
         overlap = overlap[:, :, None] * np.eye(overlap.shape[1])
     odd = dataset.attrs.get("information_exponent", 2) % 2
     squares = (np.maximum(overlap, 0.0) if odd else overlap) ** 2

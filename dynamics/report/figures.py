@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-#: Colours for every kind of colour vision (Okabe and Ito); compared curves differ in shape as well.
+#: Colours for all kinds of colour vision (Okabe and Ito); compared curves differ in shape as well.
 MEASURED, PREDICTED, IDEAL, REFERENCE = "#0072b2", "#d55e00", "#009e73", "#6f7780"
 #: Colours of curves without an order.
 COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
@@ -59,7 +59,7 @@ class Style(NamedTuple):
     settings: Mapping[str, Any]
 
 
-#: Settings of all styles; fonts are embedded as Type 42 in PDF and as paths in SVG, whose names the salt repeats.
+#: Settings of all styles; fonts are Type 42 in PDF and paths in SVG; the salt makes their names the same every time.
 COMMON = MappingProxyType(
     {
         "pdf.fonttype": 42,

@@ -316,7 +316,7 @@ def study_findings(
 
 
 class Summary:
-    """What an answer shows, verdict first: printed in lines, in a notebook with its tables; made by `summary`."""
+    """The findings of an answer, verdict first: printed in lines, in a notebook with its tables; made by `summary`."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -335,7 +335,7 @@ class Summary:
 
 
 def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
-    """Return what an answer shows, to be printed or left as the last line of a cell of a notebook.
+    """Return the findings of an answer, to be printed or left as the last line of a cell of a notebook.
 
     First comes how the run ended, "Unfinished" if it was stopped, or what a comparison says; then what must be known
     before a number is read, and the tables that the command of the answer prints. The answer is a Dataset or DataTree

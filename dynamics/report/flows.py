@@ -128,7 +128,7 @@ def finite_part(values: Array) -> Array:
 
 
 def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
-    """Return how a run ended, its last loss, what was found and the notes as plain values."""
+    """Return the end of a run, its last loss, its findings and the notes as plain values."""
     attrs, finite = dataset.attrs, finite_part(dataset["loss"].values)
     return {
         "title": attrs["title"],
@@ -363,13 +363,13 @@ def _law(
 
 
 def fitted_law(what: str, fit: PowerLawFit, asymptotic: float) -> dict[str, Any]:
-    """Return a fitted power law as values, beside its asymptotic exponent, NaN if there is none."""
+    """Return a fitted power law and its asymptotic exponent (NaN if unknown) as values."""
     fitted = {"fitted": fit.exponent, "standard_error": fit.standard_error, "window": list(fit.window)}
     return {"what": what, **fitted, "asymptotic": asymptotic}
 
 
 def law_in_words(law: Mapping[str, Any], expected: str) -> str:
-    """Return a fitted exponent with its error and its window, what is expected at this size, and the asymptotic one."""
+    """Return a fitted exponent with its error and its window, the one expected at this size, and the asymptotic one."""
     (start, end), asymptotic = law["window"], law["asymptotic"]
     limit = f"asymptotic {asymptotic:.3f}" if math.isfinite(asymptotic) else "no asymptotic law"
     return f"x = {with_error(law['fitted'], law['standard_error'])} on [{start:.3g}, {end:.3g}]{expected}; {limit}"
@@ -513,7 +513,7 @@ def plot_loss(
 
 
 def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_size: object) -> float:
-    """Return the steps or samples in one unit of flow time, 1 for an axis of time; refuse what does not fit."""
+    """Return the steps or samples in one unit of flow time, 1 for an axis of time; refuse any other axis."""
     check_choice("x", x, tuple(AXES_OF_LOSS))
     given = {"learning_rate": learning_rate, "batch_size": batch_size}
     for name, value in given.items():

@@ -48,7 +48,7 @@ _PROBLEM = {
     "label_noise": "label noise τ",
     "inputs": "covariance of the inputs",
 }
-#: What stands for a value that differs between the points of a sweep.
+#: Text of a value that differs between the points of a sweep.
 VARIED = "differs, see the grid"
 #: Key of a grid -> the values that it changes, where these have other names.
 _SET_BY = {
@@ -78,7 +78,7 @@ _ELSEWHERE |= _PROVENANCE.keys() | _NOTES.keys()
 def write_report(
     result: xr.Dataset | xr.DataTree | str | os.PathLike[str], path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Path:
-    """Write one HTML file on a result: how it ended, what it shows, what was asked, where it comes from.
+    """Write one HTML file on a result: its end, its findings, its problem and its origin.
 
     The file needs nothing beside it and asks for nothing: figures are inside, and no link leaves the page. Its one
     script, on pages with curves to explore, is ours and draws them; a policy forbids any other. The same result gives
@@ -103,8 +103,8 @@ def write_report(
 
     Notes
     -----
-    Tables and figures are those of the family that the attribute `answer` names; a result that none knows gets a page
-    with what it says of itself alone. Text of a result is escaped, whatever it holds.
+    Tables and figures are those of the family that the attribute `answer` names; a page of another result has its
+    attributes alone. Text of a result is escaped, whatever it holds.
     """
     import xarray as xr
 
@@ -216,7 +216,7 @@ def subtitle(dataset: xr.Dataset) -> str:
 
 
 def _problem_of(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return the stored problem; of a sweep, whose first point it is, `VARIED` for what differs between the points."""
+    """Return the stored problem; of a sweep that of its first point, with `VARIED` for values that differ."""
     problem = stored_parameters(dataset)["problem"]
     axes: list[str] = []
     with suppress(KeyError, TypeError, ValueError, RecursionError):  # a file may hold anything

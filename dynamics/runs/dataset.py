@@ -156,7 +156,7 @@ def study_dataset(
     settings: Mapping[str, Any],
     attributes: Mapping[str, Any],
 ) -> xr.Dataset:
-    """Return the dataset of a study, whose variables run over a family of problems; `problem` is the last of them."""
+    """Return the dataset of a study over a family of problems; `problem` is the last of them."""
     dataset = make_dataset({}, problem=problem, title=title, coords=coords, solver=settings, attributes=attributes)
     return dataset.assign(
         {name: _labelled(VARIABLES[name], array, leading) for name, (leading, array) in values.items()}

@@ -220,7 +220,7 @@ class Run(ABC):
 
 
 class Tracker(Protocol):
-    """What watches a run: anything with these three methods; a subclass needs the second alone.
+    """An object that watches a run, by these three methods; a subclass needs the second alone.
 
     With a true attribute `patient` it may miss saved times: many of a small flow may lie in one chunk of steps. With a
     method `urgent`, as `check`, it is asked in the middle of a long step too, about every 50 ms.
@@ -431,7 +431,7 @@ def _rise(loss: Array) -> Array:
 
 @dataclass(frozen=True)
 class Soundness:
-    r"""What every record must satisfy; called, it says why a run must stop after a record, if it must.
+    r"""Conditions that every record must satisfy; a call returns why a run must stop after a record, or None.
 
     .. math:: |C_{ip}| \le 1, \quad n_i > 0, \quad G - C T^{-1} C^T \succeq 0, \quad
        E(f - f^*)^2 \text{ does not rise under a gradient flow}
@@ -467,7 +467,7 @@ class Soundness:
         return not any(found.any() for found, _ in self._found(flat, rise))
 
     def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
-        """Yield for every reason which of the new records are wrong; the reason that says most comes first."""
+        """Yield each reason with the new records that are wrong by it; the most telling reason comes first."""
         slack = TOLERATED * self.rtol + 1e-9
         for name in new.keys() & OVERLAPS:
             overlaps = new[name].reshape(len(new[name]), -1)

@@ -79,7 +79,7 @@ class Solver(Protocol):
         """Return the answer to a problem; `own` are arguments of this answer alone."""
 
 
-#: What docstrings of answers say of the shared arguments that these have.
+#: Text on the shared arguments, for docstrings of answers.
 SHARED = """\
 keep : {"full", "summary"}
     Whether all observables are saved at every time, or "summary" leaves out large ones, as said under Returns.
@@ -112,7 +112,7 @@ SAID = {
 }
 #: Methods whose runs `dynamics.resume` cannot go on with.
 UNSTORED = ("sundials", "scipy:<name>")
-#: What answers raise: where an integration can fail, always, and without or with methods that are extras.
+#: Errors of answers: where an integration can fail, always, and without or with methods that are extras.
 FAILED = """\
 SolveError
     If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed."""
@@ -134,7 +134,7 @@ def integrated(
     question: str = "problem",
     **defaults: object,
 ) -> Callable[[Callable[..., Integration]], Solver]:
-    """Make a function of a `Run` and of its own arguments, which returns an `Integration`, the function of an answer.
+    """Turn a function of a `Run` and further arguments, which returns an `Integration`, into the function of an answer.
 
     That takes a problem, named `question`, and the shared arguments but those that it `lacks`, with these `defaults`;
     its own ones stand before the shared one named `before`. `check` refuses problems before anything else is looked at.
@@ -166,7 +166,7 @@ def integrated(
 
 
 def _told(own: str, names: Collection[str], methods: Sequence[str]) -> str:
-    """Return the docstring of an answer, with its shared arguments and what it raises where numpydoc wants them."""
+    """Return the docstring of an answer, with the shared arguments and errors where numpydoc wants them."""
     menu = dict.fromkeys(re.sub(":.*", ":<name>", each) for each in methods)
     said = "; ".join(f'"{method}": {what}' for method, what in SAID.items() if method in menu)
     filled = textwrap.indent(textwrap.fill(f"{said}.", 112), "    ")
@@ -193,7 +193,7 @@ class Run:
 
     answer: Answer
     problem: Problem
-    #: Function of a run and of the answer's own arguments that builds what is integrated.
+    #: Function of a run and of the answer's further arguments that returns the integration.
     build: Callable[..., Integration]
     #: All arguments as they were given, or their defaults.
     given: Mapping[str, Any]
@@ -204,7 +204,7 @@ class Run:
     atol: float
     error_estimate: bool | None
     file: RunFile
-    #: What the answer has computed for many problems at once.
+    #: Results of the answer for many problems at once.
     prepared: Any
 
     @classmethod
@@ -216,7 +216,7 @@ class Run:
         prepared: Any = None,
         build: Callable[..., Integration] | None = None,
     ) -> Run:
-        """Return the run of a call, whose other arguments have their defaults; raise TypeError or ValueError if bad."""
+        """Return the run of a call, with defaults for missing arguments; raise TypeError or ValueError if bad."""
         if answer.students[0] in KINDS:
             check_question(problem, answer.students)
         else:
@@ -250,7 +250,7 @@ class Run:
         return None if half is None else HalvedOrder(*make(half[0]), half[1])
 
     def built(self) -> Integration:
-        """Return what is integrated; no step is taken. Bad arguments and missing extras raise an error."""
+        """Return the integration without taking a step. Bad arguments and missing extras raise an error."""
         own = list(inspect.signature(self.build).parameters)[1:]
         return self.build(self, **{name: self.given[name] for name in own})
 
@@ -327,7 +327,7 @@ class Integration:
     method: Method
     #: State -> named observables, one record per saved time.
     observe: Callable[[Array], Mapping[str, Any]]
-    #: A state, whose record tells the shapes.
+    #: A state; its record tells the shapes.
     start: Array
     #: Name of the times of events -> their number, None for one without a dim, in the order of the stepper's.
     events: Mapping[str, int | None]

@@ -28,7 +28,7 @@ _EVENTS = {"emergence": "emergence_time", "learned": "learned_time"}
 _WIDTH_95, _TAIL = 1.959963984540054, 0.025
 #: Seed of the scatter that learned times have and emergence times have not.
 DRAW_SEED = 1
-#: What steps without a known effect of their size are.
+#: Note on steps without a known effect of their size.
 _ALONE = "the steps are those of the answer's time alone"
 #: Note where noise may exchange neurons, or directions.
 _EXCHANGED = "noise may give the direction another neuron, or its neuron another direction"
@@ -399,7 +399,7 @@ def _effect_of_steps(
         those = "does not hold these runs" if drawn is None else "holds these runs too"
         notes = (*notes, f"{_EXCHANGED}: the interval {those}")
     if drawn is not None and event == "learned":
-        # It is moved by as much as the emergence, and has a scatter of its own too.
+        # It is moved by as much as the emergence, and scatters further.
         emergence = float(bias.emergence_time[place])
         learned = float(pairs.predicted_learned_time[place]) * (1.0 + lateness)
         lag = math.sqrt(max((scatter * learned) ** 2 - (float(bias.scatter[place]) * emergence) ** 2, 0.0))

@@ -82,7 +82,7 @@ class JumpStepper:
         return self._course.velocity()
 
     def observe(self, numbers: Array) -> Mapping[str, Any]:
-        """Return what is recorded of a state."""
+        """Return the record of a state."""
         return self._course.standing(numbers).record()
 
     def statistics(self) -> dict[str, int]:
@@ -159,7 +159,7 @@ def solve_quadratic(run: Run) -> Integration:
     A tracker is given U and V = Wᵀ as one array, of a frame U alone. Between saved times the exact solution is taken in
     jumps of 4 h a_1 ≤ 12, at a cost of (r + m) m² each: 1.5 s for r = 1024, m = 64, d = 10^9 and 48 times to 2.5 times
     the last alignment. Times at which directions are reached are roots of the exact solution, right to 1e-12 of a jump,
-    whatever is saved. Losses have rounding errors of 1e-15 Σa².
+    for all saved times. Losses have rounding errors of 1e-15 Σa².
 
     References
     ----------

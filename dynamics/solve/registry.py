@@ -38,7 +38,7 @@ class Answer:
     findings: str
     #: Kinds of the problems that it takes: of those with Gaussian inputs, their students.
     students: tuple[str, ...] = ("homogeneous",)
-    #: What its argument `method` may be.
+    #: Values of its argument `method`.
     methods: tuple[str, ...] = ()
     #: Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
     fields: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Answer:
         return cast("Callable[..., Any]", resolve_name(self.function))
 
     def build(self) -> Callable[..., Any]:
-        """Return the function of a run and of the answer's own arguments that builds what is integrated."""
+        """Return the function of a run and of the answer's further arguments that returns the integration."""
         return cast("Callable[..., Any]", inspect.unwrap(self.solve()))
 
     def defaults(self) -> dict[str, Any]:

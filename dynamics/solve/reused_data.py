@@ -48,7 +48,7 @@ SPEED, OPERATIONS_OF_NUMBER = 3e9, 200.0
 
 
 class Cost(NamedTuple):
-    """What an answer takes: bytes at once, operations of floating point, and about how many seconds."""
+    """The cost of an answer: bytes at once, operations of floating point, and an estimate of seconds."""
 
     memory: float
     operations: float

@@ -42,7 +42,7 @@ class StepSettings:
     step_theory: str | None = None
     #: Number B of samples per step.
     batch_size: int = 1
-    #: What a step does with a gradient; None stands for plain SGD that was not asked for.
+    #: The optimizer of a step; None stands for plain SGD by default.
     optimizer: Optimizer | None = None
     #: Rates that vary, None for one rate, and those of the steps until the last saved time.
     varying: Schedule | None = None
@@ -57,7 +57,7 @@ class StepSettings:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of a dataset: the arguments, and a schedule beside its mean rate over time."""
+        """Attributes of a dataset: the arguments, with a schedule and its mean rate over time."""
         if self.varying is None or self.table is None:
             return self.arguments
         name = {"learning_rate": "schedule", "schedule": repr(self.varying)}

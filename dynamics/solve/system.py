@@ -199,7 +199,7 @@ class StoredSystem:
 
 
 def _check(system: object) -> None:
-    """Refuse what is no system, and fields that files cannot hold."""
+    """Refuse objects that are no system, and fields that files cannot hold."""
     if not isinstance(system, System):
         found = system.__name__ if isinstance(system, type) else type(system).__name__
         refuse(f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}.", TypeError)

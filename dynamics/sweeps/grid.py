@@ -42,7 +42,7 @@ class Axis:
 
 
 class Surveyed(NamedTuple):
-    """What all points of a grid tell together."""
+    """Common properties of all points of a grid."""
 
     #: Number of overlaps and dimension of every point, which order the points and are zero where inputs are not
     #: Gaussian, and entries of the arrays that describe its problem, (points, 3).
@@ -99,7 +99,7 @@ class Grid:
 
     @cached_property
     def surveyed(self) -> Surveyed:
-        """What all points tell together; every point is made once, and so checked."""
+        """Common properties of all points; each point is made once, and so checked."""
         shared = {name: _plain(value) for name, value in self.options.items()}
         common = f"{__version__} {name_of_study(self.study)} {MAGIC!r} {json.dumps(shared, sort_keys=True)}"
         digest = hashlib.sha256(common.encode())

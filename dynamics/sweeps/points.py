@@ -355,7 +355,7 @@ class PointDirectory:
             _write(path.with_suffix(BLOCK), answer.content)
 
     def remove(self) -> None:
-        """Delete the directory, its description last, by which a removal that was cut short is known."""
+        """Delete the directory, its description last: a removal that was cut short leaves it alone."""
         for file in self.path.iterdir():
             if file.name != SETTINGS and not file.is_dir():
                 file.unlink()

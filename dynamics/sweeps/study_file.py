@@ -32,10 +32,10 @@ TABLES = ("problem", "grid", "study", "output")
 #: Fields of a problem that are plain values in a file.
 PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label_noise", "student",
               "teacher_activation", "order")  # fmt: skip
-#: What stands for None in a problem on tokens, as on the command line: TOML has no such value.
+#: Text for None in a problem on tokens, as on the command line: TOML has no such value.
 NOTHING = "-"
 PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions", "alpha")
-#: What the equations call some of them.
+#: Symbols of the equations for some of them.
 SYMBOLS = {"d": "dimension", "m": "width", "P": "num_directions"}
 #: Keys of which a grid is rounded: the integers of the command line, and the settings of SGD.
 INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {

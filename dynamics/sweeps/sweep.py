@@ -169,7 +169,7 @@ def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
         _write_frame(merged, survey, points.failures())
         left, targets = GATHERED_BYTES, dict[str, Any]()
         for name in [name for name, entry in survey.variables.items() if entry.shared is None]:
-            # Small variables are gathered in memory, since writing takes long for every point.
+            # Small variables are gathered in memory, since writing each point takes long.
             created = targets[name] = merged.variables[name]
             size = np.dtype("f8").itemsize * created.size
             if 0 < size <= left:
@@ -298,7 +298,7 @@ def sweep(
         its own order of truncation.
     study : str or callable
         What is asked at every point, called as ``study(problem, **options)``, which returns a Dataset: the name of an
-        answer, such as "overlaps", "prediction", "mean-field" or "tokens" ("system" takes a `System` in place of a
+        answer, such as "overlaps", "prediction", "mean-field" or "tokens" ("system" takes a `System` instead of a
         problem); a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of
         `sgd_check`; a path "package.module:function"; or a callable.
     options : mapping, optional
@@ -445,7 +445,7 @@ def points_directory(output: Path) -> Path:
 
 
 def _directory(grid: Grid, output: Path, *, overwrite: bool = False) -> PointDirectory:
-    """Open the directory of a sweep beside its output."""
+    """Open the directory of a sweep, next to its output."""
     return PointDirectory(points_directory(output), grid.surveyed.digest, grid.settings(), overwrite=overwrite)
 
 

@@ -220,7 +220,7 @@ class WorkerPool:
 
 
 def checked_workers(workers: int | None, *, alone: int) -> int:
-    """Return a number of worker processes, by default one per core; `alone` stands for none beside this process.
+    """Return a number of worker processes, by default one per core; `alone` stands for this process alone.
 
     Where this process can have none, that is the default, with a warning, and ValueError is raised for any other.
     """

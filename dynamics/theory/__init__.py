@@ -1,4 +1,4 @@
-"""What needs no integration: matched pairs, predicted times, limits of the learning rate, exponents and fits."""
+"""Theory without integration: matched pairs, predicted times, limits of the learning rate, exponents and fits."""
 
 import lazy_loader
 

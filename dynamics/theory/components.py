@@ -67,7 +67,7 @@ def _scaled(link: HermiteExpansion, order: int, length: float, bias: float) -> Q
 def blind_components(problem: Problem) -> tuple[str, ...]:
     """Return the names of the components of the teacher that no neuron of a `Student` can ever carry.
 
-    A component is f_α = s Σ_i v_i D_|α|(Q_ii, b_i) M_i^α/√(α!), which is zero for ever where D_|α| is: an odd link
+    A component is f_α = s Σ_i v_i D_|α|(Q_ii, b_i) M_i^α/√(α!), which stays zero where D_|α| is: an odd link
     without biases has D_2 = D_4 = … = 0. Norms and biases that move are tried at several values.
     """
     student, components = problem.student, problem.teacher.components

@@ -125,7 +125,7 @@ class _Runs:
         self._Q = np.concatenate([self._U @ np.swapaxes(self._U, 1, 2), to_teacher], axis=2)
 
     def reached(self, direction: int, event: str) -> Array:
-        """Return what is at least 0 once a direction has the event, (runs,)."""
+        """Return numbers (runs,) that are at least 0 once a direction has the event."""
         C, problem = self._Q[:, :, self._W.shape[1] + direction], self._problem
         if event == "emergence":
             size = np.maximum(C, 0.0) if problem.information_exponent % 2 else C

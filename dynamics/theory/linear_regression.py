@@ -206,7 +206,7 @@ def fastest_linear_regression(
     part = checked_real(share, "share")
     check_that(0.0 < part < 1.0, "share", "be above 0 and below 1", f"is {shown(share)}")
     check_that(float(values @ sums) > 0.0, "squares", "have a risk above 0", "has none")
-    # Along random directions the risk may fall so far at rates from which on it rises again in the end.
+    # Along random directions the risk may fall this far at rates at which it rises again in the end.
     along = isinstance(chosen, ZerothOrder)
     largest = linear_regression_limit(eigenvalues, batch_size=size, optimizer=None if along else chosen)
     least = LEAST_SHARE * linear_regression_limit(eigenvalues, batch_size=size, optimizer=chosen)

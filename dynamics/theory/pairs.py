@@ -1,7 +1,7 @@
 r"""Pairs of a neuron and the direction that it learns, from information exponent 3 on: who they are, and their times.
 
 Greedy matching decides by the start alone which neuron learns which direction. Where the matrix of overlaps is too
-large, its outcome is drawn from its law. What is computed for many problems at once has the same last bits as for each
+large, its outcome is drawn from its law. Results for many problems at once have the same last bits as for each
 alone.
 
 An overlap with −θ is worth nothing for odd k and as much as one with θ for even links. A link with even k and odd

@@ -64,7 +64,7 @@ NOTE_PAIRS = (
 )
 NOTE_NO_TIMES = "k <= 2 with inputs that are not isotropic: no theory predicts the times, which are NaN"
 NOTE_LEADING = "the leading order of the time is known without smoothing alone"
-#: What predicted times are of: matched pairs from k = 3 on, below the linearised flow of all neurons.
+#: Sources of predicted times: matched pairs from k = 3 on, below the linearised flow of all neurons.
 PAIRS, LINEARISED = "matched pairs", "linearised flow"
 #: The default schedule ends at this multiple of the last predicted learned time. Interactions delay the last direction:
 #: by a factor of 1.02 to 1.69 in eight random starts of the main command.

@@ -38,7 +38,7 @@ MOST_STEPS = 2.0**53
 
 @dataclass(frozen=True, repr=False)
 class BestSchedule(Schedule):
-    """The schedule of fewest mean steps, `best_schedule`; its rate stays what it was at the last of them.
+    """The schedule of fewest mean steps, `best_schedule`; after the last of them its rate stays the same.
 
     Attributes
     ----------

@@ -156,7 +156,7 @@ class Units:
         pulled, root = X.joint @ m, np.sqrt(self.count)[:, None]
         joint = total * M + 2.0 * M @ X.joint @ M - 2.0 * (m @ pulled) * np.outer(m, m)
         apart = total * covariance + 2.0 * covariance @ X.apart @ covariance
-        # Of one unit alone: its own block of X, and what third cumulants make of it beside a mean.
+        # Of one unit alone: its block of X, and the terms of third cumulants that join it to a mean.
         own = X.joint.reshape(C, k, C, k)[np.arange(C), :, np.arange(C), :]
         own = (own + self.differences[:, None, None] * X.apart) / self.count[:, None, None]
         skew = (root * np.einsum("nacd,ncd->na", third, own)).ravel()
@@ -365,7 +365,7 @@ def degree_of(link: HermiteExpansion) -> float | None:
 
 
 def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
-    """Return the gradients of neurons on axes of their own, and the number of coordinates beside that axis.
+    """Return the gradients of neurons on separate axes, and the number of coordinates off that axis.
 
     A gradient is across the axis of its neuron, and along it unless its length is kept.
     """

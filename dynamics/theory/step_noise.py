@@ -347,7 +347,7 @@ def learned_bias(
 
     b = −E[e m] is the flow of the pair, J its Jacobian, and b_2 = E[e² m_2]. The residual is e = n σ(z) − a_p σ(x_p)
     and, independent of it, that of all other directions, of the mean square that the sum formula has at that time, and
-    the label noise. For a batch of B samples η is the rate over B. What the fluctuations of C add to the mean, nearly
+    the label noise. For a batch of B samples η is the rate over B. The part of the mean by fluctuations of C, nearly
     all before the emergence, is that of `escape`. For the objective "correlation", where no norm grows, it is the
     theory of emergence up to another overlap, with K `directions` as of `escape_bias`. Where a neuron at −θ has a part
     of the direction before, all is NaN.

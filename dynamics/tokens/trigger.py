@@ -9,7 +9,7 @@ u = 1 at the right key, which follows the first trigger, 0 at the two triggers, 
    a_t' = \sum_l \sum_{\mathrm{triggers}} G, \qquad b_{\mathrm{start}}' = \sum_l G_{l,\mathrm{first}},
 
 and a_o' and b_o' are the sums of G over the other keys of a and of b, divided by S. Conserved: b_t = Σ_l β_{l,right}/κ.
-With N triggers in place of one, of which every sequence has one, these are the scores of each of them at κ = N, N times
+With N triggers instead of one, of which every sequence has one, these are the scores of each of them at κ = N, N times
 slower (arXiv:2512.18634).
 
 State y = [a_t, a_o, b_t, b_o, b_start | β of the keys of gap 1 | of gap 2 | …], β = √κ B; parameters = [S | κ | P | u

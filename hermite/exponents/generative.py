@@ -170,8 +170,8 @@ class LabelCells(NamedTuple):
 def label_cells(function: Function, reach: float) -> LabelCells:
     """Return pre-images of bins of a function's values, as intervals that cover |z| <= reach.
 
-    What the function holds on a whole cell is a bin of its own: an atom of the label. Features between two grid points,
-    reach / 2048 apart, are not seen. ValueError is raised where the function is not finite.
+    A value on a whole cell is a separate bin: an atom of the label. Features between grid points, reach / 2048 apart,
+    are not seen. ValueError is raised where the function is not finite.
 
     >>> cells = label_cells(np.sign, 10.0)
     >>> first_above = cells.bins.argmax()

@@ -1,10 +1,10 @@
-"""What every command line does alike: exit codes, one sentence for a mistake, one place to print, ends by signals.
+"""The common behaviour of command lines: exit codes, one sentence for a mistake, one place to print, ends by signals.
 
 Imports nothing heavy, so that `--help` answers at once.
 
 The first signal that ends a command is noted, and the command ends where it can do so in good order. A handler in
 Python runs between two instructions of the main thread, so never while that thread is in compiled code. A watchdog
-thread therefore reads the pipe that `signal.set_wakeup_fd` fills at once. It ends the process if nobody looks at the
+thread therefore reads the pipe that `signal.set_wakeup_fd` fills at once. It ends the process if no code looks at the
 note for `ANSWER_SECONDS`, or at a second signal. No handler raises an exception: one that is raised inside an import
 can be dropped and leave the import lock taken.
 """
@@ -41,7 +41,7 @@ STDERR = 2
 
 @dataclass
 class _Note:
-    """What is known of signals in this process."""
+    """The signals that this process has received."""
 
     heard: bool = False
     answered: bool = False
@@ -52,7 +52,7 @@ _note = _Note()
 
 
 def listen() -> None:
-    """Note the first signal from now on, until the process ends; for a process that is a command, in its main thread.
+    """Note the first signal until the process ends; call it in the main thread of a command.
 
     A signal that the process has inherited as ignored, as with `nohup`, stays ignored.
     """
@@ -88,7 +88,7 @@ def _assign(_number: int, _frame: object) -> None:
 
 
 def _watch(reader: int) -> None:
-    """Wait for a signal, and end the process if nobody looks at it in time or another one follows."""
+    """Wait for a signal, and end the process if no code looks at it in time or another one follows."""
     _await_signal(reader)
     _note.heard, first = True, clock.monotonic()
     deadline = threading.Timer(ANSWER_SECONDS, _end_unanswered)
@@ -122,7 +122,7 @@ PROGRAM = "feature-emergence"
 TYPED: dict[str, str] = {}
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
-#: What xarray and Numba load because it is installed, a third of the time of a short command.
+#: Packages that xarray and Numba load because they are installed, a third of the time of a short command.
 LOADED_BY_CHANCE = ("dask", "coverage")
 #: With less, libraries end the process, or wait for memory without end, while they are loaded.
 LEAST_ADDRESS_SPACE = 950 << 20
@@ -303,7 +303,7 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
 
 
 def _why_no_library_loads() -> str | None:
-    """Return what must hold for libraries to be imported at all, as a sentence, if it does not hold."""
+    """Return a sentence if libraries cannot be imported, else None."""
     try:
         Path.cwd()
     except OSError as error:

@@ -271,9 +271,9 @@ def _checked_degree(degree: int | None) -> int | None:
 
 
 class _Walker:
-    """Builds a sympy expression of the syntax tree of a formula, and refuses whatever is not on the list."""
+    """Builds a sympy expression of the syntax tree of a formula, and refuses all that is not on the list."""
 
-    #: Beginnings of sentences: on what a text contains, on one that is too long, and on one that is no formula.
+    #: Beginnings of sentences: a text contains something wrong, is too long, or is no formula.
     lead = "Argument `x` must be a formula, but "
     too_long = f"Argument `x` must have at most {MAX_LENGTH} characters, but has {{}}."
     unreadable = "Argument `x` must be a name or a formula such as 'tanh(z)', but is {}"

@@ -86,7 +86,7 @@ def not_a_choice(name: str, value: object, choices: Iterable[str], *, quoted: bo
 def renamed(sentence: str, names: Mapping[str, str]) -> str:
     """Return a message about arguments of functions with the names under which the user gave them.
 
-    What begins with two dashes is an option.
+    Words that begin with two dashes are options.
 
     >>> renamed("Argument `width` must be at most `count`, but is 9.", {"width": "--width", "count": "--directions"})
     'Option --width must be at most --directions, but is 9.'

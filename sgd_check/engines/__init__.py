@@ -1,4 +1,4 @@
-"""What takes the steps of SGD: projected, diffusion and torch engines, by name."""
+"""Engines of SGD: projected, diffusion and torch, by name."""
 
 import lazy_loader
 

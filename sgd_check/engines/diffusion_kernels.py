@@ -118,7 +118,7 @@ def write_smoothed(y1: float, y2: float, axes: Matrix, link: Link, s: Matrix, po
 
 @kernel
 def write_axes(i: int, j: int, vectors: Vectors, axes: Matrix, powers: Cube) -> float:
-    """Project all v on u_i and on the rest of u_j; write the powers of what is left of Q; return that rest's length."""
+    """Project all v on u_i and on the rest of u_j; write the powers of the rest of Q; return that rest's length."""
     V, _, _, Q = vectors
     M, D = V.shape
     square = 0.0
@@ -365,7 +365,7 @@ def write_triangle(W: Matrix, rows: Matrix) -> None:
 def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector, gammas: Vector) -> None:
     """Add noise of covariance E_2 C on the visible axes and E_2 K on all others, and turn these into the former.
 
-    What the rows gain on the s other axes is A T, A Aᵀ = E_2 K, with T (m, min(m, s)) the Bartlett factor of a Wishart
+    The rows gain A T on the s other axes, A Aᵀ = E_2 K, with T (m, min(m, s)) the Bartlett factor of a Wishart
     matrix: lower-trapezoidal, chi(s − j) on the diagonal and N(0, 1) below.
     """
     m, D = W.shape

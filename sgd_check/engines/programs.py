@@ -186,7 +186,7 @@ def _written(node: Any, program: Program, known: dict[Any, int]) -> int:
 
 
 def _written_power(exponent: Any, parts: Sequence[int], program: Program) -> int:
-    """Write a power, whose base and exponent are the registers `parts`."""
+    """Write a power; `parts` are the registers of base and exponent."""
     import sympy
 
     if exponent.is_Integer:

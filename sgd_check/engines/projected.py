@@ -554,14 +554,14 @@ def reduced_factor(weights: Array, span: int) -> Array:
     found = np.zeros((span + m, m))
     found[:span] = weights[:, :span].T
     factor = np.linalg.qr(weights[:, span:].T).R
-    # The sign of an axis is free; a positive diagonal makes the factor one and the same for every start.
+    # The sign of an axis is free; a positive diagonal makes the factor unique.
     factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
     found[span : span + factor.shape[0]] = factor
     return found
 
 
 class DrawnAxes:
-    """The axes on which a step draws samples, and what it draws: `drawn`.
+    """The axes on which a step draws samples, and its draws, `drawn`.
 
     A factor has as many rows as columns, `count` per neuron, of which that at `place` has its weights.
     """
@@ -625,7 +625,7 @@ class ProjectedEngine(SteppedRuns):
         super().__init__(options.seeds, motion.start, axes.drawn, problem.label_noise, motion.link_name)
 
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[Any, Motion]:
-        """Return what a step draws and how it is taken."""
+        """Return the draws of a step, and its kernel."""
         axes = DrawnAxes(problem, options.batch_size)
         return axes, make_motion(problem, axes)
 

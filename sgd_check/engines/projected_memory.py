@@ -12,7 +12,7 @@ themselves and of the samples. With p = 1 in the first step and 1 − δ in all 
 So the state has k columns per neuron, u_i, w_i and a_i without those that are not asked for: an array (k, D, m), with
 D = r + k m. The factor has them in the order u_1, w_1, a_1, u_2, …, lower-triangular: each has entries on the axes of
 itself and of columns before it. It may take multiples of these; u_i, which takes G_i w_i, gets one entry on the axis of
-w_i, which a rotation of the two axes removes. What then is left, a multiple of the sample for every column, is turned
+w_i, which a rotation of the two axes removes. The rest, a multiple of the sample for every column, is turned
 away as that of plain SGD is: for one sample by two sweeps of rotations, for batches by `turn_batch`, where for B > m
 the triangular factor of H takes the place of H. O(k² m² + k m r) operations at every d ≥ r + k m. Second layer and
 biases of a network have buffers and averages by the same rule, an array (k, 2, m).
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 #: k matrices, of u, w and a.
 Columns = Array
-#: What a sample is multiplied by for each of k m columns, a row that sweeps carry, and a factor, its columns in order.
+#: Factors of a sample for each of k m columns, a row that sweeps carry, and a factor, its columns in order.
 Memory = tuple[Matrix, Matrix, Matrix]
 
 
@@ -103,7 +103,7 @@ def new_memory(C: Columns, batch: int, axes: Axes, link: Vector) -> tuple[Buffer
 
 @inlined_kernel
 def write_pushes(move: Vector, H: Matrix, slots: Slots, pushes: Matrix) -> None:
-    """Write what the samples are multiplied by for all columns, k m in a row, those of u before those of w."""
+    """Write the factors of the samples for all columns, k m in a row, those of u before those of w."""
     k, at = slots
     m = H.shape[1]
     for b in range(H.shape[0]):
@@ -186,7 +186,7 @@ def sweep_up(
 
 @inlined_kernel
 def sweep_down(C: Columns, first: int, carry: Matrix, beyond: float) -> None:
-    """Remove the entries below the diagonal that the other sweep left, given what it carried and returned."""
+    """Remove the entries below the diagonal that the other sweep left, given the row that it carried and returned."""
     k, _, m = C.shape
     last = first + k * m - 1
     for q in range(m):
@@ -342,7 +342,7 @@ class RememberingEngine(ProjectedEngine):
     """
 
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DrawnAxes, Motion]:
-        """Return what a step draws and how it is taken, or refuse neurons that are not free."""
+        """Return the draws of a step, and its kernel; refuse neurons that are not free."""
         self._optimizer = optimizer = cast("SGD", options.optimizer)
         network = is_network(problem)
         is_free = not is_frame(problem) and (not network or network_of(problem).lengths is None)

@@ -65,7 +65,7 @@ DIRECTIONS, NEW, LEFT, BESIDE, FIRST = range(5)
 
 @kernel
 def write_factor(N: Matrix, draws: Draws, t: int, at: int) -> None:
-    """Write the Bartlett factor of the samples in new axes, whose entries below the diagonal begin in column `at`."""
+    """Write the Bartlett factor of the samples in new axes; its entries below the diagonal begin in column `at`."""
     samples, gammas, _ = draws
     for b in range(N.shape[0]):
         for q in range(N.shape[1]):
@@ -102,7 +102,7 @@ def write_gradient(W: Matrix, N: Matrix, samples: Matrix, t: int, buffers: Buffe
 
 @inlined_kernel
 def write_slopes(gradient: Matrix, layout: Integers, samples: Matrix, t: int, slopes: Vector) -> None:
-    """Write η ∇·z_k of the first layer for every direction."""
+    """Write η ∇·z_k of the first layer for each direction."""
     size = gradient.size
     flat = vector(gradient, 0, size)
     for k in range(slopes.size):
@@ -118,7 +118,7 @@ def write_quotients(  # noqa: PLR0912 (loops over entries)
     W: Matrix, layers: Matrix, N: Matrix, rate: float, constants: Constants, layout: Integers, draws: Draws, t: int,
     buffers: Buffers, slopes: Vector,
 ) -> None:  # fmt: skip
-    """Write η [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε of a network for every direction."""
+    """Write η [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε of a network for each direction."""
     link, motion, motions = constants
     samples, _, labels = draws
     work, scratch, _, _, _ = buffers
@@ -280,7 +280,7 @@ def take_zeroth_network_steps(
 
 
 class DirectionAxes:
-    """The axes on which a step draws samples and directions, and what it draws: `drawn`; `axes` is its layout."""
+    """The axes on which a step draws samples and directions, and its draws, `drawn`; `axes` is their layout."""
 
     def __init__(self, problem: Problem, batch: int, directions: int, beside: int, *, every_sample: bool) -> None:
         m, r = problem.width, problem.teacher.span

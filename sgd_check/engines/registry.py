@@ -62,7 +62,7 @@ class EngineOptions:
 
 
 class Stepper(ABC):
-    """What takes steps of independent runs side by side: any engine, and models on tokens."""
+    """Independent runs side by side and their steps: any engine, and models on tokens."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which steps are taken and runs measured."""
@@ -145,7 +145,7 @@ class Declaration(NamedTuple):
     students: tuple[str, ...] = ("homogeneous",)
     fields: tuple[str, ...] = ()
     objective: str = "squared"
-    #: Name of each optimizer that it takes beside plain SGD -> the maker of its engine.
+    #: Name of each optimizer that it takes, other than plain SGD -> the maker of its engine.
     optimizers: Mapping[str, str] = MappingProxyType({})
     #: Whether it knows the steps of an optimizer that it takes on a problem that it takes.
     knows: Callable[[Problem, Optimizer], bool] = lambda problem, optimizer: True  # noqa: ARG005

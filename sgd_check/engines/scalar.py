@@ -169,7 +169,7 @@ OPERATIONS = 64
 
 
 class ScalarEngine(SteppedRuns):
-    """A batch of chains, one per seed, whose state is "overlap" (seeds, 1)."""
+    """A batch of chains, one per seed, with the state "overlap" (seeds, 1)."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         batch, d, optimizer = options.batch_size, problem.dimension, options.optimizer
@@ -207,7 +207,7 @@ class ScalarEngine(SteppedRuns):
 
 
 def _links(problem: Problem) -> tuple[Constants, str]:
-    """Return links of teacher and neuron, the table of a smoothed link, and one phrase saying what is simulated."""
+    """Return links of teacher and neuron, the table of a smoothed link, and a phrase that names the simulated link."""
     teacher, _ = sampled_link(problem.teacher_link, anywhere=True, slope=False)
     if problem.smoothing > 0.0:
         series = "" if problem.activation.is_polynomial else f" (Hermite series to order {problem.activation.order})"

@@ -110,7 +110,7 @@ def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, Any
 
 
 class Drawn(NamedTuple):
-    """What a step draws for its `batch`: `numbers` N(0, 1), `gammas` of `shapes`; about so many `operations` follow."""
+    """Draws of a step for its `batch`: `numbers` N(0, 1), `gammas` of `shapes`; about so many `operations` follow."""
 
     batch: int
     numbers: int

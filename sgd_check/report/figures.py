@@ -75,7 +75,7 @@ def by_curves(tree: xr.DataTree) -> bool:
 def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
 
-    Where curves decide (information exponents up to 2, networks) what is learned over time stands in place of the
+    Where curves decide (information exponents up to 2, networks) what is learned over time replaces the
     survival. Against a mean field losses, distances and exponents of all widths are drawn on four axes, against the law
     of an estimator the estimates on one; of samples that are used again losses, overlaps and squared norms on three.
 
@@ -325,9 +325,9 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
 def plot_learning(
     tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = "learned", style: str | None = None
 ) -> Axes:
-    r"""Draw what is learned over time, or the loss: lines are theory, bands 10 to 90 % of the runs.
+    r"""Draw progress over time, or the loss: lines are theory, bands 10 to 90 % of the runs.
 
-    What is learned are learned masses by direction :math:`/ a_p`, of a network components
+    These are learned masses by direction :math:`/ a_p`, of a network components
     :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
     components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
     smaller one are drawn, on the time of theory. Time is the flow time. Other arguments and the result are those of

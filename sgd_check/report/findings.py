@@ -45,7 +45,7 @@ _VERDICTS = {"agree": "Theory and {} agree.", "disagree": "Theory and {} disagre
 #: Answer of a file that a comparison was given -> title of its times.
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _SEEN = "seen: the least error of a predicted time that this check sees with probability 0.8."
-#: What a ratio of times is, beside which a table has the median.
+#: The meaning of a ratio of times; tables have its median.
 _RATIO = "exp of the mean of ln(time of SGD / theory) over runs, without what is known of the noise of their steps"
 #: Theory -> meaning of the columns of the table of times.
 _COLUMNS = {

@@ -91,7 +91,7 @@ def _check(given: Mapping[str, Any], question: Sequence[str]) -> int:
 def _simulate(
     settings: Mapping[str, Any], prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
 ) -> int:
-    """Plan, say what the plan is, simulate, compare and write; return the exit code."""
+    """Plan, tell the plan, simulate, compare and write; return the exit code."""
     import math
     import warnings
 

@@ -42,7 +42,7 @@ BURST_STEPS = 5
 
 
 class Plan(NamedTuple):
-    """What to simulate: a problem of each width, the steps, and the saved times of the mean field to look at."""
+    """A plan of simulations: a problem of each width, the steps, and the saved times of the mean field to look at."""
 
     problem: Problem
     widths: tuple[int, ...]
@@ -156,7 +156,7 @@ def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset
 
 
 def _with_tracers(plan: Plan, prediction: xr.Dataset, *, quiet: bool) -> xr.Dataset:
-    """Return the mean field solved again with the neurons of the runs in it, or the given one where it is another."""
+    """Return the mean field solved again with the neurons of the runs in it, or the given one of another start."""
     attrs: dict[str, Any] = prediction.attrs
     again = solve_mean_field(
         plan.problem,

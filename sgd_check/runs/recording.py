@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CrossingTracker:
-    """Remember, for every entry of an array, when it first reached its threshold.
+    """Remember when each entry of an array first reached its threshold.
 
     Between two looks the quantity is taken as linear in log time (in time from a look at time 0). An entry that is past
     its threshold at the first look crossed then. NaN never crosses. Thresholds broadcast with values of the shape;
@@ -240,7 +240,7 @@ class Recorder(Looks):
         self._among = "neuron_vector" if keeps_vectors(problem) else "student_overlap"
         # For a tabulated learning rate the times are a running sum: taken once, not at every look.
         self._time_of = dict(zip(plan.observed.tolist(), plan.times(plan.observed).tolist(), strict=True))
-        #: What has something to track: a network whose teacher is units learns no components.
+        #: Trackers with something to track: a network with units as its teacher learns no components.
         self._trackers = {"emergence_": self._watch.emergence}
         if thresholds.size:
             self._trackers["learned_"] = self._learned
@@ -317,7 +317,7 @@ class Recorder(Looks):
 
 
 def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
-    """Return the shape of one record of one run, for every variable."""
+    """Return the shape of one record of one run, by variable."""
     m, directions, components = problem.width, problem.num_directions, len(problem.teacher.components)
     if is_frame(problem):
         return {"alignment": (directions,), "loss": ()}

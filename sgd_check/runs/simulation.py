@@ -66,7 +66,7 @@ RECORD_LIMIT = 16 * 2**30
 
 
 def checked_engine(problem: object, engine: str, optimizer: object = None, *, reused: bool = False) -> str:
-    """Return the name of an engine, "auto" resolved; refuse what it does not know of a problem or of reused samples."""
+    """Return the name of an engine, "auto" resolved; refuse problems and reused samples that it does not take."""
     if not isinstance(problem, Problem):
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
     chosen = checked_optimizer(optimizer)
@@ -197,7 +197,7 @@ class _SgdRun(Run):
 
     @property
     def seconds(self) -> float:
-        """What the steps have cost."""
+        """Seconds that the steps took."""
         return clock.perf_counter() - self._began
 
     @property
@@ -406,10 +406,10 @@ def simulate(
         The spherical student has `neuron_vector` (seed, time, neuron, flow_axis), the neurons in R^d, the teacher's
         axes first, which replaces `student_overlap`, and `start_seed` (seed) with `starts`. A `Student` also has
         `second_layer` and `bias` (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time,
-        component_name), f_α, and `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of
+        component_name), f_α, and `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, instead of
         `learned_time`; its directions are the teacher's axes, at the level of `dynamics.solve_network`. The student
         "stiefel" has `alignment` (seed, time, direction) and `aligned_time` (seed, direction), of the span of its
-        neurons, in place of all that is per neuron and of `emergence_time`.
+        neurons, instead of `emergence_time` and all that is per neuron.
 
         `attrs["learning_rate"]` is η, or "schedule" for a function; `attrs["effective_learning_rate"]` is Σ η²/Σ η.
         `attrs["stop_reason"]` is "reached_end", "interrupted", "max_runtime" or "blown_up" (every run did).

@@ -166,7 +166,7 @@ def sample_complexity(
     seed: int = 0,
     progress: bool | None = None,
 ) -> SgdStudy:
-    r"""Measure the number of SGD steps to C² = ½ against the dimension, beside the flow and the finite-step equation.
+    r"""Measure the number of SGD steps to C² = ½ against the dimension, and those of flow and finite-step equation.
 
     .. math:: \eta = c\, d^{-k/2}, \qquad T \propto d^{k/2-1}, \qquad n = T/\eta \propto d^{k-1}
 

@@ -8,7 +8,7 @@ pilot and its distance from theory are used, and its samples are others than tho
 direction that is predicted to emerge, 30 % late, would have emerged, or where a curve has made nine tenths of its way,
 30 % late, unless theory moves too little until then to tell an error even without noise. The plan is the latest end
 that a minute of the check reaches and at which the test would see; if it is before the first emergence, ten minutes are
-spent for this one. What the plan leaves out is said with its cost (`Beyond`).
+spent for this one. The cost of what the plan leaves out is said too (`Beyond`).
 
 *The theory.* At the step size of the check the equation of the mean step is sharper than the flow: the delay is in its
 times, and it has the noise floor of the loss. But it is computed from the problem, so that a wrong prediction would go
@@ -300,8 +300,8 @@ def check(
         Of runs on samples that are used again, as of `simulate`. The prediction is `dynamics.solve_reused_data` with
         these samples and batches. A number as `learning_rate` is needed, and `passes` or `steps`.
     seeds, engine, save_at, batch_size, device, dtype, progress, max_runtime, checkpoint
-        Of the simulation, as of `simulate`, with 32 seeds and the engine "auto" by default. What was recorded within
-        `max_runtime` is compared.
+        Of the simulation, as of `simulate`, with 32 seeds and the engine "auto" by default. Records within
+        `max_runtime` are compared.
 
     Returns
     -------
@@ -808,7 +808,7 @@ class Pilot(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """What a plan leaves out: the `samples` of every run and the `seconds` until the time `end` that tests it.
+    """A test beyond the plan: the `samples` of every run and the `seconds` until the time `end` that tests it.
 
     `seconds` is 0 where the cost is not in steps. Both are at the learning rate of the plan, or where an error of 30 %
     is not `seen` at it, at the `rate` that pilot runs let expect; lower bounds if that is NaN.

@@ -7,7 +7,7 @@ which it is known, to the tolerance, between saved times (`path_tests.known_betw
 
 .. math:: |E x(t_k) - y(t_k)| \le b = R \Big(\tau + 3 \max_k \frac{\Delta_k^2}{R^2}\Big), \qquad \tau = 0.02,
 
-with R the range of y over the runs; for the logarithm of a time R = 1. What lies within 2 % of the range is no error
+with R the range of y over the runs; for the logarithm of a time R = 1. A difference within 2 % of the range is no error
 of the theory. The second term is what is left of the step size:
 
 - *Equation of finite steps, runs at its learning rate*: it has the mean motion, but not what the scatter of the runs
@@ -20,9 +20,9 @@ of the theory. The second term is what is left of the step size:
   rates do not say whether η is small, and the curve refutes nothing.
 
 Each time has a two-sided Student's t with the standard error S/√n, in which S is the *largest* standard deviation of x
-over the curve's times; all times of all curves are combined by Bonferroni. With the standard deviation of each time in
-place of S the test is wrong: before a transition hardly any run moves, the law is skewed, and a sample without an early
-run has a small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in over a
+over the curve's times; all times of all curves are combined by Bonferroni. With the standard deviation of each time
+instead of S the test is wrong: before a transition hardly any run moves, the law is skewed, and a sample without an
+early run has a small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in over a
 tenth of comparisons at a level of 1 %. With S it is 0.3 % at most (`docs/verdict.md`), 1.7 % where delays have an
 exponential law.
 
@@ -72,7 +72,7 @@ from sgd_check.verdicts.verdict import (
 MOST_PLACES = 8
 #: Largest difference of theory and the mean of SGD that is no error, in parts of the range.
 TOLERANCE = 0.02
-#: What second order may do, in squares of the first order over the range.
+#: Allowance for second order, in squares of the first order over the range.
 SECOND_ORDER = 3.0
 #: Largest effect of the step size on a curve that is extrapolated to none, in parts of its range.
 LARGEST_EFFECT = 0.15
@@ -260,8 +260,8 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
 
     A network has its components by name instead of learned masses, or without such the eigenvalues of its sensitivity,
-    the largest first. With averages of the weights their loss is one more. What uses samples again has the loss over
-    these, overlaps and squared norms first; its prediction has nothing else.
+    the largest first. With averages of the weights their loss is one more. With samples that are used again the loss
+    over these, overlaps and squared norms come first, and a prediction has nothing else.
     """
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)

@@ -87,7 +87,7 @@ class Expectation(NamedTuple):
         high: float = np.nan,
         notes: tuple[str, ...] = (),
     ) -> Expectation:
-        """Return the same numbers for every direction, since theory has none of single directions."""
+        """Return the same numbers for all directions, since theory has none of single directions."""
         delays, scatters, lows, highs = (np.broadcast_to(value, time.shape) for value in (delay, scatter, low, high))
         return cls(time, delays, scatters, lows, highs, notes, delays, np.zeros(time.size, dtype=bool))
 
@@ -121,7 +121,7 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     lateness = np.where(known, bias.bias - np.where(known, bias.step_bias, 0.0), np.inf) if stepped else delay
     rivals = theory.rivals_of_pairs(problem, pairs, scatter)
     first = pairs.predicted_emergence_time <= np.nanmin(pairs.predicted_learned_time, initial=np.inf)
-    # What the samples of a run, its path and its learned time say is known for isotropic inputs alone.
+    # The laws of a run's samples, path and learned time are known for isotropic inputs alone.
     isolated = known & rivals.settled & first & (problem.inputs is None)
     wide = _wide_band(lateness, scatter, known, rivals, np.log(time / pairs.predicted_emergence_time), stepped=stepped)
     low, high = _band(wide, isolated, lateness, scatter, scatter)

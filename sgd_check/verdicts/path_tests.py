@@ -305,7 +305,7 @@ def _mean_and_error(losses: Array) -> tuple[Array, Array]:
 
 
 def value_between(times: Array, values: Array, at: float, tolerance: float) -> float:
-    """Return one of values (times,) at another time, linear between saved times; NaN where it is not known.
+    """Return one of values (times,) at another time, linear between saved times; NaN outside the saved ones.
 
     That is outside the saved times, and where the two neighbours differ by the tolerance or more.
     """

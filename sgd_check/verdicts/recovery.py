@@ -59,7 +59,7 @@ def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dat
 
 
 def _law(prediction: xr.Dataset, estimates: xr.Dataset) -> Array:
-    """Return the law for every seed of the estimates, at their number of samples."""
+    """Return the law for each seed of the estimates, at their number of samples."""
     n, counts = int(estimates.attrs["samples"]), np.atleast_1d(prediction["samples"].values)
     found = f"but has {counts.tolist()}."
     require(n in counts, f"Argument `prediction` must have the {n} samples of the simulation, {found}")

@@ -308,7 +308,7 @@ def one_sided(
     distances, p = beyond(values), 1.0
     if missing.any():
         sizes = _sizes(distances / reach)
-        # The chance of a sum at least as large is that of those with a minus to sum to at most what they do.
+        # A sum at least as large means that the terms with a minus sum to at most their value: the same chance.
         minus, plus = (int(sizes[which].sum()) for which in (distances < 0, distances > 0))
         if minus < plus:
             p = float(_law_of_minus(sizes, minus + 1).sum())

@@ -1,4 +1,4 @@
-"""What every comparison shares: whether two datasets answer one question, what tests say, and the rule of the verdict.
+"""Shared parts of all comparisons: whether two datasets answer one question, results of tests, the rule of the verdict.
 
 A comparison aligns prediction and runs, tests them, and collects numbers and sentences of the tests as evidence: of
 times (`times`), of curves (`curves`), of the distance between networks and their mean field (`mean_field`), of
@@ -293,7 +293,7 @@ def check_start(predicted: Problem, simulated: Problem) -> None:
 
 
 class Sentences(NamedTuple):
-    """What the tests of one comparison say; a sentence is empty where it does not apply.
+    """Sentences of the tests of one comparison; a sentence is empty where it does not apply.
 
     `difference` is on the largest difference that speaks against theory, and `excuse` says that it may have another
     cause; `lacking` says why theory and runs that do not differ are not known to agree, and `agreement` which error

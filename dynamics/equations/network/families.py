@@ -27,7 +27,7 @@ RELU, SIGN, ERF, POLYNOMIAL, TABLE = range(5)
 #
 # With x = λ_a and λ_b = c x + √(1 − c²) y both integrals are over pieces that begin and end where a link may have a
 # kink, at 0: y at −(β_b + c x)/√(1 − c²), x at −β_a, and at −β_b/c, around which pieces grow from the width √(1 −
-# c²)/|c| of what the inner integral leaves of the kink.
+# c²)/|c| of the kink that remains after the inner integral.
 
 #: Reach of the integrals, beyond which the density is 1e-37, nodes per piece, and width of the widest piece.
 MEANS_REACH, MEANS_NODES, WIDEST = 13.0, 16, 1.2
@@ -90,9 +90,9 @@ def _rule(edges: Array) -> tuple[Array, Array]:
     return x, density
 
 
-# What the kernels of a network take of its teacher: numbers, sizes, the constant E f*² and the sensitivity.
+# A network's teacher as its kernels take it: numbers, sizes, the constant E f*² and the sensitivity.
 
-#: What is looked at on both sides of 0, and the difference that is a jump.
+#: Points on both sides of 0, and the least difference that counts as a jump.
 NEAR, JUMP = 1e-12, 1e-6
 
 

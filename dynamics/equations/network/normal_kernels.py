@@ -12,7 +12,7 @@ from hermite.arrays import Matrix, Vector
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
 TWO_PI = 2.0 * math.pi
-#: 1.5 · 2^52: the last bits of a number beside it are its nearest whole number.
+#: 1.5 · 2^52: added to a number, its last bits are the nearest whole number.
 ROUNDER = 1.5 * 2.0**52
 LOG_2, INVERSE_LOG_2 = math.log(2.0), 1.0 / math.log(2.0)
 #: Taylor's coefficients of the exponential from r^12 on down to 1, and of sin(x)/x in x² from x^20 on.
@@ -365,7 +365,7 @@ def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix
             g[n, j] = (h[j] * g[n - 1, j] - lower * g[n - 2, j]) * higher
     for i in range(m):
         gram, row, beyond = C[i], out[i], 0
-        # Whole tiles, whose part above the diagonal is overwritten: the rest of a loop would be done one by one.
+        # Whole tiles, so that no rest of a loop is done one by one; the part above the diagonal is overwritten.
         stop = min(i + TILE - i % TILE, m)
         for j in range(stop):
             correlation = gram[j] * inverse[i] * inverse[j]
@@ -388,7 +388,7 @@ def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix
 
 @kernel
 def mirror(A: Matrix) -> None:
-    """Copy what is below the diagonal to above it, tile by tile."""
+    """Copy the part below the diagonal to above it, tile by tile."""
     m = len(A)
     for first in range(0, m, TILE):
         for second in range(0, first + 1, TILE):

@@ -336,7 +336,7 @@ class Functions:
         return cls(link.value, link.derivative, bend)
 
     def is_smooth(self, lengths: tuple[float, ...], bias: float) -> bool:
-        """Return whether the trapezoidal rule finds what an adaptive one does."""
+        """Return whether the trapezoidal rule agrees with an adaptive one."""
         at = np.array(lengths), np.full(len(lengths), bias)
         adaptive, plain = self.adaptive(*at, 100), self.trapezoid(*at, 100)
         return bool(np.all(np.abs(adaptive - plain) <= 1e-11 * np.abs(adaptive).max()))
@@ -400,7 +400,7 @@ class SeriesTable:
     functions: Functions
     #: J + 1, the number of terms of K.
     terms: int
-    #: Edges of the panels of ρ; what is outside them is not certified.
+    #: Edges of the panels of ρ; values outside them are not certified.
     lengths: Array
     #: The fixed biases, or edges of the panels of b for trained ones.
     biases: Array
@@ -487,7 +487,7 @@ def series_table(
 
 
 def _until_none(make: Callable[[int], Array | None], order: range) -> list[Array]:
-    """Return what is made, in this order, up to the first None."""
+    """Return the made parts, in this order, up to the first None."""
     return list(takewhile(lambda made: made is not None, map(make, order)))  # type: ignore[arg-type]
 
 
@@ -517,7 +517,7 @@ def _fit(
 
 # Links by family, with their numbers.
 
-#: Largest degree of a polynomial, whose derivatives at 0 are float64.
+#: Largest degree of a polynomial: its derivatives at 0 must fit float64.
 LARGEST_DEGREE = 150
 #: |h_j(x)| φ(x) <= CRAMER e^(-x²/4) (Cramér's inequality).
 CRAMER = 1.0865 / math.sqrt(2.0 * math.pi)
@@ -541,7 +541,7 @@ class Link:
 
     @property
     def numbers(self) -> Array:
-        """What the kernels read."""
+        """Numbers that the kernels read."""
         return self.coefficients.ravel() if self.table is None else self.table.numbers
 
     @property
@@ -550,7 +550,7 @@ class Link:
         return int(self.coefficients.shape[1])
 
     def tails(self, terms: int, q: Array, b: Array) -> Array:
-        """Return bounds on what a series of so many terms leaves out of σ and of σ', shape (2, units).
+        """Return bounds on the error of σ and of σ' by a series of so many terms, shape (2, units).
 
         Terms of relu, erf and sign are bounded one by one. Those of the slope of sign do not fall: its row holds their
         bound. Infinity stands for what is outside the range of a table.
@@ -615,7 +615,7 @@ def _at_zero(link: HermiteExpansion) -> list[float]:
     return [derivative / math.sqrt(math.factorial(j)) for j, derivative in enumerate(derivatives)]
 
 
-# What kernels of pairs of units take of the links: the means K = E σ_a σ_b and their derivatives.
+# The part of the links that kernels of pairs of units take: the means K = E σ_a σ_b and their derivatives.
 #
 # Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the equations need K, K1 = E σ'_a σ_b, K12 = E
 # σ'_a σ'_b and K2 = E σ''_a σ_b; ∂K/∂c = K12, ∂K/∂q_a = K2/2 and ∂K/∂b_a = K1. They are closed for pairs of relu,
@@ -627,9 +627,9 @@ _ROOTS = 40
 
 @dataclass(frozen=True, eq=False)
 class PairSource:
-    """What the kernels of all pairs of one network take."""
+    """Arguments of the kernels of all pairs of one network."""
 
-    #: What they know of the links.
+    #: Numbers of the links.
     numbers: Array
     #: Numbers of scratch per unit.
     row_size: int

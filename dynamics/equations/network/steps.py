@@ -224,7 +224,7 @@ def write_erf_second(
 #
 # Vectors a = 0 … M − 1 have covariances C, weights w_a in the error ē = Σ_a w_a σ_a, and mean derivatives F_ak of their
 # functions at their variances and biases. Products of four series are sums over diagrams as in `hermite.polynomials`,
-# covariances in place of cosines:
+# covariances instead of cosines:
 #
 # Σ_ab w_a w_b E[σ_a f_b φ_i ψ_j] = Σ Σ_ab H_rs(a) C_ab^e/e! H'_r's'(b) Z[r+r', s+s'],
 # H_rs(a) = w_a F_a,e+r+s C_ai^r C_aj^s / (r! s!),   Z[R, S] = Σ_t φ_i,R+t ψ_j,S+t C_ij^t / t!,
@@ -237,7 +237,7 @@ def write_erf_second(
 # `layout` = [K, parity of the degrees that all links lack, or 2 | place, degree of every vector]; `numbers` at the
 # place of a vector: E p^(j)(z), z ~ N(0, 1), j up to its degree.
 
-#: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.
+#: Largest degree of a polynomial in the equations of the step: the number of diagrams grows as its fourth power.
 LARGEST_STEP_DEGREE = 12
 
 
@@ -539,7 +539,7 @@ class StepUnit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepSource:
-    """What `write_polynomial_second` takes where neurons are polynomials, and else `write_erf_second`."""
+    """Arguments of `write_polynomial_second` for neurons that are polynomials, and else of `write_erf_second`."""
 
     is_polynomial: bool
     numbers: Array
@@ -548,7 +548,7 @@ class StepSource:
 
 
 def step_link(link: HermiteExpansion) -> StepLink:
-    """Return what the step knows of a link."""
+    """Return the numbers of a link that the step uses."""
     if link.is_polynomial:
         means = mean_derivatives(trimmed(np.array(link.link_coefficients())))
         return StepLink(link.name, POLYNOMIAL, tuple(means.tolist()))
@@ -574,7 +574,7 @@ def step_units(problem: Problem) -> tuple[StepUnit, ...]:
 
 
 def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit], *, biased: bool) -> StepSource:
-    """Return what the kernel takes for neurons and units; ValueError, with the way out, where no mean step closes."""
+    """Return the kernel's numbers of neurons and units; ValueError, with the way out, if no mean step closes."""
     own, links = step_link(student), [unit.link for unit in units]
     sources, alone = f"neurons of {own.name}", own.kind == POLYNOMIAL
     _require_known(own.kind in (ERF, POLYNOMIAL), f"{sources}: it is known for 'erf' and polynomials")

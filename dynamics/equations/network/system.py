@@ -71,7 +71,7 @@ FURTHER = 3
 
 @kernel
 def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
-    """Return what the kernels of pairs take as `numbers`."""
+    """Return the argument `numbers` of the kernels of pairs."""
     return vector(parameters, sizes[NUMBERS_AT], parameters.size - sizes[NUMBERS_AT])
 
 
@@ -710,7 +710,7 @@ class NetworkSystem(FlowSystem):
     # --- observables ----------------------------------------------------------------------------------------
 
     def observer(self, keep: str) -> Callable[[Array], dict[str, Any]]:
-        """Return what observes a state, with the loss by degree where it is told so."""
+        """Return the observer of a state, with the loss by degree if the teacher has one."""
         observe = super().observer(keep)
 
         def observed(state: Array) -> dict[str, Any]:
@@ -789,7 +789,7 @@ def _eigenvalues(H: Array) -> Array:
 
 
 def _pairing(link: series.Link, *, biased: bool) -> int:
-    """Return how the means of all pairs of neurons are found, several at once where there is such a kernel."""
+    """Return the function of the means of all pairs of neurons; it takes several at once if such a kernel exists."""
     if link.family not in (RELU, ERF):
         return LISTS
     if link.has_line:

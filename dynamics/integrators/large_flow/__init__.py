@@ -1,8 +1,8 @@
 """The coupled overlap flow of links with information exponent at least 3, at hundreds to thousands of directions.
 
 An explicit method of order 8 on unit vectors, made non-stiff by treating the few stiff modes apart and cheap by
-computing at every stage only what changes fast; BDF where that is held up. What cannot be treated so is said by
-`reason_against`.
+computing at every stage only what changes fast; BDF where that is held up. `reason_against` says why
+a problem does not fit.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class FallingBack:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
         left = max_steps
         while self._second is None:
-            # What lies within its last step is still its own to interpolate.
+            # It still interpolates within its last step.
             if self._first.time >= target:
                 return Status.REACHED
             if self._held:
@@ -160,7 +160,7 @@ class FallingBack:
         time = self._first.time
         second = self._robust(self._first.vectors(time), time)
         self.fallback_time, self.fallback_reason = time, reason
-        self._second = second  # last, since `state` may be asked for beside this
+        self._second = second  # last, since another thread may call `state`
         return second
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:

@@ -381,7 +381,7 @@ class TorchFlowStepper(ClusterStepper):
     # --- one step -------------------------------------------------------------------------------------------
 
     def _advance_once(self, target: float) -> Status | None:
-        # What a step starts from is on the device, and is overwritten there.
+        # The start of a step is on the device, and is overwritten there.
         with self._whole:
             return super()._advance_once(target)
 

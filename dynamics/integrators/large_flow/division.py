@@ -66,7 +66,7 @@ def divide_rows(
     fast: Switches,
     leading: Integers,
 ) -> int:
-    """Find the clusters of the next step (see `find_clusters`), which neurons are fast then, and what each leads.
+    """Find the clusters of the next step (see `find_clusters`), which neurons are fast then, and which each leads.
 
     `directions` is (a, both_poles). `fast` holds which were in the last step; `leading` takes the direction that each
     may be about to learn, −1 for none.

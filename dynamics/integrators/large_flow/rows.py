@@ -119,7 +119,7 @@ class Rests:
         return Extrapolation(self.rest, self.rest_growth, slots, powers)
 
     def correction(self, h: float, rates: Array) -> Array:
-        """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) for every λ, ω(τ) = Π (τ + distance).
+        """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) of each λ, ω(τ) = Π (τ + distance).
 
         That is what an error at h of the extrapolated rest is worth over a step where a mode relaxes at the rate λ: the
         polynomial through the rest at h too differs by the error times ω(τ)/ω(h).
@@ -216,7 +216,7 @@ class Sources:
 class SourcesInside:
     """The states of the sources within an accepted step, part by part.
 
-    What they are corrected by at the end of the step comes in as x² (3 − 2 x), at the ends of parts and within each.
+    Their correction at the end of the step comes in as x² (3 − 2 x), at the ends of parts and within each.
     """
 
     def __init__(self, sources: Sources, step: Step) -> None:
@@ -316,7 +316,7 @@ class Rows:
         self.error_within = np.empty(m)
         #: Error of the extrapolated rest of each row at the end of a step: largest component, and that of the growth.
         self.miss = np.empty((m, 2))
-        #: Coefficients of the dense output of all rows but sources; pages of memory never written cost nothing.
+        #: Coefficients of the dense output of rows that are no sources; pages of memory never written cost nothing.
         self.dense = np.zeros((7, m, columns)), np.zeros((7, m))
         #: Precision of products with sources that are not near.
         self._real = np.float32 if self.single else np.float64

@@ -175,7 +175,7 @@ def finish_row(
     polynomials: Dense,
     work: Vector,
 ) -> None:
-    """Write where a step takes row i, whose stages are those of row x of `all_stages`, and its dense output.
+    """Write row i after a step, and its dense output; its stages are row x of `all_stages`.
 
     With `again` the step has been accepted, and its end is left alone; `work` has 4 D numbers.
     """
@@ -407,7 +407,7 @@ def relaxed_weights(relaxations: float) -> tuple[float, float, float, float]:
 
 @kernel
 def move_number(link: Vector, h: float, a: float, share: float, powers: Vector, stages: Matrix) -> float:
-    """Replace stages 1 and 12 of ln n by its change and by its rate at the end; return h times what it turned by."""
+    """Replace stages 1 and 12 of ln n by its change and by its rate at the end; return h times that of its rate."""
     relaxations = share * h * 4.0 * a * g0(link, 1.0)
     zero, one, two, three = relaxed_weights(relaxations)
     force = 4.0 * share * (one * powers[1] + two * powers[2] + three * powers[3])
@@ -586,7 +586,7 @@ def far_forces(
 
 @kernel
 def add_near(link: Vector, i: int, u: Vector, sources: Matrix, mass: Vector, near: Switches, F: Vector) -> float:
-    """Add the force of the sources that are near row i; return what they add to the growth."""
+    """Add the force of the sources that are near row i; return their part of the growth."""
     total = 0.0
     for j in range(mass.size):
         if near[i, j]:
@@ -612,7 +612,7 @@ def add_clusters(
     link: Vector,
     peak: float,
 ) -> None:
-    """Add what the other members of their clusters exert on rows, and a row's own −n_i g(1), g(1) being `peak`."""
+    """Add the forces of the other members of their clusters on rows, and a row's own −n_i g(1), g(1) = `peak`."""
     for x in range(rows.size):
         growth[x] -= np.exp(log_n[x]) * peak
     for x in range(rows.size):
@@ -678,7 +678,7 @@ def add_teacher(link: Vector, u: Vector, own: int, teacher: Matrix, F: Vector, s
 
 @kernel
 def write_difference(v: Vector, w: Vector, factor: float, out: Vector) -> None:
-    """Write v − factor · w to another vector, in a function of its own so that the loop is vectorised."""
+    """Write v − factor · w to another vector; a separate function, so that the loop is vectorised."""
     for k in range(out.size):
         out[k] = v[k] - factor * w[k]
 
@@ -699,7 +699,7 @@ def force_of_sources(
     scratch: Vector,
     plan: Plan,
 ) -> None:
-    """Write what the fast sources exert on a block of rows that are none; see `partial_rows`."""
+    """Write the forces of the fast sources on a block of slow rows; see `partial_rows`."""
     sources, distant, mass, near, ahead, ahead_growth = all_sources
     R, D, S = rows.size, u.shape[1], mass.size
     vectors, force, products = matrix(room, 0, R, D), matrix(room, R * D, R, D), vector(room, 2 * R * D, R * S)
@@ -737,7 +737,7 @@ def partial_rows(
     work: tuple[Vector, NDArray[Any]],
     plan: Plan,
 ) -> None:
-    """Write the partial field at one state for blocks first … last − 1, or what it leaves of the field.
+    """Write the partial field at one state for blocks first … last − 1, or the field less it.
 
     `out` takes F and growth. `ahead`, the last but one of the arrays of the sources, has no rows, or its error replaces
     it.
@@ -774,7 +774,7 @@ def partial_rows(
 
 
 # Slow rows do not feel the sources at every stage, but at four nodes of the step (`rows.NODES`), by their dense output,
-# and between them a polynomial in time: 16 m D S operations for S sources in place of 48, and products of more rows
+# and between them a polynomial in time: 16 m D S operations for S sources, not 48, and products of more rows
 # at once. A row is expected to move on evenly until then; what that is wrong by at the end of the step is part of the
 # error that is corrected there. Sources near a row are left out: they act at every stage by themselves.
 
@@ -825,7 +825,7 @@ def write_far(
             begin[x, k] = rounded_coordinate(U[i, k])
         write_even_motion(i, of_rows[CLUSTER, i], of_rows[POLE, i], U, F, drift, velocity[x])
     for z in range(times.size):
-        # In the precision of the vectors, which a number of its own would raise to double.
+        # In the precision of the vectors; a Python number would raise it to double.
         overlap[0] = times[z] * h
         passed = overlap[0]
         for x in range(R):
@@ -957,7 +957,7 @@ def step_sources(
         for first in range(TOGETHER * first_group, min(TOGETHER * last_group, S), TOGETHER):
             last = min(first + TOGETHER, S)
             stage_of_sources(s, first, last, part, start, rests, path, (weights, room, scratch), plan)
-            # Constants in place of `is_last` would have `finish_row` compiled once more.
+            # With a constant for `is_last` Numba would compile `finish_row` once more.
             is_last = s == LAST_STAGE
             for x in range(first if is_last else last, last):
                 finish_row(x, x, not is_last, is_last, h, start, (path[2], path[3]), ends, polynomials, work)
@@ -1128,7 +1128,7 @@ def settle_rows(
     settled: tuple[Matrix, Vector],
     miss: Matrix,
 ) -> None:
-    """Compare the rest of the field where a step ends with what was extrapolated; write the state, corrected.
+    """Compare the rest of the field at the end of a step with its extrapolation; write the corrected state.
 
     On return `part` and `part_growth` of the lag hold the rest. `settled` takes (U, ln n), and `miss` (m, 2) the
     largest component of the extrapolation's error and that of the growth. Rows outside clusters move by `share` and
@@ -1169,7 +1169,7 @@ def settle_rows(
         miss[i, 0], miss[i, 1] = free * largest, free * abs(off_growth)
 
 
-# What follows changes the field where K neurons have moved, by 10 K m D operations, not 3 m² D. The state (U, n, F,
+# The kernels below change the field where K neurons have moved, by 10 K m D operations, not 3 m² D. The state (U, n, F,
 # growth) has masses n, not their logarithms.
 
 # Rows that are multiplied with the moved ones together: products of other shapes round differently.
@@ -1185,7 +1185,7 @@ def pull_rows(
     """Add what has changed by K rows that moved to the field of rows begin … end − 1; write what these exert on them.
 
     `both` is (vectors, mass): where the moved rows are, then where they were (2 K, D), and the masses, those of before
-    negative. `place` (m,) says which of the K rows each row is, −1 for none. What block b of rows exerts on the moved
+    negative. `place` (m,) says which of the K rows each row is, −1 for none. The force of block b of rows on the moved
     ones goes to forces[b] and growths[b] of `pulls`, of shape (K, D) and (K,).
     """
     (U, n, F, growth), (vectors, mass), (forces, growths) = state, both, pulls
@@ -1219,7 +1219,7 @@ def pull_rows(
 
 @entry
 def renew_moved(link: Vector, moved: Integers, a: Vector, pulls: Pulls, state: Whole) -> None:
-    """Write the whole field of the rows that moved: what each block of rows exerts on them, and the teacher."""
+    """Write the whole field of the rows that moved: the forces of each block of rows on them, and the teacher."""
     (U, _, F, growth), (forces, growths) = state, pulls
     for j in range(moved.size):
         i = moved[j]

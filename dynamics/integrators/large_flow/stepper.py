@@ -88,7 +88,7 @@ def tolerances(problem: Problem, rtol: float, atol: float) -> tuple[float, float
 
 
 def factor_of(error: float) -> float:
-    """Return the factor by which the length of a step may change, given its error in units of the tolerance."""
+    """Return the largest ratio of the next step's length to this one's, by its error in units of the tolerance."""
     return SAFETY * error**-0.125 if np.isfinite(error) else 0.0
 
 
@@ -160,7 +160,7 @@ class ClusterStepper(ABC):
         """
 
     def _lag_factor(self, excess: float, past: int = 1) -> float:
-        """Return the factor by which the length of a step may change, given the error of a lag of `past` values."""
+        """Return the largest ratio of the next step's length to this one's, by the error of a lag of `past` values."""
         return float(LAG_SAFETY * excess ** (-1.0 / (past + 1.0)))
 
     @abstractmethod
@@ -316,7 +316,7 @@ class DenseOutput:
 SHARE_AHEAD = 1.0 / 3.0
 #: Part of that from which on clusters move too when another is noticed: a few of hundreds, late in a large flow.
 MOVED = 0.1
-#: Share by which parts may be longer than wanted.
+#: Share of a part's length that it may exceed.
 ROUNDING = 1e-3
 
 
@@ -517,7 +517,7 @@ class LargeFlowStepper(ClusterStepper):
         Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from
         their slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place:
         one that has little mass, at rest beside learned directions, sums that up over its whole life. Members move by
-        `correction` times the error of their own rest besides, and the fields follow.
+        `correction` times the error of their own rest too, and the fields follow.
         """
         rows, division, h, state = self.rows, step.division, step.h, step.reached
         count = division.directions.size

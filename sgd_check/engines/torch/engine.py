@@ -17,7 +17,7 @@ the weights V at the start of a block and its samples x_1, …, x_K as rows of X
 .. math:: w_i = s_i\,\Bigl(V_i - \sum_{j \le k} c_{ij}\, x_j\Bigr), \qquad
    w_i\cdot x_{k+1} = s_i\,\Bigl(Z_{i,k+1} - \sum_{j \le k} c_{ij}\, G_{j,k+1}\Bigr), \quad Z = VX^T, \quad G = XX^T,
 
-so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step in place of
+so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step instead of
 passes over m d weights. Of a network on inputs of covariance Σ the weights are the whitened ones, samples have x = z,
 and Σ x_j stands for x_j in the sum over steps and on the left of G. This is SGD itself, no approximation. Lengths
 follow from |w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once
@@ -98,11 +98,11 @@ class Recursion:
         self._one = zeros(1, 1, 1).fill_(1.0)
 
     def begin(self) -> None:
-        """Start a block, whose arrays have been filled in."""
+        """Start a block; its arrays are filled in."""
         self._all_c.zero_()
 
     def take(self, k: int) -> None:
-        """Take step k of the block, w' = w − η e σ'(w·x) x: few calls, whose number is the cost."""
+        """Take step k of the block, w' = w − η e σ'(w·x) x: few calls, since their number sets the cost."""
         sigma, _, derivative = self._parts
         self._fill(self._z_of[k], self._functions)
         torch.sum(sigma, dim=0, out=self._sum)
@@ -160,7 +160,7 @@ class HomogeneousRecursion(Recursion):
 
 
 class NetworkRecursion(Recursion):
-    """The same of networks, whose `layers` (2, m, lanes) are v and b.
+    """The same of networks; `layers` (2, m, lanes) are v and b.
 
     The running ratio is g of the steps before, and on the sphere what brought w_i back.
     """
@@ -285,7 +285,7 @@ class OnlineEngine(TorchRuns):
             self._eigenvalues = weights.new_ones(columns)
             self._eigenvalues[:d] = torch.from_numpy(problem.inputs.eigenvalues_of_axes(d))
         rows = self._steps * self._batch
-        # What matrix products write and read, with lanes first; the recursion has them last.
+        # Memory of matrix products, with lanes first; the recursion has them last.
         self._products = weights.new_zeros(self._lanes, width, aligned(rows))[..., :rows]
         self._gram = weights.new_zeros(self._lanes, rows, rows) if self._steps > 1 else None
         self._blocks = drawn // self._steps

@@ -8,14 +8,14 @@ never leave the registers: made twice, for the block to come and for the block b
 
 Triton is imported here alone; `engine` and `samples` launch.
 """
-# What these functions take and return has types of Triton's own, and a branch on constants needs its `else`.
+# Arguments and results of these functions have Triton's types, and a branch on constants needs its `else`.
 # ruff: noqa: ANN001, ANN201, RET505
 # mypy: ignore-errors
 
 import triton
 import triton.language as tl
 
-# Coordinates that share one number of Philox's counter lie this far apart; part of what the samples are.
+# Coordinates that share one number of Philox's counter lie this far apart; another distance gives other samples.
 CHUNK = tl.constexpr(32)
 TWO_PI = tl.constexpr(6.283185307179586)
 ROOT_HALF = tl.constexpr(0.7071067811865476)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-#: Names in torch of operations, beside functions of sympy.
+#: Names in torch of operations and of functions of sympy.
 NAMES = {p.INVERSE: "reciprocal", p.ROOT: "sqrt", p.POWER: "pow", p.LARGER: "maximum", p.SMALLER: "minimum"}
 # Above this degree the monomial form cancels in float32, and a program takes the recurrence.
 MONOMIAL_DEGREE = 8

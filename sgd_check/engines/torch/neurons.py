@@ -177,7 +177,7 @@ class Network(Neurons):
         return torch.sum(value * w[:, :, -2:-1], dim=1).mul_(self._scale)
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Take away what is fixed, and on the sphere the part along the neuron."""
+        """Remove the gradient of fixed layers, and on the sphere the part along the neuron."""
         super().restrict(w, gradient)
         if self._lengths is not None:
             along, neurons = gradient[:, :, :-2], w[:, :, :-2]

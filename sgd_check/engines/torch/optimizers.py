@@ -1,4 +1,4 @@
-"""What a step does with a gradient on the weights in R^d: one class for each optimizer of `dynamics.problem`.
+"""Steps along a gradient of the weights in R^d: one class for each optimizer of `dynamics.problem`.
 
 Weights are tensors (lanes, m, columns): d columns, of a network two more for v and b, so that an optimizer moves one
 tensor. Learning rates ε of the layers multiply the step of their columns, which has a meaning under Adam too.
@@ -27,26 +27,26 @@ PASS_NUMBERS = 2**18
 
 
 class PlainSgd:
-    """w ← w − η g. Another optimizer is a class with a `move` of its own, or a `pull`, which may keep arrays.
+    """w ← w − η g. Another optimizer is a class with another `move` or `pull`, and may keep arrays.
 
     `make_optimizer` makes one for each group of runs.
     """
 
-    #: Average of the weights (lanes, m, columns), where there is one.
+    #: Average of the weights (lanes, m, columns), None if the optimizer keeps none.
     average: torch.Tensor | None = None
 
     def __init__(self, neurons: Neurons) -> None:
         self._neurons = neurons
 
     def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the mean gradient over a batch, with decay and without what must not move, in memory of the runs."""
+        """Return the mean gradient over a batch, with decay and without fixed layers, in memory of the runs."""
         gradient = runs.gradient(x, labels)
         self._neurons.restrict(runs.weights, gradient)
         self._neurons.add_decay(runs.weights, gradient)
         return gradient
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step at the learning rate η along a gradient, whose memory is free then."""
+        """Take one step at the learning rate η along a gradient, and overwrite it."""
         self._neurons.step(weights, gradient, rate)
 
 

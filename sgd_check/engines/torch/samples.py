@@ -1,4 +1,4 @@
-"""Labelled samples in R^d for runs side by side: fresh ones for every step, or a sample of fixed size over and over.
+"""Labelled samples in R^d for runs side by side: fresh ones in each step, or a sample of fixed size over and over.
 
 A source serves some lanes (runs) and gives batches x (lanes, B, d) with labels y = f*(x) + τξ (lanes, B).
 
@@ -222,7 +222,7 @@ def steps_ahead(dimension: int, batch: int) -> int:
 
 
 class FreshSamples:
-    """New samples for every step, for the seeds of some lanes; the last axis of `like` has d numbers of their type."""
+    """New samples in each step, for the seeds of some lanes; the last axis of `like` has d numbers of their type."""
 
     def __init__(self, teacher: TorchTeacher, streams: Streams, lanes: range, batch: int, like: torch.Tensor) -> None:
         self._teacher, self._streams, self._lanes, self._size = teacher, streams, lanes, batch
@@ -244,7 +244,7 @@ class FreshSamples:
 
 
 class FreshDirections:
-    """K directions z ~ N(0, I) of the weights for every step, for the seeds of some lanes, drawn many steps ahead.
+    """K directions z ~ N(0, I) of the weights in each step, for the seeds of some lanes, drawn many steps ahead.
 
     `like` is a tensor (lanes, m, columns) of the weights; `spread` multiplies the columns of z.
     """

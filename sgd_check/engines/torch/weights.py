@@ -6,9 +6,9 @@ A step on a batch of B samples, those of `sgd_check.engines.torch.samples`, take
 For optimizers that see coordinates, teacher and start lie along axes that are drawn
 for each seed, whose coordinates are all of order 1/√d.
 
-On the processor every run has tensors of its own, so that none sees the rounding of another; runs are stepped together
-on a CUDA device. Where steps are taken in closed form, that of plain SGD is part of it: blocks of steps in the span of
-their samples (`engine`), the Triton kernel, and the engines that draw projections alone and hold no gradient in R^d.
+On the processor every run has its own tensors, so that its rounding does not depend on the others; on a CUDA device
+runs are stepped together. Other engines take steps of plain SGD in closed form: blocks of steps in the span of their
+samples (`engine`), the Triton kernel, and those that draw projections alone and hold no gradient in R^d.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def checked_device(device: str) -> torch.device:
 
 
 def memory_limit(device: torch.device) -> int:
-    """Return the bytes that runs may take: what is free on a CUDA device, `MEMORY_LIMIT` on the processor."""
+    """Return the bytes that runs may take: the free memory of a CUDA device, `MEMORY_LIMIT` on the processor."""
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else MEMORY_LIMIT
 
 
@@ -131,7 +131,7 @@ class TorchRuns(Engine):
         self._weights[np.flatnonzero(stopped).tolist()] = torch.nan
 
     def _use(self, threads: int, kernel: str) -> None:
-        """Have runs share threads, and say so and by which kernel steps are taken."""
+        """Have runs share threads; note their number and the kernel of the steps."""
         self._threads = RunThreads(threads)
         self.attributes |= {"step_kernel": kernel, "threads": threads}
 
