@@ -11,8 +11,9 @@ To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isol
 
 .. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
 
-2 % of a time are no error of the theory, and s⁴/2 is left of the next order (measured: `docs/verdict.md`). Otherwise,
-since learned directions make no noise, each term may lie between nothing and twice its leading order:
+2 % of a time are no error of the theory, and s⁴/2 is left of the next order. (Measured, 200 runs each of k = 3 and 4,
+d = 16 and 24: the mean is within 0.015 of the centre up to s = 0.35, and 0.05 below it at s = 0.55.) Otherwise, since
+learned directions make no noise, each term may lie between nothing and twice its leading order:
 
 - *flow*: [−s²/2, 2 ln(1 + δ)]; the flow itself is allowed.
 - *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)].

@@ -7,7 +7,7 @@ hypothesis is that at up to eight times of each the mean of runs in R^d lies wit
 
 of the limit d → ∞, with Δ the standard deviation over runs and R the range of the theory from time 0 on. Runs scatter
 by Δ = s/√d, and their mean is off by c/d, a second-order effect of that scatter, so that Δ²/R has its order.
-`benchmarks/reused_data_verdicts.py` measures both (docs/verdict.md has its table): from d = 200 to 1600 every mean is
+`benchmarks/reused_data_verdicts.py` measures both: from d = 200 to 1600 every mean is
 within half of the band. Where runs scatter by over a quarter of the range, or in fewer than 100 dimensions, c/d is no
 small correction, and a difference there does not speak against theory.
 
