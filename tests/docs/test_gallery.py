@@ -1,7 +1,6 @@
-"""The gallery: every script runs, prints what its page says, and draws the picture that is committed."""
+"""The gallery: every script runs, and prints the text and draws the picture that are committed."""
 
 import importlib.util
-import re
 import runpy
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from PIL import Image
 from dynamics.problem.named_teachers import SPHERICAL_TEACHERS
 from dynamics.report import animation
 
-DOCS = Path(__file__).parents[2] / "docs"
-GALLERY = DOCS / "gallery"
+GALLERY = Path(__file__).parents[2] / "docs" / "gallery"
 TEACHERS, ANIMATION = "spherical_teachers", "neurons_moving"
 SCRIPTS = sorted(path.stem for path in GALLERY.glob("*.py") if path.stem not in (TEACHERS, ANIMATION))
 #: Scripts of a second and more with what they compile, which most of the time run what other tests test.
@@ -40,20 +38,19 @@ def averaged(shades):
     return shades[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK).mean(axis=(1, 3))
 
 
-def printed_on_page(name):
-    """The block of text after a script on the page of the gallery."""
-    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
-    return re.search(rf"\(gallery/{name}\.py\).*?```text\n(.*?)```", page, flags=re.DOTALL)[1]
+def printed(name):
+    """The committed text that a script prints."""
+    return (GALLERY / f"{name}.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCRIPTS]
 )
-def test_script_prints_and_draws_what_the_page_shows(name, tmp_path, monkeypatch, capsys):
+def test_script_prints_and_draws_what_is_committed(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(GALLERY / f"{name}.py"), run_name="__main__")
     plt.close("all")
-    assert capsys.readouterr().out == printed_on_page(name)
+    assert capsys.readouterr().out == printed(name)
     drawn, shown = grey(tmp_path / f"{name}.png"), grey(GALLERY / f"{name}.png")
     assert drawn.std() > 0.03, "the picture is blank"
     assert drawn.shape == shown.shape
@@ -74,7 +71,7 @@ def test_the_animation_begins_and_ends_as_the_committed_one(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(animation, "FRAMES", 4)
     runpy.run_path(str(GALLERY / f"{ANIMATION}.py"), run_name="__main__")
-    assert capsys.readouterr().out == printed_on_page(ANIMATION)
+    assert capsys.readouterr().out == printed(ANIMATION)
     for drawn, shown in zip(first_and_last(tmp_path), first_and_last(GALLERY), strict=True):
         assert drawn.shape == shown.shape
         assert np.corrcoef(drawn.ravel(), shown.ravel())[0, 1] > LIKENESS
