@@ -22,9 +22,9 @@ of the theory. The second term is what is left of the step size:
 Each time has a two-sided Student's t with the standard error S/√n, in which S is the *largest* standard deviation of x
 over the curve's times; all times of all curves are combined by Bonferroni. With the standard deviation of each time
 instead of S the test is wrong: before a transition hardly any run moves, the law is skewed, and a sample without an
-early run has a small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in over a
-tenth of comparisons at a level of 1 %. With S it is 0.3 % at most (`docs/verdict.md`), 1.7 % where delays have an
-exponential law.
+early run has a small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in
+over a tenth of comparisons at a level of 1 %. With S it is 0.3 % at most (`docs/verdict.md`), 1.7 % where delays
+have an exponential law.
 
 The error that is to be seen is one of 30 % in time: the truth is y(t/1.3) or y(1.3 t). The power is at least the
 largest over k of the non-central t with distance (|y(t_k/1.3) − y(t_k)| − b)/(S/√n); the smaller one of the two errors
