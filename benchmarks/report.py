@@ -38,14 +38,14 @@ def table(baseline: Mapping[str, Any]) -> str:
     """Return the section as Markdown."""
     machine = baseline["machine"]
     lines = [
-        f"Measured on {machine['cores']} cores of an {machine['processor']}, CPython {machine['python']}, "
-        f"{baseline['date']} (all numbers in `benchmarks/baseline.json`):",
+        f"Medians on {machine['cores']} cores of an {machine['processor']}, CPython {machine['python']}, "
+        f"{baseline['date']} (ranges and other numbers: `benchmarks/baseline.json`):",
         "",
-        "| what | seconds, median (range) |",
+        "| work | time |",
         "|---|---|",
     ]
     cases = baseline.get("timed_cases", [])
-    lines += [f"| `{c['name']}` | {_spread(c['seconds'])} |" for c in cases if c["group"] == "startup"]
+    lines += [f"| `{c['name']}` | {_short(c['seconds'][1])} |" for c in cases if c["group"] == "startup"]
     lines += _right_hand_side(cases)
     lines += _growth(baseline.get("growth"))
     lines += _sgd(baseline.get("sgd"))
@@ -54,11 +54,6 @@ def table(baseline: Mapping[str, Any]) -> str:
     if "work_precision" in baseline:
         lines += ["", *_duels(baseline["work_precision"], baseline.get("work_precision_low"))]
     return "\n".join(lines)
-
-
-def _spread(seconds: list[float]) -> str:
-    low, median, high = seconds
-    return f"{median:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _right_hand_side(cases: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -75,11 +70,11 @@ def _right_hand_side(cases: list[Mapping[str, Any]]) -> Iterator[str]:
 def _growth(part: Mapping[str, Any] | None) -> Iterator[str]:
     if part is None:
         return
-    done = [p for p in part["directions"] if p["status"] == "done"]
+    done = [p for p in part["directions"] if p["status"] == "done"][1::2]
     usual = done[0]["dimension"] if done else 0
     places = [f"{p['size']}" + (f", d = {p['dimension']}" if p["dimension"] != usual else "") for p in done]
     seconds = ", ".join(f"{_short(p['seconds'])} ({place})" for p, place in zip(done, places, strict=True))
-    yield f"| method `{part['method']}`, rtol {part['rtol']:g}, by m = P, T = 6 d P | {seconds} |"
+    yield f"| method `{part['method']}`, rtol {part['rtol']:g}, T = 6 d P (m = P) | {seconds} |"
     slopes = {
         name: power([p[key] for p in part[name]], [p["seconds"] for p in part[name]])
         for name, key in (("time", "last"), ("dimension", "dimension"))
@@ -87,7 +82,7 @@ def _growth(part: Mapping[str, Any] | None) -> Iterator[str]:
     }
     if slopes:
         shown = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
-        yield f"| its growth at m = P = {part['time'][0]['size']} as a power of | {shown} |"
+        yield f"| its growth at m = P = {part['time'][0]['size']}, as a power of | {shown} |"
 
 
 def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
@@ -100,8 +95,8 @@ def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
     flat = ", ".join(f"{alone[m, dimensions[0]] / alone[m, dimensions[-1]]:.2f}" for m in sizes)
     low, high = (f"10^{round(math.log10(d))}" for d in (dimensions[0], dimensions[-1]))
     yield (
-        f"| SGD by the projected engine on one core, m = P = {', '.join(map(str, sizes))} | {speeds} steps a second at "
-        f"d = {low}; at d = {high} a step takes {flat} times as long |"
+        f"| SGD, projected, one core, m = P = {', '.join(map(str, sizes))} | {speeds} steps a second at d = {low}; "
+        f"{flat} times as long a step at d = {high} |"
     )
     if zeroth := part.get("zeroth order"):
         speeds = ", ".join(_thousands(rates[1]) for rates in zeroth.values())
@@ -118,9 +113,9 @@ def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
         seconds[name] = min(seconds.get(name, math.inf), 1.0 / rates[1])
     lowest = (part["floor"]["normals"] + part["floor"]["products"]) / part["cores"]
     yield (
-        f"| a step of one seed on {part['cores']} cores, m = P = {part['size']}, d = {part['dimension']} | projected "
-        f"{_short(seconds['projected'])}; torch engine {_short(seconds['torch'])}, of which drawing and products need "
-        f"{_short(lowest)}; torch autograd loop {_short(seconds['loop'])} |"
+        f"| a step of one seed, m = P = {part['size']}, d = {part['dimension']} | projected "
+        f"{_short(seconds['projected'])}, torch engine {_short(seconds['torch'])} (drawing and products "
+        f"{_short(lowest)}), autograd loop {_short(seconds['loop'])} |"
     )
 
 
@@ -133,16 +128,16 @@ def _mean_field(part: Mapping[str, Any] | None, processor: str) -> Iterator[str]
         ours = duel["ours"]["seconds"][1]
         loops = ", ".join(
             f"{label} {duel[name]['seconds'][1] / ours:.0f} times as long"
-            for name, label in (("euler", "torch autograd loop"), ("rk4", "with Runge–Kutta steps"))
+            for name, label in (("euler", "autograd loop"), ("rk4", "Runge–Kutta loop"))
         )
         yield (
-            f"| mean field of h_4, d = {part['dimension']}, {part['particles']} particles, t(L < 0.1) to "
-            f"{duel['target']:g}{elsewhere} | {_short(ours)}; {loops} |"
+            f"| mean field of h_4, d = {part['dimension']}, {part['particles']} particles, error {duel['target']:g} of "
+            f"t(L < 0.1){elsewhere} | {_short(ours)}; {loops} |"
         )
     large = part["large"]
     yield (
-        f"| mean field of {large['particles']:.0e} particles, d = {large['dimension']}, to t(L < 0.1) = "
-        f"{large['crossing']:.4f}{elsewhere} | {_spread(large['seconds'])} |"
+        f"| the same of {large['particles']:.0e} particles, d = {large['dimension']}, until t(L < 0.1){elsewhere} | "
+        f"{_short(large['seconds'][1])} |"
     )
 
 
@@ -150,47 +145,40 @@ def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
     """A sweep with one worker beside one worker per core."""
     if part is None:
         return
-    for size in sorted({entry["size"] for entry in part["rounds"]}):
+    for size in sorted({entry["size"] for entry in part["rounds"]})[-1:]:
         one, all_, ratios = (
             sorted(entry[name] for entry in part["rounds"] if entry["size"] == size)
             for name in ("one", "all", "speed_up")
         )
         middle = len(ratios) // 2
         yield (
-            f"| sweep of {part['points']} flows, m = P = {size}, 1 worker, {part['cores']} workers | "
-            f"{_short(one[middle])}, {_short(all_[middle])}: {ratios[middle]:.2f} times as fast "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f}) |"
+            f"| sweep of {part['points']} flows, m = P = {size}, 1 or {part['cores']} workers | "
+            f"{_short(one[middle])} or {_short(all_[middle])}, {ratios[middle]:.2f} times as fast |"
         )
-    for small in part["small"]:
-        seconds, workers = small["seconds"], small["workers"]
-        asked = f"{small['points']} flows, m = P = {small['size']}, rtol {small['rtol']:g}, {workers} workers"
-        low, middle, high = seconds[0], seconds[len(seconds) // 2], seconds[-1]
-        yield f"| sweep of {asked} | {_short(middle)} ({_short(low)} to {_short(high)}) |"
+    if small := part["small"]:
+        points = ", ".join(str(entry["points"]) for entry in small)
+        asked = f"{points} flows, m = P = {small[0]['size']}, rtol {small[0]['rtol']:g}, {small[0]['workers']} workers"
+        yield f"| sweep of {asked} | {', '.join(_short(e['seconds'][len(e['seconds']) // 2]) for e in small)} |"
 
 
 def public_codes_table(part: Mapping[str, Any]) -> str:
     """Return the table of public codes as Markdown."""
     lines = [
-        f"CPU seconds on one core of an {part['processor']}, {part['date']}; versions: "
-        + ", ".join(sorted({f"{entry['code']} {entry['commit'][:10]}" for entry in part["rounds"]}))
-        + ".",
+        f"CPU seconds on one core of an {part['processor']}, {part['date']} (commits: `benchmarks/baseline.json`).",
         "",
-        "| trajectory | m, r, end | steps of theirs | error | time | error of ours | time | ratio | theirs at 1e-6, "
-        "expected |",
-        "|" + "---|" * 9,
+        "| trajectory | m, r, end | their error | time | our error | time | ratio |",
+        "|" + "---|" * 7,
     ]
     for entry in part["rounds"]:
         theirs, ours = entry["theirs"], entry["ours"]
         cells = [
             entry["name"],
             f"{entry['width']}, {entry['directions']}, {entry['last']:.4g}",
-            f"{theirs['steps']}",
             f"{theirs['error']:.1e}",
             _short(theirs["seconds"]),
             f"{ours['error']:.1e}" if ours["error"] else "0",
             _short(ours["seconds"]),
             _ratio(theirs["seconds"] / ours["seconds"]),
-            _short(theirs["seconds_expected"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -207,20 +195,19 @@ def _thousands(rate: float) -> str:
 def _duels(part: Mapping[str, Any], low: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Our best method beside the best library solver at equal achieved error."""
     yield (
-        f"At equal achieved error ({TARGET_LOSS:g} in the loss, {TARGET_TIME:g} in emergence times), same start, run "
-        "in turn; h_4, β = 1, d = 1024, T = 6 d P (another link: T = 100 P):"
+        f"Equal achieved error ({TARGET_LOSS:g} in the loss, {TARGET_TIME:g} in emergence times), same start; h_4, "
+        "β = 1, d = 1024, T = 6 d P (another link: T = 100 P):"
     )
     yield ""
-    yield "| m = P | ours | best library solver | library over ours (range) |"
+    yield "| m = P | ours | best library solver | library over ours |"
     yield "|---|---|---|---|"
-    for duel in [*part["duels"], *(low["duels"] if low else [])]:
+    for duel in [*part["duels"][::2], *(low["duels"] if low else [])]:
         ours, library = (
             f"{duel[side]['contender']}: {_short(sorted(duel[side]['seconds'])[len(duel[side]['seconds']) // 2])}"
             for side in ("ours", "library")
         )
-        low, high = duel["ratios"][0], duel["ratios"][-1]
         link = "" if duel.get("link", H4) == H4 else f", {duel['link']}"
-        yield f"| {duel['size']}{link} | {ours} | {library} | {duel['ratio']:.1f} ({low:.1f} to {high:.1f}) |"
+        yield f"| {duel['size']}{link} | {ours} | {library} | {duel['ratio']:.1f} |"
     took_part = sorted({p["contender"] for p in part["points"] if not p["ours"]})
     yield ""
     yield f"Compared: {', '.join(took_part)}. [Work-precision diagrams](figures/benchmark_work_precision.png)."
