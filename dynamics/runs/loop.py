@@ -8,7 +8,7 @@ Errors are estimated from the same run at a looser tolerance, in a second thread
 differ by about the error of the looser one, several times that of the tighter one. A single difference may be small by
 chance. So a loss is taken for no more accurate than those at saved times nearby, a time for no more accurate than the
 median time, and neither for better than a part of the tolerance. The constants are calibrated by
-`python -m benchmarks.error_estimates`, whose table is in docs/solvers.md.
+`python -m benchmarks.error_estimates`, and docs/solvers.md says what it found.
 """
 
 from __future__ import annotations
