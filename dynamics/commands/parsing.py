@@ -261,7 +261,10 @@ class Written(NamedTuple):
         """Return the exit code of a command whose runs stopped for a reason; say where they are if it was early."""
         if self.output is None:
             return EXIT_FAILED
-        code, early = STOPPED.get(stop_reason, (EXIT_DONE, ""))
+        from dynamics.runs.result import StopReason
+
+        failed = any(reason == stop_reason and reason.failed for reason in StopReason)
+        code, early = STOPPED.get(stop_reason, (EXIT_FAILED if failed else EXIT_DONE, ""))
         if early:
             say(f"{early.format(subject)}; what was computed is in {self.output}.")
         return self.code_after(code)

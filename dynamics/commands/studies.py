@@ -181,6 +181,9 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
         parsing.say(work)
     if values["dry_run"]:
         return EXIT_DONE
-    dataset = study.run()
+    try:
+        dataset = study.run()
+    except ValueError as error:
+        raise UsageError(parsing.as_typed(error, command.options)) from None
     written = parsing.end_with(dataset, resolve_name(catalogue.findings), output, figure, values)
     return written.exit_code(dataset.attrs.get("stop_reason"))

@@ -85,12 +85,10 @@ class WeakToStrong:
         given = checked_list(self.correlations, "correlations")
         found = tuple(checked_number(c, "correlations", positive=True, maximum=1.0) for c in given)
         object.__setattr__(self, "correlations", found)
-        for name, least, why in (
-            ("weak_features", max(len(found), 1), ", the number of correlations"),
-            ("strong_features", max(len(found), 1), ", the number of correlations"),
-        ):
+        for name in ("weak_features", "strong_features"):
             size = checked_integer(getattr(self, name), name, minimum=1)
-            check_that(size >= least, name, f"be at least {least}{why}", f"is {size}")
+            need = f"be at least {len(found)}, the number of correlations"
+            check_that(size >= len(found), name, need, f"is {size}")
             object.__setattr__(self, name, size)
         for name, features in (
             ("samples", max(self.weak_features, self.strong_features)), ("pseudo_labels", self.strong_features),

@@ -82,7 +82,7 @@ def solve(
         Any problem of this room; its docstring names variables that it adds.
     save_at : SaveAt, optional
         Saved times. Default: 400 up to 1.3 times (selection: 5 times) the time at which the last component is
-        learned, of those that ever are.
+        learned, of those that ever are, at a learning rate at multiples of it. States between two steps are on a line.
     learning_rate : float, optional
         η > 0: gradient descent on the population, a map. Default: the flow, η → 0.
     keep : {"full", "summary"}
@@ -199,7 +199,7 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
         coords["number"] = system.numbers
     return Integration(
         title=f"Learning from tokens: {system.name}",
-        schedule=run.schedule(lambda: _schedule(system, method.stepper(run.rtol))),
+        schedule=run.schedule(lambda: _schedule(system, method.stepper(run.rtol), rate)),
         method=method,
         observe=system.observer(run.keep),
         start=system.initial_state,
@@ -228,10 +228,15 @@ def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
         warnings.warn(msg, UserWarning, stacklevel=5)
 
 
-def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
-    """Return times until all components are learned that ever are: the stepper is run until then."""
-    if np.isfinite(system.last_time):
-        return SaveAt.linear(0.0, system.last_time, DEFAULT_COUNT)
+def _schedule(system: TokenSystem, stepper: Stepper, rate: float | None) -> SaveAt:
+    """Return times until all components are learned that ever are, those of steps at a learning rate."""
+    first, last = (0.0, system.last_time) if np.isfinite(system.last_time) else _range(system, stepper)
+    times = np.geomspace(first, last, DEFAULT_COUNT) if first else np.linspace(0.0, last, DEFAULT_COUNT)
+    return SaveAt.at(times if rate is None else rate * np.unique(np.ceil(times / rate)))
+
+
+def _range(system: TokenSystem, stepper: Stepper) -> tuple[float, float]:
+    """Return the first and the last time to save, 0 first for equal distances; the stepper is run until then."""
     awaited = np.isfinite(closed := system.closed_times()) | (np.isnan(closed) & system.all_are_learned)
     target, spent = system.time_scale, 0
     while np.isnan(stepper.event_times[awaited]).any():
@@ -242,12 +247,10 @@ def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
         why = f"not all components are learned in {MOST_STEPS} steps, until t = {stepper.time:.3g}"
         require(spent < MOST_STEPS, f"Argument `save_at` must be given, because {why}.")
         target = 2.0 * target if status == Status.REACHED else target
-    times = stepper.event_times[awaited & np.isfinite(stepper.event_times)]
-    scale = system.time_scale
+    # What is learned at the start, such as one of two tokens, says nothing of the time of learning.
+    times, scale = stepper.event_times[awaited & (stepper.event_times > 0.0)], system.time_scale
     first, last = (times.min(), system.beyond * times.max()) if times.size else (scale, 3.0 * scale)
-    if system.geometric:
-        return SaveAt.geometric(1e-3 * first, last, DEFAULT_COUNT)
-    return SaveAt.linear(0.0, last, DEFAULT_COUNT)
+    return (1e-3 * first if system.geometric else 0.0), last
 
 
 class StagedStepper:

@@ -26,7 +26,7 @@ from scipy import special
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
 from dynamics.tokens.problems import CausalGraph
-from dynamics.tokens.system import TokenSystem, share_time
+from dynamics.tokens.system import TokenSystem, put_softmax, share_time
 from hermite.arrays import Array, Integers, Vector
 
 
@@ -34,15 +34,10 @@ from hermite.arrays import Array, Integers, Vector
 def write_shares(y: Vector, sizes: Integers, work: Vector) -> None:
     """Write the softmax of every row."""
     first = 0
+    for s in range(y.size):
+        work[s] = y[s]
     for keys in range(2, sizes[0]):
-        top, total = y[first], 0.0
-        for s in range(first, first + keys):
-            top = max(top, y[s])
-        for s in range(first, first + keys):
-            work[s] = np.exp(y[s] - top)
-            total += work[s]
-        for s in range(first, first + keys):
-            work[s] /= total
+        put_softmax(work, first, first + keys)
         first += keys
 
 

@@ -122,8 +122,10 @@ class ChainSystem(TokenSystem):
         scale = self.asked.initial_scale**2 * (1.0 - 1.0 / d) * np.sqrt(d) / 2.0
         first = np.arctanh(1.0 / np.sqrt(d))
         last = 0.5 * np.arcsinh(0.5 * eta * (1.0 - t2 / t3) / scale)
+        # Half of it may be there at the start.
+        last = max(first, last)
         found = quad(lambda theta: 1.0 / (eta * (t3 - t2) - t3 * scale * np.sinh(2.0 * theta)), first, last)[0]
-        return np.array([max(found, 0.0) * np.sqrt(d), np.nan])
+        return np.array([found * np.sqrt(d), np.nan])
 
     def plateaus(self) -> Array:
         """Return the loss of no step, and that of the best single one."""

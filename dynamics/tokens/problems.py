@@ -623,6 +623,8 @@ class PolicyGradient(TokenProblem):
                 self._assign(**{name: tuple(float_vector(given, name, len(sizes), "groups").tolist())})
                 is_varied = name == "initial_logits" or len(set(getattr(self, name))) > 1
                 self._need(name, is_varied, "hold two different numbers or more")
+        are_sound = max(map(abs, self.rewards)) <= 1e100 and np.ptp(self.rewards) >= 1e-100
+        self._need("rewards", are_sound, "be at most 1e100 in size, and differ by at least 1e-100")
         has_weight, weight = self.objective in ("kl", "a-star"), self.kl_weight
         self._need("kl_weight", (weight is not None) == has_weight, "be given for 'kl' and 'a-star' alone")
         is_felt = (weight or 0.0) <= 1e6 * np.ptp(self.rewards)

@@ -9,8 +9,9 @@ import numpy as np
 
 from dynamics.equations import System
 from dynamics.equations.interface import Observables
+from dynamics.kernels.jit import kernel
 from dynamics.runs.variables import VARIABLES, Variable
-from hermite.arrays import Array
+from hermite.arrays import Array, Vector
 
 COMPONENT = ("component",)
 
@@ -135,11 +136,24 @@ class TokenSystem(System):
 
     def closed_times(self) -> Array:
         """Return the times of all components in closed form: inf for never, NaN without a closed form."""
-        raise NotImplementedError
+        return np.full(self.num_events, np.nan)
 
     def plateaus(self) -> Array:
-        """Return the loss on the plateau that ends as each component is learned."""
-        raise NotImplementedError
+        """Return the loss on the plateau that ends as each component is learned, NaN if there is none."""
+        return np.full(self.num_events, np.nan)
+
+
+@kernel
+def put_softmax(numbers: Vector, first: int, end: int) -> None:
+    """Put softmax of numbers in their place."""
+    top, total = numbers[first], 0.0
+    for s in range(first, end):
+        top = max(top, numbers[s])
+    for s in range(first, end):
+        numbers[s] = np.exp(numbers[s] - top)
+        total += numbers[s]
+    for s in range(first, end):
+        numbers[s] /= total
 
 
 def share_time(keys: float) -> float:

@@ -26,7 +26,7 @@ from scipy import special
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
 from dynamics.tokens.problems import TriggerTask
-from dynamics.tokens.system import TokenSystem
+from dynamics.tokens.system import TokenSystem, put_softmax
 from hermite.arrays import Array, Integers, Vector
 
 #: Number of scores of tokens, which come before those of positions, and their names.
@@ -40,15 +40,10 @@ def write_attention(y: Vector, sizes: Integers, work: Vector) -> None:
     a, first = 1 + sizes[0], 0
     b = a + y.size - CONTENT
     for row in range(sizes[0]):
-        end, top, total = sizes[1 + row], -np.inf, 0.0
+        end = sizes[1 + row]
         for s in range(first, end):
             work[s] = y[sizes[a + s]] + y[sizes[b + s]] + y[CONTENT + s]
-            top = max(top, work[s])
-        for s in range(first, end):
-            work[s] = np.exp(work[s] - top)
-            total += work[s]
-        for s in range(first, end):
-            work[s] /= total
+        put_softmax(work, first, end)
         first = end
 
 
@@ -163,9 +158,3 @@ class TriggerSystem(TokenSystem):
     def observe(self, state: Array) -> dict[str, Any]:
         """Return all of it, the attention to all keys, and the state."""
         return self.summarise(state) | {"attention": self.attention(state), "state": state}
-
-    def closed_times(self) -> Array:
-        """Return NaN: there are none."""
-        return np.full(len(self._gaps), np.nan)
-
-    plateaus = closed_times

@@ -55,7 +55,7 @@ OPTIONS = (
     Option("learning-rate", positive, "step [the prediction's, else 0.25 or a 200th of the first time]", "ETA",
            group="answer"),
     Option("steps", positive_integer, "steps [to 1.15 times the last predicted time]", "N", group="answer"),
-    Option("batch-size", positive_integer, "samples per step; half of the runs have 4 B [4; memory: all]", "B",
+    Option("batch-size", positive_integer, "samples per step; half of the runs have 4 B [that of `simulate`]", "B",
            group="answer details"),
     Option("seeds", positive_integer, "runs, an even number of at least 4 [8]", "N", group="answer"),
     START_SEED._replace(help="first seed of the samples [0]", argument="first_seed", default=None, group="answer"),
@@ -146,7 +146,8 @@ def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
 
     need = "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result."
     require("progress" in prediction, need)
-    learned = prediction["learned_time"].values[np.isfinite(prediction["learned_time"].values)]
+    times = prediction["learned_time"].values
+    learned = times[np.isfinite(times) & (times > 0.0)]
     first = float(learned.min(initial=np.inf))
     rate = asked.get("learning_rate") or prediction.attrs.get("learning_rate")
     rate = rate or min(DEFAULT_RATE, first / FEWEST_STEPS)

@@ -53,6 +53,8 @@ class Model(ABC):
 
     #: Samples of a step by default; None for the whole population.
     default_batch: int | None = 4
+    #: Time at which the step begins.
+    time: float = 0.0
 
     def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
         self.problem, self.seeds = problem, seeds
@@ -61,7 +63,7 @@ class Model(ABC):
         self.system: Any = system_of(problem)
         self.build()
         #: Inputs that all sets are measured on.
-        self.test = [part[None] for part in self.test_inputs(torch.Generator().manual_seed(2**31))]
+        self.test = self.placed([part[None] for part in self.test_inputs(torch.Generator().manual_seed(2**31))])
 
     @abstractmethod
     def build(self) -> None:
@@ -70,6 +72,10 @@ class Model(ABC):
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
         """Return the inputs on which loss and progress are measured, with their answers."""
         return self.draw(generator, TEST_INPUTS)
+
+    def placed(self, batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return inputs where the model is."""
+        return [part.to(self.options["device"]) for part in batch]
 
     def add(self, *shape: int, value: float = 0.0) -> torch.Tensor:
         """Return new parameters of equal entries, one array of this shape per seed."""
@@ -81,20 +87,27 @@ class Model(ABC):
         """Return so many inputs with their answers, on the CPU."""
 
     @abstractmethod
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
-        """Return the loss at a time of every set on each of its inputs, (seeds, count)."""
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the loss of every set on each of its inputs, which are where it is, (seeds, count)."""
 
     @abstractmethod
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return loss (seeds,) and progress (seeds, components)."""
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return loss (seeds,) and progress (seeds, components), without gradients."""
 
-    def population_loss(self, time: float) -> torch.Tensor:  # noqa: ARG002
-        """Return the loss at a time over all inputs, (seeds,); refuse where these are too many."""
+    @torch.no_grad()
+    def measured(self) -> tuple[Array, Array]:
+        """Return loss (seeds,) and progress (seeds, components)."""
+        loss, progress = self.measure()
+        return loss.cpu().numpy(), torch.as_tensor(progress).cpu().numpy()
+
+    def population_loss(self) -> torch.Tensor:
+        """Return the loss over all inputs, (seeds,); refuse where these are too many."""
         refuse(f"Argument `batch_size` must be given for the problem {self.problem.kind!r}, but is None.")
 
     def step(self, batch: Sequence[torch.Tensor] | None, time: float, learning_rate: float) -> None:
         """Take one step of gradient descent on a batch (seeds, count, …), None for the population."""
-        losses = self.population_loss(time) if batch is None else self.sample_losses(batch, time).mean(dim=1)
+        self.time = time
+        losses = self.population_loss() if batch is None else self.sample_losses(self.placed(batch)).mean(dim=1)
         found = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
         with torch.no_grad():
             for parameter, gradient in zip(self.parameters, found, strict=True):
@@ -135,7 +148,7 @@ class _Composition(Model):
     def right_weights(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return c^l[y] of all layers and positions, (layers, seeds, count, k N)."""
         N, k = self.problem.vocabulary, self.problem.hops
-        sigma, hops = (part.to(self.options["device"]) for part in batch)
+        sigma, hops = batch
         c = torch.nn.functional.one_hot(sigma, N).to(torch.float64).flatten(2, 3)
         found = []
         for layer, W in enumerate(self.parameters):
@@ -152,12 +165,11 @@ class _Composition(Model):
         losses = -torch.log(right) if cross else 1.0 / self.problem.vocabulary - right
         return losses.sum(dim=3).movedim(0, -1)
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
-        stage = sum(time >= end * (1.0 - 1e-9) for end in self.system.stage_ends)
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        stage = sum(self.time >= end * (1.0 - 1e-9) for end in self.system.stage_ends)
         return self.layer_losses(self.right_weights(batch)) @ self._weights[stage]
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         right, N = self.right_weights(self.test), self.problem.vocabulary
         progress = (right.mean(dim=(2, 3)).T - 1.0 / N) / (1.0 - 1.0 / N)
         return (self.layer_losses(right) @ self._weights.sum(dim=0)).mean(dim=1), progress
@@ -197,18 +209,17 @@ class _Recall(Model):
         s, r = (torch.randint(size, (count,), generator=generator) for size in sizes)
         return self.sequences(s, r, generator)
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        tokens, answers = (part.to(self.options["device"]) for part in batch)
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        tokens, answers = batch
         counts = torch.nn.functional.one_hot(tokens, self.keys.shape[1]).sum(dim=2).to(torch.float64)
         logits = counts @ (self.values * self.keys[:, None]).transpose(1, 2)
         right = torch.gather(logits, 2, answers[..., None].expand(len(logits), -1, 1))[..., 0]
         return torch.logsumexp(logits, dim=2) - right
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         """Return the loss over all pairs, and how far it has come to the plateau and from there."""
-        loss = self.sample_losses(self.test, 0.0).mean(dim=1)
-        return loss, torch.as_tensor(self.system.progress(loss.cpu().numpy()))
+        loss = self.sample_losses(self.test).mean(dim=1)
+        return loss, self.system.progress(loss.cpu().numpy())
 
 
 class _CausalGraph(Model):
@@ -252,9 +263,9 @@ class _CausalGraph(Model):
     def weights(self) -> torch.Tensor:
         return torch.softmax(self.scores.masked_fill(self._hidden, -torch.inf), dim=2)
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return −f[y], or −ln(f[y] + 0.05) of Dirichlet transitions."""
-        x, query, y = (part.to(self.options["device"]) for part in batch)
+        x, query, y = batch
         asked, right = ((x == each[..., None]).to(torch.float64) for each in (query, y))
         scores = asked @ self.weights().transpose(1, 2)
         if self.problem.second_layer == "linear":
@@ -263,11 +274,10 @@ class _CausalGraph(Model):
             f = (torch.softmax(self.problem.beta * scores, dim=2) * right).sum(dim=2)
         return -torch.log(f + LOG_FLOOR) if self.problem.transitions == "dirichlet" else -f
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         rows, n = self.weights().cpu().numpy(), self.problem.length
         progress = [self.system.progress([one[t, :t] for t in range(2, n)]) for one in rows]
-        return self.sample_losses(self.test, 0.0).mean(dim=1), torch.as_tensor(np.array(progress))
+        return self.sample_losses(self.test).mean(dim=1), np.array(progress)
 
 
 class _Memory(Model):
@@ -293,23 +303,22 @@ class _Memory(Model):
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
         return [torch.multinomial(self._frequency, count, replacement=True, generator=generator)]
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        items = batch[0].to(self._inputs.device)[..., None]
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        items = batch[0][..., None]
         inputs = torch.gather(self._inputs, 1, items.expand(len(self._inputs), -1, self._inputs.shape[2]))
         scores = inputs @ self.matrix.transpose(1, 2) @ self._outputs.transpose(1, 2)
         return -torch.gather(torch.log_softmax(scores, dim=2), 2, items)[..., 0]
 
     def all_losses(self) -> torch.Tensor:
-        return self.sample_losses([torch.arange(self.problem.count).expand(len(self.seeds), -1)], 0.0)
+        return self.sample_losses(self.placed([torch.arange(self.problem.count).expand(len(self.seeds), -1)]))
 
-    def population_loss(self, time: float) -> torch.Tensor:  # noqa: ARG002
+    def population_loss(self) -> torch.Tensor:
         return self.all_losses() @ self._frequency.to(self._inputs.device)
 
     def direction(self, gradient: torch.Tensor) -> torch.Tensor:
         return gradient if self.problem.smoothing is None else smooth_signs(gradient, self.problem.smoothing)
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         """Return the loss over all items, and the mean weight of the right output in every group."""
         losses = self.all_losses()
         sums = torch.zeros(len(self.seeds), len(self._sizes), dtype=torch.float64, device=losses.device)
@@ -352,19 +361,17 @@ class _Selection(Model):
         scores = self.scores.transpose(1, 2)[seeds, slots, :, positions.expand(len(self.seeds), -1, -1)]
         return torch.softmax(scores.sum(dim=2), dim=3)
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        positions, x = batch[0].to(self.options["device"]), batch[1].to(**self.options)
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        positions, x = batch[0], batch[1].to(torch.float64)
         wanted = torch.gather(x, 2, positions[..., None].expand(*positions.shape, x.shape[3]))
         outputs = self.values[:, None] @ (self.attention(positions) @ x)
         return 0.5 * ((outputs - wanted) ** 2).sum(dim=(2, 3)) / x.shape[3]
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         """Return the loss, and the attention of every head on the wanted tokens."""
-        positions = self.test[0].to(self.options["device"])
-        attention = self.attention(positions)
-        keys = positions[:, :, None].expand(*attention.shape[:3], -1)
-        return self.sample_losses(self.test, 0.0).mean(dim=1), torch.gather(attention, 3, keys).sum(dim=3).mean(dim=1)
+        attention = self.attention(self.test[0])
+        keys = self.test[0][:, :, None].expand(*attention.shape[:3], -1)
+        return self.sample_losses(self.test).mean(dim=1), torch.gather(attention, 3, keys).sum(dim=3).mean(dim=1)
 
 
 def smooth_signs(matrix: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -410,27 +417,25 @@ class _TriggerTask(Model):
     def attention(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the weights of all keys, (seeds, count, T)."""
         tokens, at = batch[0], batch[1][..., None]
-        place, before = torch.arange(self._longest), tokens.roll(1, dims=2)
+        place, before = torch.arange(self._longest, device=at.device), tokens.roll(1, dims=2)
         before[..., 0] = self.problem.symbols + 1
         rows = torch.arange(len(self.seeds))[:, None, None]
         a, b, B = (
             table[rows, entry]
             for table, entry in zip(self.parameters, (tokens, before, at * self._longest + place), strict=True)
         )
-        scores = a + b + self.problem.triggers**0.5 * B
-        return torch.softmax(scores.masked_fill((place > 2 * self._gaps[at] + 2).to(scores.device), -torch.inf), dim=2)
+        beyond = place > 2 * self._gaps.to(at.device)[at] + 2
+        return torch.softmax((a + b + self.problem.triggers**0.5 * B).masked_fill(beyond, -torch.inf), dim=2)
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        weights = self.attention(batch)
-        return -(weights * (batch[0] == batch[2][..., None]).to(weights.device)).sum(dim=2)
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        return -(self.attention(batch) * (batch[0] == batch[2][..., None])).sum(dim=2)
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         """Return the loss, and progress by the mean attention to the right key of every gap."""
-        losses = self.sample_losses(self.test, 0.0).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
+        losses = self.sample_losses(self.test).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
         mean = self.attention(self.test).reshape(len(self.seeds), -1, TEST_INPUTS, self._longest).mean(dim=2)
         right = [self.system.right(one) for one in mean.cpu().numpy()]
-        return losses @ self._weights, torch.as_tensor(self.system.progress(np.array(right)))
+        return losses @ self._weights, self.system.progress(np.array(right))
 
 
 class _PolicyGradient(Model):
@@ -460,8 +465,8 @@ class _PolicyGradient(Model):
         """Return uniform numbers (count, G), by which samples are chosen."""
         return [torch.rand(count, self.group, generator=generator, dtype=torch.float64)]
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        uniform, logs = batch[0].to(self.logits.device), torch.log_softmax(self.logits, 1)
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        uniform, logs = batch[0], torch.log_softmax(self.logits, 1)
         below = logs.detach().exp().cumsum(1)
         actions = torch.searchsorted(below, uniform.flatten(1).contiguous()).clamp(max=below.shape[1] - 1)
         chosen, rewards = logs.gather(1, actions), self._rewards[actions]
@@ -479,14 +484,13 @@ class _PolicyGradient(Model):
         require(count > 1, "Argument `batch_size` must be at least 2, as a baseline needs other samples, but is 1.")
         return -chosen * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         """Return the loss of the policy, and its progress."""
         logs = torch.log_softmax(self.logits, 1)
         shares = torch.zeros(len(logs), self.system.coords["group"][-1], **self.options)
         shares.index_add_(1, self._groups, logs.exp())
         loss = (logs.exp() * (self.beta * (logs - self._reference) - self._rewards)).sum(1)
-        return loss, torch.as_tensor(self.system.progress(shares.cpu().numpy()))
+        return loss, self.system.progress(shares.cpu().numpy())
 
 
 class _ChainOfThought(Model):
@@ -509,11 +513,9 @@ class _ChainOfThought(Model):
         drawn = torch.randn(count, n + 1, d, generator=generator, dtype=torch.float64)
         return [drawn[:, :n], drawn[:, n]]
 
-    def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        x, w = (part.to(self.options["device"]) for part in batch)
-        n: int = x.shape[2]
-        d: int = x.shape[3]
-        y = x @ w[..., None]
+    def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        x, w = batch
+        n, d, y = self.problem.examples, self.problem.dimension, x @ w[..., None]
         chain = [torch.zeros_like(w)]
         for _ in range(self.problem.steps):
             miss = x @ chain[-1][..., None] - y
@@ -525,16 +527,15 @@ class _ChainOfThought(Model):
         scores = tokens @ self.keys[:, None] @ asked.transpose(2, 3)
         moved = (scores.transpose(2, 3) @ tokens @ self.values.transpose(1, 2)[:, None])[..., d + 1 : -1]
         missed = steps[:, :, :-1] + moved / n - steps[:, :, 1:]
-        return torch.sum(missed**2, dim=(2, 3)) / (2.0 * d)
+        return torch.sum(missed**2, dim=(2, 3)).div(2.0 * d)
 
-    @torch.no_grad()
-    def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         """Return the loss on some inputs, and progress by the means of the weights that start above 0."""
         d = self.problem.dimension
         a = self.values[:, d + 1 : -1, :d].diagonal(dim1=1, dim2=2).mean(dim=1)
         b = self.keys[:, :d, d + 1 : -1].diagonal(dim1=1, dim2=2).mean(dim=1)
         weights = torch.stack([a, b, self.keys[:, d, -1]], dim=1).cpu().numpy()
-        return self.sample_losses(self.test, 0.0).mean(dim=1), torch.as_tensor(self.system.progress(weights))
+        return self.sample_losses(self.test).mean(dim=1), self.system.progress(weights)
 
 
 #: Kind of a problem -> its full model.
@@ -594,8 +595,8 @@ def simulate(
     steps : int
         Both are absent for an associative memory with Gaussian embeddings, of which one step is taken in every draw.
     batch_size : int, optional
-        B, of the first half of the seeds. Default: 4; 256 for policy gradient, of which a sample is an action, or a
-        group of them for GRPO; for an associative memory the whole population.
+        B, of the first half of the seeds. Default: 4; 32 for a chain of thought; 64 for selection; 256 for policy
+        gradient, of which a sample is an action, or a group of them for GRPO; of a memory the whole population.
     seeds, first_seed : int
         Even number of runs, at least 4; their seeds are `first_seed` and those after it.
     device : {"auto", "cpu", "cuda"}
@@ -721,9 +722,8 @@ class TokenRuns(Stepper):
 
     def measured(self) -> tuple[Array, Array]:
         """Return loss (seeds,) and progress (seeds, components) of all runs."""
-        found = [model.measured() for model, _ in self._parts]
-        loss, progress = (torch.cat([part.cpu() for part in parts]).numpy() for parts in zip(*found, strict=True))
-        return loss, progress
+        losses, progress = zip(*(model.measured() for model, _ in self._parts), strict=True)
+        return np.concatenate(losses), np.concatenate(progress)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return step, parameters and the state of the generators."""

@@ -214,6 +214,10 @@ BAD = [
     ({"group_sizes": [0, 15]}, "Argument `group_sizes` must be at least 1, but is 0."),
     ({"rewards": [1.0]}, "Argument `rewards` must hold one finite number for each of 2 groups, but is [1.0]."),
     ({"rewards": [1.0, 1.0]}, "Argument `rewards` must hold two different numbers or more, but is (1.0, 1.0)."),
+    (
+        {"rewards": [1e200, 0]},
+        "Argument `rewards` must be at most 1e100 in size, and differ by at least 1e-100, but is (1e+200, 0.0).",
+    ),
     ({"true_rewards": [0, 0]}, "Argument `true_rewards` must hold two different numbers or more, but is (0.0, 0.0)."),
     (
         {"initial_logits": [0.0, math.inf]},

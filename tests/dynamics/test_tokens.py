@@ -199,6 +199,31 @@ def test_the_command_writes_prints_and_draws(tmp_path, monkeypatch, capsys):
     assert told[2] == f"component {hop}; closed form t = {cell_text(float(closed))}; learned at t = {learned:.5g}"
 
 
+def test_the_command_says_of_a_run_whether_it_failed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["recall", "--learning-rate", "1e200", "--no-plot"]) == 1
+    assert "Failed at t = " in capsys.readouterr().out
+    monkeypatch.setattr(tokens.answers, "MOST_STEPS", 1)
+    assert main(["selection", "--tokens", "1000000", "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith("error: Argument `save_at` must be given, because not all components")
+
+
+@pytest.mark.kernels
+def test_default_times_of_a_map_are_steps():
+    for problem, count in ((recall(4, 32, 4), 400), (tokens.Composition(vocabulary=3, hops=2, data="curriculum"), 400)):
+        steps = solved(problem, 0.3, keep="summary").time.values / 0.3
+        np.testing.assert_allclose(steps, np.unique(steps.round()), atol=1e-9)
+        assert 200 < steps.size <= count
+
+
+@pytest.mark.kernels
+def test_what_is_learned_at_the_start_takes_no_time():
+    for N, q in ((2, 1), (3, 2)):
+        found = solved(tokens.Selection(tokens=N, selected=q, heads=1), keep="summary")
+        assert found.learned_time.values == found.predicted_learned_time.values == 0.0
+        assert 0.0 < float(found.time[-1]) < 100.0
+
+
 def recall(R, S, D, **fields):
     return tokens.FactualRecall(relations=R, subjects=S, answers=D, **fields)
 

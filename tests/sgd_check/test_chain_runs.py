@@ -49,7 +49,7 @@ def test_curvature_is_that_of_the_weights_on_labels():
         batch, found = [part[None] for part in model.draw(torch.Generator().manual_seed(1), 40_000)], []
         for step in (-0.1, 0.0, 0.1):
             model.values[0, 8, 6] = step
-            found.append(model.sample_losses(batch, 0.0)[0])
+            found.append(model.sample_losses(batch)[0])
     curvature = (found[0] - 2.0 * found[1] + found[2]) / 0.01
     expected = tokens.system_of(problem).summarise(state)["sharpness"]
     # Within 3.5 standard errors, a false alarm in 2000, and half a percent for the variance of tr M.

@@ -28,9 +28,7 @@ def test_gradient_descent_of_selection_is_the_map(q, heads, steps):
     assert max(np.ptp(on, axis=2).max(), np.ptp(off, axis=2).max()) < 1e-12
     np.testing.assert_allclose(on[..., 0] - off[..., 0], delta, atol=1e-12)
     loss, attention = system.learning(state)
-    assert float(model.sample_losses([part[None] for part in inputs], 0.0).detach().mean()) == pytest.approx(
-        loss, abs=1e-12
-    )
+    assert float(model.sample_losses([part[None] for part in inputs]).detach().mean()) == pytest.approx(loss, abs=1e-12)
     measured = model.measured()
     assert float(measured[0][0]) == pytest.approx(loss, abs=1e-12)
     np.testing.assert_allclose(measured[1][0], attention, atol=1e-12)
@@ -46,7 +44,7 @@ def test_scores_of_a_head_act_on_positions_as_written():
     model.scores.data[:] = torch.as_tensor(K)
     x = rng.standard_normal((1, 4, 3))
     prompt = torch.tensor([[2, 0]])
-    found = model.sample_losses([prompt[None], torch.as_tensor(x)[None]], 0.0).detach().numpy()
+    found = model.sample_losses([prompt[None], torch.as_tensor(x)[None]]).detach().numpy()
     U = problem.start()[0]
     for seed in range(2):
         outputs = np.zeros((2, 3))

@@ -38,7 +38,7 @@ def test_gradient_descent_is_the_map(triggers):
     np.testing.assert_allclose([*a, *b], state[[1, 1, 0, 3, 3, 2, 4]], atol=1e-12)
     places = [B.reshape(3, 9)[at, : 2 * gap + 3] for at, gap in enumerate(GAPS["gaps"])]
     np.testing.assert_allclose(np.sqrt(triggers) * np.concatenate(places), state[5:], atol=1e-12)
-    loss = float(model.sample_losses([part[None] for part in inputs], 0.0).detach().mean())
+    loss = float(model.sample_losses([part[None] for part in inputs]).detach().mean())
     assert loss == pytest.approx(system.observe(state)["loss"], abs=1e-12)
     del model.sample_losses
     _, progress = model.measured()
