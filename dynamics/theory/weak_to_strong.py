@@ -69,8 +69,8 @@ class WeakToStrong:
 
     Examples
     --------
-    >>> WeakToStrong(correlations=[1.0, 0.6], weak_features=4, strong_features=3, samples=9, pseudo_labels=20).overlap
-    1.36
+    >>> WeakToStrong(correlations=[1.0, 0.5], weak_features=4, strong_features=3, samples=9, pseudo_labels=20).overlap
+    1.25
     """
 
     correlations: Sequence[float]

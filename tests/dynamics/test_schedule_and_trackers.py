@@ -117,7 +117,7 @@ def test_progress_writes_to_stderr_only_when_asked(problem, capsys):
 def test_every_stop_reason_gives_advice():
     assert all(reason.advice.endswith(".") for reason in StopReason)
     assert [reason for reason in StopReason if reason.failed] == (
-        "step_too_small not_finite overlap_above_one norm_not_positive not_realisable loss_rose series_too_short"
+        "step_too_small not_finite overlap_above_one norm_not_positive not_realisable loss_rose series_too_short too_noisy"
     ).split()
 
 
