@@ -134,18 +134,28 @@ def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Cal
 
 def _add_new(force: Array, ratio: float, brought: Array, known: int, x: Array, G: Array) -> int:
     """Add to the `known` directions what is new in F (m, points), to x and G along them; return how many there are."""
-    size, before = force.shape[1], known
-    rest = force / ratio - (force @ brought[:before].T / size) @ brought[:before]
+    before = known
+    rest = _twice_projected(force / ratio, ratio, brought[:before])[0]
     for i in range(len(force)):
-        shared = brought[before:known]
-        G[i, before:known] = along = ratio * (shared @ rest[i]) / size
-        own = rest[i] - along @ shared
+        own, G[i, before:known] = _twice_projected(rest[i], ratio, brought[before:known])
         if (square := ratio * np.mean(own**2)) > LEAST_NEW * np.mean(force[i] ** 2) / ratio:
             G[i, known] = np.sqrt(square)
             brought[known] = own / G[i, known]
             x[known] += brought[known]
             known += 1
     return known
+
+
+def _twice_projected(rest: Array, ratio: float, c: Array) -> tuple[Array, Array]:
+    """Return what is left of `rest` without the directions c, and its components along them.
+
+    Once is too little: what is left may be a small part, and its rounding would grow in every step.
+    """
+    along = np.zeros((*rest.shape[:-1], len(c)))
+    for _ in range(2):
+        part = ratio / c.shape[1] * (rest @ c.T)
+        along, rest = along + part, rest - part @ c
+    return rest, along
 
 
 def _stepped(data: ReusedData, t: int, W: Array, G: Array) -> Array:

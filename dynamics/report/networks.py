@@ -188,9 +188,10 @@ WANTED_ERROR = 1e-3
 def reused_data_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_reused_data`."""
     attrs, columns = dataset.attrs, {"step": dataset["step"].values, "epoch": _epochs(dataset)}
+    known = np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]
     for title, name in REUSED.items():
         value, error = (dataset[each].values.reshape(len(columns["step"]), -1) for each in (name, f"{name}_error"))
-        largest = int(np.argmax(np.abs(value[-1])))
+        largest = int(np.argmax(np.abs(value[known])))
         columns |= {title: value[:, largest], f"{title} ±": error[:, largest]}
     rows = [row for row in records(columns) if math.isfinite(row["test loss"])]
     best, last = min(rows, key=lambda row: row["test loss"]), rows[-1]

@@ -410,12 +410,14 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
 
 def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
     """Return the answer and the exit code; a run that failed or was interrupted gives its records."""
-    from dynamics.runs.result import SolveError, SolveInterrupted
+    from dynamics.runs.result import SolveError, SolveInterrupted, StopReason
 
     code, end = EXIT_DONE, "The run is not finished."
     with parsing.caught_warnings() as caught:
         try:
             dataset = solve()
+            if dataset.attrs.get("stop_reason") in [reason for reason in StopReason if reason.failed]:
+                code, end = command_line.EXIT_FAILED, "The run failed."
         except SolveError as error:
             dataset, code, end = error.dataset, command_line.EXIT_FAILED, parsing.as_typed(error)
         except SolveInterrupted as stop:

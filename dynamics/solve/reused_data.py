@@ -121,7 +121,7 @@ def solve_reused_data(
     Warns
     -----
     UserWarning
-        If steps are left out because of their noise.
+        If steps are left out, because of their noise or since values grow without bound.
 
     Notes
     -----
@@ -252,12 +252,12 @@ def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1, partitio
     Examples
     --------
     >>> round(cost(50).operations / 1e9, 1)
-    10.9
+    16.3
     """
     size, at_once = points_of_group(draws), min(available_cores(), GROUPS)
     memory = 8.0 * at_once * numbers_held(steps, size, width, span, partitions)
     numbers = partitions + 1 + span + (steps + 1) * width
-    operations = GROUPS * size * (4.0 * (width * steps) ** 2 + OPERATIONS_OF_NUMBER * numbers)
+    operations = GROUPS * size * (6.0 * (width * steps) ** 2 + OPERATIONS_OF_NUMBER * numbers)
     return Cost(memory, operations, operations / SPEED / at_once)
 
 
@@ -359,10 +359,9 @@ def _without_noise(values: Mapping[str, Array]) -> StopReason:
         return StopReason.REACHED_END
     first = int(np.argmax(bad))
     is_noise = bool(np.isfinite(error[first]))
-    if is_noise:
-        what = f"the standard error of the loss is {error[first]:.2g} there"
-        advice = "more draws or a smaller learning rate may help"
-        warnings.warn(f"Steps from {first} on are left out, since {what}; {advice}.", stacklevel=3)
+    why = "values grow without bound" if not is_noise else f"the standard error of the loss is {error[first]:.2g} there"
+    advice = f"{'more draws or ' if is_noise else ''}a smaller learning rate may help"
+    warnings.warn(f"Steps from {first} on are left out, since {why}; {advice}.", stacklevel=3)
     for each in values.values():
         each[first:] = np.nan
     return StopReason.TOO_NOISY if is_noise else StopReason.NOT_FINITE
@@ -391,5 +390,5 @@ def _neurons(problem: Problem) -> dict[str, Integers]:
 
 
 def _standard_error(values: Array) -> Array:
-    """Return the standard error of the mean over groups, (groups, times)."""
-    return np.asarray(np.std(values, axis=0, ddof=1) / np.sqrt(len(values)))
+    """Return the standard error of the mean over groups, (groups, times); exactly 0 where they are equal."""
+    return np.asarray(np.std(values - values[0], axis=0, ddof=1) / np.sqrt(len(values)))

@@ -353,6 +353,7 @@ def check(
     steps = None if steps is None else checked_integer(steps, "steps", minimum=1)
     if reused or passes is not None:
         steps = _steps_on_samples(steps, passes, options, rate, ends=(directions, t_max))
+        require(theory == "auto", f"Argument `theory` must be 'auto' beside `training_samples`, but is {theory!r}.")
     again: dict[str, Any] = {"training_samples": options.training_samples, "reshuffle": reshuffle} if reused else {}
     t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
     level = checked_rate(false_alarm_rate)
@@ -367,7 +368,7 @@ def check(
     tree, ended = xr.DataTree(), "interrupted"
     try:
         if reused and rate is not None and steps is not None:
-            prediction = predict_reused(problem, options, rate, steps)
+            prediction = predict_reused(problem, options, rate, steps, progress)
             tree = xr.DataTree.from_dict({"/prediction": prediction})
             plan = CheckPlan(problem, rate, steps, np.inf, 0, 0)
         elif chosen.sees_axes and rate is not None:  # no flow tells its times

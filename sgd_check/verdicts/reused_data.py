@@ -82,12 +82,14 @@ def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Da
     return problem, runs
 
 
-def predict_reused(problem: Problem, options: EngineOptions, learning_rate: float, steps: int) -> xr.Dataset:
+def predict_reused(
+    problem: Problem, options: EngineOptions, learning_rate: float, steps: int, progress: bool | None
+) -> xr.Dataset:
     """Return the prediction for runs with such options."""
     samples = options.training_samples or 0
     batches = samples // options.batch_size
     given: Any = {"samples": samples, "batches_per_epoch": batches, "reshuffle": options.reshuffle and batches > 1}
-    return dynamics.solve_reused_data(problem, learning_rate=learning_rate, steps=steps, **given)
+    return dynamics.solve_reused_data(problem, learning_rate=learning_rate, steps=steps, progress=progress, **given)
 
 
 def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
@@ -111,12 +113,13 @@ def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
 def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> xr.DataTree:
     """Test runs on samples that are used again against their theory."""
     problem, runs = _checked(prediction, simulation)
-    usable, end = curves.paired_runs([runs]).size, float(runs.attrs["end_time"])
+    usable, known = curves.paired_runs([runs]).size, np.isfinite(prediction["loss"].values)
+    end = min(float(runs.attrs["end_time"]), float(prediction["time"].values[known].max(initial=0.0)))
     enough = usable >= FEWEST_RUNS
     tests, p_value = curves.assess_curves(curves.curves_over_time(problem, prediction, [runs]) if enough else [], rate)
     fresh = _power_against_fresh(problem, prediction, tests, rate)
     return verdict_tree(
-        _sentences(runs, tests, fresh, p_value, rate, usable),
+        _sentences(runs, tests, fresh, p_value, rate, usable, end),
         {**curves.values_of(tests), "quantity_fresh_power": fresh, "p_value": p_value},
         problem=problem,
         prediction=prediction,
@@ -150,6 +153,7 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
             learning_rate=rates,
             steps=steps,
             batches_per_epoch=steps,
+            progress=False,
             draws=max(FRESH_DRAWS, GROUPS * POINTS_OF_DIRECTION * problem.width * steps),
         )
     values = {one[:2]: one.values for one in curves.quantities_of(problem, fresh)}
@@ -163,7 +167,7 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
 
 
 def _sentences(
-    runs: xr.Dataset, tests: list[CurveTest], fresh: Array, p_value: float, rate: float, usable: int
+    runs: xr.Dataset, tests: list[CurveTest], fresh: Array, p_value: float, rate: float, usable: int, until: float
 ) -> Sentences:
     """Return what the tests say."""
     moving, end = [test for test in tests if test.curve.moves], f"(global p = {p_value:.2g}"
@@ -185,7 +189,7 @@ def _sentences(
         shown = [test for test, power in zip(tests, fresh, strict=True) if power >= POWER]
         agreement = (
             f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where theory "
-            f"moves it, up to time {float(runs.attrs['end_time']):.3g} {end}); an error of "
+            f"moves it, up to time {until:.3g} {end}); an error of "
             f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {curves.named(moving)}, and fresh samples in "
             f"place of those that are used again in {curves.named(shown)}."
         )

@@ -177,9 +177,10 @@ def test_fifty_steps_have_overlaps_to_a_thousandth():
     assert np.abs(overlaps(first) - overlaps(second)).max() < 2e-3
 
 
-def test_a_linear_neuron_descends_as_the_spectrum_says():
-    """Gradient descent on linear regression is exact on the eigenvalues of XᵀX/n."""
-    ratio, rate, steps, noise = 1.5, 0.4, 12, 0.5
+@pytest.mark.parametrize(("ratio", "noise"), [(1.5, 0.5), (2.0, 0.0)])
+def test_a_linear_neuron_descends_as_the_spectrum_says(ratio, noise):
+    """Gradient descent on linear regression is exact on the eigenvalues of XᵀX/n, also where each step adds little."""
+    rate, steps = 0.4, 60
     found = solve(
         one_neuron(link="he1", teacher="he1", overlap=0.0, square=0.3, noise=noise),
         samples=f"{ratio}d", learning_rate=rate, steps=steps,
@@ -190,6 +191,8 @@ def test_a_linear_neuron_descends_as_the_spectrum_says():
     assert (np.abs(found.loss - risk) < 5.0 * found.loss_error + 1e-4).all()
     train = noise**2 * (1.0 - 1.0 / ratio) + (left**2 * (1.3 * x + noise**2 / ratio)) @ weight
     assert (np.abs(found.train_loss - train) < 5.0 * found.train_loss_error + 1e-4).all()
+    assert max(found.loss_error[30:].max(), found.train_loss_error[30:].max()) < 1e-3
+    assert found.loss_error[0] == 0.0
 
 
 def test_even_teachers_stay_unseen_from_a_symmetric_start():
@@ -445,6 +448,13 @@ def test_steps_that_are_noise_are_left_out():
     assert found.attrs["stop_reason"] == "too_noisy"
 
 
+def test_values_without_bound_are_left_out_with_a_warning():
+    with pytest.warns(UserWarning, match=r"Steps from \d on are left out, since values grow without bound; a smaller"):
+        found = solve(learning_rate=1e9, steps=4, draws=2**11)
+    assert np.isfinite(found.loss[0])
+    assert found.attrs["stop_reason"] == "not_finite"
+
+
 def test_an_interrupted_run_keeps_the_groups_of_points_that_were_finished(monkeypatch):
     whole, own, begun = solve(steps=2, draws=2**12), reused_data.moments, []
 
@@ -511,6 +521,11 @@ def test_the_command_tells_tests_and_training(tmp_path, monkeypatch, capsys):
     assert "64 steps, 8192 points in 8 groups" in capsys.readouterr().out
     assert solve_command([*line, "--batches", "99", "--overwrite"]) == 2
     assert "Option --epochs times --batches must be at most 128 for 1 neuron and 8192 draws" in capsys.readouterr().err
+    failing = ["--learning-rate", "1e9", "--epochs", "2", "--draws", "1024", "--no-plot", "--output", "failed.nc"]
+    assert solve_command(["--samples", "4d", *failing]) == 1
+    told = capsys.readouterr().err
+    assert "The run failed. What was computed is in failed.nc" in told
+    assert "since values grow without bound" in told
     assert solve_command(["--model", "reused-data"]) == 2
     assert "Option --samples must be given for --model reused-data" in capsys.readouterr().err
 

@@ -179,6 +179,7 @@ def test_check_predicts_runs_and_compares():
     [
         ({"learning_rate": None}, "`learning_rate` must be given beside `training_samples`"),
         ({"passes": None}, "`steps` must be given, or `passes` beside `training_samples`"),
+        ({"theory": "flow"}, "`theory` must be 'auto' beside `training_samples`, but is 'flow'"),
         ({"t_max": 3.0}, "`directions` and `t_max` must be absent beside `training_samples`"),
         ({"optimizer": dynamics.SGD(momentum=0.5)}, "`optimizer` must be plain SGD beside `training_samples`"),
         ({"training_samples": None}, "`passes` must be absent without `training_samples`"),
