@@ -82,7 +82,8 @@ def solve(
         Any problem of this room; its docstring names variables that it adds.
     save_at : SaveAt, optional
         Saved times. Default: 400 up to 1.3 times (selection: 5 times) the time at which the last component is
-        learned, of those that ever are, at a learning rate at multiples of it. States between two steps are on a line.
+        learned, of those that ever are; with a learning rate these are multiples of it. Between two steps of a map
+        states lie on a line.
     learning_rate : float, optional
         η > 0: gradient descent on the population, a map. Default: the flow, η → 0.
     keep : {"full", "summary"}
@@ -247,7 +248,7 @@ def _range(system: TokenSystem, stepper: Stepper) -> tuple[float, float]:
         why = f"not all components are learned in {MOST_STEPS} steps, until t = {stepper.time:.3g}"
         require(spent < MOST_STEPS, f"Argument `save_at` must be given, because {why}.")
         target = 2.0 * target if status == Status.REACHED else target
-    # What is learned at the start, such as one of two tokens, says nothing of the time of learning.
+    # Components that are learned at the start, such as one of two tokens, say nothing of the scale of times.
     times, scale = stepper.event_times[awaited & (stepper.event_times > 0.0)], system.time_scale
     first, last = (times.min(), system.beyond * times.max()) if times.size else (scale, 3.0 * scale)
     return (1e-3 * first if system.geometric else 0.0), last
