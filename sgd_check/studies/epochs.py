@@ -54,7 +54,7 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
     names = ("reused_overlap", "reused_overlap_error", "reused_loss", "fresh_overlap", "fresh_loss")
     theory = {name: np.full((*shape, epochs + 1), np.nan) for name in names}
     measured = {name: np.full((*shape, epochs + 1, runs), np.nan) for name in ("overlap", "loss", "train_loss")}
-    given = {"learning_rate": rate, "steps": epochs * batches, "draws": settings["draws"]}
+    given = {"learning_rate": rate, "steps": epochs * batches, "draws": settings["draws"], "progress": False}
     with study.stepping() as meter:
         for number, at in enumerate(np.ndindex(shape)):
             link, noise, ratio = (axis[i] for axis, i in zip(axes, at, strict=True))
