@@ -1,5 +1,6 @@
 """`python -m dynamics.study` as a user meets it: the file, the output, exit codes, one sentence for every mistake."""
 
+import contextlib
 import doctest
 import json
 import os
@@ -116,7 +117,7 @@ gate = "gate"
 """
 
 
-def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
+def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path, request):
     workers = available_cores()
     seeds = 1 + workers  # all but the first wait at the gate, one in each worker
     (tmp_path / "slow.toml").write_text(SLOW.replace("SEEDS", str(seeds)))
@@ -128,9 +129,17 @@ def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path):
 
     def start():
         # A session of its own, so that Ctrl-C reaches the command and its workers alone.
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=tmp_path, env=environment, text=True, stderr=subprocess.PIPE, start_new_session=True
         )
+
+        def end():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+        request.addfinalizer(end)
+        return process
 
     first = start()
     points, deadline = tmp_path / "a b.nc.points", time.monotonic() + 60.0
