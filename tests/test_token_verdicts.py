@@ -22,6 +22,6 @@ def test_the_whole_calibration_accepts_theory_and_refutes_what_is_wrong():
     for name, found in stored.items():
         assert set(found) == {"right", *CASES[name].wrong}
         right = found.pop("right")
-        assert right["agree"] >= 0.9 * ENSEMBLES
+        assert right["agree"] > 0.5 * ENSEMBLES  # the rest is undecided
         assert right.get("disagree", 0) == 0
         assert all(count == {"disagree": ENSEMBLES} for count in found.values()), name
