@@ -55,12 +55,12 @@ neuron | neuron | student neuron | i
 neuron_2 | neuron_2 | student neuron | j
 seed | seed | seed of the samples | s
 loss | time | mean squared error E(f - f*)^2 | L
-train_loss | time | mean squared error over the training samples, with their noise | L_n
+train_loss | time | mean squared error over the samples of training, with their noise | L_n
 average_loss | time | mean squared error of the average of the weights | \bar{L}
 predicted_loss | time | loss by the sum formula | L^{\mathrm{pairs}}
-degree | degree | Hermite degree: 0, 1, 2, rest | j
-degree_loss | time degree | mean square of f - f* in one Hermite degree | L_j
-teacher_by_degree | degree | mean square of f* in one Hermite degree | L^*_j
+degree | degree | Hermite degree: 0, 1, 2, and what is left of them | j
+degree_loss | time degree | mean square of the part of f - f* of one Hermite degree | L_j
+teacher_by_degree | degree | mean square of the part of f* of one Hermite degree | L^*_j
 teacher_coefficient | direction | second-layer weight of the teacher | a_p
 teacher_direction | direction teacher_axis | teacher direction | \theta_p
 unit | unit | unit of the teacher network | p
@@ -69,7 +69,8 @@ unit_direction | unit teacher_axis | direction of the teacher's unit | \theta_p
 unit_bias | unit | bias of the teacher's unit | \beta_p
 matched_neuron | direction | neuron matched greedily to the direction (-1: none) | i(p)
 leading_order_time | direction | escape time at leading order | T_p
-predicted_emergence_time | direction | exact time of the matched pair to squared overlap 1/2 | T_p^{\mathrm{pair}}
+predicted_emergence_time | direction | exact transit time of the matched pair to squared overlap 1/2 |
+    T_p^{\mathrm{pair}}
 predicted_learned_time | direction | time at which the matched pair alone carries half the weight |
     \hat{T}_p^{\mathrm{pair}}
 emergence_time | direction | first time at which a neuron has squared overlap 1/2 | T_p^{\mathrm{emerge}}
@@ -99,20 +100,21 @@ component | time component_name | Hermite component of the network | f_\alpha
 teacher_component | component_name | Hermite component of the teacher | f^*_\alpha
 component_learned_time | component_name | first time at which the component is half of the teacher's |
     T_\alpha^{\mathrm{learn}}
-predicted_component_time | component_name | time of escape from the component's saddle | T_\alpha
+predicted_component_time | component_name | time at which the saddle of the component's monomial is left |
+    T_\alpha
 component_learned_time_error | component_name | estimated numerical error of the component's time |
     \delta T_\alpha^{\mathrm{learn}}
 sensitivity | time direction | eigenvalue of the mean squared gradient of the network, largest first | \lambda_a(H)
-series_error | time | bound on the series error of means of pairs | \epsilon_J
+series_error | time | bound on the error of means of pairs by their series | \epsilon_J
 teacher_sensitivity | direction | the same of the teacher | \lambda_a(H^*)
 gram_margin | time | smallest eigenvalue of G - C T^-1 C^T, negative only by error | \lambda_{\min}
 alignment | time direction | squared projection of the direction on the span of the neurons | A_j
 aligned_time | direction | first time at which the direction is half in the span of the neurons | t_j
-predicted_aligned_time | direction | time at which the direction alone is half in the span | \hat{t}_j
+predicted_aligned_time | direction | time at which the direction alone would be half in the span | \hat{t}_j
 fine_tuned_loss | time | least loss of a second layer on the span of the neurons | L^{\mathrm{tuned}}
 sigmoid_loss | time | loss with every direction aligned alone, a second layer aside | L^{\mathrm{sum}}
-staircase_loss | time | loss of directions not yet aligned by prediction | L^{\mathrm{stairs}}
-rate_limit | direction | learning rate above which noise prevents alignment | \eta^*_j
+staircase_loss | time | loss of the directions that are not yet aligned by prediction | L^{\mathrm{stairs}}
+rate_limit | direction | learning rate above which noise keeps the neurons from the direction | \eta^*_j
 fewest_steps | direction | steps of SGD to alignment at half of that rate | n_j
 max_overlap | time direction | largest overlap of any neuron with the direction | C_p
 learned_mass | time direction | weight learned on the direction | \sum_i n_i g_3(C_{ip})/g_3(1)
@@ -126,11 +128,11 @@ initial_bias | neuron | given bias at the start | b_i(0)
 initial_teacher_overlap | neuron direction | given starting overlap | C_{ip}(0)
 initial_student_overlap | neuron neuron_2 | given starting overlap | G_{ij}(0)
 initial_squared_norm | neuron | given starting squared norm | n_i(0)
-blown_up | seed | whether the run left the region of bounded loss | b
-censored | seed direction | whether the direction did not emerge in the run | c
+blown_up | seed | whether the run left the region where the loss is bounded | b
+censored | seed direction | whether the direction had not emerged by the end of the run | c
 emergence_ratio | seed direction | measured over predicted emergence time | T/T_p
-expected_delay | direction | relative delay against the flow expected from the step size | \delta_p
-expected_lateness | direction | relative lateness against the predicted time expected from the step size | \varphi_p
+expected_delay | direction | relative delay against the flow that the step size should cause | \delta_p
+expected_lateness | direction | relative lateness against the predicted time that the step size should cause | \varphi_p
 mean_log_ratio | direction | mean logarithm of measured over predicted time | \langle\ln T/T_p\rangle
 standard_error | direction | standard error of the mean logarithmic ratio | s_p
 z_score | direction | distance from the allowed band in standard errors | z_p
@@ -138,17 +140,17 @@ direction_p_value | direction | probability of such a distance if theory holds |
 early_power | direction | probability that SGD 30 % early is seen | \pi_p^-
 late_power | direction | probability that SGD 30 % late is seen | \pi_p^+
 verdict_count |  | comparisons that end with the verdict | N
-case | case | what is compared |
+case | case | what is held against what |
 verdict | verdict | what the comparison says |
-visible_error | direction | least relative error of the predicted time seen with probability 0.8 | \epsilon_p
-learned_z_score | direction | as z_score, of the learned time | z_p^{\mathrm{learn}}
-learned_p_value | direction | as direction_p_value, of the learned time | p_p^{\mathrm{learn}}
-learned_visible_error | direction | as visible_error, of the learned time | \epsilon_p^{\mathrm{learn}}
-censored_count | direction | runs without emergence of the direction | c_p
+visible_error | direction | least relative error of the predicted time that is seen with probability 0.8 | \epsilon_p
+learned_z_score | direction | as z_score, of the time at which the direction is learned | z_p^{\mathrm{learn}}
+learned_p_value | direction | as direction_p_value, of the time at which the direction is learned | p_p^{\mathrm{learn}}
+learned_visible_error | direction | as visible_error, of the time at which it is learned | \epsilon_p^{\mathrm{learn}}
+censored_count | direction | runs in which the direction did not emerge | c_p
 p_value |  | global probability of such distances if theory holds | p
 loss_p_value |  | probability of such a difference of the losses under one law | p_L
 path_p_value |  | probability of such a start, way and scatter if theory holds | p_w
-expected_scatter | direction | relative scatter expected from the step size | s_p
+expected_scatter | direction | relative scatter that the step size should cause | s_p
 log_scatter | direction | standard deviation of the logarithm of the time over runs | \hat{s}_p
 band_low | direction | lower edge of the allowed mean logarithmic ratio | b_p^-
 band_high | direction | upper edge of the allowed mean logarithmic ratio | b_p^+
@@ -161,9 +163,9 @@ loss_standard_error | time | standard error of the difference to the expected lo
 expected_loss | time | predicted loss at the times of the simulation | L^{\mathrm{pred}}
 expected_loss_low | time | least loss that early and late runs allow | L^-
 expected_loss_high | time | largest loss that early and late runs allow | L^+
-loss_compared | time | whether mean loss and prediction are compared | c_L
-loss_z | time | distance of the loss from the allowed band in standard errors | z_L
-quantity | quantity | tested curve or time |
+loss_compared | time | whether the mean loss is held against the prediction | c_L
+loss_z | time | distance of the loss from what is allowed in standard errors | z_L
+quantity | quantity | curve or time that is tested |
 look | look | tested time of a curve, in order | k
 look_time | quantity look | time at which the curve is tested | t_k
 look_mean | quantity look | mean over runs, without the step size to first order | \bar{x}(t_k)
@@ -173,7 +175,7 @@ quantity_error | quantity | largest standard error of the means of a curve | S/\
 quantity_allowance | quantity | half-width of the allowed band around the prediction | b
 quantity_p_value | quantity | smallest p-value of the looks | p
 quantity_power | quantity | probability that an error of 30 % in time is seen | \pi
-quantity_fresh_power | quantity | probability that theory of fresh samples is refuted | \pi^{\mathrm{fresh}}
+quantity_fresh_power | quantity | probability that theory of fresh samples is seen to be wrong | \pi^{\mathrm{fresh}}
 information_exponent | information_exponent | information exponent of the link | k
 dimension | dimension | input dimension | d
 learning_rate | learning_rate | step size of SGD | \eta
@@ -183,31 +185,32 @@ run | run | number of the run | s
 source | source | where a curve comes from |
 first_seed |  | seed of the samples of run 0; the others follow | s_0
 step_size |  | step size of SGD | \eta
-emergence_step | direction | SGD steps until the direction emerges | n_p
+emergence_step | direction | number of SGD steps until the direction emerges | n_p
 finite_step_time | direction | emergence time by the equation of finite steps | T_p^{(\eta)}
-delayed_time | direction | learned time of the matched pair with delay by noise (inf: trapped) | \hat{T}_p^{(\eta)}
+delayed_time | direction | learned time of the matched pair with the delay by noise (inf: trapped) | \hat{T}_p^{(\eta)}
 time_deviation | direction | mean logarithm of SGD's over the equation's time, in standard errors | z
-blown_up_share |  | share of runs blown up | b
-censored_share | direction | share of runs without emergence of the direction | c_p
+blown_up_share |  | share of the runs that blew up | b
+censored_share | direction | share of the runs in which the direction did not emerge | c_p
 sample_loss | samples | loss after so many samples | L
 target_loss |  | loss when the wanted directions are learned, the last by half | L_{\bar{p}}
-samples_needed |  | samples to the loss of the target | n_{\bar{p}}
-predicted_samples_needed |  | samples to the loss of the target by theory | n_{\bar{p}}
+samples_needed |  | samples after which the loss of the target is reached | n_{\bar{p}}
+predicted_samples_needed |  | samples that theory needs for the loss of the target | n_{\bar{p}}
 large_target | large_target | number of directions wanted, at the large size | \bar{p}
 large_target_loss | large_target | loss of the target, at the large size | L_{\bar{p}}
-large_samples_needed | large_target | samples to the loss of the target by theory, at the large size | n_{\bar{p}}
+large_samples_needed | large_target | samples that theory needs for the loss of the target, at the large size |
+    n_{\bar{p}}
 exponent | source | fitted exponent | x
 exponent_error | source | standard error of the fitted exponent | \delta x
 particle | particle | particle of the mean field | i
-weight | particle | share of the law on the particle | \rho_i
-particle_mass | time particle | squared norm on the particle | n_i
-total_mass | time | squared norm of all particles | \sum_i n_i
+weight | particle | share of the law that the particle carries | \rho_i
+particle_mass | time particle | squared norm that the particle carries | n_i
+total_mass | time | squared norm of all particles together | \sum_i n_i
 alpha | time particle | projection of the particle on the teacher's axis | \alpha_i
 velocity | time particle | velocity of the projection | \dot\alpha_i
 projection | time particle teacher_axis | projections of the particle on the teacher's axes | a_i
 neuron_vector | time neuron flow_axis | components of the neuron, the teacher's axes first | w_i
 tracer_projection | time tracer teacher_axis | projections of a neuron that follows the field | a_i
-law_moment | time moment | moment of the law that gives the field | \mu_k
+law_moment | time moment | moment of the law, of which the field is made | \mu_k
 width | width | number of neurons | m
 k | k | information exponent of the link | k
 beta | beta | decay of the teacher's coefficients | \beta
@@ -238,13 +241,13 @@ neuron_gap | time neuron flow_axis | linearised distance of the neuron from its 
 linear_error | time | root width times the root mean square of the linearised distances | \sqrt{m}\,|\Delta|_{rms}
 linear_error_bound | time | bound on the same by the largest local Hessian | b
 noise_size | time | root width times the root mean square fluctuation of the field | \sqrt{m}\,|\varepsilon|_{rms}
-largest_growth | time | largest local Hessian of neurons that follow the field | \lambda
+largest_growth | time | largest local Hessian of the neurons that follow the field | \lambda
 speed | time particle | speed of the particle on the sphere | |\dot w_i|
 local_hessian | time particle | largest eigenvalue of the derivative of the particle's velocity in its position |
     \lambda_{\max}(D_i)
 self_concordance | time particle | growth of the local Hessian over speed, times the overlap |
     |a_i| \lambda_i^+/|\dot w_i|
-self_concordance_supremum | time | largest self-concordance at overlaps of 1/sqrt(d) or more |
+self_concordance_supremum | time | largest self-concordance of particles of overlap 1/sqrt(d) or more |
     \sup_i |a_i| \lambda_i^+/|\dot w_i|
 share | share | share of the law below a quantile | q
 overlap_quantile | time direction share | quantile of the overlaps | C_p(q)
@@ -282,25 +285,25 @@ descent_overlap_squared |  | squared overlap at the end of descent on all sample
 link | link | link of the teacher | g
 label_noise | label_noise | standard deviation of the noise of the labels | \tau
 epoch | epoch | passes through the samples | e
-reused_overlap | link label_noise ratio epoch | overlap on reused samples, as d grows | C
-reused_loss | link label_noise ratio epoch | mean squared error on reused samples, as d grows | L
+reused_overlap | link label_noise ratio epoch | overlap on samples that are used again, as d grows | C
+reused_loss | link label_noise ratio epoch | mean squared error on samples that are used again, as d grows | L
 reused_overlap_error | link label_noise ratio epoch | standard error of the same | \delta C
-fresh_overlap | link label_noise ratio epoch | overlap on as many fresh samples as epochs draw, as d grows |
+fresh_overlap | link label_noise ratio epoch | overlap on as many fresh samples as the epochs draw, as d grows |
     C_{\mathrm{fresh}}
 fresh_loss | link label_noise ratio epoch | mean squared error on as many fresh samples, as d grows | L_{\mathrm{fresh}}
-fresh_epochs | link label_noise ratio epoch | fresh samples that teach as much, over reused ones |
+fresh_epochs | link label_noise ratio epoch | fresh samples that teach as much, over those that are used again |
     n_{\mathrm{fresh}}/n
 best_epoch | link label_noise ratio | epoch of the least loss on new samples | e^*
-measured_overlap | link label_noise ratio epoch run | overlap of a run on reused samples | C
+measured_overlap | link label_noise ratio epoch run | overlap of a run on samples that are used again | C
 measured_loss | link label_noise ratio epoch run | mean squared error of a run on new samples | L
 measured_train_loss | link label_noise ratio epoch run | mean squared error of a run on its samples | L_n
 link_exponent | link | information exponent of the link | k
 generative_exponent | link | generative exponent of the link | k^*
-recovered_share |  | share of descents that recover the direction exactly | p
+recovered_share |  | share of the runs of descent that recover the direction exactly | p
 online_samples |  | samples after which online SGD arrives | n
 mean_overlap_squared |  | squared overlap averaged over samples | \overline{\langle\hat\theta,\theta\rangle^2}
-allowed_deviation |  | allowed deviation from the law in finite dimension | \Delta
-rate_drift |  | logarithmic distance of the best step size from that of the largest width | \delta\ln\eta^*
+allowed_deviation |  | deviation from its law that a finite dimension is allowed | \Delta
+rate_drift |  | distance of the best step size from that of the largest width, in the logarithm | \delta\ln\eta^*
 """
 
 

@@ -252,7 +252,7 @@ def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1, partitio
     Examples
     --------
     >>> round(cost(50).operations / 1e9, 1)
-    16.3
+    13.5
     """
     size, at_once = points_of_group(draws), min(available_cores(), GROUPS)
     memory = 8.0 * at_once * numbers_held(steps, size, width, span, partitions)

@@ -29,16 +29,16 @@ TOKEN_VARIABLES = VARIABLES | {
     "plateau": Variable(COMPONENT, "loss on the plateau that ends as the component is learned", "L_c"),
     "gap": Variable(("gap",), "number of symbols before the first trigger in training", "l"),
     "key": Variable(("key",), "position of the key in the sequence, from 1", "s"),
-    "moved_key": Variable(("moved_key",), "the right key, or its place in training", "s"),
+    "moved_key": Variable(("moved_key",), "the right key, or the place where it was in training", "s"),
     "attention": Variable(("time", "gap", "key"), "attention to the key (0 beyond the last one)", "A_{ls}"),
     "moved_attention": Variable(
-        ("time", "gap", "moved_key"), "attention with the trigger shifted, at the same length", "A_{ls}"
+        ("time", "gap", "moved_key"), "attention in sequences of the same length with the trigger shifted", "A_{ls}"
     ),
     "kappa_R": Variable(("time",), "strength of the shortcut over that of the head: it wins above 1", r"\kappa R"),
     "head": Variable(("head",), "head of attention", "h"),
     "token": Variable(("token",), "slot of the prompt for which a token is wanted", "r"),
     "length_at_half": Variable(
-        ("time",), "tokens at which every head has half its attention on wanted ones", r"N'_{1/2}"
+        ("time",), "tokens at which every head has half of its attention on wanted ones", r"N'_{1/2}"
     ),
     "test_loss": Variable(("time",), "loss of the model at the test length", "L'"),
     "group": Variable(("group",), "group of equal actions", "g"),
@@ -52,17 +52,17 @@ TOKEN_VARIABLES = VARIABLES | {
     "sharpness": Variable(("time",), "largest curvature of the loss of the full model", r"\lambda"),
     "test_attention": Variable(("time",), "attention to the right key at the test length", "A'"),
     "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
-    "rank_count": Variable(("rank",), "number of items of the rank", "n_i"),
-    "recovery": Variable(("rank",), "share of recovered items of the rank", "P(i)"),
-    "recovered_count": Variable((), "number of recovered items", r"\sum_i P(i)"),
-    "run_batch_size": Variable(("seed",), "samples per step of the run (0: population)", "B"),
+    "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
+    "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),
+    "recovered_count": Variable((), "number of items that are recovered", r"\sum_i P(i)"),
+    "run_batch_size": Variable(("seed",), "samples per step of the run (0: the whole population)", "B"),
     "expected_time": Variable(COMPONENT, "predicted time at the learning rate of the runs", r"T_c^{(\eta)}"),
     "mean_log_ratio": Variable(
         COMPONENT, "mean logarithm of measured over predicted time, without the effect of the batch", r"\bar{m}_c"
     ),
     "standard_error": Variable(COMPONENT, "standard error of the same", "s_c"),
     "component_p_value": Variable(COMPONENT, "probability of such a distance if theory holds", "p_c"),
-    "visible_error": Variable(COMPONENT, "relative error of a time seen with probability 0.8", r"\epsilon_c"),
+    "visible_error": Variable(COMPONENT, "relative error of a time that is seen with probability 0.8", r"\epsilon_c"),
 }
 
 
