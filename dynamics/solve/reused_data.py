@@ -73,9 +73,9 @@ def solve_reused_data(
        (f(x_\mu) - y_\mu)\, \nabla_W f(x_\mu), \qquad y_\mu = f^*(x_\mu) + \tau \xi_\mu
 
     with batches B that part the samples, in turn; one batch is gradient descent on all of them. They stay the same, or
-    every epoch draws them anew. Second layer and
-    biases, where they are trained, take the same steps at their own rates. The equations are those
-    of dynamical mean-field theory, forward in time, with means over points of a scrambled Sobol sequence.
+    every epoch draws them anew. Second layer and biases, where they are trained, take the same steps at their own
+    rates. The equations are those of dynamical mean-field theory, forward in time, with means over points of a
+    scrambled Sobol sequence.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def solve_reused_data(
     data, size = checked_data(problem, samples, learning_rate, steps, batches_per_epoch, reshuffle, draws)
     start, system = checked_integer(seed, "seed", minimum=0), NetworkSystem(problem)
     check_switch("progress", progress, optional=True)
-    groups, count = _all_groups(data, size, start, progress), data.rates.size
+    (groups, interrupted), count = _all_groups(data, size, start, progress), data.rates.size
     every = Moments(*(np.array(each) for each in zip(*groups, strict=True)))
     middle = Moments(*(each.mean(axis=0) for each in every))
     C, G, n = _normalised(middle)
@@ -167,7 +167,7 @@ def solve_reused_data(
         "squared_norm_error": _standard_error(_normalised(every)[2]),
     }
     reason = _without_noise(values)
-    if len(groups) < GROUPS:
+    if interrupted:
         reason = StopReason.INTERRUPTED
     rate = repr(learning_rate) if isinstance(learning_rate, Schedule) else float(learning_rate)
     settings: dict[str, Any] = {
@@ -321,9 +321,13 @@ def _target(problem: Problem) -> Callable[[Array], Array]:
     )
 
 
-def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -> list[Moments]:
-    """Return the moments by each group of points, as many at a time as there are cores; of those until Ctrl-C."""
-    given_up, interrupted, stopped, taken = whether_given_up(), interruption(), threading.Event(), []
+def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -> tuple[list[Moments], bool]:
+    """Return the moments by each group of points that was finished, and whether Ctrl-C was pressed.
+
+    As many groups are computed at a time as there are cores.
+    """
+    given_up, asked, stopped, taken = whether_given_up(), interruption(), threading.Event(), []
+    interrupted = False
 
     def look() -> None:
         give_way(given_up)
@@ -336,10 +340,11 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
         draws = (np.random.default_rng([seed, group]) for group in range(GROUPS))
         work = [pool.submit(moments, data, size, rng, look) for rng in draws]
         try:
-            while wait(work, LOOK).not_done and not interrupted():
+            while wait(work, LOOK).not_done and not asked():
                 bar.update(len(taken) - bar.n)
-        except KeyboardInterrupt:  # the groups that are left out tell
-            pass
+            interrupted = asked()
+        except KeyboardInterrupt:
+            interrupted = True
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
@@ -348,7 +353,7 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
     if len(found) < 2:
         msg = "The run was interrupted before two groups of points were finished: nothing is kept"
         raise KeyboardInterrupt(msg)
-    return found
+    return found, interrupted or len(found) < GROUPS
 
 
 def _without_noise(values: Mapping[str, Array]) -> StopReason:

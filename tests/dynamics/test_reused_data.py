@@ -477,6 +477,19 @@ def test_an_interrupted_run_keeps_the_groups_of_points_that_were_finished(monkey
         solve(steps=2, draws=2**12)
 
 
+def test_an_interruption_after_the_last_group_is_not_lost(monkeypatch):
+    whole, own = solve(steps=2, draws=2**12), reused_data.wait
+
+    def wait(work, _):
+        own(work)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reused_data, "wait", wait)
+    with pytest.raises(dynamics.SolveInterrupted) as stop:
+        solve(steps=2, draws=2**12)
+    np.testing.assert_array_equal(stop.value.dataset.loss, whole.loss)
+
+
 STUDY = """
 [problem]
 activation = "erf"
