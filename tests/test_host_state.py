@@ -1,6 +1,7 @@
 """A host's state changes no answer: settings of torch and matplotlib, variables of git, names and attributes of files."""
 
 import contextlib
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dynamics import tokens
 
 torch = pytest.importorskip("torch")
 import sgd_check  # noqa: E402
+from sgd_check.engines.torch.weights import one_torch_thread  # noqa: E402
 
 
 @contextlib.contextmanager
@@ -122,3 +124,26 @@ def test_standard_output_is_no_file(tmp_path, flag):
     assert done.returncode == 2
     assert done.stderr == f"error: Option {flag} must name a file, but is '-': standard output takes --json alone.\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_runs_in_two_threads_leave_torch_the_threads_that_it_had():
+    """The second one enters while torch has one thread, and leaves last."""
+    before, entered, left = torch.get_num_threads(), threading.Event(), threading.Event()
+
+    def second():
+        with one_torch_thread():
+            entered.set()
+            left.wait(10.0)
+
+    with one_torch_thread():
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert entered.wait(10.0)
+    left.set()
+    thread.join()
+    found = []
+    for work in (lambda: found.append(torch.get_num_threads()),) * 2:
+        other = threading.Thread(target=work)
+        other.start()
+        other.join()
+    assert [torch.get_num_threads(), *found] == [before] * 3

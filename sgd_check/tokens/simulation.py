@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +33,8 @@ try:
 except ModuleNotFoundError as missing:
     reason = 'Models of tokens need an extra package: pip install "feature-emergence[torch]".'
     raise ImportError(reason) from missing
+
+from sgd_check.engines.torch.weights import one_torch_thread
 
 
 @contextmanager
@@ -700,15 +702,9 @@ class TokenRuns(Stepper):
             for number, parameter in enumerate(model.parameters)
         }
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Return a context in which torch has one thread: the matrices are small, and threads would wait."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+        return one_torch_thread()
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""

@@ -14,7 +14,8 @@ samples (`engine`), the Triton kernel, and those that draw projections alone and
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,6 +54,30 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORY_LIMIT = 16 * 2**30
 #: Below this many numbers in a step of one run, threads cost more than they bring.
 THREADED_NUMBERS = 2**18
+
+
+_counting = threading.Lock()
+#: How many bodies run now, and the number of threads before the first of them.
+_entered = {"bodies": 0, "before": 1}
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Have torch use one thread in the body.
+
+    May be entered from several threads at once: every exit restores the number of before the first entry.
+    """
+    with _counting:
+        if not _entered["bodies"]:
+            _entered["before"] = torch.get_num_threads()
+        _entered["bodies"] += 1
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _counting:
+            _entered["bodies"] -= 1
+            torch.set_num_threads(_entered["before"])
 
 
 def checked_device(device: str) -> torch.device:
@@ -109,14 +134,9 @@ class TorchRuns(Engine):
     @contextmanager
     def running(self) -> Iterator[None]:
         """Return a context without autograd in which runs share threads; torch has one on the processor."""
-        before = torch.get_num_threads()
-        if self._device.type == "cpu":
-            torch.set_num_threads(1)
-        try:
-            with torch.inference_mode(), self._threads.running():
-                yield
-        finally:
-            torch.set_num_threads(before)
+        one = one_torch_thread() if self._device.type == "cpu" else nullcontext()
+        with one, torch.inference_mode(), self._threads.running():
+            yield
 
     def current(self) -> torch.Tensor:
         """Return the weights of the moment, shape (seeds, m, d)."""
