@@ -108,6 +108,9 @@ def checked_options(
         require(batch == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {batch}.")
     check_memory("batch_size", batch, batch * (problem.width + problem.teacher.span))
     check_switch("reshuffle", reshuffle)
+    why = "since fresh samples have no order"
+    need = f"Argument `reshuffle` must be True without `training_samples`, {why}, but is False."
+    require(reshuffle or training_samples is not None, need)
     if starts is not None:
         need = f"Argument `starts` must be None for the {problem.kind} student, but is not."
         require(problem.kind == SPHERICAL, need)

@@ -184,6 +184,7 @@ def test_dimensions_beyond_memory_need_few_samples():
         ({"passes": 2, "steps": 3}, "Argument `steps` must be absent beside `passes`, but is 3."),
         ({"passes": None}, "Argument `steps` must be given, or `passes` beside `training_samples`, but is None."),
         ({"training_samples": None, "batch_size": 1}, "Argument `passes` must be absent without `training_samples`, but is 16."),
+        ({"training_samples": None, "passes": None, "steps": 5, "reshuffle": False}, "Argument `reshuffle` must be True without `training_samples`, since fresh samples have no order, but is False."),
         ({"training_samples": "1.501d"}, "Argument `training_samples` must be a whole number, but is '1.501d' = 300.2."),
         ({"training_samples": "some"}, "Argument `samples` must be a number, or one in units of the dimension such as '1.5d', but is 'some'."),
         ({"training_samples": 310}, "Argument `training_samples` must be a multiple of `batch_size`, 300, but is 310."),
