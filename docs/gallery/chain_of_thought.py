@@ -13,9 +13,9 @@ with dynamics.figure_style():
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 dynamics.plot_progress(prediction, runs, left)
 for steps in (1, 2, 4, 8):
-    right.semilogy(prediction.time, prediction.chain_error.sel(steps=steps), label=f"{steps} steps of its own")
-right.set(xlabel="time = learning rate · steps", ylabel="error of the chain")
-right.legend()
+    right.semilogy(prediction.time, prediction.chain_error.sel(steps=steps), label=f"{steps} step{'s' * (steps > 1)}")
+right.set(xlabel=r"time, $\eta \times$ steps", ylabel="error of the model's own chain")
+right.legend(title="chain of")
 learned, plateaus = (prediction[name].values.round(3).tolist() for name in ("learned_time", "plateau"))
 print(f"learned at {learned}; plateaus {plateaus}")
 print(f"stable below a learning rate of {prediction.learning_rate_limit:.3f}")
