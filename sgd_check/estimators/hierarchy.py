@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dynamics.problem import check_memory, checked_integer, checked_seeds
+from dynamics.problem import check_memory, checked_seeds
 from dynamics.theory import HierarchyRecovery, checked_hierarchy
 from hermite.arrays import Array
 from hermite.text.command_line import stop_if_heard
@@ -52,7 +52,7 @@ def estimate_hierarchy(
     """
     g, d, counts = checked_hierarchy(link, dimension, samples)
     chosen = checked_seeds(seeds)
-    most = max(checked_integer(n, "samples", minimum=1) for n in counts)
+    most = max(counts)
     check_memory("samples", most, 2 * max(most, TESTED) * d)
     signs = np.repeat([1.0, -1.0], d // 2)
     found = []

@@ -7,9 +7,9 @@ hypothesis is that at up to eight times of each the mean of runs in R^d lies wit
 
 of the limit d → ∞, with Δ the standard deviation over runs and R the range of the theory from time 0 on. Runs scatter
 by Δ = s/√d, and their mean is off by c/d, a second-order effect of that scatter, so that Δ²/R has its order.
-`benchmarks/reused_data_verdicts.py` measures both: from d = 200 to 1600 every mean is
-within half of the band. Where runs scatter by over a quarter of the range, or in fewer than 100 dimensions, c/d is no
-small correction, and a difference there does not speak against theory.
+`benchmarks/reused_data_verdicts.py` measures both: from d = 200 to 1600 every mean is within half of the band. Where
+runs scatter by over a quarter of the range, or in fewer than 100 dimensions, c/d is no small correction, and a
+difference there does not speak against theory.
 
 The standard error of a mean less theory has that of the theory, a mean over eight groups of points, in it, with the
 degrees of freedom of Welch. "Agree" is said only if theory with times 30 % longer or shorter would have been refuted in
@@ -146,7 +146,7 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
     steps, batches = int(theory["steps"]), int(theory["batches_per_epoch"])
     rates: Any = resolved_schedule(problem, theory["learning_rate"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of many steps
+        warnings.simplefilter("ignore", UserWarning)  # steps that are left out show no difference
         fresh = dynamics.solve_reused_data(
             Problem.from_dataset(prediction),
             samples=f"{float(theory['samples_over_dimension']) * steps / batches!r}d",
@@ -190,8 +190,8 @@ def _sentences(
         agreement = (
             f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where theory "
             f"moves it, up to time {until:.3g} {end}); an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {curves.named(moving)}, and fresh samples in "
-            f"place of those that are used again in {curves.named(shown)}."
+            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {curves.named(moving)}, and fresh samples "
+            f"instead of those that are used again in {curves.named(shown)}."
         )
     still = [test for test in tests if not test.curve.moves]
     remarks = [f"Theory hardly moves {curves.named(still)}."] if still else []
@@ -208,6 +208,6 @@ def _unseen(runs: xr.Dataset, moving: Sequence[CurveTest], fresh: Array) -> str:
         error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {curves.named(unresolved)}"
         return f"{early}{error}: use {more}."
     if not np.nanmax(fresh, initial=0.0) >= POWER:
-        seen = "Fresh samples in place of those that are used again could have gone unseen"
+        seen = "Fresh samples instead of those that are used again could have gone unseen"
         return f"{early}{seen}: use more passes, {more}."
     return ""

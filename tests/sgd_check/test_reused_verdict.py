@@ -50,7 +50,7 @@ def test_right_theory_agrees(right, runs):
     tree = sgd_check.compare(right, runs)
     comparison = tree["comparison"]
     assert comparison.attrs["verdict"] == "agree", comparison.attrs["reasons"]
-    assert "fresh samples in place of those that are used again in loss and" in comparison.attrs["reasons"]
+    assert "fresh samples instead of those that are used again in loss and" in comparison.attrs["reasons"]
     assert comparison["quantity"].values.tolist() == QUANTITIES
     np.testing.assert_array_less(0.8, comparison["quantity_power"])
     np.testing.assert_array_equal(np.isnan(comparison["quantity_fresh_power"]), [False, True, False, False])
