@@ -304,7 +304,7 @@ CASES = {
         network(PAIR, weights=[*THREE[:2]] * 2, initial_second_layer="pairs"),
         {"learning_rate": 0.7, "batches_per_epoch": 2, "samples": "2d"},
     ),
-    "linear pairs, opposite for ever": (
+    "linear pairs, which stay opposite": (
         network(PAIR, weights=[*THREE[:1]] * 2, activation="he1", initial_second_layer="pairs", second_layer="fixed"),
         {"learning_rate": 0.2, "samples": "2d"},
     ),

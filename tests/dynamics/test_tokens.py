@@ -346,7 +346,7 @@ def test_a_graph_is_tested_at_other_lengths():
     fields = {"vocabulary": 5, "persistence": 0.9}
     whole = tokens.solve(tokens.CausalGraph(parents=chain(8), **fields, test_length=8), times, progress=False)
     np.testing.assert_allclose(whole.test_loss, whole.loss, rtol=1e-12)
-    # Scores of the trained rows, put into the graph of the other length, whose own rows are uniform.
+    # Scores of the trained rows in the graph of the other length; its new rows are uniform.
     for length in (5, 12):
         found = tokens.solve(tokens.CausalGraph(parents=chain(8), **fields, test_length=length), times, progress=False)
         other = system_of(tokens.CausalGraph(parents=chain(length), **fields))

@@ -1,4 +1,4 @@
-"""The trigger task: numbers of its reduction, what is conserved, attention out of distribution, refusals."""
+"""The trigger task: numbers of its reduction, the conserved one, attention out of distribution, refusals."""
 
 import itertools
 

@@ -16,7 +16,7 @@ WHICH = np.repeat([0, 1, 2], [1, 3, 6])
 
 
 def exact_loss(problem, logits, start):
-    """The objective of a policy over all its actions, whose gradient is that of its method."""
+    """The objective of a policy over all its actions; its gradient is that of the method."""
     logs, p0 = torch.log_softmax(logits, 0), torch.log_softmax(start, 0)
     rewards, p = torch.tensor(problem.rewards, dtype=torch.float64)[WHICH], logs.exp()
     ratio = (problem.kl_weight or 0.0) * (logs - p0)
@@ -97,7 +97,7 @@ BETTER = {"group_sizes": [1, 15], "rewards": [1.0, 0.0]}
     ids=["leave one out", "GRPO, 4", "GRPO, 16", "GRPO, 64"],
 )
 def test_runs_take_as_long_as_measured(fields, rate, batch, measured):
-    # Of 24 seeds as those of the page, whose standard errors are given: 3.5 of both, a false alarm in 2000 each.
+    # 24 seeds, and the page's numbers with their errors: within 3.5 of both together, a false alarm in 2000 each.
     problem = tokens.PolicyGradient(**BETTER, **fields)
     steps = int(1.35 * measured[0][0] / rate)
     runs = sgd_check.tokens.simulate(

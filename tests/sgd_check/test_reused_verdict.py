@@ -1,4 +1,4 @@
-"""The verdict on samples that are used again: right and wrong theories, what is refused, errors of theory, files."""
+"""The verdict on samples that are used again: right and wrong theories, refusals, errors of theory, files."""
 
 import json
 
