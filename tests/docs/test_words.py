@@ -17,6 +17,7 @@ RULES = {
     r"\b(?:[Ww]ho|[Ww]hat)ever (?:is|looks|asks|wants)\b|\b[Nn]obody\b|\bif anybody\b|\b[Nn]one (?:sees|knows)\b": "name the subject",
     r"\b[Bb]esides\b": "also, other",
     r"\bnor (?:is|are|do|does|can|has)\b": "a sentence with `not`",
+    r"\[[a-z_]+\.md\]\(": "the title of the page as a link",
     r"(?:^|[.:;] )What (?!is the|does|are the|do )[^.?]*\.": "a noun: What is no noun",
 }  # fmt: skip
 
@@ -58,6 +59,7 @@ def test_the_rules_find_what_they_name():
         "needs besides",
         "nor is it",
         "Lists. What it holds is data.",
+        "[some_page.md](some_page.md)",
     ]
     assert [any(re.search(rule, text) for rule in RULES) for text in planted] == [True] * len(planted)
     assert not any(re.search(rule, "What is the loss? It is E f².") for rule in RULES)
