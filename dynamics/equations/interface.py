@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
@@ -44,11 +44,10 @@ class Functions:
 
 @dataclass(frozen=True, slots=True)
 class OfStates:
-    """A function of a state (N,), of a stack (..., N) if it `stacks`; those of equal `alike` give the same."""
+    """A function of a state (N,), of a stack (..., N) if it `stacks`."""
 
     function: Callable[[Array], Any]
     stacks: Callable[[], bool] = lambda: True
-    alike: Hashable = None
 
     def __call__(self, state: Array) -> Any:
         """Return the function of a state."""

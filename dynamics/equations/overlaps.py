@@ -210,16 +210,11 @@ class OverlapSystem(FlowSystem):
             margin = self.gram_margin(state) if monitored() else np.full(state.shape[:-1], np.nan)
             return observe(state) | {"gram_margin": np.asarray(margin)}
 
-        return OfStates(observed, alike=self._alike(keep))
+        return OfStates(observed)
 
     def loss_of_states(self) -> OfStates:
         """Return what gives the loss of a state, or of each of a stack."""
-        return OfStates(lambda state: self.loss(*self.unpack(state)), alike=self._alike("loss"))
-
-    def _alike(self, observed: str) -> tuple[object, ...] | None:
-        """Return what tells observables of this flow apart; None for that of a subclass, which knows more."""
-        given = (observed, self.problem.width, self.problem.activation, self.problem.teacher)
-        return given if type(self) is OverlapSystem else None
+        return OfStates(lambda state: self.loss(*self.unpack(state)))
 
     def observe(self, state: Array) -> dict[str, Array]:
         """Return the full observables of a state, or of a stack: overlaps, as views of it, squared norms, loss."""

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 QUICK_NUMBERS = 4000
 #: Numbers in the states at saved times that are observed together.
 LARGEST_STACK = 1 << 15
-#: Steps in one call of a run without trackers; Ctrl-C is heard between two calls.
-MOST_STEPS = 1 << 11
 #: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
 RUN, LOOSER_RUN = "run", "companion"
 
@@ -113,8 +111,10 @@ class _Flow(Run):
         records = Records.of(self.records.columns, len(self.records))  # the arrays are shared: they never change
         seconds = self._begun.solve_seconds + clock.perf_counter() - self._started
         of_trackers = self._begun.tracker_seconds + self.tracker_seconds
-        found = _result(self._stepper, records, StopReason(reason), self.end, seconds)
-        return replace(found, end_time=self.time, tracker_seconds=of_trackers, intact=self.intact)
+        events, statistics = self._stepper.event_times, self._stepper.statistics()
+        within = np.where(events <= self.end, events, np.nan)  # a step may find events beyond the end
+        reached = StopReason(reason), self.time, within, seconds, of_trackers
+        return RunResult(records, *reached, statistics=statistics, intact=self.intact)
 
     def begin(self) -> None:
         """Evaluate the start, which may take long, and record the events there."""
@@ -195,60 +195,6 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
         return Snapshot(result, stepper.state())
     except NotImplementedError:
         return Snapshot(result, None)
-
-
-def _result(stepper: Stepper, records: Records, reason: StopReason, end: float, seconds: float) -> RunResult:
-    """Return the result of a run to `end`, without events that a step found beyond it."""
-    events = stepper.event_times
-    within = np.where(events <= end, events, np.nan)
-    return RunResult(records, reason, end, within, seconds, statistics=stepper.statistics())
-
-
-class UnwatchedRun:
-    """A stepper at time 0 that is to go through increasing times, all at once and without trackers.
-
-    `states` (T, N) has fewer rows where the run ended before the last of the times, or could not go on in this way.
-    `run` says what came of such a run.
-    """
-
-    def __init__(self, stepper: Stepper, times: Array) -> None:
-        self.stepper, self.times = stepper, times
-        self.states: Array = np.empty((0, 0))
-        self.seconds = 0.0
-
-    def follow(self) -> None:
-        """Take the steps, as long as they succeed and the stepper leaps."""
-        began, times, parts = clock.perf_counter(), self.times, []
-        while times.size > 0 and (leaper := leaping(self.stepper)) is not None:
-            status, states = leaper.advance_through(times, MOST_STEPS)
-            parts.append(states)
-            times = times[len(states) :]
-            if status not in (Status.REACHED, Status.MAX_STEPS):
-                break
-        self.states = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        self.seconds = clock.perf_counter() - began
-
-    def result(self, records: Records, seconds: float) -> RunResult:
-        """Return what `run` returns of a run with these records, which took so long to make."""
-        return _result(self.stepper, records, StopReason.REACHED_END, float(self.times[-1]), self.seconds + seconds)
-
-
-def results_of(
-    runs: Sequence[UnwatchedRun], observe: Observer, sound: Soundness | None = None
-) -> list[RunResult | None]:
-    """Return the results of runs seen by one observer; None of one that did not arrive or lies by an unsound one."""
-    found: list[RunResult | None] = [None] * len(runs)
-    there = [at for at, run in enumerate(runs) if len(run.states) == run.times.size]
-    most = max(LARGEST_STACK // runs[there[0]].states.size, 1) if there else 1
-    for begin in range(0, len(there), most):
-        began, some = clock.perf_counter(), there[begin : begin + most]
-        columns = observe(np.stack([runs[at].states for at in some]))
-        if sound is None or sound.holds(columns):
-            seconds = (clock.perf_counter() - began) / len(some)
-            for place, at in enumerate(some):
-                own = {name: values[place] for name, values in columns.items()}
-                found[at] = runs[at].result(Records.of(own, runs[at].times.size), seconds)
-    return found
 
 
 def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
@@ -431,7 +377,7 @@ class LooserRun:
 
 def observer_of(loss: Callable[[Array], float]) -> OfStates:
     """Return what observes the loss of a state, or of a stack where `loss` takes one."""
-    return OfStates(lambda state: {"loss": loss(state)}, lambda: takes_stacks(loss), getattr(loss, "alike", None))
+    return OfStates(lambda state: {"loss": loss(state)}, lambda: takes_stacks(loss))
 
 
 def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:

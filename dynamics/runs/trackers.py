@@ -460,12 +460,6 @@ class Soundness:
         records.drop_after(begin + place + 1)
         return reason
 
-    def holds(self, columns: Mapping[str, Array]) -> bool:
-        """Return whether all records of a stack of runs are right, each observable of shape (runs, times, ...)."""
-        flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
-        rise = _rise(columns["loss"]).ravel() if self.falls else None
-        return not any(found.any() for found, _ in self._found(flat, rise))
-
     def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
         """Yield each reason with the new records that are wrong by it; the most telling reason comes first."""
         slack = TOLERATED * self.rtol + 1e-9

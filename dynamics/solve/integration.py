@@ -3,10 +3,6 @@
 A public function `solve_*` is a function of a `Run` and of the arguments that this answer alone has, which returns an
 `Integration`: a method for a system, the observables of a state, and the attributes of the dataset. `integrated` makes
 it a function of a problem and of all arguments.
-
-Many small flows are answered together, each phase of the work for all of them before the next phase. A flow of eight
-neurons takes two milliseconds of compiled steps. The rest of the work, in Python, takes half as long by phases as flow
-by flow, because the processor has the code and data of one phase in its caches.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ import re
 import textwrap
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
@@ -25,10 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 import numpy as np
 
 from dynamics.cores import one_blas_thread
-from dynamics.equations.interface import takes_stacks
 from dynamics.equations.losses import DEGREES
 from dynamics.integrators import Stepper, check_method, stepper_of
-from dynamics.integrators.stepper import end_threads, leaping
+from dynamics.integrators.stepper import end_threads
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.question import KINDS, check_question
@@ -471,66 +466,3 @@ def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
         return None
     order = {"order": halves["activation"].order} if "activation" in halves else {}
     return replace(problem, **halves, **order), share / (1.0 - share)
-
-
-def contents_together(runs: Sequence[Run], until: float) -> list[DatasetArrays | None]:
-    """Return what `Run.contents` returns for the first of some runs, to the last bit; None where it would raise.
-
-    BLAS must have one thread, and the runs have no trackers, checkpoint or budget of time. After the time `until` of
-    `time.monotonic` no run is begun but the first. TypeError, ValueError or ImportError is raised for bad arguments of
-    one of the runs, before any step.
-    """
-    flows = [_Flow(run, run.built()) for run in runs]
-    for flow in flows:
-        flow.begin()
-    alike: dict[object, list[_Flow]] = {}
-    for count, flow in enumerate(flows):
-        if count and time.monotonic() > until:
-            flows = flows[:count]
-            break
-        for steps in flow.steps:
-            steps.follow()
-        if flow.steps:
-            alike.setdefault(flow.alike(), []).append(flow)
-        else:
-            with suppress(Exception):  # asked again, the run raises the error
-                flow.contents = flow.run.contents()
-    for together in alike.values():
-        first = together[0].integration
-        results = [loop.results_of([flow.steps[0] for flow in together], first.observe, first.sound)]
-        if first.loss is not None:
-            results.append(loop.results_of([flow.steps[1] for flow in together], loop.observer_of(first.loss)))
-        for flow, own in zip(together, zip(*results, strict=True), strict=True):
-            flow.label(*own)
-    return [flow.contents for flow in flows]
-
-
-@dataclass(eq=False)
-class _Flow:
-    """One run among others: checked and built at first, then begun, followed to its end, observed, and labelled."""
-
-    run: Run
-    integration: Integration
-    #: The run, and the looser one where errors are estimated; none where they would not leap.
-    steps: list[loop.UnwatchedRun] = field(default_factory=list)
-    contents: DatasetArrays | None = None
-
-    def begin(self) -> None:
-        """Make the steppers."""
-        flow = self.integration
-        if flow.cut is None and takes_stacks(flow.observe):
-            factors = (1.0,) if flow.loss is None else (1.0, loop.LOOSER)
-            steppers = [flow.method.stepper(factor * self.run.rtol) for factor in factors]
-            if all(map(leaping, steppers)):
-                self.steps = [loop.UnwatchedRun(stepper, flow.schedule.times) for stepper in steppers]
-
-    def alike(self) -> object:
-        """Return what flows have in common that are observed together, the flow itself where none is."""
-        flow, key = self.integration, getattr(self.integration.observe, "alike", None)
-        return self if key is None else (key, flow.loss is None, flow.sound, len(flow.schedule))
-
-    def label(self, result: RunResult | None, looser: RunResult | None = None) -> None:
-        """Keep the contents of the dataset of a run, and of the looser one, that have arrived."""
-        if result is not None and (looser is not None or self.integration.loss is None):
-            self.contents = self.integration.labelled(self.run, self.steps[0].stepper, result, looser)
-            self.integration.warn(self.contents.attributes)

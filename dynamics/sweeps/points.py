@@ -188,42 +188,39 @@ def answer_points(study: Study, points: Sequence[SweepPoint]) -> list[PointAnswe
     Of points that take longer than `BUNDLE_SECONDS` only the first are answered.
     """
     until = time.monotonic() + BUNDLE_SECONDS
-    together, warned = answered_together(study, points, until) if len(points) > 1 else ([None], ())
-    found = [contents for contents in together if contents is not None]
-    if len(found) == len(together):
-        with suppress(Exception):  # the files of single points tell the error
-            return [PointAnswer(packed_points(found), "", warned, len(found))]
+    found, warned = answered_together(study, points, until) if len(points) > 1 else ([], ())
     answers: list[PointAnswer] = []
-    for point, contents in zip(points, together, strict=False):
-        if contents is not None:
-            answers.append(_packed(contents, warned))
-        elif not answers or time.monotonic() <= until:
-            answers.append(answer_point(study, point.problem, point.options))
-        else:
+    if found:
+        try:
+            answers.append(PointAnswer(packed_points(found), "", warned, len(found)))
+        except Exception:  # the files of single points tell the error
+            answers += [_packed(contents, warned) for contents in found]
+    for point in points[len(found) :]:
+        if answers and time.monotonic() > until:
             break
+        answers.append(answer_point(study, point.problem, point.options))
     return answers
 
 
 def answered_together(
     study: Study, points: Sequence[SweepPoint], until: float
-) -> tuple[list[DatasetArrays | None], tuple[str, ...]]:
-    """Return the contents of the first points, None for those to be asked alone, and their warnings; on one core.
+) -> tuple[list[DatasetArrays], tuple[str, ...]]:
+    """Return the contents of the first points, until one fails or is late, and their warnings; on one core.
 
-    After `until` no point is begun but the first. Predictions, which take long in a small flow, are made together.
+    Predictions, which take long in a small flow, are made together.
     """
+    found: list[DatasetArrays] = []
     answer = answer_of_many(study)
     if answer is None:
-        return [None] * len(points), ()
-    from dynamics.solve.integration import Run, contents_together
+        return found, ()
+    from dynamics.solve.integration import Run
 
-    found: list[DatasetArrays | None] = [None] * len(points)
     with one_core(), _recorded_warnings() as caught, suppress(Exception):  # a point that is asked alone tells the error
         prepared = resolve_name(answer.prepare)([point.problem for point in points])
-        runs = [
-            Run.of(answer, point.problem, {"progress": False, **point.options}, known)
-            for point, known in zip(points, prepared, strict=True)
-        ]
-        found = contents_together(runs, until)
+        for point, known in zip(points, prepared, strict=True):
+            if found and time.monotonic() > until:
+                break
+            found.append(Run.of(answer, point.problem, {"progress": False, **point.options}, known).contents())
     return found, tuple(dict.fromkeys(caught))
 
 

@@ -9,9 +9,8 @@ from same_answers import assert_same_values
 
 import dynamics
 from dynamics import Inputs, Problem, SaveAt, Teacher
-from dynamics.integrators import Status
 from dynamics.runs.storage import StorageError
-from dynamics.solve import integration as ensemble
+from dynamics.solve.integration import Run
 from dynamics.sweeps import points as sweep_points
 from dynamics.sweeps import sweep
 from dynamics.sweeps.grid import make_grid
@@ -59,7 +58,7 @@ def test_answers_are_those_of_points_one_by_one(monkeypatch, base, grid, options
 
     def counted(study, points, until):
         answered, warned = whole(study, points, until)
-        together.append(len(answered) - answered.count(None))
+        together.append(len(answered))
         return answered, warned
 
     monkeypatch.setattr(sweep_points, "answered_together", counted)
@@ -104,36 +103,25 @@ def asked_alone(monkeypatch):
     return seeds
 
 
-class Stopped:
-    """A stepper that takes no step, and leaps until it is asked to."""
-
-    def __init__(self, status):
-        self.leaps, self._status = True, status
-
-    def advance_through(self, times, max_steps):
-        self.leaps = False
-        return self._status, np.empty((0, 1))
-
-
 @pytest.mark.usefixtures("many")
-@pytest.mark.parametrize("status", [Status.STEP_TOO_SMALL, Status.NOT_FINITE, Status.MAX_STEPS])
-def test_a_run_that_does_not_arrive_is_asked_alone_and_the_others_are_kept(tmp_path, monkeypatch, asked_alone, status):
+def test_a_run_that_fails_and_those_after_it_are_asked_alone(tmp_path, monkeypatch, asked_alone):
     grid, ask = {"seed": range(4)}, {"options": QUICK, "workers": 0, "progress": False}
-    whole, begin = dynamics.sweep(BASE, grid, **ask), ensemble._Flow.begin
+    whole, contents = dynamics.sweep(BASE, grid, **ask), Run.contents
 
-    def begun(flow):
-        begin(flow)
-        if flow.integration.method.system.problem.seed == 2:
-            flow.steps[0].stepper = Stopped(status)
+    def failing(run):
+        if run.problem.seed == 2 and not asked_alone:
+            msg = "no step succeeds"
+            raise RuntimeError(msg)
+        return contents(run)
 
     def looked(grid, points, *rest, **options):
-        assert bundles_kept(points.path) == [f"{k:06d}.point" for k in range(4)]
+        assert bundles_kept(points.path) == ["000000-000001.point", "000002.point", "000003.point"]
         merge_points(grid, points, *rest, **options)
 
-    monkeypatch.setattr(ensemble._Flow, "begin", begun)
+    monkeypatch.setattr(Run, "contents", failing)
     monkeypatch.setattr(sweep, "merge_points", looked)
     assert_same_values(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
-    assert asked_alone == [2]
+    assert asked_alone == [2, 3]
 
 
 @pytest.mark.parametrize("error", [BrokenExecutor(), RuntimeError("killed")])
