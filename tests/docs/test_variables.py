@@ -1,4 +1,4 @@
-"""The page on datasets names every variable that an answer can hold: `python tests/docs/test_variables.py` renews it."""
+"""The reference of variables names every variable that an answer can hold: `python tests/docs/test_variables.py` renews it."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from dynamics.runs.storage import parts_of
 from dynamics.runs.variables import VARIABLES
 from dynamics.tokens.system import TOKEN_VARIABLES
 
-PAGE = Path(__file__).parents[2] / "docs/datasets.md"
+PAGE = Path(__file__).parents[2] / "docs/api/variables.md"
 WIDTH = max(map(len, (*VARIABLES, *TOKEN_VARIABLES)))
 #: Beginnings of meanings of errors, whose names are those of the quantities with an ending.
 ERRORS = (
