@@ -158,7 +158,7 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
         try:
             result = _sweep(settings, asked, output)
         except KeyboardInterrupt:
-            done = sum(map(len, answered_points(kept)))
+            done = len(answered_points(kept))
             say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:\n{command}")
             return EXIT_INTERRUPTED
         except (ConnectionError, ValueError) as error:  # a study raises the latter for bad options

@@ -8,10 +8,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
@@ -80,8 +78,6 @@ def _processor() -> str:
 OF_LEARNED = ("learned_mass", "learned_time", "predicted_learned_time")
 #: Name -> (dims in front of those of the table of variables, array).
 Values = dict[str, tuple[tuple[str, ...], Any]]
-#: Dims, array and labels of a variable.
-Labelled = tuple[tuple[str, ...], NDArray[Any], dict[str, str]]
 
 SCHEMA_VERSION = 1
 REFERENCES = (
@@ -90,31 +86,7 @@ REFERENCES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetArrays:
-    """The arrays of a dataset; a sweep stores many points without making a dataset of each."""
-
-    #: Name -> (dims, array, labels).
-    variables: dict[str, Labelled]
-    coords: dict[str, Labelled]
-    #: Attributes of the result itself.
-    attributes: dict[str, Any]
-    #: Gives what says where it comes from, which a sweep says of all its points at once.
-    stamp: Callable[[], dict[str, Any]] = dict
-
-    def dataset(self) -> xr.Dataset:
-        """Return the dataset."""
-        import xarray as xr
-
-        return xr.Dataset(self.variables, coords=self.coords, attrs=self.stamp() | self.attributes)
-
-
-def make_dataset(values: Mapping[str, Any], **labels: Any) -> xr.Dataset:
-    """Return the dataset of `dataset_arrays`, which takes the same arguments."""
-    return dataset_arrays(values, **labels).dataset()
-
-
-def dataset_arrays(
+def make_dataset(
     values: Mapping[str, Any],
     *,
     problem: Question,
@@ -125,25 +97,26 @@ def dataset_arrays(
     leading: Sequence[str] = (),
     with_leading: Sequence[str] = (),
     variables: Mapping[str, Variable] = VARIABLES,
-) -> DatasetArrays:
-    """Return the arrays of a dataset, labelled as in `variables`, with attributes that say where they come from.
+) -> xr.Dataset:
+    """Return a dataset, labelled as in `variables`, with attributes that say where it comes from.
 
     The attribute `parameters` holds the whole problem, which `stored_question` gives back, and `solver`, the arguments
     of the call, ready for JSON. Of the further attributes bool becomes 0/1, None is left out, and mappings become JSON.
     A problem with Gaussian inputs has the coordinate `direction` too, numbered from 1 as p is. The dims `leading`, such
     as ("seed",), are put in front of the variables named in `with_leading`.
     """
+    import xarray as xr
+
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
     said, labels = _of_learned(problem, values, attributes)
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
-    return DatasetArrays(
+    return xr.Dataset(
         {
             name: _labelled(variables[name], array, leading if name in with_leading else (), labels.get(name, {}))
             for name, array in {**inputs, **values}.items()
         },
         {name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
-        own_attributes(problem, said | dict(attributes)),
-        cache(partial(stamp_of, problem, title, solver)),  # once: all datasets of it are the same
+        stamp_of(problem, title, solver) | own_attributes(problem, said | dict(attributes)),
     )
 
 
@@ -186,7 +159,7 @@ def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
 
 def _labelled(
     variable: Variable, array: Any, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
-) -> Labelled:
+) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
     return (*leading, *variable.dims), np.asarray(array), {**variable.labels, **further}
 
 

@@ -39,13 +39,11 @@ if TYPE_CHECKING:
 
     from dynamics.integrators import Stepper
     from dynamics.integrators.stepper import LeapingStepper
-    from dynamics.runs.dataset import DatasetArrays
     from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Soundness
     from hermite.arrays import Array
 
     Observer = Callable[[Array], Mapping[str, Any]]
-    LabelledResult = Callable[[RunResult, RunResult | None], DatasetArrays]
+    LabelledResult = Callable[[RunResult, RunResult | None], xr.Dataset]
 
 #: Numbers of a state that is quick to step.
 QUICK_NUMBERS = 4000
@@ -111,10 +109,12 @@ class _Flow(Run):
         records = Records.of(self.records.columns, len(self.records))  # the arrays are shared: they never change
         seconds = self._begun.solve_seconds + clock.perf_counter() - self._started
         of_trackers = self._begun.tracker_seconds + self.tracker_seconds
-        events, statistics = self._stepper.event_times, self._stepper.statistics()
-        within = np.where(events <= self.end, events, np.nan)  # a step may find events beyond the end
-        reached = StopReason(reason), self.time, within, seconds, of_trackers
-        return RunResult(records, *reached, statistics=statistics, intact=self.intact)
+        events = self._stepper.event_times
+        within = np.where(events <= self.end, events, np.nan)  # a step may find others beyond the end
+        statistics = self.statistics()
+        return RunResult(
+            records, StopReason(reason), self.time, within, seconds, of_trackers, statistics, intact=self.intact
+        )
 
     def begin(self) -> None:
         """Evaluate the start, which may take long, and record the events there."""
@@ -212,25 +212,21 @@ def run_with_file(
     file: RunFile,
     trackers: Sequence[Tracker] = (),
     looser_run: LooserRun | None = None,
-    sound: Soundness | None = None,
+    sound: Callable[..., StopReason | None] | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
-) -> tuple[RunResult, DatasetArrays]:
+) -> tuple[RunResult, xr.Dataset]:
     """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread, see `in_worker`.
 
-    `labelled` gives the contents of a dataset of the results of the run and of the looser run, which is ended here.
+    `labelled` gives the dataset of the results of the run and of the looser run, which is ended here.
     """
 
-    def now(own: Snapshot) -> tuple[DatasetArrays, Mapping[str, xr.Dataset]]:
-        looser = None if looser_run is None else looser_run.snapshot()
-        contents = labelled(own.result, None if looser is None else looser.result)
-        parts = {RUN: packed(own, records=False), LOOSER_RUN: None if looser is None else packed(looser)}
-        return contents, {name: part for name, part in parts.items() if part is not None and own.state is not None}
-
     def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
-        contents, parts = now(own)
-        return contents.dataset(), parts
+        looser = None if looser_run is None else looser_run.snapshot()
+        dataset = labelled(own.result, None if looser is None else looser.result)
+        parts = {RUN: packed(own, records=False), LOOSER_RUN: None if looser is None else packed(looser)}
+        return dataset, {name: part for name, part in parts.items() if part is not None and own.state is not None}
 
-    def followed() -> tuple[RunResult, DatasetArrays]:
+    def followed() -> tuple[RunResult, xr.Dataset]:
         result = run(
             stepper,
             times,
@@ -256,12 +252,11 @@ def run_with_file(
             looser = looser_run.finish(result)
         resumable = result.stop_reason.resumable
         if file.has_path and resumable and result.intact:
-            contents, parts = now(snapshot_of(stepper, result))
+            dataset, parts = stored(snapshot_of(stepper, result))
         else:
-            contents, parts = labelled(result, looser), {}
-        if file.has_path:
-            file.close(contents.dataset(), parts, resumable=resumable)
-        return result, contents
+            dataset, parts = labelled(result, looser), {}
+        file.close(dataset, parts, resumable=resumable)
+        return result, dataset
 
     return in_worker(followed)
 

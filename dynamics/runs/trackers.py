@@ -20,7 +20,7 @@ from dynamics.threads import Stopped, interruption
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -423,12 +423,6 @@ LARGEST_SERIES_ERROR = 1e-6
 MASSES = {"squared_norm", "particle_mass"}
 
 
-def _rise(loss: Array) -> Array:
-    """Return by how much the loss rose before each record of a run; before the first it did not."""
-    with np.errstate(invalid="ignore"):  # an infinite loss is found by itself
-        return np.diff(loss, prepend=np.inf)
-
-
 @dataclass(frozen=True)
 class Soundness:
     r"""Conditions that every record must satisfy; a call returns why a run must stop after a record, or None.
@@ -449,32 +443,31 @@ class Soundness:
 
     def __call__(self, records: Records, begin: int = -1) -> StopReason | None:
         """Check the records since number `begin`, by default the last; drop those that follow a wrong one."""
-        count = len(records)
+        count, slack = len(records), TOLERATED * self.rtol + 1e-9
         begin = range(count)[begin]
         new = {name: column[begin:count] for name, column in records.columns.items()}
-        rise = _rise(records.columns["loss"][max(begin - 1, 0) : count])[begin - count :] if self.falls else None
-        wrong = [(int(np.argmax(found)), reason) for found, reason in self._found(new, rise) if found.any()]
+        #: Which of the new records are wrong, and by what; the most telling reason comes first.
+        found: list[tuple[NDArray[np.bool_], StopReason]] = []
+        for name in new.keys() & OVERLAPS:
+            overlaps = new[name].reshape(len(new[name]), -1)
+            found.append((np.max(np.abs(overlaps), axis=1, initial=0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE))
+        for name in new.keys() & MASSES:
+            least = np.min(new[name].reshape(len(new[name]), -1), axis=1, initial=1.0)
+            found.append(((least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE))
+        if "gram_margin" in new:
+            found.append((new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE))
+        if "series_error" in new:
+            found.append((~(new["series_error"] <= LARGEST_SERIES_ERROR), StopReason.SERIES_TOO_SHORT))
+        if self.falls:
+            with np.errstate(invalid="ignore"):  # an infinite loss is found by itself
+                rise = np.diff(records.columns["loss"][max(begin - 1, 0) : count], prepend=np.inf)[begin - count :]
+            found.append((rise > slack * self.scale, StopReason.LOSS_ROSE))
+        wrong = [(int(np.argmax(which)), reason) for which, reason in found if which.any()]
         if not wrong:
             return None
         place, reason = min(wrong, key=lambda each: each[0])
         records.drop_after(begin + place + 1)
         return reason
-
-    def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
-        """Yield each reason with the new records that are wrong by it; the most telling reason comes first."""
-        slack = TOLERATED * self.rtol + 1e-9
-        for name in new.keys() & OVERLAPS:
-            overlaps = new[name].reshape(len(new[name]), -1)
-            yield np.max(np.abs(overlaps), axis=1, initial=0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE
-        for name in new.keys() & MASSES:
-            least = np.min(new[name].reshape(len(new[name]), -1), axis=1, initial=1.0)
-            yield (least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE
-        if "gram_margin" in new:
-            yield new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE
-        if "series_error" in new:
-            yield ~(new["series_error"] <= LARGEST_SERIES_ERROR), StopReason.SERIES_TOO_SHORT
-        if rise is not None:
-            yield rise > slack * self.scale, StopReason.LOSS_ROSE
 
 
 def outgrown(series_error: float) -> StopReason | None:

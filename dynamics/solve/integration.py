@@ -29,7 +29,7 @@ from dynamics.problem.checks import check_choice, check_switch, checked_toleranc
 from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs import loop
-from dynamics.runs.dataset import DatasetArrays, dataset_arrays
+from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import RunResult, StopReason, failed_outcome, run_attributes, stack_records
 from dynamics.runs.run_file import RunFile, as_run_file
 from dynamics.runs.trackers import Soundness, Tracker, all_trackers
@@ -151,7 +151,7 @@ def integrated(
                 refuse(f"{build.__name__}() {error}", TypeError)
             problem = given.pop(question)
             check(problem)
-            return Run.of(registered(name), problem, given).contents().dataset()
+            return Run.of(registered(name), problem, given).dataset()
 
         solve.__doc__ = _told(build.__doc__ or "", {each.name for each in shared}, registered(name).methods)
         vars(solve)["__signature__"] = signature
@@ -199,8 +199,6 @@ class Run:
     atol: float
     error_estimate: bool | None
     file: RunFile
-    #: Results of the answer for many problems at once.
-    prepared: Any
 
     @classmethod
     def of(
@@ -208,7 +206,6 @@ class Run:
         answer: Answer,
         problem: Any,
         arguments: Mapping[str, Any],
-        prepared: Any = None,
         build: Callable[..., Integration] | None = None,
     ) -> Run:
         """Return the run of a call, with defaults for missing arguments; raise TypeError or ValueError if bad."""
@@ -224,7 +221,7 @@ class Run:
         check_switch("error_estimate", estimate, optional=True)
         rtol, atol = checked_tolerances(given["rtol"], given["atol"]) if "rtol" in given else (0.0, 0.0)
         file, build = as_run_file(given.get("checkpoint")), build or answer.build()
-        return cls(answer, problem, build, given, given["save_at"], keep, method, rtol, atol, estimate, file, prepared)
+        return cls(answer, problem, build, given, given["save_at"], keep, method, rtol, atol, estimate, file)
 
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
@@ -250,8 +247,8 @@ class Run:
         return self.build(self, **{name: self.given[name] for name in own})
 
     @np.errstate(under="ignore")
-    def contents(self) -> DatasetArrays:
-        """Return the contents of the dataset of the answer; raise SolveError or SolveInterrupted as `on_failure` says.
+    def dataset(self) -> xr.Dataset:
+        """Return the dataset of the answer; raise SolveError or SolveInterrupted as `on_failure` says.
 
         Bad arguments and missing extras raise TypeError, ValueError or ImportError before any work.
         """
@@ -260,12 +257,12 @@ class Run:
         watchers = all_trackers(self.given["trackers"], self.given["progress"], self.given["max_runtime"])
         with one_blas_thread():  # the start has the same bits, whatever runs at the same time
             integration = self.built()
-        result, contents = integration.carried_out(self, watchers)
-        integration.warn(contents.attributes)
+        result, dataset = integration.carried_out(self, watchers)
+        integration.warn(dataset.attrs)
         reason = result.stop_reason
         if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-            raise failed_outcome(contents.dataset(), reason)
-        return contents
+            raise failed_outcome(dataset, reason)
+        return dataset
 
 
 class Method(Protocol):
@@ -373,8 +370,8 @@ class Integration:
             given["constants"] = {**given["constants"], "teacher_by_degree": system.teacher_by_degree}
         return cls(**given)
 
-    def carried_out(self, run: Run, trackers: Sequence[Tracker]) -> tuple[RunResult, DatasetArrays]:
-        """Return the result of the run and the contents of its dataset."""
+    def carried_out(self, run: Run, trackers: Sequence[Tracker]) -> tuple[RunResult, xr.Dataset]:
+        """Return the result of the run and its dataset."""
         with ExitStack() as context:
             context.enter_context(self.threads())
             stepper, times, beside = self.method.stepper(run.rtol), self.schedule.times, None
@@ -385,7 +382,7 @@ class Integration:
                 begun = loop.begun_snapshot(run.file, loop.LOOSER_RUN)
                 beside = context.enter_context(loop.LooserRun(looser, self.loss, times, begun, cut))
 
-            def labelled_so_far(result: RunResult, looser: RunResult | None) -> DatasetArrays:
+            def labelled_so_far(result: RunResult, looser: RunResult | None) -> xr.Dataset:
                 return self.labelled(run, stepper, result, looser, None if beside is None else beside.cut())
 
             return loop.run_with_file(
@@ -402,8 +399,8 @@ class Integration:
 
     def labelled(
         self, run: Run, stepper: Stepper, result: RunResult, looser: RunResult | None, cut: RunResult | None = None
-    ) -> DatasetArrays:
-        """Return the contents of the dataset of a run, wherever it stands."""
+    ) -> xr.Dataset:
+        """Return the dataset of a run, wherever it stands."""
         count, times = len(self.schedule), self.schedule.times
         values: dict[str, Any] = {
             **stack_records(result.records, count, lambda: self.observe(self.start)),
@@ -418,7 +415,7 @@ class Integration:
                 values[f"loss_{kind}"] = of_loss
                 values |= {f"{name}_{kind}": each for name, each in self._by_name(of_events).items()}
         shared: dict[str, Any] = {name: getattr(run, name) for name in STORED if name in run.given}
-        return dataset_arrays(
+        return make_dataset(
             values,
             problem=run.problem,
             title=self.title,

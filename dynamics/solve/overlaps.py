@@ -98,10 +98,10 @@ def solve_overlaps(
     One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
-    problem, known = run.problem, run.prepared
+    problem = run.problem
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
     steps.refuse_beside_map(step, device=device)
-    prediction = predict(problem) if known is None else known
+    prediction = predict(problem)
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == theory.PAIRS else None
     schedule = step.schedule(run, lambda: theory.default_schedule(problem, pairs))

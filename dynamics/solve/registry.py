@@ -42,8 +42,6 @@ class Answer:
     methods: tuple[str, ...] = ()
     #: Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
     fields: tuple[str, ...] = ()
-    #: Of an answer that sweeps ask for at many points: a list of problems -> `Run.prepared` of each, computed together.
-    prepare: str = ""
     #: (problem) -> the times it saves by default.
     schedule: str = ""
     #: Capability -> why the answer has no use for it.
@@ -79,7 +77,7 @@ _FLOWS = "dynamics.report.flows:flow_findings"
 ANSWERS = (
     Answer(
         "overlaps", "dynamics.solve.overlaps:solve_overlaps", _FLOWS, methods=FLOW_METHODS, fields=("inputs",),
-        prepare="dynamics.theory.prediction:predict_all", schedule=_FLOW_TIMES,
+        schedule=_FLOW_TIMES,
     ),
     Answer("decoupled", "dynamics.solve.decoupled:solve_decoupled", _FLOWS, schedule=_FLOW_TIMES, lacks=_INSTANT),
     Answer(

@@ -44,8 +44,8 @@ class Axis:
 class Surveyed(NamedTuple):
     """Common properties of all points of a grid."""
 
-    #: Number of overlaps and dimension of every point, which order the points and are zero where inputs are not
-    #: Gaussian, and entries of the arrays that describe its problem, (points, 3).
+    #: Number of overlaps and dimension of every point, (points, 2), by which points are ordered; 0 where inputs are not
+    #: Gaussian.
     sizes: Matrix
     #: The first and the last point of each link.
     ends: tuple[SweepPoint, ...]
@@ -103,20 +103,19 @@ class Grid:
         shared = {name: _plain(value) for name, value in self.options.items()}
         common = f"{__version__} {name_of_study(self.study)} {MAGIC!r} {json.dumps(shared, sort_keys=True)}"
         digest = hashlib.sha256(common.encode())
-        sizes = np.zeros((len(self), 3))  # floats, since products of large widths are no 64-bit integers
+        sizes = np.zeros((len(self), 2))  # floats, since products of large widths are no 64-bit integers
         ends: dict[bytes, list[SweepPoint]] = {}
         for point in self:
             stop_if_heard()
             problem, code = point.problem, point.problem.kind.encode()
             if isinstance(problem, Problem):
-                sizes[point.number, :2] = problem.width * (problem.width + problem.num_directions), problem.dimension
+                sizes[point.number] = problem.width * (problem.width + problem.num_directions), problem.dimension
                 code = problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
             ends[code] = [*ends.get(code, [])[:1], point]
             own = {axis.name: _plain(point.options[axis.name]) for axis in self.axes if axis.name not in self._keys}
             digest.update(json.dumps([problem.parameters(), own]).encode())
             for name, (_, array) in sorted(problem.arrays().items()):
                 digest.update(name.encode() + array.tobytes())
-                sizes[point.number, 2] += array.size
         return Surveyed(sizes, tuple(point for pair in ends.values() for point in pair), digest.hexdigest()[:32])
 
     def thinned(self, most: int) -> Grid:

@@ -17,13 +17,16 @@ os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
 
 
 def load_common() -> None:
-    """Load the flow, and compile or load its functions, which all workers then have in memory."""
+    """Load flows and datasets, and compile or load the functions of a flow, which all workers then have in memory."""
     # A flow imports these when it is first solved.
+    import netCDF4  # noqa: F401
+    import xarray  # noqa: F401
+
     import dynamics.integrators.large_flow
     import dynamics.integrators.methods
     import dynamics.integrators.small_flow
     import dynamics.runs.loop
-    import dynamics.solve.integration
+    import dynamics.solve.decoupled
     import dynamics.solve.overlaps  # noqa: F401
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.equations.vectors import VectorSystem

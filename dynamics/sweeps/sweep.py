@@ -13,7 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from dynamics.cores import one_core
 from dynamics.problem.checks import check_switch, require
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import own_attributes, stamp_of
 from dynamics.runs.result import SolveInterrupted
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD, check_target, load, remove_torn, write_file
@@ -32,16 +31,15 @@ from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import VARIABLES
 from dynamics.sweeps.grid import Grid, make_grid
 from dynamics.sweeps.points import (
+    Point,
     PointAnswer,
     PointDirectory,
-    Points,
-    PointsVariable,
-    answer_of_many,
+    PointVariable,
     answered_points,
     compile_study,
     digest_of,
     name_of_study,
-    read_points,
+    read_point,
 )
 from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, checked_workers, run_points
 from hermite.text.messages import refuse, shown
@@ -95,22 +93,20 @@ class Survey:
         taken = name == "failure" or any(axis.name == name for axis in self.grid.axes)
         return f"point_{name}" if taken else name
 
-    def add(self, bundle: range, points: Points) -> None:
-        """Note the points of a file."""
-        for name, size in points.sizes.items():
+    def add(self, index: int, point: Point) -> None:
+        """Note a point."""
+        for name, size in point.sizes.items():
             clear = self.renamed(name)
             self.sizes[clear] = max(self.sizes.get(clear, 0), size)
-        for name, variable in points.variables.items():
-            self._add_variable(name, variable, is_coordinate=name in points.sizes or name in points.auxiliary)
-        for name, values in points.attributes.items():
+        for name, variable in point.variables.items():
+            self._add_variable(name, variable, is_coordinate=name in point.sizes or name in point.auxiliary)
+        for name, value in point.attributes.items():
             if name not in PROVENANCE:
-                self._add_attribute(self.renamed(name), bundle, values)
+                self._add_attribute(self.renamed(name), index, value)
 
-    def _add_variable(self, name: str, variable: PointsVariable, *, is_coordinate: bool) -> None:
+    def _add_variable(self, name: str, variable: PointVariable, *, is_coordinate: bool) -> None:
         """Note a variable, and whether a coordinate still agrees with those seen before."""
-        first = variable.values[0, ...]
-        agreed = is_coordinate and all(np.array_equal(first, other) for other in variable.values[1:])
-        shared = first if agreed else None
+        shared = variable.values if is_coordinate else None
         clear = self.renamed(name)
         seen = self.variables.get(clear)
         if seen is None:
@@ -122,19 +118,16 @@ class Survey:
         seen.attributes = {k: v for k, v in seen.attributes.items() if variable.attributes.get(k) == v}
         seen.shared = None if shared is None or seen.shared is None else _common(seen.shared, shared)
 
-    def _add_attribute(self, name: str, bundle: range, values: list[Any]) -> None:
+    def _add_attribute(self, name: str, index: int, value: Any) -> None:
         """Note an attribute as numbers or text of the grid."""
-        for index, value in zip(bundle, values, strict=True):
-            number = isinstance(value, (int, float))
-            if value is None:
-                continue
-            if isinstance(value, list) and not any(isinstance(entry, str) for entry in value):
-                value = np.array(value)  # noqa: PLW2901  # as netCDF gives it back
-            if name not in self.scalars:
-                self.scalars[name] = np.full(len(self.grid), *((np.nan,) if number else ("", object)))
-            array = self.scalars[name]
-            if number or array.dtype == object:
-                array[index] = str(value) if array.dtype == object else value
+        number = isinstance(value, (int, float))
+        if isinstance(value, list) and not any(isinstance(entry, str) for entry in value):
+            value = np.array(value)  # as netCDF gives it back
+        if name not in self.scalars:
+            self.scalars[name] = np.full(len(self.grid), *((np.nan,) if number else ("", object)))
+        array = self.scalars[name]
+        if number or array.dtype == object:
+            array[index] = str(value) if array.dtype == object else value
 
 
 def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
@@ -161,8 +154,8 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite:
 
 def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
     files, survey = points.files(), Survey(grid)
-    for bundle, path in files.items():
-        survey.add(bundle, read_points(path))
+    for index, path in files.items():
+        survey.add(index, read_point(path))
     for name in [name for name in survey.scalars if name in survey.variables]:
         survey.scalars[f"point_{name}"] = survey.scalars.pop(name)
     with netCDF4.Dataset(target, "w") as merged:
@@ -175,25 +168,14 @@ def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
             if 0 < size <= left:
                 left -= size
                 targets[name] = np.full(created.shape, *(("", object) if survey.variables[name].text else (np.nan,)))
-        for bundle, path in files.items():
-            for name, variable in read_points(path).variables.items():
+        for index, path in files.items():
+            for name, variable in read_point(path).variables.items():
                 found = targets.get(survey.renamed(name))
                 if found is not None and variable.values.size > 0:
-                    _write_values(found, grid, bundle, variable.values)
+                    found[(*grid.position(index), *map(slice, variable.values.shape))] = variable.values[()]
         for name, values in targets.items():
             if isinstance(values, np.ndarray):
                 merged.variables[name][...] = values
-
-
-def _write_values(target: Any, grid: Grid, bundle: range, values: NDArray[Any]) -> None:
-    """Write one variable of some points to an array or a variable of the file."""
-    part = [slice(size) for size in values.shape[1:]]
-    if isinstance(target, np.ndarray):
-        places: Any = (*np.unravel_index(np.array(bundle), grid.shape), *part)
-        target[places] = values
-    else:
-        for index, value in zip(bundle, values, strict=True):
-            target[(*grid.position(index), *part)] = value
 
 
 def _write_frame(merged: Any, survey: Survey, failures: dict[int, str]) -> None:
@@ -263,14 +245,6 @@ def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
 def _labels_of(name: str) -> dict[str, str]:
     """Return name, units and symbol of a variable, from the table of variables where it has them."""
     return VARIABLES[name].labels if name in VARIABLES else {"long_name": name.replace("_", " "), "units": "1"}
-
-
-#: Most points of a bundle, overlaps of its flows, which take a quarter of a second, and numbers that are kept of it.
-LARGEST_BUNDLE, MOST_OVERLAPS, LARGEST_RECORDS = 64, 1 << 13, 1 << 20
-#: Of the points that are left a worker gets one in so many at most, so that all workers end together.
-SHARES_OF_A_WORKER = 4
-#: Options whose objects, files or clocks points do not share.
-NOT_SHARED = ("trackers", "checkpoint", "max_runtime")
 
 
 def sweep(
@@ -379,8 +353,7 @@ def sweep(
         return _opened(target)
     if executor is None and count > 0:
         _check_pickles(points)
-        # They load their libraries while this process does the same.
-        begin_workers(datasets=answer_of_many(points.study) is None)
+        begin_workers()  # they load their libraries while this process does the same
     begin_points(points)
 
     # === run, merge, return
@@ -429,14 +402,8 @@ def is_merged(grid: Grid, output: Path) -> bool:
 
 def _interruption(output: Path, grid: Grid) -> str:
     """Return after how many points a sweep was interrupted."""
-    count = sum(map(len, answered_points(points_directory(output))))
+    count = len(answered_points(points_directory(output)))
     return f"The sweep was interrupted after {count} of {len(grid)} points"
-
-
-def _load_datasets() -> None:
-    import xarray as xr
-
-    xr.Dataset({"first": ("first", np.zeros(1))})
 
 
 def points_directory(output: Path) -> Path:
@@ -464,27 +431,20 @@ def _answer(
             pool = GivenExecutor(CallingThread(), window=1)
         warned: dict[str, None] = {}
         failed = 0
-        with (
-            open_bar(bar_settings(progress), total=len(grid), initial=len(grid) - len(missing), unit="point") as bar,
-            one_core(),
-            pool,
-            ThreadPoolExecutor(1) as loader,
-        ):
-            if isinstance(pool, WorkerPool):  # this process is free meanwhile
-                loader.submit(_load_datasets)
+        bar_of_points = {"total": len(grid), "initial": len(grid) - len(missing), "unit": "point"}
+        with open_bar(bar_settings(progress), **bar_of_points) as bar, one_core(), pool:
 
-            def keep(bundle: range, answer: PointAnswer) -> None:
+            def keep(index: int, answer: PointAnswer) -> None:
                 nonlocal failed
-                directory.keep(bundle, answer)
+                directory.keep(index, answer)
                 warned.update(dict.fromkeys(answer.warnings))
                 failed += bool(answer.failure)
                 if failed:
                     bar.set_postfix_str(f"{failed} failed", refresh=False)
-                bar.update(len(bundle))
+                bar.update()
 
-            # The number of workers of a given executor is not known.
-            shares = SHARES_OF_A_WORKER * max(workers, 1) if executor is None else pool.window
-            run_points(_bundles(grid, missing, shares), grid.point, grid.study, pool, keep)
+            missing.sort(key=lambda index: tuple(grid.surveyed.sizes[index]), reverse=True)
+            run_points(missing, grid.point, grid.study, pool, keep)
         merge_points(grid, directory, target, overwrite=overwrite)
         failures = directory.failures()
         if not failures:
@@ -495,27 +455,6 @@ def _answer(
         first = f"the first at {grid.describe(min(failures))}: {failures[min(failures)]}"
         msg = f"{len(failures)} of {len(grid)} points failed, {first} The variable `failure` has them all."
         warnings.warn(msg, RuntimeWarning, stacklevel=3)
-
-
-def _bundles(grid: Grid, missing: list[int], shares: int) -> list[range]:
-    """Return small consecutive points of one size that are asked together, the largest first, fewer towards the end."""
-    sizes = grid.surveyed.sizes
-    given = {*grid.options, *(axis.name for axis in grid.axes)}
-    if answer_of_many(grid.study) is None or not given.isdisjoint(NOT_SHARED):
-        return [range(i, i + 1) for i in sorted(missing, key=lambda i: tuple(sizes[i]), reverse=True)]
-    schedules = [grid.options.get("save_at"), *(each for axis in grid.axes for each in axis.values)]
-    times = max((len(each) for each in schedules if isinstance(each, SaveAt)), default=DEFAULT_COUNT)
-    overlaps = np.maximum(sizes[:, 0], 1)
-    most = np.minimum(MOST_OVERLAPS // overlaps, LARGEST_RECORDS // (times * overlaps + sizes[:, 2]))
-    bundles, room = [range(0)], 0
-    for done, index in enumerate(sorted(missing, key=lambda i: overlaps[i], reverse=True)):
-        last = bundles[-1]
-        if len(last) < room and index == last.stop and overlaps[index] == overlaps[last.start]:
-            bundles[-1] = range(last.start, index + 1)
-        else:
-            bundles.append(range(index, index + 1))
-            room = min(LARGEST_BUNDLE, most[index], (len(missing) - done) // shares)
-    return bundles[1:]
 
 
 def begin_points(grid: Grid) -> None:

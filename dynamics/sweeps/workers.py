@@ -27,50 +27,45 @@ import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES, available_cores
 from dynamics.problem.checks import check_that, checked_integer, require
-from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_points, find_study
+from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_point, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse
 
-#: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.
+#: Points that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256
 #: Deaths of a worker that a point may take part in before it runs alone, which leaves no doubt about the cause.
 MOST_SHARED_DEATHS = 2
 #: Deaths of a worker that ran nothing else after which a point has failed: the first may be chance, such as want of
-#: memory, also where the point was given to that worker with others and not begun.
+#: memory.
 MOST_LONELY_DEATHS = 2
-#: Modules that are loaded once, in the process from which workers are forked; the second kind where points are answered
-#: one by one, which makes datasets and takes half a second more.
-COMMON, OF_DATASETS = "dynamics.sweeps.preload", ("xarray", "netCDF4", "dynamics.solve.decoupled")
-
-
+#: What is loaded once, in the process from which workers are forked.
+COMMON = "dynamics.sweeps.preload"
 #: Seconds in which a scheduler must answer.
 CONNECT_SECONDS = 10
 
 
 def run_points(
-    bundles: Iterable[range],
+    points: Iterable[int],
     make_point: Callable[[int], SweepPoint],
     study: Study,
     pool: GivenExecutor | WorkerPool,
-    keep: Callable[[range, PointAnswer], None],
+    keep: Callable[[int, PointAnswer], None],
 ) -> None:
     """Answer points, each until it has an answer or a reason why not, which `keep` is given once, in any order.
 
-    The points of a bundle go to one worker, which may answer no more than the first of them. Points of a worker that
-    died are asked again one by one, beside others at first; a point that was there `MOST_SHARED_DEATHS` times is asked
-    alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die then.
+    Points of a worker that died are asked again, beside others at first; a point that was there `MOST_SHARED_DEATHS`
+    times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die then.
     """
-    waiting, suspects = deque(bundles), deque[range]()
-    flying: dict[Future[Any], range] = {}
-    deaths, lonely = Counter[range](), Counter[range]()
+    waiting, suspects = deque(points), deque[int]()
+    flying: dict[Future[PointAnswer], int] = {}
+    deaths, lonely = Counter[int](), Counter[int]()
 
-    def hand_out(source: deque[range], window: int) -> bool:
+    def hand_out(source: deque[int], window: int) -> bool:
         """Fill the window; return whether the workers turned out to be dead."""
         while source and len(flying) < window:
-            points = [make_point(index) for index in source[0]]
             try:
-                flying[pool.submit(answer_points, study, points)] = source[0]
+                flying[pool.submit(answer_point, study, make_point(source[0]))] = source[0]
             except BrokenExecutor:
                 return True
             source.popleft()
@@ -85,21 +80,13 @@ def run_points(
             stop_if_heard()
         done = [future for future in flying if future.done()]
         broken = broken or any(map(_died, done))
-        lost = []
         for future in wait(flying).done if broken else done:
-            bundle = flying.pop(future)
-            single = [range(index, index + 1) for index in bundle]
-            if _died(future):
-                lost += single
-            elif len(bundle) > 1 and isinstance(future.exception(), Exception):
-                waiting.extend(single)  # it may be the fault of one of them
-            else:
-                for answer in _answers_of(future):
-                    keep(bundle[: answer.points], answer)
-                    bundle = bundle[answer.points :]
-                if bundle:
-                    waiting.appendleft(bundle)  # the worker lost its patience with them
-        for point in lost:
+            point = flying.pop(future)
+            if not _died(future):
+                error = future.exception()
+                failed = PointAnswer(None, f"{type(error).__name__}: {error}")
+                keep(point, failed if isinstance(error, Exception) else future.result())
+                continue
             (lonely if alone else deaths)[point] += 1
             if lonely[point] == MOST_LONELY_DEATHS:
                 keep(point, PointAnswer(None, "The worker process died, also when it ran this point alone."))
@@ -111,15 +98,6 @@ def run_points(
 
 def _died(future: Future[Any]) -> bool:
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
-
-
-def _answers_of(future: Future[Any]) -> list[PointAnswer]:
-    """Return the answers of a task, or that of its point, a failure, where the executor could not give them."""
-    try:
-        answers: list[PointAnswer] = future.result()
-        return answers
-    except Exception as error:
-        return [PointAnswer(None, f"{type(error).__name__}: {error}")]
 
 
 class CallingThread(Executor):
@@ -247,10 +225,9 @@ def why_no_workers() -> str:
     return ""
 
 
-def begin_workers(*, datasets: bool = True) -> BaseContext:
+def begin_workers() -> BaseContext:
     """Return the context in which worker processes start, and begin to make the process that they are forked from.
 
-    They find what makes `datasets` loaded, unless that process was made before without.
     RuntimeError is raised in a worker process that imports the script which began the sweep.
     """
     need = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
@@ -258,7 +235,7 @@ def begin_workers(*, datasets: bool = True) -> BaseContext:
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload([COMMON, *OF_DATASETS] if datasets else [COMMON])
+    context.set_forkserver_preload([COMMON])
     forkserver.ensure_running()
     return context
 

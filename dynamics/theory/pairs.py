@@ -23,14 +23,14 @@ with N_c = Σ ŵ_l(0)² over the other axes of class c.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dynamics.equations.transit import TransitTable, logit_of_square, transit_table
+from dynamics.equations.transit import logit_of_square, transit_table
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Axes, Problem
 from dynamics.problem.start import OverlapStart
 from hermite import HermiteExpansion
@@ -300,32 +300,22 @@ def leading_order(link: HermiteExpansion, strength: Array | float, overlap: Arra
     return np.where(np.isnan(time), np.inf, time)
 
 
-def pair_times(asked: Sequence[tuple[Problem, Pairs]]) -> list[Array]:
-    """Return emergence and learned times, (2, P), of the pairs of each problem; inf without a pair."""
-    found = [np.full((2, pairs.overlap.size), np.inf) for _, pairs in asked]
-    #: Pairs whose times are in one table: where the times go, ξ at the start, a, and a / n_0.
-    by_table: dict[TransitTable, list[tuple[Array, Integers, Array, Array, Array]]] = {}
-    for (problem, pairs), times in zip(asked, found, strict=True):
-        a = problem.teacher.coefficients
-        # The branches of an even link are alike, and small problems pay by the call.
-        branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
-        for sign in (1, -1):
-            here = np.flatnonzero(branch == sign)
-            if here.size:
-                xi = logit_of_square(pairs.overlap[here])
-                table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-                part = (times, here, xi, a[here], a[here] / pairs.squared_norm[here])
-                by_table.setdefault(table, []).append(part)
-    for table, parts in by_table.items():
-        xi, a, ratio = (np.concatenate([part[n] for part in parts]) for n in (2, 3, 4))
-        both = np.empty((2, xi.size))
+def pair_times(problem: Problem, pairs: Pairs) -> Array:
+    """Return emergence and learned times, (2, P), of the pairs of a problem; inf without a pair."""
+    found, a = np.full((2, pairs.overlap.size), np.inf), problem.teacher.coefficients
+    # The branches of an even link are alike, and small problems pay by the call.
+    branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
+    for sign in (1, -1):
+        here = np.flatnonzero(branch == sign)
+        if not here.size:
+            continue
+        xi, ratio = logit_of_square(pairs.overlap[here]), a[here] / pairs.squared_norm[here]
+        table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
         for begin in range(0, xi.size, _CHUNK):
             some = slice(begin, begin + _CHUNK)
-            both[0, some] = np.where(xi[some] >= 0.0, 0.0, table.passage(xi[some], np.zeros_like(xi[some])))
-            both[1, some] = table.learned_after(xi[some], ratio[some])
-        ends = np.cumsum([part[1].size for part in parts])[:-1]
-        for (times, here, *_), own in zip(parts, np.split(both / a, ends, axis=1), strict=True):
-            times[:, here] = own
+            found[0, here[some]] = np.where(xi[some] >= 0.0, 0.0, table.passage(xi[some], np.zeros_like(xi[some])))
+            found[1, here[some]] = table.learned_after(xi[some], ratio[some])
+        found[:, here] /= a[here]
     return found
 
 

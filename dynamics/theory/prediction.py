@@ -12,7 +12,7 @@ large that h_3, h_4, … pull too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dynamics.cores import blas_threads_for
 from dynamics.integrators import Stepper
 from dynamics.integrators.stepper import Status
-from dynamics.problem import Axes, Problem, check_problem, is_correlation, is_homogeneous
+from dynamics.problem import Axes, Problem, check_problem, is_correlation
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import IDENTIFYING
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
@@ -130,34 +130,16 @@ def predict(problem: Problem) -> EmergencePrediction:
     check_problem(problem)
     if problem.information_exponent < 3:
         return _predict_linearised(problem)
-    return _predict_pairs([problem])[0]
-
-
-def predict_all(problems: Iterable[Problem]) -> list[EmergencePrediction]:
-    """Return what `predict` does for each of some problems; times of pairs are computed together."""
-    asked = list(problems)
-    plain = (each for each in asked if is_homogeneous(each) and not each.declared_fields)
-    of_pairs = [each for each in plain if each.information_exponent >= 3]
-    known = dict(zip(map(id, of_pairs), _predict_pairs(of_pairs), strict=True))
-    return [known[id(each)] if id(each) in known else predict(each) for each in asked]
-
-
-def _predict_pairs(problems: list[Problem]) -> list[EmergencePrediction]:
-    """Return the predictions of problems of k ≥ 3 from the pairs that greedy matching gives."""
-    sides = [FarSide.of(problem) for problem in problems]
-    matched = [matched_pairs(problem, side) for problem, side in zip(problems, sides, strict=True)]
-    times = pair_times([(problem, first) for problem, (first, _, _) in zip(problems, matched, strict=True)])
-    later = [k for k, (first, learning, _) in enumerate(matched) if learning is not first]
-    for k, own in zip(later, pair_times([(problems[k], matched[k][1]) for k in later]), strict=True):
-        times[k][1] = own[1]
-    found = []
-    for problem, side, (first, learning, drawn), both in zip(problems, sides, matched, times, strict=True):
-        notes = [NOTE_DRAWN] if drawn else []
-        notes += [] if side is None else side_notes(side, first, learning)
-        leading = leading_order(problem.activation, problem.teacher.coefficients, first.overlap)
-        share = None if side is None else side.share
-        found.append(_of_pairs(problem, first, learning, [leading, *both], notes, far_side_share=share))
-    return found
+    side = FarSide.of(problem)
+    first, learning, drawn = matched_pairs(problem, side)
+    times = pair_times(problem, first)
+    if learning is not first:
+        times[1] = pair_times(problem, learning)[1]
+    notes = [NOTE_DRAWN] if drawn else []
+    notes += [] if side is None else side_notes(side, first, learning)
+    leading = leading_order(problem.activation, problem.teacher.coefficients, first.overlap)
+    share = None if side is None else side.share
+    return _of_pairs(problem, first, learning, [leading, *times], notes, far_side_share=share)
 
 
 def _of_pairs(

@@ -129,7 +129,7 @@ def solve(
         for name in ("save_at", "learning_rate", "max_runtime", "checkpoint"):
             check_that(given[name] is None, name, "be None for Gaussian embeddings, which are one step", "is given")
         return predict(problem)
-    return Run.of(registered(NAME), problem, given, build=_integration).contents().dataset()
+    return Run.of(registered(NAME), problem, given, build=_integration).dataset()
 
 
 def predict(problem: TokenProblem) -> xr.Dataset:

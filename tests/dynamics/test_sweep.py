@@ -194,9 +194,9 @@ class Deaths:
     def __init__(self):
         self.restarts, self.begun, self.behind, self.dead = 0, 0, [], False
 
-    def submit(self, function, study, points):
+    def submit(self, function, study, point):
         future = Future()
-        ((_, problem, _),) = points
+        problem = point.problem
         if problem.seed == 3 and self.begun == 0 and self.restarts < 2:
             if self.dead:  # of seed 1, which was handed out before
                 future.set_exception(BrokenExecutor())
@@ -209,7 +209,7 @@ class Deaths:
                 each.set_exception(BrokenExecutor())
             self.behind, self.dead = [], True
         else:
-            future.set_result(function(study, points))
+            future.set_result(function(study, point))
         return future
 
     def restart(self):
@@ -222,9 +222,8 @@ def test_a_point_that_was_never_begun_is_not_blamed_for_the_deaths_of_others():
     kept = {}
     grid = make_grid(BASE, {"seed": [0, 1, 3]}, "prediction", {})
     pool = Deaths()
-    bundles = [range(k, k + 1) for k in (2, 1, 0)]
     sweep_workers.run_points(
-        bundles, grid.point, grid.study, pool, lambda bundle, answer: kept.update({bundle[0]: answer})
+        [2, 1, 0], grid.point, grid.study, pool, lambda index, answer: kept.update({index: answer})
     )
     died = "The worker process died, also when it ran this point alone."
     assert [kept[index].failure for index in range(3)] == ["", died, ""]
@@ -239,7 +238,7 @@ def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
         pytest.raises(RuntimeError, match="must outlive the sweep, but one of its workers died"),
     ):
         dynamics.sweep(BASE, {"seed": range(3)}, study=sweep_toys.deadly, options=options, executor=pool, output=output)
-    assert list(answered_points(tmp_path / "sweep.nc.points")) == [range(1)]
+    assert list(answered_points(tmp_path / "sweep.nc.points")) == [0]
 
 
 def test_workers_that_cannot_start_are_said(monkeypatch):
@@ -419,7 +418,7 @@ def test_a_directory_serves_one_process_and_one_sweep(tmp_path, monkeypatch):
     with PointDirectory(path, "one", {}, overwrite=True) as directory:
         monkeypatch.setattr(Path, "replace", _full)
         with pytest.raises(StorageError, match="could not be written: no space"):
-            directory.keep(range(1), sweep_toys_answer())
+            directory.keep(0, sweep_toys_answer())
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(StorageError, match="must hold the points of a sweep or be absent, but holds other files"):
@@ -523,52 +522,12 @@ def test_studies_with_keywords_of_any_name_take_them():
     assert pickle.loads(pickle.dumps(found)).equals(found)
 
 
-@pytest.mark.parametrize("study", ["overlaps", "decoupled"])
-def test_points_of_netcdf_are_merged_as_blocks_are(tmp_path, monkeypatch, study):
-    grid, options = {"seed": range(3), "width": [2, 3]}, {"save_at": COMMON}
-    ask = {"study": study, "options": options, "workers": 0, "progress": False}
-
-    def refuse(_grid, points, *_, **__):
-        assert [path.name for path in points.files().values()] == [f"{k:06d}.point" for k in range(6)]
-        msg = "no room"
-        raise StorageError(msg)
-
-    monkeypatch.setattr(sweep, "LARGEST_BUNDLE", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(sweep, "merge_points", refuse)
-        for name in ("a.nc", "b.nc"):
-            with pytest.raises(StorageError, match="no room"):
-                dynamics.sweep(BASE, grid, output=tmp_path / name, **ask)
-    # Earlier versions kept large points so.
-    for point in make_grid(BASE, grid, study, options):
-        path = tmp_path / "b.nc.points" / f"{point.number:06d}.point"
-        path.unlink()
-        dynamics.save(getattr(dynamics, f"solve_{study}")(point.problem, **point.options), path.with_suffix(".nc"))
-    # What is there is not asked again.
-    monkeypatch.setattr("dynamics.sweeps.points.answer_point", None)
-    with (
-        dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask) as as_blocks,
-        dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask) as as_netcdf,
-    ):
-        assert_same_values(as_blocks, as_netcdf)
-        assert {n: v.attrs for n, v in as_blocks.variables.items()} == {
-            n: v.attrs for n, v in as_netcdf.variables.items()
-        }
-
-
-def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
+def test_files_come_in_the_order_of_their_points(tmp_path):
     with PointDirectory(tmp_path / "points", "one", {}) as directory:
-        for first, end in ((999_999, 1_000_000), (1, 4)):
-            directory.keep(range(first, end), PointAnswer(b"block"))
-        for first in (1_000_000, 5):
-            (tmp_path / "points" / f"{first:06d}.nc").touch()
-        assert [(bundle.start, bundle.stop) for bundle in directory.files()] == [
-            (1, 4),
-            (5, 6),
-            (999_999, 1_000_000),
-            (1_000_000, 1_000_001),
-        ]
-        assert directory.done() == {1, 2, 3, 5, 999_999, 1_000_000}
+        for index in (1_000_000, 999_999, 3):
+            directory.keep(index, PointAnswer(b"block"))
+        assert list(directory.files()) == [3, 999_999, 1_000_000]
+        assert directory.done() == {3, 999_999, 1_000_000}
 
 
 @pytest.mark.parametrize("least", [1, sweep_points.COMPRESSED_BYTES])
@@ -582,15 +541,16 @@ def test_a_block_holds_what_netcdf_does(tmp_path, monkeypatch, least):
         single=("p", np.array([0.5, 1.5], dtype=np.float32)),
         day=("p", np.array(["2026-11-27", "2026-11-28"], dtype="datetime64[ns]")),
     )
+    (tmp_path / "1.point").write_bytes(sweep_points.packed_point(plain))
     dynamics.save(plain.assign_attrs(schema_version=1), tmp_path / "1.nc")
-    (tmp_path / "1.point").write_bytes(sweep_points.packed_points([sweep_points.plain_contents(plain)]))
-    read = []
-    for path in (tmp_path / "1.nc", tmp_path / "1.point"):
-        points = sweep_points.read_points(path)
-        values = {name: (v.dims, v.values.dtype.kind, v.values.tolist()) for name, v in points.variables.items()}
-        read.append((points.sizes, values, points.auxiliary))
-        assert {"title": ["plain"], "count": [3], "many": [[1, 2]], "one": [5]}.items() <= points.attributes.items()
-    assert read[0] == read[1]
-    assert read[0][2] == {"q"}
+    point = sweep_points.read_point(tmp_path / "1.point")
+    with xr.open_dataset(tmp_path / "1.nc", decode_times=False, mask_and_scale=False) as stored:
+        expected = {
+            str(n): (v.dims, v.dtype.kind.replace("U", "O"), v.values.tolist()) for n, v in stored.variables.items()
+        }
+        assert point.sizes == dict(stored.sizes)
+    assert {n: (v.dims, v.values.dtype.kind, v.values.tolist()) for n, v in point.variables.items()} == expected
+    assert point.auxiliary == {"q"}
+    assert {"title": "plain", "count": 3, "many": [1, 2], "one": 5}.items() <= point.attributes.items()
     with pytest.raises(ValueError, match="complex"):
-        sweep_points.plain_contents(xr.Dataset({"z": ("p", [1j])}))
+        sweep_points.packed_point(xr.Dataset({"z": ("p", [1j])}))

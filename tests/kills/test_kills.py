@@ -12,7 +12,7 @@ import pytest
 from same_answers import assert_same
 
 import dynamics
-from dynamics.sweeps.points import answered_points, read_points
+from dynamics.sweeps.points import answered_points, read_point
 
 #: Kind -> kills in the gate, and with FULL_TESTS: 20 of solves, 20 of simulations, 10 of sweeps.
 KILLS = {
@@ -90,7 +90,7 @@ def unreadable(folder):
             if path.is_file() and path.suffix == ".nc":
                 dynamics.load(path)
             elif path.suffix == ".point":
-                assert read_points(path).variables
+                assert read_point(path).variables
         except (dynamics.StorageError, AssertionError, ValueError, OSError):
             count += 1
     return count
