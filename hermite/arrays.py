@@ -47,13 +47,6 @@ def as_numpy(values: Any) -> Any:
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
 
 
-def unit_of(values: object) -> str:
-    """Return the unit of an array that carries one, as those of pint, astropy and xarray do; "" if it is 1."""
-    unit = getattr(values, "units", getattr(values, "unit", None))
-    text = "" if unit is None or callable(unit) else str(unit)
-    return "" if text in ("1", "dimensionless") else text
-
-
 def real_array(values: Any, name: str) -> Array:
     """Return an array, list, tensor or column that a user gives for an argument as float64, rounded to that at most.
 
@@ -65,28 +58,26 @@ def real_array(values: Any, name: str) -> Array:
     """
     if type(values) is np.ndarray and values.dtype == np.float64:
         return values
-    masked, unit = masked_entries(values), unit_of(values)
+    masked = masked_entries(values)
     require(not masked, f"Argument `{name}` must have no masked entries, but {masked} are masked.")
-    require(not unit, f"Argument `{name}` must be dimensionless, as all quantities here are, but has the unit {unit}.")
+    # As pint, astropy and xarray have them.
+    unit = getattr(values, "units", getattr(values, "unit", None))
+    has_none = unit is None or callable(unit) or str(unit) in ("", "1", "dimensionless")
+    require(has_none, f"Argument `{name}` must be dimensionless, as all quantities here are, but has the unit {unit}.")
     try:
         given = np.asarray(as_numpy(values))
         # Of a list that mixes them with numbers, numpy makes numbers of truth values.
         objects = given.flat if given.dtype == object else values if isinstance(values, list | tuple) else ()
-        if given.dtype.kind in "bcmMSUV" or any(isinstance(each, NO_NUMBERS) for each in objects):
+        no_numbers = (str, bytes, bool, np.bool_, NoneType)
+        if given.dtype.kind in "bcmMSUV" or any(isinstance(each, no_numbers) for each in objects):
             raise TypeError
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         refuse(f"Argument `{name}` must be an array of real numbers, but is {shown(values)}.", TypeError)
-    large = given[np.abs(found) >= LARGEST_EXACT] if given.dtype.kind in "iu" else ()
+    large = given[np.abs(found) >= 2**53] if given.dtype.kind in "iu" else ()
     lost = next((each for each in large if int(float(each)) != int(each)), None)
     require(lost is None, f"Argument `{name}` must hold numbers that float64 holds, but has {lost}.")
     return found
-
-
-#: Objects that numpy would read as numbers, or that are texts.
-NO_NUMBERS = (str, bytes, bool, np.bool_, NoneType)
-#: Largest integer below which float64 holds all.
-LARGEST_EXACT = 2**53
 
 
 def real_column(values: Any, name: str) -> Array:

@@ -64,8 +64,7 @@ class ClosedForm:
 
     def floats(self, order: int) -> Array:
         """Return c_0 ... c_order rounded to float64, exact zeros as 0."""
-        before: list[Number] = []
-        settled: list[float | None] = []
+        before, settled = list[Number](), list[float | None]()
         for digits in _DIGITS:
             with mpmath.workdps(digits):
                 sums = _moments(self.terms, order, FLOATING)
@@ -125,12 +124,8 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
     rewritten = _with_steps(expression)
     if _count_terms(rewritten) > _MAX_TERMS:
         return None
-    terms = []
-    for part in sympy.Add.make_args(sympy.expand(rewritten)):
-        if (term := _term(part, moment)) is None:
-            return None
-        terms.append(term)
-    return ClosedForm(tuple(terms))
+    terms = [_term(part, moment) for part in sympy.Add.make_args(sympy.expand(rewritten))]
+    return None if None in terms else ClosedForm(tuple(filter(None, terms)))
 
 
 def _with_steps(expression: Expression) -> Expression:
@@ -214,14 +209,12 @@ def _term(part: Expression, moment: int) -> Term | None:
         if kind is None or line is None or line[0] != 0 or (kind == "step" and line[1] != 1):
             return None
         return Term(coefficient, power, kind, (-line[2],) if kind == "step" else line[1:])
-    shape = _quadratic(sympy.expand(exponent))
-    if shape is None:
+    if (shape := _quadratic(sympy.expand(exponent))) is None:
         return None
     infinite = f"Argument `x` must have a finite second moment under N(0, 1), but contains exp({exponent})."
     require((1 - 2 * moment * shape[0]).is_positive, infinite)
     coefficient *= sympy.exp(shape[2])
-    is_constant = shape[:2] == (0, 0)
-    return Term(coefficient, power, *(("one", ()) if is_constant else ("gaussian", shape[:2])))
+    return Term(coefficient, power, *(("one", ()) if shape[:2] == (0, 0) else ("gaussian", shape[:2])))
 
 
 # --- moments ----------------------------------------------------------------------------------------------------------

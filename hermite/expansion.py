@@ -1,11 +1,7 @@
 """`HermiteExpansion`: a link σ(z), its Hermite coefficients, and what follows from them.
 
-A link is a Hermite series, a formula or a plain callable. Where its coefficients are known exactly (polynomials and
-closed forms), zero means zero. Where they come from quadrature, c_j counts as zero if
-|c_j| <= max(1e-10 sqrt(E σ²), 10 × error estimate), and `hermite.expand` sets it to exactly 0.
-
-`expand` tells the kinds of argument apart and takes exact coefficients where there are any, quadrature otherwise.
-sympy is loaded only where a formula needs it.
+A link is a Hermite series, a formula or a plain callable. `expand` takes exact coefficients where there are any
+(polynomials and closed forms), quadrature otherwise. sympy is loaded only where a formula needs it.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -93,8 +89,7 @@ class HermiteExpansion:
         object.__setattr__(self, "coefficients", frozen)
 
     def __reduce__(self) -> tuple[object, ...]:
-        fields = (self.coefficient_error, self.text, self.exact_source, self.tolerance)
-        return HermiteExpansion, (self.name, self.coefficients, self.link, *fields)
+        return HermiteExpansion, tuple(getattr(self, field.name) for field in fields(self))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HermiteExpansion):
@@ -194,10 +189,7 @@ class HermiteExpansion:
         return self.link.value(real_array(z, "z"))
 
     def derivative(self, z: ArrayLike) -> Array:
-        """Return σ'(z) at dimensionless points of any shape, in their shape.
-
-        Exact almost everywhere for series and formulas, a difference of fourth order for callables.
-        """
+        """Return σ'(z) in the shape of z: exact almost everywhere, of callables a difference of fourth order."""
         return self.link.derivative(real_array(z, "z"))
 
     def kernel(self, s: ArrayLike) -> Array:
@@ -214,27 +206,17 @@ class HermiteExpansion:
 
         TypeError or ValueError is raised unless `n` is an integer of at least 0.
         """
-        count = as_integer(n)
-        if count is None:
+        if (count := as_integer(n)) is None:
             refuse(f"Argument `n` must be an integer, but is {shown(n)}.", TypeError)
-        require(count >= 0, f"Argument `n` must be at least 0, but is {count}.")
         return polynomials.kernel_value(self.coefficients, real_array(s, "s"), count)
 
     def truncated(self) -> HermiteExpansion:
-        """Return the polynomial expansion whose link is the truncated series itself, so that its truncation error is 0.
-
-        Coefficients within `tolerance` of zero are dropped, so that exponent and parity stay what they were.
-        """
+        """Return the expansion of the truncated series, a polynomial, without coefficients that count as zero."""
         if isinstance(self.link, SeriesLink) and self.truncation_error == 0.0:
             return self
         kept = np.where(np.abs(self.coefficients) > self.tolerance, self.coefficients, 0.0)
-        return HermiteExpansion(
-            name=f"{self.name} truncated at order {self.order}",
-            coefficients=kept,
-            link=SeriesLink(trimmed(kept)),
-            text=formulas.series_as_text(kept),
-            exact_source=self.exact_source,
-        )
+        name, text = f"{self.name} truncated at order {self.order}", formulas.series_as_text(kept)
+        return HermiteExpansion(name, kept, SeriesLink(trimmed(kept)), text=text, exact_source=self.exact_source)
 
     def __repr__(self) -> str:
         series = formulas.format_series(_rounded(self), limit=MOST_TERMS if self.is_polynomial else MOST_TERMS // 2)
@@ -388,10 +370,8 @@ class CallableLink:
             pickle.dumps(self.function)
         except Exception as error:
             name = callable_name(self.function)
-            msg = (
-                f"An expansion of a callable can be pickled only if the callable can, but {name!r} cannot: {error}. "
-                "Define it at the top level of a module, or give a formula."
-            )
+            msg = f"An expansion of a callable can be pickled only if the callable can, but {name!r} cannot: {error}."
+            msg += " Define it at the top level of a module, or give a formula."
             raise pickle.PicklingError(msg) from error
         return CallableLink, (self.function,)
 
@@ -435,12 +415,22 @@ def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -
     >>> compile_formula(parse("z**2 + 1"))(np.array([2.0])).tolist()
     [5.0]
     """
+    import scipy.special
+    import sympy
+
     if not expression.free_symbols:
         number = np.array(float(expression))
         return lambda _: number
     if expression.is_Symbol:
         return (lambda z: z[axes.index(expression)]) if axes else (lambda z: z)
-    combine = _numpy_functions()[expression.func]
+    functions: dict[Any, Callable[..., Any]] = {
+        sympy.Add: np.add, sympy.Mul: np.multiply, sympy.Pow: np.power,
+        sympy.exp: np.exp, sympy.log: np.log, sympy.sin: np.sin, sympy.cos: np.cos, sympy.atan: np.arctan,
+        sympy.sinh: np.sinh, sympy.cosh: np.cosh, sympy.tanh: np.tanh, sympy.erf: scipy.special.erf,
+        sympy.erfc: scipy.special.erfc, sympy.Abs: np.abs, sympy.Max: np.maximum, sympy.Min: np.minimum,
+        sympy.Heaviside: np.heaviside, sympy.sign: np.sign,
+    }  # fmt: skip
+    combine = functions[expression.func]
     if expression.is_Pow and expression.exp.is_Integer:
         base, power = compile_formula(expression.base, axes), int(expression.exp)
         return lambda z: base(z) ** power
@@ -448,19 +438,6 @@ def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -
     if len(parts) == 1:
         return lambda z: combine(parts[0](z))
     return lambda z: reduce(combine, (part(z) for part in parts))
-
-
-def _numpy_functions() -> dict[Any, Callable[..., Any]]:
-    import scipy.special
-    import sympy
-
-    return {
-        sympy.Add: np.add, sympy.Mul: np.multiply, sympy.Pow: np.power,
-        sympy.exp: np.exp, sympy.log: np.log, sympy.sin: np.sin, sympy.cos: np.cos, sympy.atan: np.arctan,
-        sympy.sinh: np.sinh, sympy.cosh: np.cosh, sympy.tanh: np.tanh, sympy.erf: scipy.special.erf,
-        sympy.erfc: scipy.special.erfc, sympy.Abs: np.abs, sympy.Max: np.maximum, sympy.Min: np.minimum,
-        sympy.Heaviside: np.heaviside, sympy.sign: np.sign,
-    }  # fmt: skip
 
 
 def zero_tolerance(norm_squared: float, coefficient_error: float) -> float:
@@ -537,14 +514,11 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     if isinstance(x, Mapping):
         return _from_mapping(x, wanted)
     if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
-        from hermite.text.formulas import normalise
-
-        expression = normalise(x)
+        expression = formulas.normalise(x)
         return _from_expression(expression, str(expression), str(expression), wanted)
     if isinstance(x, type):
-        refuse(
-            f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}().", TypeError
-        )
+        name = f"{x.__name__}()"
+        refuse(f"Argument `x` must be a function, but is a class; an object of it may be one: {name}.", TypeError)
     if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
         x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
@@ -640,11 +614,7 @@ def _coefficient(degree: int, number: object) -> object:
 
 
 def _series(
-    name: str,
-    coefficients: tuple[float, ...],
-    exact: GivenTerms | ClosedForm | None,
-    text: str | None,
-    order: int | None,
+    name: str, coefficients: tuple[float, ...], exact: ExactSource | None, text: str | None, order: int | None
 ) -> HermiteExpansion:
     """Return the expansion of a finite series, cut at `order` where one is asked for."""
     kept = polynomials.padded(coefficients, len(coefficients) if order is None else order + 1)

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hermite.arrays import Array, Integers
-from hermite.text.messages import refuse
+from hermite.text.messages import require
 
 #: Largest degree the package accepts; every recurrence is tested up to it.
 MAX_DEGREE = 300
@@ -120,8 +120,7 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     >>> float(kernel_value(h4, 0.5)), float(kernel_value(h4, 0.5, n=1))
     (0.0625, 0.5)
     """
-    if n < 0:
-        refuse(f"Argument `n` must be at least 0, but is {n}.")
+    require(n >= 0, f"Argument `n` must be at least 0, but is {n}.")
     weights, points = np.square(coefficients, dtype=np.float64), np.asarray(s, dtype=np.float64)
     value = np.zeros(points.shape)
     # Past n of about 120 the derivative of a series of degree 300 may itself exceed float64: it is then infinite.
@@ -213,8 +212,11 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
     factorials = np.array([float(math.factorial(n)) for n in range(size)])
     edges, weights = [np.zeros((0, 5), dtype=np.int64)], [np.zeros((0, 2))]
     for e in range(top + 1):
-        half = _half_diagrams(hat, e)
-        r, s = half.T
+        # The (r, s) for which f̂ or ĝ is not 0 at e + r + s, those with r s = 0 first.
+        degrees = [k - e for k in np.flatnonzero(hat.any(axis=0)) if k >= e]
+        pairs = [(r, int(q) - r) for q in degrees for r in range(int(q) + 1)]
+        pairs.sort(key=lambda pair: (pair[0] * pair[1] > 0, sum(pair), pair[0]))
+        r, s = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         scale = 1.0 / (factorials[r] * factorials[s])
         values, others = hat[:, e + r + s] * scale
         left, right = np.nonzero(np.repeat((values != 0.0)[:, None], r.size, axis=1))
@@ -229,18 +231,9 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
         mixed = values[left] * others[right] + np.where(twice == 2.0, others[left] * values[right], 0.0)
         part = np.stack([same, mixed], axis=1) / math.factorial(e)
         kept = part.any(axis=1)
-        count = np.full(left.size, e)
-        edges.append(np.stack([count, r[left], s[left], r[right], s[right]], axis=1)[kept])
+        edges.append(np.stack([np.full(left.size, e), r[left], s[left], r[right], s[right]], axis=1)[kept])
         weights.append(part[kept])
     return DiagramTable(np.concatenate(edges), np.concatenate(weights))
-
-
-def _half_diagrams(hat: Array, e: int) -> Integers:
-    """Return the (r, s) for which f̂ or ĝ is not 0 at e + r + s, those with r s = 0 first."""
-    degrees = [k - e for k in np.flatnonzero(hat.any(axis=0)) if k >= e]
-    pairs = [(r, int(q) - r) for q in degrees for r in range(int(q) + 1)]
-    pairs.sort(key=lambda pair: (pair[0] * pair[1] > 0, sum(pair), pair[0]))
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 def padded(means: ArrayLike, size: int) -> Array:

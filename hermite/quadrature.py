@@ -3,8 +3,7 @@
 The line is cut at |z| <= L into panels. On each panel, Clenshaw-Curtis rules with 17 and 33 nodes (the first a subset
 of the second) integrate σ h_j φ for all j at once, and σ² φ. Panels on which they disagree are halved until they agree
 to rounding or are too narrow to halve; the disagreement left over is the reported error. Both rules contain the ends
-of the panel, so that a jump between the last interior node and the end cannot hide. Kinks need not be known: the
-panels close in on them.
+of the panel, where a jump could hide.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from hermite import polynomials
 from hermite.arrays import Array
-from hermite.text.messages import refuse
+from hermite.text.messages import refuse, require
 
 if TYPE_CHECKING:
     Function = Callable[[Array], Array]
@@ -130,8 +129,8 @@ def _measure(
     values = (finite_values(function, flat) * polynomials.evaluate_functions(0, flat)[0]).reshape(nodes.shape)
     with np.errstate(over="ignore"):
         square = values**2
-    if not np.isfinite(square).all():
-        refuse("Argument `x` must be square-integrable under N(0, 1), but its square is beyond float64.")
+    beyond = "Argument `x` must be square-integrable under N(0, 1), but its square is beyond float64."
+    require(np.isfinite(square).all(), beyond)
     table = polynomials.evaluate_functions(order, flat).reshape(-1, *nodes.shape)
     integrand = np.concatenate([table * values, square[None]])
     value = np.einsum("jpn,pn->jp", integrand, weights)

@@ -43,6 +43,7 @@ from .findings import drawing_of as drawing_of
 from .findings import jsonable as jsonable
 from .findings import records as records
 from .findings import renamed as renamed
+from .findings import rows_of as rows_of
 from .findings import run_findings as run_findings
 from .findings import spread_times as spread_times
 from .findings import study_findings as study_findings

@@ -48,20 +48,10 @@ def animate(
     while it has no overlap with any of them, on the circle when it is one of them. For odd information exponents
     negative overlaps count as none. Frames are evenly spaced in the logarithm of time.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer with `teacher_overlap(time, neuron, direction)`, or with `overlap(time, direction)` of matched pairs, at
-        two positive times, or TypeError or ValueError is raised.
-    path : path
-        File to write: .gif, or .mp4 where ffmpeg is installed, or ValueError is raised; StorageError if it cannot be
-        written. An existing one is replaced with `overwrite` alone.
-    style : {"screen", "paper", "talk"}, optional
-        See `figure_style`.
-
-    Returns
-    -------
-    Path
+    `dataset` is an answer with `teacher_overlap(time, neuron, direction)`, or `overlap(time, direction)` of matched
+    pairs, at two positive times; the file `path`, which is returned, ends in .gif, or .mp4 where ffmpeg is installed;
+    or TypeError or ValueError is raised. An existing file is replaced with `overwrite` alone; StorageError is raised if
+    it cannot be written. For `style` see `figure_style`.
     """
     from matplotlib.animation import FFMpegWriter
 

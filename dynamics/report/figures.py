@@ -48,40 +48,27 @@ MOST_CURVES = 24
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-class Style(NamedTuple):
-    """Sizes and fonts for one place."""
-
-    #: Inches of a figure of one column and of one across the page; None: as on the screen.
-    widths: tuple[float, float] | None
-    #: Factor of the widths of lines and the sizes of markers.
-    stroke: float
-    #: Settings of matplotlib that `COMMON` lacks.
-    settings: Mapping[str, Any]
-
-
 #: Settings of all styles; fonts are Type 42 in PDF and paths in SVG; the salt makes their names the same every time.
-COMMON = MappingProxyType(
-    {
-        "pdf.fonttype": 42,
-        "ps.fonttype": 42,
-        "svg.fonttype": "path",
-        "svg.hashsalt": "report",
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.prop_cycle": f"cycler('color', {COLOURS})",
-        "axes.unicode_minus": True,
-        "mathtext.fontset": "dejavusans",
-    }
-)
-STYLES: Mapping[str, Style] = MappingProxyType(
-    {
-        "screen": Style(None, 1.0, {}),
-        # Columns of the usual two-column journal.
-        "paper": Style((3.4, 7.0), 0.6, {"font.size": 7.5, "axes.linewidth": 0.6, "savefig.dpi": 300}),
-        # Half of a slide: letters and lines double when it fills one.
-        "talk": Style((5.2, 8.6), 1.0, {"font.size": 11.0, "axes.linewidth": 1.0, "savefig.dpi": 250}),
-    }
-)
+COMMON = {
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "report",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.prop_cycle": f"cycler('color', {COLOURS})",
+    "axes.unicode_minus": True,
+    "mathtext.fontset": "dejavusans",
+}
+#: Style -> inches of a figure of one column and of one across the page (None: as asked), factor of the widths of lines
+#: and the sizes of markers, and settings that `COMMON` lacks.
+STYLES: Mapping[str, tuple[tuple[float, float] | None, float, Mapping[str, Any]]] = {
+    "screen": (None, 1.0, {}),
+    # Columns of the usual two-column journal.
+    "paper": ((3.4, 7.0), 0.6, {"font.size": 7.5, "axes.linewidth": 0.6, "savefig.dpi": 300}),
+    # Half of a slide: letters and lines double when it fills one.
+    "talk": ((5.2, 8.6), 1.0, {"font.size": 11.0, "axes.linewidth": 1.0, "savefig.dpi": 250}),
+}
 _CURRENT = ContextVar("style", default="screen")
 
 
@@ -106,7 +93,7 @@ def figure_style(style: str | None = "screen") -> Iterator[None]:
     name = _CURRENT.get() if style is None else style
     check_choice("style", name, tuple(STYLES))
     before = _CURRENT.set(name)
-    settings: Any = {**COMMON, **STYLES[name].settings}
+    settings: Any = {**COMMON, **STYLES[name][2]}
     try:
         with styles.context(settings, after_reset=True):
             yield
@@ -134,7 +121,7 @@ def _figure_class() -> type[Figure]:
 
         def draw(self, renderer: Any) -> None:
             """Draw the figure, with lines and markers in the sizes of its style; see `Figure.draw`."""
-            stroke = STYLES[self.style].stroke
+            stroke = STYLES[self.style][1]
             owners = [owner for ax in self.axes for owner in (ax, ax.get_legend()) if owner is not None]
             for line in {line for owner in owners for line in owner.get_lines()} - set(self.drawn):
                 for name in ("linewidth", "markersize", "markeredgewidth"):
@@ -162,11 +149,6 @@ def component_formula(name: str) -> str:
     return "$" + re.sub(r"([a-z])(\d+)", r"\1_{\2}", name).replace("*", r"\,") + "$"
 
 
-def plain_text(text: str) -> str:
-    """Return text that is shown as it is, without formulas."""
-    return text.replace("$", r"\$")
-
-
 def spread_rows(count: int, most: int) -> list[int]:
     """Return the places of the shown rows or curves: of all, or of at most `most`, spread evenly in the logarithm."""
     if count <= most:
@@ -183,7 +165,7 @@ def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
 
 def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown: bool = False) -> Figure:
     """Return a new figure of some inches on a screen, in the style that holds; pyplot knows it if it is `shown`."""
-    inches, widths = size, STYLES[_CURRENT.get()].widths
+    inches, widths = size, STYLES[_CURRENT.get()][0]
     if widths is not None:
         width = widths[size[0] > 8.0]  # a figure that is wide on a screen takes the page, not a column
         inches = width, size[1] * (width / size[0]) ** 0.7  # letters shrink less than the width
@@ -204,8 +186,7 @@ def new_panels(
     fixed: dict[str, Any] = {} if margins is None or _CURRENT.get() != "screen" else {"gridspec_kw": margins}
     figure = new_figure(size, None if fixed else "constrained", shown=shown)
     with figure_style(None):
-        panels: Any = figure.subplots(*shape, **(fixed | options))
-        return figure, panels
+        return figure, figure.subplots(*shape, **(fixed | options))
 
 
 def figure_of(
@@ -243,13 +224,19 @@ def axes_for(dataset: object, ax: Axes | None, style: str | None, **variables: t
 
 
 def panels_or_new(
-    panels: Any, count: int, size: tuple[float, float], *shape: int, style: str | None = None, **options: Any
+    panels: Any,
+    count: int,
+    size: tuple[float, float],
+    *shape: int,
+    style: str | None = None,
+    shown: bool = True,
+    **options: Any,
 ) -> Any:
-    """Return `count` given axes, or new ones of pyplot in a style."""
+    """Return `count` given axes, or new ones in a style, which pyplot knows if they are `shown`."""
     with figure_style(style):
         if panels is not None:
             return given_panels("axes", panels, count)
-        return new_panels(size, *shape, shown=True, squeeze=False, **options)[1].ravel()
+        return new_panels(size, *shape, shown=shown, squeeze=False, **options)[1].ravel()
 
 
 def given_panels(name: str, panels: object, count: int) -> Array:
@@ -411,9 +398,11 @@ def headline(dataset: xr.Dataset) -> str:
     spectrum = "" if stored["beta"] is None else rf", $a_p \propto p^{{-{stored['beta']:g}}}$"
     width = f"{dataset.attrs['particles']} particles" if "particles" in dataset.attrs else f"$m = {stored['width']}$"
     polynomial = stored.get("teacher", {}).get("polynomial")
-    teacher = f"$P = {stored['num_directions']}$" if polynomial is None else f"$f^* =$ {plain_text(polynomial)}"
-    sizes = f"{teacher}, {width}, $d = {stored['dimension']}$"
-    return f"{plain_text(dataset.attrs['title'])}: {plain_text(stored['activation']['name'])}{spectrum}, {sizes}"
+    # Text that is shown as it is, without formulas.
+    names = (dataset.attrs["title"], stored["activation"]["name"], polynomial or "")
+    title, link, polynomial = (text.replace("$", r"\$") for text in names)
+    teacher = f"$f^* =$ {polynomial}" if polynomial else f"$P = {stored['num_directions']}$"
+    return f"{title}: {link}{spectrum}, {teacher}, {width}, $d = {stored['dimension']}$"
 
 
 def mean_band(runs: Array, axis: int = 0) -> tuple[Array, Array]:
@@ -472,16 +461,13 @@ def draw_study(
     require(answer in studies, none)
     _, draw, panels_of, (width, height), most, options = studies[answer]
     count = panels_of(dataset)
+    columns = min(count, most)
+    rows = -(-count // columns)
     with figure_style(style):
-        if axes is None:
-            columns = min(count, most)
-            rows = -(-count // columns)
-            grid = new_panels((width * columns, height * rows), rows, columns, squeeze=False, **options)[1]
-            panels, unused = np.split(grid.ravel(), [count])
-            for ax in unused:
-                ax.remove()
-        else:
-            panels = given_panels("axes", axes, count)
-        draw(dataset, panels)
+        size = width * columns, height * rows
+        panels = panels_or_new(axes, count, size, rows, columns, shown=False, **options)
+        for unused in panels[count:]:
+            unused.remove()
+        draw(dataset, panels[:count])
     figure: Figure = panels[0].get_figure()
     return figure

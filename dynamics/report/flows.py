@@ -18,7 +18,7 @@ from dynamics.solve.learning_steps import is_drawn
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
 from dynamics.theory.learning_rates import learning_rate_limit, resolved_rate
-from hermite.text.messages import require, with_error
+from hermite.text.messages import refuse, require, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,17 +57,6 @@ FACTS = elements.DIRECTION_FACTS | {
 }
 #: Text for learned times of a link that defines none.
 NOT_DEFINED = "not defined"
-#: Variables of the rows of directions.
-TIMES = (
-    "direction",
-    "teacher_coefficient",
-    "matched_neuron",
-    "leading_order_time",
-    "predicted_emergence_time",
-    "predicted_learned_time",
-    "emergence_time",
-    "learned_time",
-)
 #: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
 DEGREE_NAMES = {"0": "0", "1": "1", "2": "2", "rest": "3 and above"}
 DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9", "-."), "rest": (IDEAL, "--")}
@@ -148,10 +137,12 @@ def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
 def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the result as plain values: times per direction, exponents, how the run ended."""
     levels = {"level": "loss_level", "time": "loss_level_time"} if "loss_level_time" in dataset else {}
+    times = ["direction", "teacher_coefficient", "matched_neuron", "leading_order_time", "predicted_emergence_time"]
+    times += ["predicted_learned_time", "emergence_time", "learned_time"]
     first = {"title": dataset.attrs["title"], "information_exponent": int(dataset.attrs["information_exponent"])}
     return first | run_values(
         dataset,
-        directions=rows_of(dataset, dict(zip(TIMES, TIMES, strict=True))),
+        directions=rows_of(dataset, {name: name for name in times}),
         learned_undefined=dataset["learned_time"].attrs.get("undefined", ""),
         degrees=degree_rows(dataset),
         exponents=exponents(dataset),
@@ -224,14 +215,9 @@ def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
         if value > NEGLIGIBLE * sum(whole):
             fall = -np.log(np.maximum(part, 0.5 * NEGLIGIBLE * value))
             half = figures.first_passage(time, fall, -math.log(0.5 * value))
-            rows.append(
-                {
-                    "degree": DEGREE_NAMES[degree],
-                    "in_teacher": value,
-                    "half_time": math.inf if math.isnan(half) else half,
-                    "left": max(float(part[-1]), 0.0) if part.size else math.nan,
-                }
-            )
+            row = {"degree": DEGREE_NAMES[degree], "in_teacher": value}
+            row |= {"half_time": math.inf if math.isnan(half) else half}
+            rows.append(row | {"left": max(float(part[-1]), 0.0) if part.size else math.nan})
     return rows
 
 
@@ -279,10 +265,9 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
 
 
 def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
-    rows = [
-        {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
-        for row in told_directions(values)
-    ]
+    rows = told_directions(values)
+    for row in rows:
+        row["ratio"] = row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)
     linear = "prediction_theory" in dataset.attrs
     titles = {(linearised if linear else title): (short, key) for title, linearised, short, key in COLUMNS}
     return Table(
@@ -463,7 +448,7 @@ def plot_loss(
     dataset : Dataset
         Any answer with `loss(time)`.
     ax : Axes, optional
-        By default new ones in a `style` (see `figure_style`).
+        By default new ones in a `style` (see `figure_style`); they are returned.
     fit : bool, default True
         Draw the fitted power law, whose exponent is the same along each axis.
     x : {"time", "steps", "samples"}, default "time"
@@ -472,10 +457,6 @@ def plot_loss(
         η > 0, dimensionless, or a share of the limit of stability such as "0.1x", and B ≥ 1: by default those of the
         answer, or else B = 1. Steps and samples of a flow need η. TypeError or ValueError is raised if it is unknown,
         not that of the answer, or given for an axis of time.
-
-    Returns
-    -------
-    Axes
     """
     check_switch("fit", fit)
     figures.check_drawable(dataset, loss=("time",))
@@ -529,8 +510,8 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
     require("schedule" not in dataset.attrs, f"{need}; its coordinate `step` has the steps.")
     rate = resolved_rate(Problem.from_dataset(dataset), given["learning_rate"], size)
     if rate is None:
-        msg = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
-        raise TypeError(msg)
+        need = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
+        refuse(need, TypeError)
     return (1 if x == "steps" else size) / rate
 
 

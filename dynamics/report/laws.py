@@ -25,12 +25,8 @@ if TYPE_CHECKING:
     Found = tuple[dict[str, Any], list[str]]
 
 #: Sources of an exponent, each with the height, style and colour of its slope; the sum formula is drawn as a curve.
-SLOPES = (
-    ("fit", 1.0, "--", "k"),
-    ("sum formula", np.nan, "-", PREDICTED),
-    ("ideal sum", 0.55, "-.", IDEAL),
-    ("asymptotic", 0.4, ":", REFERENCE),
-)
+SLOPES = [("fit", 1.0, "--", "k"), ("sum formula", np.nan, "-", PREDICTED)]
+SLOPES += [("ideal sum", 0.55, "-.", IDEAL), ("asymptotic", 0.4, ":", REFERENCE)]
 #: Number of points above which they are drawn as a curve.
 MOST_POINTS = 40
 #: Law -> itself typeset, and the labels of x and y, or their names in the table of labels.
@@ -209,16 +205,11 @@ def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
         finish_panel(ax, "num_directions", "time_exponent", rf"$\beta = {beta:g}$")
 
 
-def _routes(dataset: xr.Dataset) -> list[tuple[str, str]]:
-    """Return how the losses of a frontier were computed, each with the name of its law."""
-    routes = [("matched pairs", "loss-compute"), ("coupled flow", "loss-compute, coupled")]
-    return [(route, law) for route, law in routes if law in dataset["law"].values]
-
-
 def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
     names = dataset["law"].values.tolist()
     *panels, last = axes
-    for (route, law), ax in zip(_routes(dataset), panels, strict=True):
+    routes = {"matched pairs": "loss-compute", "coupled flow": "loss-compute, coupled"}
+    for (route, law), ax in zip(routes.items(), panels, strict=False):  # of one panel the pairs alone
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
         title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
@@ -265,13 +256,9 @@ def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
     ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {formula(exponent[3])}")
 
 
-def _laws_in_time(dataset: xr.Dataset) -> int:
-    """Return the number of laws of the loss in time, one for each dimension, which come before all others."""
-    return sum(name.startswith("loss-time") for name in dataset["law"].values.tolist())
-
-
 def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
-    left, count = axes[0], _laws_in_time(dataset)
+    # The laws of the loss in time, one for each dimension, come before all others, which have their own panels.
+    left, count = axes[0], 1 + dataset.sizes["law"] - len(axes)
     dimensions = dataset["law"].values.tolist()[:count]
     for name, colour in zip(dimensions, figures.shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
@@ -290,15 +277,13 @@ def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def transfer_study(unit: str, unit_name: str) -> Study:
-    """Return the study of transfer, with steps in units of the one in an attribute, `unit_name` in words.
-
-    Its three panels are the loss over step sizes for each width, and the best step and the gap against the width.
-    """
+    """Return the study of transfer, with steps in units of the one in an attribute, `unit_name` in words."""
     draw = partial(_draw_transfer, unit=unit, unit_name=unit_name)
     return Study(_transfer, draw, lambda _: 3, (14.5 / 3, 4.4))
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) -> None:
+    """Draw the loss over step sizes for each width, and the best step and the gap against the width."""
     loss_ax, rate_ax, gap_ax = axes
     scale = float(dataset.attrs[unit])
     widths, rates = dataset["width"].values.tolist(), dataset["learning_rate"].values / scale
@@ -350,10 +335,15 @@ def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
 STUDIES = {
     "scaling": Study(_laws, _draw_laws, lambda found: found.sizes["law"], (4.2, 3.9)),
     "quadratic-scaling": Study(
-        _laws, _draw_quadratic, lambda found: 1 + found.sizes["law"] - _laws_in_time(found), (5.25, 4.3)
+        _laws,
+        _draw_quadratic,
+        lambda found: 1 + sum(not name.startswith("loss-time") for name in found["law"].values.tolist()),
+        (5.25, 4.3),
     ),
     "finite-size": Study(_finite_size, _draw_finite_size, lambda found: found.sizes["beta"], (4.2, 3.9)),
-    "compute-frontier": Study(_laws, _draw_frontier, lambda found: 1 + len(_routes(found)), (5.2, 4.6)),
+    "compute-frontier": Study(
+        _laws, _draw_frontier, lambda found: 2 + ("loss-compute, coupled" in found["law"]), (5.2, 4.6)
+    ),
     "transfer": transfer_study("edge", "stability edge"),
 }
 
@@ -396,6 +386,6 @@ def _plot_recovery(dataset: xr.Dataset, ax: Axes) -> None:
     if np.isfinite(threshold := dataset.attrs.get("threshold_samples", np.nan)):
         ax.axvline(threshold, color=REFERENCE, ls="--", lw=1.0, label=f"threshold, $n = {threshold:.4g}$")
     ax.set(xscale="log", ylim=(-0.03, 1.03))
-    degree, transform = dataset.attrs["degree"], dataset.attrs["transform"]
-    title = f"estimator of degree {degree}, $T$ = {figures.plain_text(transform)}"
+    transform = dataset.attrs["transform"].replace("$", r"\$")
+    title = f"estimator of degree {dataset.attrs['degree']}, $T$ = {transform}"
     finish_panel(ax, "samples", "overlap_squared", title)

@@ -78,7 +78,7 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
 def coupling_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_coupling`."""
     columns = {"t": "time"} | {axis_label(name, plain=True): name for name in DISTANCES}
-    rows = rows_of(_at_some_times(dataset, MOST_ROWS), columns)
+    rows = rows_of(dataset.isel(time=spread_times(dataset.sizes["time"], MOST_ROWS)), columns)
     caption = "Linearised distance of the neurons from their followers, its bound, and the noise that drives it."
     more = f"At the end the distance is {float(dataset['linear_error'][-1]):.3g}."
     drawings = [drawing_of(_plot_distances, dataset, caption=caption, more=more)]
@@ -91,7 +91,7 @@ def chaos_findings(dataset: xr.Dataset) -> Findings:
     exponent, error = (dataset[name].values for name in EXPONENTS[:2])
     reached = float(dataset["loss_level_time"].values[-1])
     summary = {
-        "points": rows_of(_at_some_times(dataset, MOST_POINTS), columns),
+        "points": rows_of(dataset.isel(time=spread_times(dataset.sizes["time"], MOST_POINTS)), columns),
         "times": int(np.isfinite(exponent).sum()),
         "times_as_theory": int(np.sum(np.abs(exponent + 1.0) <= BAND * error)),
         "loss_tenth_time": reached,
@@ -105,11 +105,6 @@ def chaos_findings(dataset: xr.Dataset) -> Findings:
         sentences.append(f"The loss of the mean field falls below a tenth at t = {reached:.5g}.")
     draw = partial(figures.figure_of, plot_chaos, dataset, size=CHAOS_SIZE, shape=(1, 3))
     return study_findings(dataset, summary, sentences, draw)
-
-
-def _at_some_times(dataset: xr.Dataset, most: int) -> xr.Dataset:
-    """Return a dataset at no more than so many of its times, evenly spread."""
-    return dataset.isel(time=spread_times(dataset.sizes["time"], most))
 
 
 # --- the law of the overlaps ------------------------------------------------------------------------------------------
@@ -157,14 +152,9 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     inner = np.sqrt(time[1:] * time[:-1])
     first, last = time[[0, -1]] ** 2 / (inner[[0, -1]] if inner.size else time[0] * np.array([1.1, 1.0 / 1.1]))
     edges = np.concatenate([[first], inner, [last]])
-    mesh = ax.pcolormesh(
-        edges,
-        np.append(middle - 0.5 * step, middle[-1] + 0.5 * step),
-        np.maximum(density, FAINTEST * top).T,
-        norm=LogNorm(FAINTEST * top, top),
-        cmap="magma_r",
-        rasterized=True,
-    )
+    heights, seen = np.append(middle - 0.5 * step, middle[-1] + 0.5 * step), np.maximum(density, FAINTEST * top)
+    colours: dict[str, Any] = {"norm": LogNorm(FAINTEST * top, top), "cmap": "magma_r", "rasterized": True}
+    mesh = ax.pcolormesh(edges, heights, seen.T, **colours)
     for share, line, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
         curve = dataset["overlap_quantile"].sel(share=share).values
         ax.plot(time, curve, color="white", lw=2.6)

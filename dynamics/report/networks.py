@@ -27,21 +27,6 @@ if TYPE_CHECKING:
     from dynamics.theory.fits import PowerLawFit
     from hermite.arrays import Array
 
-#: Columns of the table of components, and facts of their curves.
-COMPONENT_COLUMNS = {
-    "component": "name",
-    "f*": "teacher_component",
-    "cost": "cost",
-    "predicted": "predicted_component_time",
-    "learned": "component_learned_time",
-    "f/f* at the end": "ratio",
-}
-COMPONENT_FACTS = {
-    "component": "name",
-    "f* =": "teacher_component",
-    PREDICTED_AT: "predicted_component_time",
-    "learned at t =": "component_learned_time",
-}
 #: Columns of the table of quadratic networks -> variable, or ratio of two.
 TIMES = {
     "p": "direction",
@@ -57,11 +42,6 @@ TIMES = {
 SHORT = {"aligned, predicted": "predicted", "aligned / predicted": "ratio", "learned, predicted": "pred. learned"}
 #: Further columns of frames under SGD.
 STEPS = {"limit of the step": "rate_limit", "fewest steps": "fewest_steps"}
-QUADRATIC_FACTS = elements.DIRECTION_FACTS | {
-    PREDICTED_AT: "predicted_aligned_time",
-    "aligned at t =": "aligned_time",
-    "learned at t =": "learned_time",
-}
 #: Approximate losses and their names and colours in figures; all but the last have exponents in the table.
 SUMS = {
     "sigmoid_loss": ("every direction alone", {"color": PREDICTED, "lw": 1.0}),
@@ -93,17 +73,20 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         digits=5,
     )
     if rows:
-        times, done, what = "component_learned_time", "learned", "components"
+        predicted, times, done, what = "predicted_component_time", "component_learned_time", "learned", "components"
+        columns = {"component": "name", "f*": "teacher_component", "cost": "cost"}
+        columns |= {"predicted": predicted, "learned": times, "f/f* at the end": "ratio"}
         late = [row["name"] for row in rows if not np.isfinite(row[times])]
         lead = f"Not learned by the end: {', '.join(late)}. Their"
         first = Table(
             caption="Components of the teacher in the order of learning",
-            rows=renamed(rows, COMPONENT_COLUMNS),
+            rows=renamed(rows, columns),
             note="Cost: degree on axes new in this order. Learned: half of the teacher's value is first reached.",
             digits=5,
         )
         tables = [first, table]
-        facts, history = renamed(rows, COMPONENT_FACTS), elements.COMPONENTS
+        names = {"component": "name", "f* =": "teacher_component", PREDICTED_AT: predicted, "learned at t =": times}
+        facts, history = renamed(rows, names), elements.COMPONENTS
     else:
         times, done, what = "emergence_time", "emerged", "axes"
         late = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
@@ -137,12 +120,10 @@ def _components(dataset: xr.Dataset) -> list[dict[str, Any]]:
     costs = {each.name: each.cost for each in Problem.from_dataset(dataset).teacher.components}
     known = np.flatnonzero(np.isfinite(dataset["loss"].values))
     names, ratio = dataset["component_name"].values.tolist(), elements.component_ratio(dataset)
-    columns = ("teacher_component", "predicted_component_time", "component_learned_time")
-    return records(
-        {"name": names, "cost": [costs[name] for name in names]}
-        | {name: dataset[name] for name in columns}
-        | {"ratio": ratio[known[-1]] if known.size else np.full(len(names), np.nan)}
-    )
+    columns = {"name": names, "cost": [costs[name] for name in names]}
+    times = ("teacher_component", "predicted_component_time", "component_learned_time")
+    columns |= {name: dataset[name] for name in times}
+    return records(columns | {"ratio": ratio[known[-1]] if known.size else np.full(len(names), np.nan)})
 
 
 def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
@@ -205,21 +186,19 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
     noise = f"Largest standard error of an overlap: {worst:.2g}, with {attrs['draws']:.2g} points"
     if worst > WANTED_ERROR:
         noise += f"; {attrs['draws'] * (worst / WANTED_ERROR) ** 2:.2g} points bring it to {WANTED_ERROR:g}"
-    values = flows.run_values(
-        dataset, best_step=best["step"], best_loss=best["test loss"], train_loss=last["train loss"], curve=rows
+    found = {"best_step": best["step"], "best_loss": best["test loss"], "train_loss": last["train loss"]}
+    values = flows.run_values(dataset, **found, curve=rows)
+    table = Table(
+        caption="Losses and overlap by steps",
+        rows=rows,
+        note="Overlap and |w|²: the largest of any neuron at the end. ±: standard errors of means over points.",
+        each="steps, spread over their number",
+        errors={title: f"{title} ±" for title in REUSED},
     )
     return run_findings(
         dataset,
         sentences=[told, f"{noise}."],
-        tables=[
-            Table(
-                caption="Losses and overlap by steps",
-                rows=rows,
-                note="Overlap and |w|²: the largest of any neuron at the end. ±: standard errors of means over points.",
-                each="steps, spread over their number",
-                errors={title: f"{title} ±" for title in REUSED},
-            )
-        ],
+        tables=[table],
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in REUSED_PLOTS.items()],
         remarks=flows.remarks(values),
         values=values,
@@ -234,26 +213,24 @@ def _epochs(dataset: xr.Dataset) -> Array:
 def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
     """Draw the losses on new samples and on those of training against epochs."""
     for name, label, colour in (("loss", "new samples", MEASURED), ("train_loss", "training samples", PREDICTED)):
-        _draw_with_band(dataset, ax, dataset[name].values, dataset[f"{name}_error"].values, colour, label)
+        _draw_with_band(dataset, ax, name, slice(None), colour, label)
     ax.set_ylim(bottom=0.0)
     finish_panel(ax, "epochs", "loss")
 
 
 def _plot_reused_overlaps(dataset: xr.Dataset, ax: Axes) -> None:
     """Draw the overlap of each axis of the teacher with the neuron that has most of it at the end."""
-    overlap, error = dataset["teacher_overlap"].values, dataset["teacher_overlap_error"].values
-    known = np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]
-    for axis, colour in enumerate(figures.shades(overlap.shape[2], 0.85)):
-        best = int(np.argmax(np.abs(overlap[known, :, axis])))
-        _draw_with_band(dataset, ax, overlap[:, best, axis], error[:, best, axis], colour, f"axis {axis + 1}")
+    last = dataset["teacher_overlap"].values[np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]]
+    for axis, colour in enumerate(figures.shades(last.shape[1], 0.85)):
+        best = int(np.argmax(np.abs(last[:, axis])))
+        _draw_with_band(dataset, ax, "teacher_overlap", (slice(None), best, axis), colour, f"axis {axis + 1}")
     finish_panel(ax, "epochs", "teacher_overlap")
 
 
-def _draw_with_band(dataset: xr.Dataset, ax: Axes, value: Array, error: Array, colour: Any, label: str) -> None:
-    """Draw values against epochs, with a band of two standard errors."""
-    epochs = _epochs(dataset)
-    ax.plot(epochs, value, color=colour, label=label)
-    ax.fill_between(epochs, value - figures.BAND * error, value + figures.BAND * error, color=colour, alpha=0.25, lw=0)
+def _draw_with_band(dataset: xr.Dataset, ax: Axes, name: str, at: Any, colour: Any, label: str) -> None:
+    """Draw the part `at` of a variable against epochs, with a band of two standard errors."""
+    value, error = dataset[name].values[at], figures.BAND * dataset[f"{name}_error"].values[at]
+    figures.draw_band(ax, _epochs(dataset), (value, value - error, value + error), colour, 0.25, label=label)
 
 
 #: Figures -> captions.
@@ -292,18 +269,17 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
     plots = _plot_quadratic_loss, _plot_quadratic_times
     loss = _reached(dataset["loss"].values)
     width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
+    facts = {PREDICTED_AT: "predicted_aligned_time", "aligned at t =": "aligned_time", "learned at t =": "learned_time"}
+    told = renamed(rows, elements.DIRECTION_FACTS | facts)
     return run_findings(
         dataset,
         sentences=[outcome, steps],
         tables=[_times(dataset, rows), *flows.exponent_table(laws, in_words, expected, f"{note}it.")],
         drawings=[
-            drawing_of(plot, dataset, caption=caption, more=more)
-            for plot, caption, more in (
-                (plots[0], of_loss, f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}."),
-                (plots[1], of_times, f"Predicted are the {width} strongest directions."),
-            )
+            drawing_of(plots[0], dataset, caption=of_loss, more=f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}."),
+            drawing_of(plots[1], dataset, caption=of_times, more=f"Predicted are the {width} strongest directions."),
         ],
-        chart=elements.history_chart(dataset, renamed(rows, QUADRATIC_FACTS), elements.ALIGNMENTS, PREDICTED_AT),
+        chart=elements.history_chart(dataset, told, elements.ALIGNMENTS, PREDICTED_AT),
         remarks=[f"note: {values['notes']}", f"scaling laws: {values['scaling_notes']}"],
         values=values,
         overview=partial(row_of, dataset, plots, (11.0, 4.3)),

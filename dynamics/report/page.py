@@ -81,30 +81,13 @@ def write_report(
     """Write one HTML file on a result: its end, its findings, its problem and its origin.
 
     The file needs nothing beside it and asks for nothing: figures are inside, and no link leaves the page. Its one
-    script, on pages with curves to explore, is ours and draws them; a policy forbids any other. The same result gives
-    the same bytes with the same libraries.
+    script, on pages with curves to explore, is ours and draws them; a policy forbids any other. Text of a result is
+    escaped, whatever it holds. The same result gives the same bytes with the same libraries.
 
-    Parameters
-    ----------
-    result : Dataset, DataTree or path
-        Any result of this program, or its netCDF file, else TypeError is raised. Of a file whose run has not ended the
-        page says how it goes on.
-    path : path
-        File to write, usually ending in .html; an existing one is replaced with `overwrite` alone.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    StorageError
-        If the file of the result cannot be read, or the page cannot be written.
-
-    Notes
-    -----
-    Tables and figures are those of the family that the attribute `answer` names; a page of another result has its
-    attributes alone. Text of a result is escaped, whatever it holds.
+    `result` is any result of this program, or its netCDF file, else TypeError is raised; of a file whose run has not
+    ended the page says how it goes on. Tables and figures are those of the family that the attribute `answer` names; a
+    page of another result has its attributes alone. An existing file `path` is replaced with `overwrite` alone. The
+    path is returned; StorageError is raised if a file cannot be read or written.
     """
     import xarray as xr
 
@@ -112,9 +95,9 @@ def write_report(
         target = check_page(path, result, overwrite=overwrite)
         found, resumable = read_result(result)
         return write_page(found, target, Path(result), resumable=resumable, overwrite=overwrite)
-    target, kind = check_page(path, overwrite=overwrite), type(result).__name__
-    is_result = isinstance(result, (xr.Dataset, xr.DataTree))
-    require(is_result, f"Argument `result` must be a Dataset, a DataTree or a path, but is {kind}.", TypeError)
+    target = check_page(path, overwrite=overwrite)
+    other = f"Argument `result` must be a Dataset, a DataTree or a path, but is {type(result).__name__}."
+    require(isinstance(result, (xr.Dataset, xr.DataTree)), other, TypeError)
     return write_page(result, target, overwrite=overwrite)
 
 
@@ -148,15 +131,15 @@ def write_page(
     title = cell_text(main.attrs.get("title", file or "Result"))
     about = " · ".join(text for text in (subtitle(main), file) if text)
     verdict = element("div", *verdict_elements(findings.verdict, findings.cautions), class_=f"verdict {findings.tone}")
-    code: list[Element] = []
     header = [element("h1", title), element("p", about, class_="about"), verdict]
     if source is not None and any(main.attrs.get("stop_reason") == each and each.resumable for each in StopReason):
-        none = "The file holds no checkpoint, so the run cannot go on from it."
-        way = "Go on with dynamics.resume or sgd_check.resume, from Python." if resumable else none
-        if resumable and findings.go_on:
-            way = "Go on with:"
-            code = [element("pre", element("code", findings.go_on.format(file=shlex.quote(str(source)))))]
-        header += [element("p", way), *code]
+        if not resumable:
+            header.append(element("p", "The file holds no checkpoint, so the run cannot go on from it."))
+        elif findings.go_on:
+            code = element("code", findings.go_on.format(file=shlex.quote(str(source))))
+            header += [element("p", "Go on with:"), element("pre", code)]
+        else:
+            header.append(element("p", "Go on with dynamics.resume or sgd_check.resume, from Python."))
     notes = [
         f"{lead}{dataset.attrs[name]}"
         for dataset in parts.values()
@@ -204,7 +187,7 @@ def _section(title: str, *children: Element) -> Element:
     """Return a section with a heading of the second level; its title in small letters is its name."""
     name = title.lower()
     heading = element("h2", title, id=f"{name}-title")
-    return element("section", heading, *children, id=name, aria_labelledby=f"{name}-title")
+    return element("section", heading, *children, id=name, aria_labelledby=heading.attrib["id"])
 
 
 def subtitle(dataset: xr.Dataset) -> str:
@@ -276,13 +259,9 @@ def _stored(parts: Mapping[str, xr.Dataset]) -> list[Element]:
 
 def _variable(name: str, array: xr.Variable) -> dict[str, Any]:
     sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
-    row: dict[str, Any] = {
-        "name": name,
-        "meaning": str(array.attrs.get("long_name", "")),
-        "shape": f"({sizes})" if sizes else "one value",
-        "units": str(array.attrs.get("units", "")),
-        **dict.fromkeys(("least", "largest", "finite values")),
-    }
+    row: dict[str, Any] = {"name": name, "meaning": str(array.attrs.get("long_name", ""))}
+    row |= {"shape": f"({sizes})" if sizes else "one value", "units": str(array.attrs.get("units", ""))}
+    row |= dict.fromkeys(("least", "largest", "finite values"))
     values = array.values
     if np.issubdtype(values.dtype, np.number) or values.dtype == bool:
         finite = values[np.isfinite(values)]

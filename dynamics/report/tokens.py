@@ -10,10 +10,12 @@ import numpy as np
 from dynamics.report import figures
 from dynamics.report.elements import PROGRESS, history_chart
 from dynamics.report.figures import MEASURED, PREDICTED, finish_panel, new_panels, shades
-from dynamics.report.findings import Drawing, Findings, Table, records, renamed, rows_of, run_findings
+from dynamics.report.findings import Drawing, Findings, Table, drawing_of, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -43,6 +45,13 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         sentences.append(f"Reward variance at the start {attrs['reward_variance']:.3g}{accuracy}.")
     if never := [row["component"] for row in rows if not np.isfinite(row["learned"])]:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
+    own, two = list[Drawing](), dict[str, Any](size=(11.0, 4.2), shape=(1, 2))
+    if "moved_attention" in dataset:
+        moved = "Attention with the first trigger shifted, to the right key and to the place of training, and κR."
+        own = [drawing_of(_plot_shortcut, dataset, caption=moved, **two)]
+    elif "chain_error" in dataset:
+        chain = "Weights of the attention, and the error of the model's own chain after 1, 2, 4, … steps."
+        own = [drawing_of(_plot_chain, dataset, caption=chain, **two)]
     draw, caption = partial(progress_figure, dataset), "with its time in closed form as a tick, and the loss."
     alt = "Progress and loss over time. The times are in the table above."
     names = ("title", "learning_rate", "stop_reason", "end_time", "solve_seconds")
@@ -50,24 +59,13 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         dataset,
         sentences=sentences,
         tables=[Table(caption="When each component is learned", rows=rows, each="components")],
-        drawings=[Drawing(draw, f"Progress of every component, {caption}", alt), *_own_drawings(dataset)],
+        drawings=[Drawing(draw, f"Progress of every component, {caption}", alt), *own],
         chart=history_chart(dataset, renamed(rows, FACTS), PROGRESS, CLOSED),
         remarks=[f"note: {notes}"] if notes else [],
         values={**{name: attrs.get(name) for name in names}, "components": rows, "notes": notes},
         overview=draw,
         go_on=RESUME_SOLVE,
     )
-
-
-def _own_drawings(dataset: xr.Dataset) -> list[Drawing]:
-    """Return what only some problems have: attention out of distribution, or weights and errors of a chain."""
-    if "moved_attention" in dataset:
-        caption = "Attention with the first trigger shifted, to the right key and to the place of training, and κR."
-        return [Drawing(partial(shortcut_figure, dataset), caption, caption)]
-    if "chain_error" in dataset:
-        caption = "Weights of the attention, and the error of the model's own chain after 1, 2, 4, … steps."
-        return [Drawing(partial(chain_figure, dataset), caption, caption)]
-    return []
 
 
 def _recovery_findings(dataset: xr.Dataset) -> Findings:
@@ -125,10 +123,9 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
     return figure
 
 
-def shortcut_figure(dataset: xr.Dataset) -> Figure:
-    """Return the figure of attention out of distribution, a line per gap, and of κR, above which the shortcut wins."""
-    figure, (left, right) = new_panels((11.0, 4.2), 1, 2)
-    time, moved = dataset["time"].values, dataset["moved_attention"].values
+def _plot_shortcut(dataset: xr.Dataset, panels: Sequence[Axes]) -> None:
+    """Draw attention out of distribution, a line per gap, and κR, where the shortcut wins above 1."""
+    (left, right), time, moved = panels, dataset["time"].values, dataset["moved_attention"].values
     for at, (name, colour) in enumerate((("right key", PREDICTED), ("place of training", MEASURED))):
         lines = left.plot(time, moved[:, :, at], color=colour, lw=WIDE / 2)
         lines[0].set_label(name)
@@ -137,13 +134,11 @@ def shortcut_figure(dataset: xr.Dataset) -> Figure:
     for ax, label in ((left, "moved_attention"), (right, "kappa_R")):
         _use_log_axis(dataset, ax)
         finish_panel(ax, "step_time", label)
-    return figure
 
 
-def chain_figure(dataset: xr.Dataset) -> Figure:
-    """Return the figure of the weights of a chain of thought, and of the error of 1, 2, 4, … steps of its own."""
-    figure, (left, right) = new_panels((11.0, 4.2), 1, 2)
-    time, count = dataset["time"].values, dataset.sizes["steps"]
+def _plot_chain(dataset: xr.Dataset, panels: Sequence[Axes]) -> None:
+    """Draw the weights of a chain of thought, and the error of 1, 2, 4, … steps of its own."""
+    (left, right), time, count = panels, dataset["time"].values, dataset.sizes["steps"]
     for at, name in enumerate(dataset["weight_name"].values.tolist()):
         left.plot(time, dataset["weights"].values[:, at], lw=WIDE / 2, label=name)
     chosen = [2**power for power in range(count.bit_length())]
@@ -152,7 +147,6 @@ def chain_figure(dataset: xr.Dataset) -> Figure:
     right.set_yscale("log")
     finish_panel(left, "step_time", "chain_weights")
     finish_panel(right, "step_time", "chain_error", title="steps")
-    return figure
 
 
 def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None) -> Figure:

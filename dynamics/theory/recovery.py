@@ -196,21 +196,21 @@ def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, Label
     """Return ζ_k as a function of labels without noise, and the law of ζ_k(y)."""
     from hermite.exponents.generative import THRESHOLD, interval_moments, label_cells
 
-    cells = label_cells(link.link.value, 2.0 * degree**0.5 + NEAR_OPTIMAL)
-    mass, product = (np.bincount(cells.bins, row) for row in interval_moments(cells.ends, degree)[[0, degree]])
+    ends, bins = label_cells(link.link.value, 2.0 * degree**0.5 + NEAR_OPTIMAL)
+    mass, product = (np.bincount(bins, row) for row in interval_moments(ends, degree)[[0, degree]])
     best = np.divide(product, mass, out=np.zeros_like(mass), where=mass > 0.0)
-    middle, half = 0.5 * (cells.ends[1:] + cells.ends[:-1]), 0.5 * np.diff(cells.ends)
+    middle, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * np.diff(ends)
     # The rule on each interval, of a width of at most 0.005.
     nodes, weights = np.polynomial.legendre.leggauss(2)
     z = (middle[:, None] + half[:, None] * nodes).ravel()
     weights = (half[:, None] * weights).ravel() * np.exp(-0.5 * z**2)
-    label = np.repeat(best[cells.bins], nodes.size)
+    label = np.repeat(best[bins], nodes.size)
     top = largest_label(label[np.abs(z) <= NEAR_OPTIMAL], label)
     # Bins are in the order of their labels: the edge of two lies between their nearest labels.
     values = link.value(middle)
     lowest, highest = np.full(mass.size, np.inf), np.full(mass.size, -np.inf)
-    np.minimum.at(lowest, cells.bins, values)
-    np.maximum.at(highest, cells.bins, values)
+    np.minimum.at(lowest, bins, values)
+    np.maximum.at(highest, bins, values)
     edges = 0.5 * (highest[:-1] + lowest[1:])
 
     def transform(y: Array) -> Array:

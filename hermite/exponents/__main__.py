@@ -52,10 +52,8 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
     is_degree = parsed.degrees.isascii() and parsed.degrees.isdigit() and 1 <= int(parsed.degrees[:4]) <= 24
     require_usage(is_degree, f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}.")
     try:
-        if named_axes(parsed.link):
-            values, lines = leaps(parsed.link)
-        else:
-            values, lines = exponents(parsed.link, int(parsed.degrees))
+        several = bool(named_axes(parsed.link))
+        values, lines = leaps(parsed.link) if several else exponents(parsed.link, int(parsed.degrees))
     except ValueError as error:
         raise UsageError(renamed(str(error), dict.fromkeys(("x", "f", "link"), "LINK"))) from None
     tell(json.dumps(values) if parsed.json else "\n".join(lines))
@@ -72,15 +70,9 @@ def exponents(link: str, degrees: int) -> tuple[dict[str, Any], list[str]]:
     shares = coefficient_shares(expand(link, order=degrees))[1:].tolist()
     correlations = label_correlations(expansion, degrees)[1:].tolist()
     laws = sample_laws(information, generative)
-    values = {
-        "link": expansion.name,
-        "information_exponent": information,
-        "generative_exponent": generative,
-        "lambda_squared": lambda_squared,
-        "coefficient_shares": shares,
-        "label_correlations": correlations,
-        "samples": _as_values(laws),
-    }
+    values: dict[str, Any] = {"link": expansion.name, "information_exponent": information}
+    values |= {"generative_exponent": generative, "lambda_squared": lambda_squared, "coefficient_shares": shares}
+    values |= {"label_correlations": correlations, "samples": _as_values(laws)}
     lines = [
         f"link                  {expansion.name}",
         f"information exponent  {information}",
@@ -106,10 +98,7 @@ def leaps(function: str) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {"link": function}
     lines = [f"function              {function}"]
     for found in (information, generative):
-        flag = [
-            {"degree": step.degree, "directions": step.directions.tolist(), "strength": step.strength}
-            for step in found.flag
-        ]
+        flag = [vars(step) | {"directions": step.directions.tolist()} for step in found.flag]
         values[f"{found.kind}_leap"] = {"leap": found.leap, "complete": found.complete, "flag": flag}
         lines.append(f"{found.kind + ' leap':<22}{repr(found).partition(' leap ')[2]}")
     return values | {"samples": _as_values(laws)}, [*lines, *_as_lines(laws)]

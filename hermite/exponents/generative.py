@@ -1,10 +1,9 @@
 """Generative exponent of a link: the first degree in which the label tells something about z.
 
-Labels are binned. The line is cut into the intervals that a link sends into each bin: pre-images of bins, by root
-finding. Levels that separate bins are values of the link on a fine irregular grid. Cells between grid points and
-turning points are monotone, so that each level crosses a cell once, and bisection finds where, also at a jump. All
-intervals of one bin's pre-image together are exact to rounding, and none is longer than a cell. Over them Gaussian
-integrals of h_k are exact: ∫_a^b h_k γ = (h_(k-1) γ(a) - h_(k-1) γ(b)) / √k, γ = N(0, 1).
+Labels are binned, and the line is cut into the pre-images of bins. Levels that separate bins are values of the link on
+a fine irregular grid. Cells between grid points and turning points are monotone, so that each level crosses a cell
+once, and bisection finds where, also at a jump. Over these intervals Gaussian integrals of h_k are exact:
+∫_a^b h_k γ = (h_(k-1) γ(a) - h_(k-1) γ(b)) / √k, γ = N(0, 1).
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     [1.0, 0.6366, 0.0, 0.1061]
     """
     rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
-    value = 0 if isinstance(degree, bool) else as_integer(degree)
-    if value is None or not 1 <= value <= HIGHEST_DEGREE:
+    if (value := 0 if isinstance(degree, bool) else as_integer(degree)) is None or not 1 <= value <= HIGHEST_DEGREE:
         refuse(rule, TypeError if value is None else ValueError)
     return _correlations(expand(link), value)
 
@@ -120,8 +118,8 @@ def coefficient_shares(expansion: HermiteExpansion) -> Array:
 
 def _correlations(expansion: HermiteExpansion, degree: int) -> Array:
     """Return λ_0² ... λ_degree², from the intervals that carry all but rounding of h_degree² γ."""
-    cells = label_cells(expansion.link.value, 2.0 * degree**0.5 + 6.0)
-    moments = np.stack([np.bincount(cells.bins, row) for row in interval_moments(cells.ends, degree)])
+    ends, bins = label_cells(expansion.link.value, 2.0 * degree**0.5 + 6.0)
+    moments = np.stack([np.bincount(bins, row) for row in interval_moments(ends, degree)])
     seen = moments[0] > 0.0
     squares: Array = np.sum(moments[:, seen] ** 2 / moments[0, seen], axis=1)
     return np.minimum(squares, 1.0)
@@ -158,24 +156,14 @@ def sample_laws(information: int, generative: int) -> dict[str, SampleLaw]:
 # --- pre-images of bins -----------------------------------------------------------------------------------------------
 
 
-class LabelCells(NamedTuple):
-    """Intervals of the line, and the bin of values into which the function sends each."""
+def label_cells(function: Function, reach: float) -> tuple[Array, Integers]:
+    """Return intervals that cover |z| <= reach, as n + 1 increasing ends, and the bin of a function's values in each.
 
-    #: Increasing ends of the intervals, shape (n + 1,).
-    ends: Array
-    #: Bin of each interval, from 0 without gaps, shape (n,).
-    bins: Integers
+    Bins count from 0 without gaps. A value on a whole cell is a separate bin: an atom of the label. Features between
+    grid points, reach / 2048 apart, are not seen. ValueError is raised where the function is not finite.
 
-
-def label_cells(function: Function, reach: float) -> LabelCells:
-    """Return pre-images of bins of a function's values, as intervals that cover |z| <= reach.
-
-    A value on a whole cell is a separate bin: an atom of the label. Features between grid points, reach / 2048 apart,
-    are not seen. ValueError is raised where the function is not finite.
-
-    >>> cells = label_cells(np.sign, 10.0)
-    >>> first_above = cells.bins.argmax()
-    >>> cells.bins[[0, first_above, -1]].tolist(), bool(abs(cells.ends[first_above]) < 1e-12)
+    >>> ends, bins = label_cells(np.sign, 10.0)
+    >>> bins[[0, bins.argmax(), -1]].tolist(), bool(abs(ends[bins.argmax()]) < 1e-12)
     ([0, 1, 1], True)
     """
     # Irregular ends: no point falls on a round number, where jumps of formulas live, nor on the mirror of another.
@@ -190,7 +178,7 @@ def label_cells(function: Function, reach: float) -> LabelCells:
     ends = np.unique(np.clip(ends, -reach, reach))
     ends = ends[np.append(True, np.diff(ends) > 1e-12)]
     label = np.searchsorted(levels, finite_values(function, 0.5 * (ends[1:] + ends[:-1])))
-    return LabelCells(ends, np.unique(label, return_inverse=True)[1])
+    return ends, np.unique(label, return_inverse=True)[1]
 
 
 def _turning_points(function: Function, grid: Array, values: Array) -> Array:
@@ -230,7 +218,7 @@ def _levels(values: Array, at_turns: Array, at_points: Array, usual: float) -> A
     # The last atom that begins below a value, of those at [1:]; the first stands for none.
     below = np.searchsorted(atoms[:, 0], distinct + width)
     single = distinct[apart & (distinct - width > np.append(-np.inf, atoms[:, 1])[below])]
-    low, high = _span(at_points)
+    low, high = np.sort([at_points[:-1], at_points[1:]], axis=0)
     crossings = int((np.searchsorted(single, high) - np.searchsorted(single, low, side="right")).sum())
     return np.union1d(single[:: 1 + crossings // _MOST_CROSSINGS], atoms)
 
@@ -240,14 +228,9 @@ def _slack(values: Array, usual: float) -> Array:
     return np.asarray(_ROUNDING * np.abs(values) + _CANCELLATION * usual)
 
 
-def _span(values: Array) -> tuple[Array, Array]:
-    """Return the lower and the higher value at the ends of each cell."""
-    return np.minimum(values[:-1], values[1:]), np.maximum(values[:-1], values[1:])
-
-
 def _crossings(function: Function, points: Array, values: Array, levels: Array) -> Array:
     """Return where the function crosses levels inside the cells between points, on each of which it is monotone."""
-    low, high = _span(values)
+    low, high = np.sort([values[:-1], values[1:]], axis=0)
     first, last = np.searchsorted(levels, low, side="right"), np.searchsorted(levels, high)
     count = np.maximum(last - first, 0)
     cell = np.repeat(np.arange(count.size), count)

@@ -22,7 +22,7 @@ from hermite import polynomials
 from hermite.arrays import Array, as_integer
 from hermite.expansion import callable_name, compile_formula, expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent, interval_moments
-from hermite.text.formulas import Expression, named_axes, parse_several
+from hermite.text.formulas import named_axes, parse_several
 from hermite.text.messages import not_a_choice, refuse, require, shown
 
 MOST_AXES = 3
@@ -155,21 +155,15 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
             degree = expansion.information_exponent
             strength = float(coefficient_shares(expansion)[degree])
         return Leap(degree, (LeapStep(degree, np.eye(1), strength),), kind, complete=True)
-    search: Callable[[Array, Array], tuple[int, Array] | None]
     function, count = point_function(f, number)
     label = ranked(function, count)
     exact = kind == "information" and polynomial_rows(function, np.eye(count), 0) is not None
-    if exact:
-        search = partial(_by_coefficients, function)
-    elif kind == "generative":
-        search = partial(_by_cells, label, label_rows)
-    else:
-        search = partial(_by_cells, function, value_rows)
+    by_cells = partial(_by_cells, *((label, label_rows) if kind == "generative" else (function, value_rows)))
+    search = partial(_by_coefficients, function) if exact else by_cells
     known, steps, settled = np.empty((0, count)), list[LeapStep](), False
     while not settled:
         rest = _complement(known)
-        found = search(known, rest)
-        if found is None:
+        if (found := search(known, rest)) is None:
             break
         sizes, vectors = np.linalg.eigh(found[1])
         new = vectors[:, sizes > _SMALLEST_PART * sizes[-1]].T[::-1] @ rest
@@ -250,12 +244,9 @@ def _reduced(directions: Array) -> Array:
 
 def _named(row: Array) -> str:
     """Return a direction as a sum of z1, z2 and z3."""
-    terms = [
-        f"{'-' if number < 0 else '+'} {'' if abs(abs(number) - 1.0) < 0.01 else f'{abs(number):.2g} '}z{a}"
-        for a, number in enumerate(row, 1)
-        if abs(number) >= 0.01
-    ]
-    text = " ".join(terms)
+    sizes = ("" if abs(abs(number) - 1.0) < 0.01 else f"{abs(number):.2g} " for number in row)
+    terms = [(f"{size}z{a}", number) for a, (size, number) in enumerate(zip(sizes, row, strict=True), 1)]
+    text = " ".join(f"{'-' if number < 0 else '+'} {term}" for term, number in terms if abs(number) >= 0.01)
     return text.removeprefix("+ ") if text.startswith("+") else text.replace("- ", "-", 1)
 
 
@@ -277,13 +268,18 @@ def single_link(f: object, axes: int | None) -> object:
 def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
     """Return f as a function of points in rows, and the number of directions; ValueError or TypeError if it is none."""
     if isinstance(f, str):
-        return _from_text(f, axes)
+        import sympy
+
+        named = max(named_axes(f))
+        count = named if axes is None else axes
+        too_few = f"Argument `axes` must be at least {named} for {shown(f)}, which names z{named}, but is {axes}."
+        expression = parse_several(f)
+        require(count >= named, too_few)
+        formula = compile_formula(expression, tuple(sympy.symbols(f"z1:{count + 1}", real=True)))
+        return _checked(lambda points: formula(points.T), f, count), count
+    none = "Argument `f` must be a formula in z1, z2 and z3, a vectorised callable or, for one direction, what "
     if not callable(f):
-        refuse(
-            "Argument `f` must be a formula in z1, z2 and z3, a vectorised callable or, for one direction, what "
-            f"`hermite.expand` takes, but is of type {type(f).__name__}.",
-            TypeError,
-        )
+        refuse(f"{none}`hermite.expand` takes, but is of type {type(f).__name__}.", TypeError)
     required, name = _required_arguments(f), callable_name(f)
     has_count = axes is not None or (required is not None and required >= 2)
     require(has_count, f"Argument `axes` must be given for a callable of one array, but is not for {name!r}.")
@@ -297,18 +293,6 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
     elif not _takes(f, trial) and _takes(f, trial.T):  # only points in columns give a value for each
         rows = lambda points: f(points.T)  # noqa: E731
     return _checked(rows, name, count), count
-
-
-def _from_text(text: str, axes: int | None) -> tuple[PointFunction, int]:
-    import sympy
-
-    expression: Expression = parse_several(text)
-    named = max(named_axes(text))
-    count = named if axes is None else axes
-    too_few = f"Argument `axes` must be at least {named} for {shown(text)}, which names z{named}, but is {axes}."
-    require(count >= named, too_few)
-    formula = compile_formula(expression, tuple(sympy.symbols(f"z1:{count + 1}", real=True)))
-    return _checked(lambda points: formula(points.T), text, count), count
 
 
 def _required_arguments(function: Any) -> int | None:

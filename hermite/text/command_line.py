@@ -2,11 +2,10 @@
 
 Imports nothing heavy, so that `--help` answers at once.
 
-The first signal that ends a command is noted, and the command ends where it can do so in good order. A handler in
-Python runs between two instructions of the main thread, so never while that thread is in compiled code. A watchdog
-thread therefore reads the pipe that `signal.set_wakeup_fd` fills at once. It ends the process if no code looks at the
-note for `ANSWER_SECONDS`, or at a second signal. No handler raises an exception: one that is raised inside an import
-can be dropped and leave the import lock taken.
+The first signal that ends a command is noted, and the command ends where it can do so in good order. Handlers in Python
+never run while the main thread is in compiled code, so a watchdog thread reads the pipe that `signal.set_wakeup_fd`
+fills at once. It ends the process if no code looks at the note for `ANSWER_SECONDS`, or at a second signal. No handler
+raises an exception: one that is raised inside an import can be dropped and leave the import lock taken.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ import threading
 import time as clock
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar
 
 from hermite.text.messages import refuse, require, suggestion
@@ -39,16 +38,8 @@ EXIT_INTERRUPTED = 130
 STDERR = 2
 
 
-@dataclass
-class _Note:
-    """The signals that this process has received."""
-
-    heard: bool = False
-    answered: bool = False
-    listening: bool = False
-
-
-_note = _Note()
+#: Whether a signal came, whether some code looked, and whether signals are listened to.
+_note = SimpleNamespace(heard=False, answered=False, listening=False)
 
 
 def listen() -> None:
@@ -74,7 +65,7 @@ def listen() -> None:
 def heard() -> bool:
     """Return whether a signal asks this command to end; who asks promises to end it. False outside of commands."""
     _note.answered |= _note.heard
-    return _note.heard
+    return bool(_note.heard)
 
 
 def stop_if_heard() -> None:
@@ -91,7 +82,8 @@ def _watch(reader: int) -> None:
     """Wait for a signal, and end the process if no code looks at it in time or another one follows."""
     _await_signal(reader)
     _note.heard, first = True, clock.monotonic()
-    deadline = threading.Timer(ANSWER_SECONDS, _end_unanswered)
+    unanswered = f"the command did not answer a signal for {ANSWER_SECONDS:g} seconds"
+    deadline = threading.Timer(ANSWER_SECONDS, lambda: _note.answered or _end_process(unanswered))
     deadline.daemon = True
     deadline.start()
     while True:
@@ -103,11 +95,6 @@ def _watch(reader: int) -> None:
 def _await_signal(reader: int) -> None:
     while os.read(reader, 1)[0] not in SIGNALS:
         pass
-
-
-def _end_unanswered() -> None:
-    if not _note.answered:
-        _end_process(f"the command did not answer a signal for {ANSWER_SECONDS:g} seconds")
 
 
 def _end_process(reason: str) -> NoReturn:
@@ -245,11 +232,8 @@ def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
 def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
     """Run a command as a program, and end with its exit code.
 
-    Where the process is the command's own, not that of a host that runs the module, such as a notebook by `%run -m`,
-    closed standard streams are opened to nothing, signals are noted, figures need no window, and Numba keeps machine
-    code in ``$FEATURE_EMERGENCE_CACHE`` if that is set. With `light`, libraries that xarray and Numba load where they
-    are installed, and that the command does not use, count as not installed. Garbage is looked for seldom, and not when
-    the process ends.
+    A process of a host that runs the module, such as a notebook by `%run -m`, stays as it is. With `light`, libraries
+    that xarray and Numba load where they are installed, and that the command does not use, count as not installed.
     """
     if _is_own_process():
         _fill_streams()

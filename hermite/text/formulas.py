@@ -1,13 +1,8 @@
 """Links and polynomials as text: formulas, read without evaluating them, and Hermite series, read and printed.
 
-Python's parser builds a tree, and an allow-list walks it into a sympy expression. Degrees, exponents and numbers are
-bounded while walking, so that a formula can neither run code nor exhaust the machine. sympy is loaded at first use.
-
-Polynomials in several variables x1 ... x9 are walked alike into a table of monomials, of bounded degree and number of
-terms.
-
-Hermite series are text such as "0.8 h4 + 0.6 h6". A notebook shows a value as a caption over two columns, with every
-given text escaped.
+Python's parser builds a tree, and an allow-list walks it into a sympy expression, or polynomials in x1 ... x9 into a
+table of monomials. Degrees, exponents, numbers and terms are bounded while walking, so that a formula can neither run
+code nor exhaust the machine. sympy is loaded at first use.
 """
 
 from __future__ import annotations
@@ -17,7 +12,8 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial, reduce
@@ -53,13 +49,7 @@ _AXIS = re.compile(rf"x([1-{_COUNT}])", flags=re.IGNORECASE)
 _ONE = (0,) * _COUNT
 _PRODUCTS = "; write products with a sign, 3*z."
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "**": operator.pow,
-}
+_ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow}
 
 #: Name -> formula. Plain functions, none rescaled; `erf` is erf(z/√2) and the last link is centred.
 FORMULAS: dict[str, str] = {
@@ -143,12 +133,11 @@ def hermite_polynomial(degree: int, kind: str = "h") -> Expression:
     """
     import sympy
 
-    z, terms = variable(), []
+    total = sympy.Integer(0)
     for i in range(degree // 2 + 1):
         power = degree - 2 * i
         pairs = math.factorial(degree) // (math.factorial(i) * math.factorial(power))
-        terms.append(sympy.Integer((-1) ** i * (pairs * 2**power if kind == "H" else pairs // 2**i)) * z**power)
-    total = sympy.Add(*terms)
+        total += (-1) ** i * (pairs * 2**power if kind == "H" else pairs // 2**i) * variable() ** power
     return total / sympy.sqrt(math.factorial(degree)) if kind == "h" else total
 
 
@@ -177,7 +166,7 @@ def normalise(expression: Expression) -> Expression:
             end = f".{suggestion(name, FUNCTIONS)}"
             _Walker.refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", end)
     floats = {value: sympy.Rational(repr(float(value))) for value in expression.atoms(sympy.Float)}
-    result = expression.xreplace(floats).subs(next(iter(expression.free_symbols)), variable())
+    result = expression.xreplace(floats).subs(*expression.free_symbols, variable())
     if result.is_polynomial(variable()):
         _checked_degree(int(sympy.degree(result, variable())))
     return result
@@ -186,10 +175,8 @@ def normalise(expression: Expression) -> Expression:
 def parse(text: str) -> Expression:
     """Return the sympy expression in the real symbol z of a formula in z or x of at most 500 characters.
 
-    Numbers are exact: `0.1` is one tenth. `h4(z)` and `he4(z)` are the orthonormal h_4, `He4(z)` the probabilists' and
-    `H4(z)` the physicists' polynomial. Names of links other than functions of the list (relu, sigmoid, ...) may be
-    used as functions; `erf(z)` in a formula is the plain error function. ValueError is raised for anything but a
-    formula in one variable made of the listed functions.
+    Numbers are exact: `0.1` is one tenth. Functions are those of `FUNCTIONS`, Hermite polynomials by name and links of
+    `FORMULAS`, but for the plain error function `erf(z)`. ValueError is raised for anything else.
 
     >>> parse("x^3 - 3*x")
     z**3 - 3*z
@@ -228,9 +215,8 @@ def named_axes(text: str) -> set[int]:
 def parse_polynomial(text: object) -> Monomials:
     """Return the monomials of a polynomial in x1 ... x9, of total degree at most 12 and with at most 200 terms.
 
-    Numbers are exact: `0.1` is one tenth. `h2(x1)` is the orthonormal h_2, of any polynomial, `He2(x1)` the
-    probabilists' and `H2(x1)` the physicists' polynomial. The exponents are as long as the largest index in the text.
-    ValueError is raised for anything else.
+    Numbers are exact: `0.1` is one tenth, and Hermite polynomials are of any polynomial. The exponents are as long as
+    the largest index in the text. ValueError is raised for anything else.
 
     >>> parse_polynomial("x1 + 2*x1*x2^2")
     {(1, 0): 1, (1, 2): 2}
@@ -240,18 +226,13 @@ def parse_polynomial(text: object) -> Monomials:
     if not isinstance(text, str):
         raise TypeError(_PolynomialWalker.unreadable.format(shown(text)) + ".")
     found = _PolynomialWalker().read(text)
-    span = max((a + 1 for powers in found for a in range(_COUNT) if powers[a]), default=0)
-    if span == 0:
+    if (span := max((a + 1 for powers in found for a in range(_COUNT) if powers[a]), default=0)) == 0:
         _PolynomialWalker.refuse("depends on none of x1 ... x9")
     return {powers[:span]: found[powers] for powers in sorted(found, key=lambda powers: (sum(powers), powers[::-1]))}
 
 
 def _is_function(name: str) -> bool:
     return name.lower() in (*FUNCTIONS, *FORMULAS, *ALIASES) or hermite_name(name) is not None
-
-
-def _meant(name: str) -> str:
-    return f".{suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])}"
 
 
 @dataclass(frozen=True)
@@ -291,6 +272,10 @@ class _Walker:
     def refuse(cls, what: str, end: str = ".") -> NoReturn:
         """Raise the ValueError of a formula that is not accepted, from a clause and the end of the sentence."""
         raise ValueError(cls.lead + what + end) from None
+
+    @staticmethod
+    def meant(name: str) -> str:
+        return f".{suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])}"
 
     @staticmethod
     def hint(text: str) -> str:
@@ -358,7 +343,7 @@ class _Walker:
             return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, getattr(math, lower), 0)
         if _is_function(name):
             self.refuse(f"contains {name!r} without an argument", f"; write {name}({self.menu.partition(',')[0]}).")
-        return self.refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", _meant(name))
+        return self.refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", self.meant(name))
 
     def combined(self, symbol: str, first: Any, second: Any) -> Any:
         if symbol == "**":
@@ -391,17 +376,15 @@ class _Walker:
 
     def _bounded(self, symbol: str, first: float, second: float) -> float:
         """Compute a constant in floats before sympy computes it exactly, so that huge numbers are never built."""
-        try:
+        with suppress(OverflowError, ZeroDivisionError):
             value: float = _ARITHMETIC[symbol](first, second)
-        except (OverflowError, ZeroDivisionError):
-            value = math.inf
-        if abs(value) > _MAX_NUMBER:
-            self.refuse("contains an infinite or enormous constant")
-        return value
+            if abs(value) <= _MAX_NUMBER:
+                return value
+        return self.refuse("contains an infinite or enormous constant")
 
     def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
         if not _is_function(name):
-            self.refuse(f"contains a call of {name!r}, which is not a known function", _meant(name))
+            self.refuse(f"contains a call of {name!r}, which is not a known function", self.meant(name))
         count, several = len(arguments), name.lower() in ("max", "min")
         if count != 1 + several and not (several and count > 2):
             self.refuse(f"gives {count} arguments to {name!r}, which takes {'at least 2' if several else '1'}")
@@ -486,9 +469,8 @@ class _PolynomialWalker(_Walker):
                 found[powers] = found.get(powers, 0) + self.sympy.expand(a * b)
             return self._kept(found)
         if symbol in "+-":
-            both = {**first, **second}
-            operation = _ARITHMETIC[symbol]
-            return self._kept({each: operation(first.get(each, 0), second.get(each, 0)) for each in both})
+            keys = {**first, **second}
+            return self._kept({key: _ARITHMETIC[symbol](first.get(key, 0), second.get(key, 0)) for key in keys})
         number = None if second and list(second) != [_ONE] else second.get(_ONE, self.exact(0))
         if symbol == "/":
             if not number:
@@ -556,11 +538,9 @@ def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: i
         negative = number.startswith("-") and not compound
         number = f"({number})" if compound else number.removeprefix("-") if negative else number
         sign = (" - " if negative else " + ") if pieces else ("-" if negative else "")
-        if formal:
-            term = f"h{degree}(z)" if number == "1" else f"{number}*h{degree}(z)"
-        else:
-            term = number if degree == 0 else f"h{degree}" if number == "1" else f"{number} h{degree}"
-        pieces.append(sign + term)
+        name = f"h{degree}(z)" if formal else f"h{degree}" if degree else ""
+        one = number == "1" and name
+        pieces.append(sign + (name if one else f"{number}{'*' if formal else ' ' if degree else ''}{name}"))
     rest = " + …" if len(pieces) < len(terms) else ""
     return "".join(pieces) + rest or "0"
 

@@ -1,7 +1,4 @@
-"""Values in sentences: arguments in one line, cut if long, and numbers rounded by their errors.
-
-Numbers follow one rule in tables, figures, pages and verdicts.
-"""
+"""Values in sentences: arguments in one line, cut if long, and numbers rounded by their errors."""
 
 from __future__ import annotations
 
@@ -104,7 +101,7 @@ def rounded(value: float, error: float) -> tuple[str, str]:
     is unknown keeps three significant digits.
     """
     if not (math.isfinite(value) and math.isfinite(error) and error > 0.0):
-        return _short(value, 3), _short(error, 2)
+        return f"{value:.3g}".replace("nan", "-"), f"{error:.2g}".replace("nan", "-")
     lead = math.floor(math.log10(error))
     largest = math.floor(math.log10(max(abs(value), error)))
     power = 0 if SMALLEST_PLAIN <= largest <= LARGEST_PLAIN else largest
@@ -122,7 +119,3 @@ def with_error(value: float, error: float = math.nan) -> str:
         return value_text
     mantissa, letter, power = value_text.partition("e")
     return f"({mantissa} ± {error_text.partition('e')[0]})e{power}" if letter else f"{value_text} ± {error_text}"
-
-
-def _short(value: float, digits: int) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}g}"

@@ -19,13 +19,13 @@ from sgd_check.verdicts.reused_data import THEORY as REUSED
 from sgd_check.verdicts.verdict import ALIGNMENT, event_of, of_sound_runs, sound_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
     from sgd_check.verdicts.curves import Quantity
 
 SIMULATED = report.MEASURED
@@ -38,7 +38,6 @@ _LEARNED = {
     "learned mass of direction": "mass_share",
     "component": "component_part",
     "sensitivity": "sensitivity_share",
-    "loss": "loss",
 }
 
 
@@ -75,47 +74,31 @@ def by_curves(tree: xr.DataTree) -> bool:
 def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
     """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
 
-    Where curves decide (information exponents up to 2, networks) what is learned over time replaces the
-    survival. Against a mean field losses, distances and exponents of all widths are drawn on four axes, against the law
-    of an estimator the estimates on one; of samples that are used again losses, overlaps and squared norms on three.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Result of `sgd_check.compare`.
-    axes : sequence of Axes, optional
-        Where to draw times, overlaps, survival, loss and its residual (five), what belongs to a mean field (four), to
-        the law of an estimator (one), or to samples that are used again (three); by default a new figure.
-    style : {"screen", "paper", "talk"}, optional
-        Of a new figure; see `figure_style`.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    ValueError
-        If `axes` are not so many.
+    Where curves decide (information exponents up to 2, networks) what is learned over time replaces the survival.
+    `tree` is a result of `sgd_check.compare`. `axes` are five, for times, overlaps, survival, loss and its residual;
+    against a mean field four, for losses, distances and exponents of all widths; against the law of an estimator one,
+    for the estimates; of samples that are used again three, for losses, overlaps and squared norms; by default a new
+    figure in a `style` (see `figure_style`). The figure is returned; ValueError is raised for another number of axes.
     """
     with figure_style(style):
         theory = compared_parts(tree)[0].attrs["theory"]
-        whole: Any = {MEAN_FIELD: plot_widths, LAW: plot_law_test, REUSED: plot_reused}.get(theory)
-        if whole is not None:
-            drawn: Figure = whole(tree, axes)
-            return drawn
-        if axes is None:
+        if theory in _PANELS:
+            draw, size, shape = _PANELS[theory]
+            panels = report.panels_or_new(axes, math.prod(shape), size, *shape, shown=False)
+            draw(tree, panels)
+        elif axes is None:
             whole = report.new_figure((11.0, 8.2))
             grid = whole.add_gridspec(2, 2)
             halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
             places = (grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1])
-            panels: Any = [whole.add_subplot(place) for place in places]
+            panels = [whole.add_subplot(place) for place in places]
         else:
             panels = given_panels("axes", axes, 5)
-        plot_times(tree, panels[0])
-        plot_overlaps(tree, panels[1])
-        (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
-        plot_loss_band(tree, (panels[3], panels[4]))
+        if theory not in _PANELS:
+            plot_times(tree, panels[0])
+            plot_overlaps(tree, panels[1])
+            (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
+            plot_loss_band(tree, (panels[3], panels[4]))
         figure: Figure = panels[0].get_figure()
         return figure
 
@@ -146,16 +129,8 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
 
     Dots are single runs; the error bar is the geometric mean with twice its standard error; the short orange line spans
     the band that theory allows the mean, or, across, the middle 80 % of the predicted runs; triangles count runs
-    without emergence, at the horizon, where there is room for the number.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Result of `sgd_check.compare`.
-    ax : Axes, optional
-        Where to draw; by default new axes.
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
+    without emergence, at the horizon, where there is room for the number. `tree` is a result of `sgd_check.compare`,
+    and `ax` where to draw, by default new axes in a `style` (see `figure_style`).
     """
     comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax, style)
@@ -176,29 +151,25 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
         if np.isfinite(mean):
             low, mid, high = time * np.exp(mean + 2 * error * np.array([-1, 0, 1]))
             ax.errorbar(time, mid, yerr=[[mid - low], [high - mid]], fmt="o", color=SIMULATED, ms=5, capsize=3)
-    _draw_censored(ax, predicted, counts, float(simulation.attrs["end_time"]))
-    if predicted.size:
-        span = np.array([predicted.min() / 1.3, predicted.max() * 1.3])
-        ax.plot(span, span, ":", color=REFERENCE, lw=1)
-        ax.set(xscale="log", yscale="log")
-        ax.margins(y=0.12)
-    _finish_times(ax, tree, without=bool(comparison["censored_count"].values.any()))
-    return ax
-
-
-def _draw_censored(ax: Axes, predicted: Array, counts: Integers, horizon: float) -> None:
-    """Draw a triangle for each direction that some runs lack, and their number where numbers do not overlap."""
-    late = sorted(zip(predicted[counts > 0].tolist(), counts[counts > 0].tolist(), strict=True))
-    apart, last = np.ptp(np.log(predicted)) / 16 if late else 0.0, -math.inf
-    for time, count in late:
+    # A triangle for each direction that some runs lack, and their number where numbers do not overlap.
+    horizon, late = float(simulation.attrs["end_time"]), counts > 0
+    apart, last = np.ptp(np.log(predicted)) / 16 if late.any() else 0.0, -math.inf
+    for time, count in sorted(zip(predicted[late].tolist(), counts[late].tolist(), strict=True)):
         ax.plot(time, horizon, "^", color=SIMULATED, mfc="none", ms=7)
         if math.log(time) - last >= apart:
             above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
             ax.annotate(f"{count}", (time, horizon), (0, 7), **above)
             last = math.log(time)
+    if predicted.size:
+        span = np.array([predicted.min() / 1.3, predicted.max() * 1.3])
+        ax.plot(span, span, ":", color=REFERENCE, lw=1)
+        ax.set(xscale="log", yscale="log")
+        ax.margins(y=0.12)
+    _finish_times(ax, tree)
+    return ax
 
 
-def _finish_times(ax: Axes, tree: xr.DataTree, *, without: bool) -> None:
+def _finish_times(ax: Axes, tree: xr.DataTree) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -211,7 +182,7 @@ def _finish_times(ax: Axes, tree: xr.DataTree, *, without: bool) -> None:
         words = "band of the mean" if by_curves(tree) or event is ALIGNMENT else words
         band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
     handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
-    if without:
+    if comparison["censored_count"].values.any():
         hollow: dict[str, Any] = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
         handles.append(Line2D([], [], label="runs without, at the horizon", **hollow))
     title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{_blown_up(comparison)}"
@@ -256,11 +227,11 @@ def _predicted_square(prediction: xr.Dataset) -> Array | None:
     if "seed" in prediction.dims:
         squares = _counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
         return np.asarray(np.median(np.max(squares, axis=2), axis=0)) if squares.size else None
-    known = next((name for name in ("teacher_overlap", "max_overlap", "overlap") if name in prediction), None)
-    if known is None:
-        return None
-    squares = _counted_squares(prediction, prediction[known].values)
-    return np.asarray(squares.max(axis=1)) if known == "teacher_overlap" else squares
+    for known in ("teacher_overlap", "max_overlap", "overlap"):
+        if known in prediction:
+            squares = _counted_squares(prediction, prediction[known].values)
+            return np.asarray(squares.max(axis=1)) if known == "teacher_overlap" else squares
+    return None
 
 
 def _counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
@@ -330,13 +301,8 @@ def plot_learning(
     These are learned masses by direction :math:`/ a_p`, of a network components
     :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
     components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
-    smaller one are drawn, on the time of theory. Time is the flow time. Other arguments and the result are those of
-    `plot_times`.
-
-    Parameters
-    ----------
-    quantity : {"learned", "loss"}
-        What to draw. The loss of the average of the weights, where there is one, is dotted.
+    smaller one are drawn, on the time of theory. Time is the flow time. `quantity` "loss" draws the loss; that of the
+    average of the weights, where there is one, is dotted. Other arguments and the result are those of `plot_times`.
     """
     from dynamics.problem import Problem
     from sgd_check.verdicts.curves import AVERAGE, quantities_of
@@ -362,7 +328,7 @@ def plot_learning(
         undefined = "learned mass: not defined,\nthe link has no part of degree 3 or more"
         ax.text(0.5, 0.5, undefined, transform=ax.transAxes, ha="center", va="center")
     ax.set_yscale("log" if is_loss else "linear")
-    label = _LEARNED[theory[0].kind] if theory else quantity
+    label = _LEARNED.get(theory[0].kind, "loss") if theory else quantity
     _finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
     if not is_loss:
         low, high = ax.dataLim.intervaly
@@ -439,8 +405,7 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
     ax.set_yscale("log")
     if largest > 0:
         ax.set_ylim(max(0.3 * lowest, 1e-12), 2.0 * largest)
-    title = f"loss of {loss.shape[0]} runs{_blown_up(comparison)}"
-    _finish_over_time(ax, time, "loss", title, loc="lower left")
+    _finish_over_time(ax, time, "loss", f"loss of {loss.shape[0]} runs{_blown_up(comparison)}", loc="lower left")
 
 
 def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
@@ -473,15 +438,13 @@ def _critical(comparison: xr.Dataset) -> float:
 # --- mean fields and laws of estimators -------------------------------------------------------------------------------
 
 
-def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
+def _draw_widths(tree: xr.DataTree, panels: Any) -> None:
     """Draw the loss, m E(f_m − f_∞)², √m |Δ| and their exponents in m, of SGD without its noise.
 
     Curves are means over starts with two standard errors; dashed black is the mean field, the grey band the effect of
     corrections of finite width on the exponent, and the black line the tested mean over its window, with two standard
     errors.
     """
-    new = axes is None
-    panels: Any = report.new_panels((11.0, 8.2), 2, 2)[1].ravel() if new else given_panels("axes", axes, 4)
     comparison = tree["comparison"].to_dataset()
     shown = comparison.isel(time=comparison["time"].values > 0.0)
     time, attrs = shown["time"].values, comparison.attrs
@@ -503,26 +466,11 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
         panels[2].text(0.5, 0.5, "no tracers: neurons not followed", ha="center", transform=panels[2].transAxes)
     runs = f"{attrs['usable_runs']} runs of {comparison.sizes['seed']} starts"
     panels[0].set_title(f"{attrs['verdict']}: {runs}", fontsize=small(panels[0], 1.0))
-    figure: Figure = panels[0].figure
-    return figure
 
 
-def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
-    """Draw the estimates of a comparison with their law, on one panel."""
-    comparison, simulation, _ = compared_parts(tree)
-    ax: Any = report.new_panels(report.ONE_PANEL)[1] if axes is None else given_panels("axes", axes, 1)[0]
-    plot_estimates(simulation, comparison, ax)
-    figure: Figure = ax.get_figure()
-    return figure
-
-
-def plot_reused(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
-    """Draw losses, overlaps and squared norms of runs on samples that are used again, on three panels.
-
-    Lines are theory, points means over runs with two standard errors.
-    """
+def _draw_reused(tree: xr.DataTree, panels: Any) -> None:
+    """Draw losses, overlaps and squared norms: lines theory, points means over runs with two standard errors."""
     comparison, simulation, prediction = compared_parts(tree)
-    panels: Any = report.new_panels((13.0, 4.2), 1, 3)[1].ravel() if axes is None else given_panels("axes", axes, 3)
     for ax, names in zip(panels, (("loss", "train_loss"), ("teacher_overlap",), ("squared_norm",)), strict=True):
         for name, colour in zip(names, (SIMULATED, PREDICTED), strict=False):
             mean, error = report.mean_band(of_sound_runs(simulation, name))
@@ -534,8 +482,6 @@ def plot_reused(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
             ax.plot(prediction["time"].values, theory, color=colour, label=[words, *["_"] * (theory.shape[1] - 1)])
         finish_panel(ax, "step_time", names[0])
     panels[0].set_title(f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs; lines: theory")
-    figure: Figure = panels[0].get_figure()
-    return figure
 
 
 def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axes) -> None:
@@ -552,6 +498,14 @@ def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axe
         ax.axhspan(law - allowed, law + allowed, color=PREDICTED, alpha=0.15, lw=0, label="allowed at this d")
     ax.set_ylim(-0.03, 1.03)
     finish_panel(ax, "estimate_share", "overlap_squared", f"$n = {estimates.attrs['samples']}$ samples")
+
+
+#: Theory -> function that draws a comparison on panels, inches and shape of these.
+_PANELS: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, int]]] = {
+    MEAN_FIELD: (_draw_widths, (11.0, 8.2), (2, 2)),
+    LAW: (lambda tree, panels: plot_estimates(*compared_parts(tree)[1::-1], panels[0]), report.ONE_PANEL, (1, 1)),
+    REUSED: (_draw_reused, (13.0, 4.2), (1, 3)),
+}
 
 
 # --- runs alone -------------------------------------------------------------------------------------------------------

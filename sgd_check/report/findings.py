@@ -163,10 +163,10 @@ def _time_parts(tree: xr.DataTree) -> Parts:
     captions = {
         figures.plot_times: f"{event.noun.capitalize()} times of SGD against the predicted ones.",
         figures.plot_overlaps: f"{overlaps} over time: thin lines runs, thick ones theory.",
-        figures.plot_learning: "What is learned over time, as a part of the teacher's.",
-        figures.plot_survival: f"Share of the runs without {event.noun} over time, with theory.",
     }
-    del captions[figures.plot_survival if curves else figures.plot_learning]
+    learned = "What is learned over time, as a part of the teacher's."
+    survival = f"Share of the runs without {event.noun} over time, with theory."
+    captions |= {figures.plot_learning: learned} if curves else {figures.plot_survival: survival}
     drawings = [drawing_of(plot, tree, caption=caption, more=more) for plot, caption in captions.items()]
     loss = "Mean loss of the runs with its band, the predicted loss, the residual below."
     two: dict[str, Any] = {"size": figures.LOSS_SIZE, "shape": (2,)}
@@ -178,41 +178,27 @@ def time_rows(tree: xr.DataTree) -> Rows:
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
     mean, unknown = np.exp(comparison["mean_log_ratio"].values), np.full(predicted.size, np.nan)
-    found: Rows = jsonable(
-        records(
-            {
-                "direction": np.arange(1, predicted.size + 1),
-                "teacher_coefficient": comparison.get("teacher_coefficient", unknown),
-                "given": tree["given/emergence_time"] if "given" in tree.children else predicted,
-                "predicted": predicted,
-                "sgd_median": median_over_runs(ratio[simulation["blown_up"].values == 0]) * predicted,
-                "ratio": mean,
-                "standard_error": mean * comparison["standard_error"].values,
-                "expected_delay": comparison["expected_delay"],
-                "visible_error": comparison.get("visible_error", unknown),
-                "z": comparison["z_score"],
-                "censored": comparison["censored_count"],
-            }
-        )
-    )
-    return found
+    columns = {
+        "direction": np.arange(1, predicted.size + 1),
+        "teacher_coefficient": comparison.get("teacher_coefficient", unknown),
+        "given": tree["given/emergence_time"] if "given" in tree.children else predicted,
+        "predicted": predicted,
+        "sgd_median": median_over_runs(ratio[simulation["blown_up"].values == 0]) * predicted,
+        "ratio": mean,
+        "standard_error": mean * comparison["standard_error"].values,
+        "expected_delay": comparison["expected_delay"],
+        "visible_error": comparison.get("visible_error", unknown),
+        "z": comparison["z_score"],
+        "censored": comparison["censored_count"],
+    }
+    return [jsonable(row) for row in records(columns)]
 
 
 def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
     both = "given" in tree.children
-    columns = {
-        "p": "direction",
-        "a_p": "teacher_coefficient",
-        **({"in the file": "given"} if both else {}),
-        "predicted": "predicted",
-        "SGD, median": "sgd_median",
-        "ratio": "ratio",
-        "± s.e.": "standard_error",
-        "delay, %": "expected_delay",
-        "seen, %": "visible_error",
-        "z": "z",
-        "runs without": "censored",
-    }
+    columns = {"p": "direction", "a_p": "teacher_coefficient", **({"in the file": "given"} if both else {})}
+    columns |= {"predicted": "predicted", "SGD, median": "sgd_median", "ratio": "ratio", "± s.e.": "standard_error"}
+    columns |= {"delay, %": "expected_delay", "seen, %": "visible_error", "z": "z", "runs without": "censored"}
     given = _GIVEN.get(str(tree["given"].attrs.get("answer")), "given") if both else ""
     note = "ratio: SGD over theory, of directions that emerge in all runs. The curves decide; a time can only refute."
     return _of_directions(
@@ -247,7 +233,7 @@ def _learned(tree: xr.DataTree) -> tuple[Rows, Table]:
         **{name: comparison[f"learned_{name}"] for name in ("z_score", "p_value", "visible_error")},
         "censored": np.count_nonzero(np.isnan(measured), axis=0),
     }
-    rows: Rows = jsonable(records(numbers))
+    rows = [jsonable(row) for row in records(numbers)]
     columns = {"p": "direction", "predicted": "predicted", "SGD, median": "sgd_median"}
     columns |= {"seen, %": "visible_error", "z": "z_score", "runs without": "censored"}
     note = (
@@ -271,7 +257,7 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
     columns = {"what": "quantity", "at time": "time", "predicted": "predicted", "SGD": "measured", "± s.e.": "error"}
     columns |= {"allowed": "allowance", "z": "z", "power": "power", "looks": "looks"}
     step = "SGD is extrapolated to learning rate 0 from runs at two of them. " if "finer" in tree.children else ""
-    found: Rows = jsonable(rows)
+    found = [jsonable(row) for row in rows]
     table = Table(
         caption="Curves of SGD against prediction",
         rows=report.renamed(found, columns),
@@ -292,7 +278,7 @@ def _reused_parts(tree: xr.DataTree) -> Parts:
     values = {"p_value": float(tree["comparison/p_value"]), "curves": rows}
     values |= {name: attrs[name] for name in ("training_samples", "batch_size", "steps", "learning_rate")}
     caption = "Losses, overlaps and squared norms: lines theory, points means over runs with two standard errors."
-    return [table], [Drawing(partial(figures.plot_reused, tree), caption, caption)], values
+    return [table], [Drawing(partial(figures.plot_comparison, tree), caption, caption)], values
 
 
 # --- mean fields ------------------------------------------------------------------------------------------------------
@@ -305,7 +291,7 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
     means = {name: comparison[name].mean("seed").transpose("time", "width").values for name in ("loss", "function_gap")}
     by_width = {name: [dict(zip(widths, row, strict=True)) for row in mean.tolist()] for name, mean in means.items()}
     columns = {name: comparison[name] for name in ("time", "mean_field_loss", *_EXPONENTS)}
-    times: Rows = jsonable(records({**columns, **by_width}))
+    times = [jsonable(row) for row in records({**columns, **by_width})]
     values = {
         "exponent": exponent,
         "exponent_error": float(comparison["mean_gap_exponent_error"]),
@@ -341,7 +327,7 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
     )
     caption = "Losses of all widths, scaled distances from the mean field, and their exponents in the width."
     more = f"The tested exponent is {exponent:.3g}; theory says −1."
-    return [table], [Drawing(partial(figures.plot_widths, tree), caption, f"{caption} {more}")], values
+    return [table], [Drawing(partial(figures.plot_comparison, tree), caption, f"{caption} {more}")], values
 
 
 # --- estimates of one direction ---------------------------------------------------------------------------------------
@@ -366,7 +352,7 @@ def _law_parts(tree: xr.DataTree) -> Parts:
         errors={"mean": "± s.e."},
     )
     caption = f"{_ESTIMATES}, the law, and what a finite dimension is allowed."
-    return [table], [Drawing(partial(figures.plot_law_test, tree), caption, caption)], values
+    return [table], [Drawing(partial(figures.plot_comparison, tree), caption, caption)], values
 
 
 def estimate_findings(dataset: xr.Dataset) -> Findings:
@@ -412,7 +398,18 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
         drawing_of(figures.plot_run_losses, dataset, caption=losses),
         drawing_of(figures.plot_run_times, dataset, caption=times),
     ]
-    tables = [_runs(dataset)]
+    heads: dict[str, Any] = {"p": dataset["direction"]}
+    emerged = dataset["emergence_time"].values
+    if "teacher_coefficient" in dataset:  # of a network the directions are the teacher's axes
+        predicted = dataset.get("predicted_emergence_time", np.full(emerged.shape[1], None))
+        heads |= {"a_p": dataset["teacher_coefficient"], "predicted, pair": predicted}
+    first = Table(
+        caption=f"{event.noun.capitalize()} times of the runs",
+        rows=_quartiles(emerged, heads, f"runs that {event.past}"),
+        note=f"Over {len(emerged)} runs; those in which the direction did not {event.verb} count as latest.",
+        each="directions, spread over p",
+    )
+    tables = [first]
     if "component" in dataset:
         caption = "Components of the network over the teacher's: medians of the runs, with bands between the quartiles."
         drawings.append(drawing_of(figures.plot_run_components, dataset, caption=caption))
@@ -434,20 +431,6 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def _runs(dataset: xr.Dataset) -> Table:
-    times, event = dataset["emergence_time"].values, event_of(dataset)
-    heads: dict[str, Any] = {"p": dataset["direction"]}
-    if "teacher_coefficient" in dataset:  # of a network the directions are the teacher's axes
-        predicted = dataset.get("predicted_emergence_time", np.full(times.shape[1], None))
-        heads |= {"a_p": dataset["teacher_coefficient"], "predicted, pair": predicted}
-    return Table(
-        caption=f"{event.noun.capitalize()} times of the runs",
-        rows=_quartiles(times, heads, f"runs that {event.past}"),
-        note=f"Over {len(times)} runs; those in which the direction did not {event.verb} count as latest.",
-        each="directions, spread over p",
-    )
-
-
 def _quartiles(times: Array, heads: Mapping[str, Any], counted: str) -> Rows:
     """Return rows that begin with the columns `heads`: the number of known times (runs, rows), and their quartiles."""
     quartiles = dict(zip(("first quartile", "median", "third quartile"), late_quartiles(times), strict=True))
@@ -459,17 +442,6 @@ def sgd_study_findings(dataset: xr.Dataset) -> Findings:
     return report.study_findings(dataset, *STUDIES[dataset.attrs["answer"]].find(dataset), partial(plot_study, dataset))
 
 
-#: Columns of the table of a comparison.
-COLUMNS = {
-    "component": "component",
-    "predicted": "expected_time",
-    "log ratio": "mean_log_ratio",
-    "error": "standard_error",
-    "p": "component_p_value",
-    "visible error": "visible_error",
-}
-
-
 def _token_parts(tree: xr.DataTree) -> Parts:
     parts = {name: node.to_dataset(inherit=False) for name, node in tree.children.items()}
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
@@ -479,7 +451,9 @@ def _token_parts(tree: xr.DataTree) -> Parts:
         numbers = {title: float(attrs[name]) for title, name in names.items()}
         rows, figure = [{"component": "recovered items", **numbers}], report.recovery_figure
     else:
-        rows, figure = records({title: comparison[name] for title, name in COLUMNS.items()}), report.progress_figure
+        columns = {"component": "component", "predicted": "expected_time", "log ratio": "mean_log_ratio"}
+        columns |= {"error": "standard_error", "p": "component_p_value", "visible error": "visible_error"}
+        rows, figure = report.rows_of(comparison, columns), report.progress_figure
         note = f"Log ratio: without the effect of the batch. {note}"
     errors = {"log ratio": "error", "distance": "error"}
     table = Table(caption="Measured against predicted", rows=rows, note=note, errors=errors, each="components")
