@@ -1,7 +1,7 @@
 from . import tokens as tokens
+from .estimators.estimation import draw_weak_to_strong as draw_weak_to_strong
 from .estimators.estimation import estimate_direction as estimate_direction
-from .estimators.hierarchy import estimate_hierarchy as estimate_hierarchy
-from .estimators.weak_to_strong import draw_weak_to_strong as draw_weak_to_strong
+from .estimators.estimation import estimate_hierarchy as estimate_hierarchy
 from .report.figures import plot_comparison as plot_comparison
 from .report.figures import plot_learning as plot_learning
 from .report.figures import plot_loss_band as plot_loss_band

@@ -48,8 +48,6 @@ SYSTEMS: dict[str, Callable[[Any], TokenSystem]] = {
     "chain": ChainSystem,
 }
 KINDS = tuple(SYSTEMS)
-#: Saved times by default.
-DEFAULT_COUNT = 400
 #: Steps of one look at whether all components are learned, and most of all steps that are tried.
 LOOK_STEPS, MOST_STEPS = 20_000, 20_000_000
 
@@ -110,11 +108,6 @@ def solve(
         As `dynamics.solve_overlaps`; ValueError too if no times are given and not all components are learned in
         20 million steps.
 
-    References
-    ----------
-    arXiv:2505.23683 (composition), arXiv:2412.06538 (recall), arXiv:2402.14735 (causal graphs),
-    arXiv:2603.26554 (memory), arXiv:2503.11272 (selection), arXiv:2510.27015 (other lengths),
-    arXiv:2503.15477 (policy gradient), arXiv:2512.18634 (trigger task), arXiv:2502.21212 (chain of thought).
 
     Examples
     --------
@@ -136,7 +129,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
     """Return the closed forms: when each component is learned, and the plateau that ends then.
 
     They are `predicted_learned_time(component)` (inf: never; NaN: no closed form) and `plateau(component)`, as in
-    `solve`. Anything else than a problem of this room raises TypeError or ValueError.
+    `solve`.
     """
     check_question(problem, KINDS)
     if getattr(problem, "embeddings", None) == "gaussian":
@@ -223,21 +216,19 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
 def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
     rate, limit = attributes.get("learning_rate"), attributes.get("learning_rate_limit")
     if rate is not None and limit is not None and rate > limit:
-        msg = (
-            f"The full model is not stable at learning rate {rate:g}, but below {limit:.3g}; the map is its mean alone."
-        )
-        warnings.warn(msg, UserWarning, stacklevel=5)
+        unstable = f"The full model is not stable at learning rate {rate:g}, but below {limit:.3g}"
+        warnings.warn(f"{unstable}; the map is its mean alone.", UserWarning, stacklevel=5)
 
 
 def _schedule(system: TokenSystem, stepper: Stepper, rate: float | None) -> SaveAt:
     """Return times until all components are learned that ever are, those of steps at a learning rate."""
     first, last = (0.0, system.last_time) if np.isfinite(system.last_time) else _range(system, stepper)
-    times = np.geomspace(first, last, DEFAULT_COUNT) if first else np.linspace(0.0, last, DEFAULT_COUNT)
+    times = np.geomspace(first, last, 400) if first else np.linspace(0.0, last, 400)
     return SaveAt.at(times if rate is None else rate * np.unique(np.ceil(times / rate)))
 
 
 def _range(system: TokenSystem, stepper: Stepper) -> tuple[float, float]:
-    """Return the first and the last time to save, 0 first for equal distances; the stepper is run until then."""
+    """Return the first and the last time to save, 0 first for equal distances, by running the stepper."""
     awaited = np.isfinite(closed := system.closed_times()) | (np.isnan(closed) & system.all_are_learned)
     target, spent = system.time_scale, 0
     while np.isnan(stepper.event_times[awaited]).any():

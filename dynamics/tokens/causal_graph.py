@@ -1,17 +1,8 @@
-r"""A latent causal graph, learned row by row: the first layer's weights on the tokens before each one.
+"""A latent causal graph, learned row by row: W_t' = A_t ∘ (v_t − A_t·v_t), A = softmax(W) (`docs/token_equations.md`).
 
-Rows decouple. With a linear second layer exactly, and a softmax to first order in β,
-
-.. math:: W_t' = A_t \circ (v_t - A_t\cdot v_t), \qquad
-   v_{ts} = \frac{q^{1 + up + down}}{n S^2} \big(F(down - up - 1) - 1\big),
-
-F(0) = S and F(j) the number of divisors of |j| up to S; up and down count edges from s up to the last common ancestor
-with t, and down to t; v = 0 across trees. A softmax has β(v_ts − mean_t v_ts) for v_ts. Of Dirichlet transitions with
-the loss −ln(f[y] + 0.05) v is measured on drawn sequences, at weights ρ = 1/n (arXiv:2402.14735).
-
-State y = scores of rows 3, 4, … n one after the other, of 2, 3, … n − 1 keys; parameters = [fitness of the same keys |
-share of the parent at which a row has progressed by half], 2 above any share for a row that has no parent; sizes = [n |
-index of the parent of each of these rows, −1 for none | stage].
+State y = scores of rows 3, 4, … n one after the other, of 2, 3, … n − 1 keys; parameters = [fitness v of the same keys
+| share of the parent at which a row has progressed by half, 3 without a parent]; sizes = [n | parent of each of these
+rows, −1 for none | stage].
 """
 
 from __future__ import annotations
@@ -69,8 +60,8 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
 
 #: Added to f[y] in the logarithm of the paper's loss.
 LOG_FLOOR = 0.05
-#: Sequences of which the fitness of Dirichlet transitions is measured, and the seed that draws them.
-MEASURED, MEASURED_AT_ONCE, SEED = 1_000_000, 50_000, 12345
+#: Sequences of which the fitness of Dirichlet transitions is measured, and those drawn at once.
+MEASURED, MEASURED_AT_ONCE = 1_000_000, 50_000
 
 
 class CausalGraphSystem(TokenSystem):
@@ -161,41 +152,32 @@ class CausalGraphSystem(TokenSystem):
 
 def _fitness_of(problem: CausalGraph) -> tuple[Array, float]:
     """Return the fitness of all keys (n, n), and the part of the loss that rows 3 and on do not change."""
-    n, S = problem.length, problem.vocabulary
+    n, S, q = problem.length, problem.vocabulary, problem.persistence
+    scale = (1.0 if problem.beta is None else problem.beta) / n
     if problem.transitions == "dirichlet":
         v, start = _measured(problem)
     else:
-        v, start = _of_the_tree(problem), -1.0 / S
+        v, start, lines = np.zeros((n, n)), -1.0 / S, list[list[int]]()
+        for t, parent in enumerate(problem.parents):
+            lines.append([t, *(lines[parent] if parent is not None else [])])
+        for t, s in np.ndindex(n, n):
+            if (common := next((token for token in lines[s] if token in lines[t]), None)) is not None:
+                up, down = lines[s].index(common), lines[t].index(common)
+                power = abs(down - up - 1)
+                # The mean number of fixed points of Π^power: the divisors of the power up to S, and S of the identity.
+                fixed = sum(power % divisor == 0 for divisor in range(1, min(power, S) + 1)) if power else S
+                v[t, s] = q ** (1 + up + down) * (fixed - 1) / S**2
         if problem.second_layer == "softmax":
             v -= v.mean(axis=0)
-    scale = (1.0 if problem.beta is None else problem.beta) / n
     # The first token keeps itself, the second has one key.
     held = scale * (v[0, 0] + v[1, 0])
     return scale * v, (-1.0 / S**2 if problem.second_layer == "linear" else start) - held
 
 
-def _of_the_tree(problem: CausalGraph) -> Array:
-    """Return v (n, n) without the factor of the second layer, by paths through the graph."""
-    n, S, q = problem.length, problem.vocabulary, problem.persistence
-    lines: list[list[int]] = []
-    for t, parent in enumerate(problem.parents):
-        lines.append([t, *(lines[parent] if parent is not None else [])])
-    found = np.zeros((n, n))
-    for t, s in np.ndindex(n, n):
-        common = next((token for token in lines[s] if token in lines[t]), None)
-        if common is not None:
-            up, down = lines[s].index(common), lines[t].index(common)
-            power = abs(down - up - 1)
-            # The mean number of fixed points of Π^power: the divisors of the power up to S, and S of the identity.
-            fixed = sum(power % divisor == 0 for divisor in range(1, min(power, S) + 1)) if power else S
-            found[t, s] = q ** (1 + up + down) * (fixed - 1) / S**2
-    return found
-
-
 @lru_cache(maxsize=8)
 def _measured(problem: CausalGraph) -> tuple[Array, float]:
     """Return v (n, n) of the loss −ln(f[y] + 0.05), measured at weights 1/n, and that loss."""
-    n, rng = problem.length, np.random.default_rng(SEED)
+    n, rng = problem.length, np.random.default_rng(12345)
     v, loss = np.zeros((n, n)), 0.0
     for _ in range(MEASURED // MEASURED_AT_ONCE):
         x, query, y = _drawn(problem, MEASURED_AT_ONCE, rng)

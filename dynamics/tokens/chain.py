@@ -1,18 +1,6 @@
-r"""Chain of thought: linear attention that takes the steps of gradient descent, reduced to three numbers.
+"""Chain of thought: linear attention that takes steps of descent, reduced to a, b and c (`docs/token_equations.md`).
 
-The prediction of w_{k+1} from w_k misses it by S[(ab + η) w_k + (ac − η) w*], S = XᵀX/n. With p = ab + η, q = ac − η
-and P_k = 1 − (1 − ηS)^k, so that w_k = P_k w*,
-
-.. math:: L = \tfrac12 (p^2 t_1 + 2 p q\, t_2 + q^2 t_3), \qquad
-   t = \frac1d \sum_{k<K} E\, \mathrm{tr}\,(S^2 P_k^2,\ S^2 P_k,\ S^2),
-
-.. math:: a' = -\frac{g_p b + g_q c}{d}, \quad b' = -\frac{g_p a}{d}, \quad c' = -g_q a, \qquad
-   g_p = p t_1 + q t_2, \quad g_q = p t_2 + q t_3.
-
-Conserved: a² − b² − c²/d. First c moves, to the best single step ac = η(1 − t_2/t_3); then b, and with it the chain.
-Means over S are those of a quadrature, of draws that are weighted so that the moments 1 to 4 are exact.
-
-State y = [a, b, c]; parameters = [t_1 | t_2 | t_3 | η | d] (arXiv:2502.21212).
+State y = [a, b, c]; parameters = [t_1 | t_2 | t_3 | η | d].
 """
 
 from __future__ import annotations
@@ -105,10 +93,6 @@ class ChainSystem(TokenSystem):
         sharpness = (squares + 2.0 * (M**2 @ self.node_weights)).sum()
         return super().summarise(state) | {"weights": state, "chain_error": errors, "sharpness": float(sharpness)}
 
-    def observe(self, state: Array) -> dict[str, Any]:
-        """Return all of it, and the state."""
-        return self.summarise(state) | {"state": state}
-
     def rate_limit(self, values: Mapping[str, Any]) -> float:
         """Return 2 over the largest curvature along the run."""
         return 2.0 / float(np.nanmax(values["sharpness"], initial=1e-300))
@@ -118,12 +102,10 @@ class ChainSystem(TokenSystem):
         from scipy.integrate import quad
 
         _, t2, t3, eta, d = self.parameters
-        # a = A cosh θ and c = A √d sinh θ, from a = c = s.
+        # a = A cosh θ and c = A √d sinh θ, from a = c = s; half of it may be there at the start.
         scale = self.asked.initial_scale**2 * (1.0 - 1.0 / d) * np.sqrt(d) / 2.0
         first = np.arctanh(1.0 / np.sqrt(d))
-        last = 0.5 * np.arcsinh(0.5 * eta * (1.0 - t2 / t3) / scale)
-        # Half of it may be there at the start.
-        last = max(first, last)
+        last = max(first, 0.5 * np.arcsinh(0.5 * eta * (1.0 - t2 / t3) / scale))
         found = quad(lambda theta: 1.0 / (eta * (t3 - t2) - t3 * scale * np.sinh(2.0 * theta)), first, last)[0]
         return np.array([found * np.sqrt(d), np.nan])
 
@@ -135,7 +117,7 @@ class ChainSystem(TokenSystem):
 
 @lru_cache(maxsize=8)
 def spectrum(d: int, n: int, count: int) -> tuple[Array, Array]:
-    """Return nodes and weights of a quadrature for E tr f(XᵀX/n)/d, X (n, d) of independent standard Gaussians."""
+    """Return a quadrature for E tr f(XᵀX/n)/d, X (n, d) standard Gaussian, of draws with exact moments 1 to 4."""
     r, rng = min(d, n), np.random.default_rng(SEED)
     draws = int(np.clip(NUMBERS // r**2, FEWEST, MOST))
     # The singular values of X are those of a bidiagonal matrix of chi variables (Dumitriu and Edelman 2002).

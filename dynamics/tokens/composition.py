@@ -1,22 +1,7 @@
-r"""Composition by attention, reduced to three scores per layer.
-
-Since the σ_i are permutations, contents stay c^l = s_l onehot(y) + (1 − s_l)/N, and scores keep one value w_1 for the
-right key, w_2 for the other N − 1 of its block and w_3 for other blocks. With s = s_{l−1}, s_0 = 1 and
-m = (w_1 + (N − 1) w_2)/N,
-
-.. math:: a = s w_1 + (1-s) m, \quad b = s w_2 + (1-s) m, \quad p \propto (e^a, e^b, e^{w_3}), \quad
-   u = p_a - p_b, \quad s_l = s\, u,
-
-.. math:: w_c' = \Big(1 - \frac1N\Big)\, \lambda_l\, s\, \frac{1}{\mu_c} \frac{\partial u}{\partial w_c}, \qquad
-   \lambda_l = F_l + \lambda_{l+1} \frac{\partial s_{l+1}}{\partial s_l}, \qquad \mu = (1, N-1, N(k-1)),
-
-F_l = ω_l, or ω_l/(s_l + (1 − s_l)/N) for cross-entropy. Conserved: w_1 + (N−1) w_2 + N(k−1) w_3 of every layer. Full
-gradient descent from zero, at any step size, is exactly the Euler map of these equations (arXiv:2505.23683).
+"""Composition by attention, reduced to three scores per layer (`docs/token_equations.md`).
 
 State y = [w_1, w_2, w_3 of layer 1 | … of layer L]: right key, the other N − 1 of its block, the other blocks; sizes =
-[L, whether the loss is cross-entropy, number of stages, stage, −1 if the time tells it]; parameters = [N | k | time of
-a stage | ω (stages, L)]. Row l of the scratch holds s of the layer before, u, u_a, u_b and u_3 of
-`dynamics.tokens.composition`.
+[L, whether the loss is cross-entropy, number of stages, stage]; parameters = [N | k | time of a stage | ω (stages, L)].
 """
 
 from __future__ import annotations
@@ -86,10 +71,6 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
         out[layer] = (work[5 * (layer + 1)] if layer + 1 < sizes[0] else last) - 0.5
 
 
-#: Stages of a curriculum in units of the time of hop 1, unless another is asked for.
-DEFAULT_STAGE = 12.0
-
-
 class CompositionSystem(TokenSystem):
     """State, kernels, observables and closed forms of composition."""
 
@@ -111,7 +92,7 @@ class CompositionSystem(TokenSystem):
         n = float(N) * k
         #: Time of hop 1 at weight 1, by correlation.
         self._first = share_time(n) * (n - 1.0) / (n - k)
-        stage = problem.stage_time or DEFAULT_STAGE * self._first
+        stage = problem.stage_time or 12.0 * self._first
         if stages > 1:
             self.stage_ends, self.last_time = tuple(stage * np.arange(1.0, stages)), stage * stages
         self.time_scale = self._first / float(self._weights.max())

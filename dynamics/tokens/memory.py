@@ -1,32 +1,8 @@
-r"""An associative memory with orthonormal embeddings, reduced to M + M² numbers for M groups of one frequency each.
-
-Permutations inside groups commute with every h of singular values. Logits of an item of group m are a_m for its own
-output, b_m for its mates' and c_lm for those of group l, with weights P_m, Q_m and P_lm; with δ = a − b,
-Θ_mm = a_m + (n_m − 1) b_m and Θ_lm = √(n_l n_m) c_lm,
-
-.. math:: \delta_m' = h\big(\pi_m (1 - P_m + Q_m)\big), \qquad \Theta' = h(\Gamma), \qquad
-   \Gamma_{mm} = \pi_m \big(1 - P_m - (n_m - 1) Q_m\big), \quad \Gamma_{lm} = -\sqrt{n_l n_m}\, \pi_m P_{lm}.
-
-A group alone, among N − 1 equal rivals, is learned at T_m = ∫_0^{ln(N−1)} dΔ / h(π_m N/(e^Δ + N − 1)): a staircase by
-frequency for gradient descent, and all groups at once for λ far below π ln(N − 1) (arXiv:2603.26554).
+"""An associative memory, reduced to M + M² numbers for M groups of one frequency each (`docs/token_equations.md`).
 
 State y = [δ (M) | Θ (M, M)]; parameters = [λ | sizes n (M) | frequencies π (M)]; sizes = [M, whether the optimizer is
 spectral, stage]. The scratch holds the weight (M, M) that an item of group m, in row m, gives an output of group k, on
 the diagonal one of its mates; P (M), that of its own; and room for two matrices (M, M).
-
-With Gaussian embeddings one step of the optimizer is known: inputs and outputs have mean square length 1 in d
-dimensions, and W = h(Σ p_i (u_i − ū) e_iᵀ). Item i is recovered if u_i·W e_i is the largest of all N scores. For the
-spectral optimizer α(z) solves α = 1/(z + (1/d) Σ_k p_k² α/(1 + p_k² α²)); with A = α(λ) and q_j = λA/(1 + p_j² A²),
-
-.. math:: f_i = \frac2\pi \int_0^\infty \frac{p_i \alpha^2\, ds}{1 + p_i^2 \alpha^2}
-   \Big|_{\alpha(\sqrt{\lambda^2+s^2})}, \qquad s_{ij}^2 = \frac{1 - q_j + \lambda A - q_i}{d}, \qquad
-   r_i^2 = \frac{1 - \lambda A}{d} + \frac{2.5 f_i^2}{d},
-
-.. math:: P(i) = E_z \prod_{j \ne i} \Phi\Big(\frac{f_i + r_i z}{s_{ij}}\Big).
-
-For gradient descent, W itself, the items of the first ranks make the noise, and P is averaged over their overlaps
-z_k = √d e_k·e_i, by Sobol points, since one draw scatters by half of the count: rival k has mean p_k z_k/√d and
-variance (V + p_i²)/d, V = Σ p_k² z_k²/d, and item i has mean p_i and variance (2.5 p_i² + V)/d (arXiv:2603.26554).
 """
 
 from __future__ import annotations
@@ -42,9 +18,6 @@ from dynamics.runs.dataset import make_dataset
 from dynamics.tokens.problems import AssociativeMemory
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
 from hermite.arrays import Array, Integers, Vector
-
-# Rotations stop where columns are orthogonal to this; a dozen sweeps are plenty.
-MOST_SWEEPS, ORTHOGONAL = 30, 1e-15
 
 
 @kernel
@@ -80,7 +53,7 @@ def turned(G: Vector, V: Vector, M: int, p: int, q: int) -> bool:
         beta += G[i * M + q] * G[i * M + q]
         gamma += G[i * M + p] * G[i * M + q]
     # Written so that not-a-number ends the rotations.
-    if not abs(gamma) > ORTHOGONAL * np.sqrt(alpha) * np.sqrt(beta):
+    if not abs(gamma) > 1e-15 * np.sqrt(alpha) * np.sqrt(beta):
         return False
     zeta = (beta - alpha) / (2.0 * gamma)
     tangent = (1.0 if zeta >= 0.0 else -1.0) / (abs(zeta) + np.sqrt(1.0 + zeta * zeta))
@@ -96,13 +69,10 @@ def turned(G: Vector, V: Vector, M: int, p: int, q: int) -> bool:
 
 @kernel
 def smooth_signs(G: Vector, M: int, smoothing: float, V: Vector, scaled: Vector) -> None:
-    """G ← h(G) = G V diag(1/√(s² + λ²)) Vᵀ, with V by one-sided Jacobi rotations.
-
-    Columns of G are as different as the frequencies; these rotations give small singular values, too, to all digits.
-    """
+    """G ← h(G) = G V diag(1/√(s² + λ²)) Vᵀ, by one-sided Jacobi rotations: small singular values too are exact."""
     for i in range(M * M):
         V[i] = 1.0 if i % (M + 1) == 0 else 0.0
-    for _sweep in range(MOST_SWEEPS):
+    for _sweep in range(30):  # a dozen sweeps are plenty
         turns = 0
         for p in range(M - 1):
             for q in range(p + 1, M):
@@ -219,20 +189,16 @@ def sampled_times(problem: AssociativeMemory, batch_size: int) -> Array:
 
     .. math:: T_m \approx \frac{\ln(N-1)}{1 - (1 - \pi_m)^B}
 
-    An item moves only in the steps that see it, so that 1/π_m is its critical batch. ValueError is raised for bad
-    arguments.
+    An item moves only in the steps that see it, so that 1/π_m is its critical batch.
     """
     size = checked_integer(batch_size, "batch_size", minimum=1)
     return np.asarray(-np.log(problem.count - 1.0) / np.expm1(size * np.log1p(-problem.group_frequencies)))
 
 
-#: Nodes over s and z; bisections of α; ranks that stand for themselves, and bins of the others per factor e.
-S_NODES, Z_NODES, BISECTIONS = 400, 40, 80
-SINGLE_RANKS, BINS_PER_E = 100, 16
-#: First ranks whose overlaps are averaged over, the points of that (a power of 2), and the seed of their scrambling.
-DRAWN_RANKS, DRAWS, SEED = 60, 128, 1
-#: Ends of the integral over s, beyond the smallest and the largest of λ and p_1.
-FAR = 1e4
+#: Ranks that stand for themselves.
+SINGLE_RANKS = 100
+#: Points, a power of 2, of the mean over overlaps of the first ranks.
+DRAWS = 128
 
 
 def recovered(problem: AssociativeMemory, name: str) -> xr.Dataset:
@@ -260,7 +226,7 @@ def recovered(problem: AssociativeMemory, name: str) -> xr.Dataset:
 
 
 def frequencies_of(problem: AssociativeMemory, ranks: Array, counts: Array) -> Array:
-    """Return the frequencies p ∝ rank^(−a) of ranks that stand for so many items each, of sum 1."""
+    """Return frequencies p ∝ rank^(−a) of ranks that stand for so many items each, of sum 1."""
     weights = ranks ** -(problem.frequency_exponent or 0.0)
     return np.asarray(weights / (weights @ counts))
 
@@ -270,7 +236,7 @@ def rank_bins(items: int) -> tuple[Array, Array]:
     single = np.arange(1.0, min(items, SINGLE_RANKS) + 1.0)
     if items <= SINGLE_RANKS:
         return single, np.ones_like(single)
-    count = int(np.ceil(BINS_PER_E * np.log(items / SINGLE_RANKS)))
+    count = int(np.ceil(16 * np.log(items / SINGLE_RANKS)))  # bins per factor e
     edges = np.unique(np.geomspace(SINGLE_RANKS, items, count + 1).round())
     middles = np.sqrt((edges[:-1] + 1.0) * edges[1:])
     return np.concatenate([single, middles]), np.concatenate([np.ones_like(single), np.diff(edges)])
@@ -280,7 +246,7 @@ def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float)
     """Return P of items of frequencies p, each of which stands for so many, under the spectral optimizer."""
     d = float(dimension)
     # Far above p_1 the integrand falls like 1/s², and below λ it is constant.
-    grid = np.geomspace(smoothing / FAR, FAR * max(float(p.max()), smoothing), S_NODES)
+    grid = np.geomspace(smoothing / 1e4, 1e4 * max(float(p.max()), smoothing), 400)
     alpha = _alpha(np.hypot(smoothing, grid), p, counts, d)
     square = (p[:, None] * alpha) ** 2
     parts = p[:, None] * alpha**2 / (1.0 + square)
@@ -301,11 +267,11 @@ def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
     """Return P of items of frequencies p, each of which stands for so many, under gradient descent."""
     from scipy.stats import qmc
 
-    d, drawn = float(dimension), min(DRAWN_RANKS, p.size)
+    d, drawn = float(dimension), min(60, p.size)
     z, weights = _normal_nodes()
     is_drawn, found = np.arange(p.size) < drawn, np.zeros(p.size)
     rest, others = float((counts[drawn:] * p[drawn:] ** 2).sum()) / d, counts[drawn:].sum() - ~is_drawn
-    for overlaps in special.ndtri(qmc.Sobol(drawn, seed=SEED).random(DRAWS)):
+    for overlaps in special.ndtri(qmc.Sobol(drawn, seed=1).random(DRAWS)):
         parts = p[:drawn] ** 2 * overlaps**2 / d
         V = parts.sum() + rest - np.pad(parts, (0, p.size - drawn))
         noise, own = np.sqrt((V + p**2) / d), np.sqrt((2.5 * p**2 + V) / d)
@@ -322,7 +288,7 @@ def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
 def _alpha(z: Array, p: Array, counts: Array, d: float) -> Array:
     """Return α(z) by bisection of its logarithm: α z + (1/d) Σ p² α²/(1 + p² α²) rises through 1 below 1/z."""
     low, high = np.full_like(z, -np.log(z.max()) - 60.0), -np.log(z)
-    for _ in range(BISECTIONS):
+    for _ in range(80):
         middle = 0.5 * (low + high)
         square = np.exp(2.0 * (np.log(p)[:, None] + middle))
         above = np.exp(middle) * z + counts @ (square / (1.0 + square)) / d > 1.0
@@ -331,5 +297,5 @@ def _alpha(z: Array, p: Array, counts: Array, d: float) -> Array:
 
 
 def _normal_nodes() -> tuple[Array, Array]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(Z_NODES)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     return nodes, weights / weights.sum()

@@ -1,23 +1,9 @@
-r"""Policy gradient on the logits of a softmax policy, reduced to one logit for each group of equal actions.
+"""Policy gradient on the logits of a softmax policy, reduced to one logit for each group (`docs/token_equations.md`).
 
-With p_g and θ_g of an action of group g, n_g such actions, mean reward V and A = r − β ln(p/p_0),
-
-.. math:: \theta' = p \circ (r - V), \qquad \theta' = p \circ (A - E_p A), \qquad
-   \theta' = 2\beta\, p \circ (A - E_p A), \qquad \theta' = p \circ (r - V)/\mathrm{sd}_p(r)
-
-for "plain", "kl", "a-star" and "grpo" (arXiv:2503.15477). A*-PO has the path of "kl" on another clock, whatever its V̂.
-GRPO with groups of G samples and two rewards, P being the probability of the better one, has for the standard deviation
-√(P(1 − P)) of a reward that is 0 or 1, as a factor of the speed,
-
-.. math:: \sum_k \binom{G}{k} P^k (1-P)^{G-k} \frac{\sqrt{k (G-k)}}{G}
-
-since groups of one reward teach nothing. Conserved: Σ n_g θ_g. Gradient descent on the logits of all actions, at any
-step size, is exactly the Euler map of these equations.
-
-State y = [θ (M)]; parameters = [clock | β | n (M) | r (M) | ln p_0 (M) | probability of each level of
-rewards and more at which half of it is learned or, if that is more than a half at the start, minus that below (L) | ln
-of the factor of each k = 1 … G − 1 of the sum]; sizes = [M | whether
-the objective is GRPO | G, 0 for G → ∞ | level of each group, from 0 (M) | stage]. The scratch holds p, ln p and A.
+State y = [θ (M)]; parameters = [clock | β | n (M) | r (M) | ln p_0 (M) | probability of each level of rewards and more
+at which half of it is learned or, if that is more than a half at the start, minus that below (L) | ln of the factor of
+each k = 1 … G − 1 of the sum]; sizes = [M | whether the objective is GRPO | G, 0 for G → ∞ | level of each group,
+from 0 (M) | stage]. The scratch holds p, ln p and A.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import numpy as np
 
 from dynamics.problem.checks import (
     check_choice,
+    check_that,
     checked_increasing,
     checked_integer,
     checked_list,
@@ -123,7 +124,7 @@ class TokenProblem:
 def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
     """Return so many positive numbers."""
     found = tuple(checked_number(value, name, positive=True) for value in checked_list(values, name))
-    require(len(found) == count, f"Argument `{name}` must hold {count} numbers, but holds {len(found)}.")
+    check_that(len(found) == count, name, f"hold {count} numbers", f"holds {len(found)}")
     return found
 
 
@@ -134,8 +135,11 @@ class Composition(TokenProblem):
     .. math:: \mathrm{hop}^1_i = \sigma_i \pi_i, \qquad
        \mathrm{hop}^{2r}_i = \mathrm{hop}^r_{i+r} \circ \mathrm{hop}^r_i
 
-    The input is k uniform permutations σ_i. Layer l of log₂ k + 1 is read against hop 2^(l−1) at all k N positions;
-    the loss is Σ_l ω_l Σ (1/N − c^l[y]), or −ln c^l[y], c^l[y] being the weight on the right symbol.
+    .. math:: c^0 = \mathrm{onehot}\, \sigma_i(j), \qquad c^1 = \mathrm{softmax}(W_1)\, c^0, \qquad
+       c^l = \mathrm{softmax}\Big(\sum_v c^{l-1}_{(i,j)}[v]\, W_l[(i,v), \cdot]\Big)\, c^{l-1}
+
+    The input is k uniform permutations σ_i. Layer l of log₂ k + 1 is read against hop 2^(l−1) at all k N positions; the
+    loss is Σ_l ω_l Σ (1/N − c^l[y]), or −ln c^l[y], c^l[y] being the weight on the right symbol.
 
     Parameters
     ----------
@@ -211,8 +215,8 @@ class CausalGraph(TokenProblem):
     Parameters
     ----------
     parents : sequence of int or None
-        Index, from 0, of the parent of each of the n ≥ 3 tokens, which comes before it; None at a root. A chain,
-        None, 0, 1, 2, …, is learned by an induction head.
+        Index, from 0, of the parent of each of the n ≥ 3 tokens, which comes before it; None at a root. A chain, None,
+        0, 1, 2, …, is learned by an induction head.
     vocabulary : int
         Number S ≥ 2 of symbols.
     persistence : float, default 1
@@ -221,12 +225,10 @@ class CausalGraph(TokenProblem):
     beta : float, optional
         β > 0 of a softmax.
     transitions : {"permutation", "dirichlet"}
-        Whether Π is a uniform permutation, or has uniform rows on the simplex, as in the paper; then the second layer
-        is a softmax.
+        Whether Π is a uniform permutation, or has uniform rows on the simplex; then the second layer is a softmax.
     test_length : int, optional
         Number n' ≥ 3 of tokens at which `test_loss(time)` is told too, of the same first layer: the first n' tokens of
-        the graph, or a longer chain, on whose new tokens the first layer is as it began. Other graphs go on in an
-        unknown way.
+        the graph, or a longer chain, on whose new tokens the first layer is as it began.
 
     Examples
     --------
@@ -250,10 +252,10 @@ class CausalGraph(TokenProblem):
 
     def _check(self) -> None:
         parents = self.parents
-        need = f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}."
-        require(3 <= len(parents) <= MOST_TOKENS, need)
-        need = f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}."
-        require(parents[0] is None, need)
+        is_held = 3 <= len(parents) <= MOST_TOKENS
+        check_that(is_held, "parents", f"hold 3 to {MOST_TOKENS} parents", f"holds {len(parents)}")
+        why = "begin with None, since nothing comes before"
+        check_that(parents[0] is None, "parents", why, f"with {shown(parents[0])}")
         before = [
             None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
             for t, parent in enumerate(parents)
@@ -340,7 +342,12 @@ class Selection(TokenProblem):
 
     The prompt holds q distinct positions t_r of N tokens x_j in d dimensions, E x_j x_kᵀ = δ_jk 1. Scores K of a head
     begin with two values, whose difference on and off the wanted position is δ_hr. One head starts from U = 0, δ = 0;
-    several start from normal U and δ, because heads that start alike stay alike.
+    several from normal U and δ, because heads that start alike stay alike.
+
+    A component is a head, learned when half of its attention is on wanted tokens. The answer also holds
+    `attention(time, head, token)` on each of these; `length_at_half(time)`, the number of tokens at which every head
+    still has half of its attention there, min_h Σ_r e^{δ_hr} + q; and at a test length `test_loss(time)` and
+    `test_attention(time, head, token)`.
 
     Parameters
     ----------
@@ -356,13 +363,6 @@ class Selection(TokenProblem):
         Draws the start.
     test_length : int, optional
         Number N' of tokens on which the trained model is tested too, more than q.
-
-    Notes
-    -----
-    A component is a head, learned when half of its attention is on wanted tokens. The answer also holds
-    `attention(time, head, token)` on each of these; `length_at_half(time)`, the number of tokens at which every head
-    still has half of its attention there, min_h Σ_r e^{δ_hr} + q; and at a test length `test_loss(time)` and
-    `test_attention(time, head, token)`, by e^δ against N'.
 
     Examples
     --------
@@ -463,16 +463,13 @@ class AssociativeMemory(TokenProblem):
         if self.frequencies is not None:
             self._assign(frequencies=positive_numbers(self.frequencies, "frequencies", len(sizes)))
             total = float(self.group_frequencies @ np.array(sizes))
-            need = f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}."
-            require(abs(total - 1.0) <= 1e-9, need)
+            need = "be such that those of all items have sum 1"
+            check_that(abs(total - 1.0) <= 1e-9, "frequencies", need, f"they have {total}")
         if self.dimension is not None:
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
 
     def changed(self, **fields: Any) -> Self:
-        """Return the problem with other values of these fields; gradient descent drops a smoothing, which it has not.
-
-        A smoothing alone makes the optimizer spectral, its absence gradient descent.
-        """
+        """Return the problem with other values of these fields; an optimizer or a smoothing sets the other too."""
         if fields.get("optimizer") == "gradient":
             fields["smoothing"] = None
         elif "smoothing" in fields:
@@ -503,9 +500,9 @@ class TriggerTask(TokenProblem):
 
     .. math:: A = \mathrm{softmax}_s\big(a[z_s] + b[z_{s-1}] + \sqrt\kappa\, B[T, s]\big)
 
-    o and the l_1 + l_2 other symbols are uniform. In training l_1 = l_2 = l with probability P_l, and sequences have
-    T = 2l + 3 tokens. The loss is −E f[o]; a, b and B start at 0. An induction head learns b of the trigger, and finds
-    o wherever it is; a shortcut learns B, and looks where o was in training: at l_1 ≠ l_2 it wins if κ R > 1.
+    o and the l_1 + l_2 other symbols are uniform. In training l_1 = l_2 = l with probability P_l, and sequences have T
+    = 2l + 3 tokens. The loss is −E f[o]; a, b and B start at 0. An induction head learns b of the trigger, and finds o
+    wherever it is; a shortcut learns B, and looks where o was in training: at l_1 ≠ l_2 it wins if κ R > 1.
 
     An answer has `attention(time, gap, key)` in training, 0 beyond the last key; `moved_attention(time, gap,
     moved_key)`, to the right key and to the place of training at l_1 ≠ l_2; and `kappa_R(time)`, κ max_l β_l/Σ_l β_l of
@@ -522,11 +519,10 @@ class TriggerTask(TokenProblem):
     triggers : float, default 1
         κ ≥ 1: the number of triggers, of which every sequence has one; time is then in units of one over that number.
     shift : int, default 1
-        At least 1 and at most the least gap: attention out of distribution is that at l_1 = l − shift and
-        l_2 = l + shift.
+        From 1 to the least gap: attention out of distribution is that at l_1 = l − shift and l_2 = l + shift.
     test_length : int, optional
         Number of tokens, at least 5 and no length of training, at which `test_loss(time)` and `test_attention(time)`,
-        the attention to the right key, are told too: content alone finds it there, wherever it is.
+        the attention to the right key, are told too.
 
     Examples
     --------
@@ -557,8 +553,8 @@ class TriggerTask(TokenProblem):
         self._need("test_length", is_new, "be no length of training, at which positions have scores too")
         if self.gap_weights is not None:
             self._assign(gap_weights=positive_numbers(self.gap_weights, "gap_weights", len(self.gaps)))
-            need = f"Argument `gap_weights` must have sum 1, but has {sum(self.gap_weights)}."
-            require(abs(sum(self.gap_weights) - 1.0) <= 1e-9, need)
+            total = sum(self.gap_weights)
+            check_that(abs(total - 1.0) <= 1e-9, "gap_weights", "have sum 1", f"has {total}")
 
     @property
     def weights(self) -> Array:
@@ -649,10 +645,7 @@ class PolicyGradient(TokenProblem):
 
     @property
     def accuracy(self) -> float:
-        """Share of the pairs of actions of different true rewards that `rewards` put in the same order.
-
-        It does not enter the flow. It is NaN without `true_rewards`.
-        """
+        """Share of the pairs of actions of different true rewards that `rewards` put in order; NaN without such."""
         if self.true_rewards is None:
             return math.nan
         sizes = np.array(self.group_sizes, dtype=np.float64)

@@ -1,14 +1,4 @@
-r"""Factual recall by linear attention, reduced to six numbers.
-
-Values V keep x for the answers of a relation and y for others, u for the answers of a subject and w for others; keys
-are k_r and k_s. Answers fall into four classes, by whether relation and subject are right, of 1, D − 1, R − 1 and
-(R − 1)(D − 1) answers; with the weight p_1 … p_4 of one of each,
-
-.. math:: g_x = \frac{1-p_1}{D} - \Big(1-\frac1D\Big) p_2, \quad g_y = -\frac{p_3}{D} - \Big(1-\frac1D\Big) p_4, \qquad
-   k_r' = \frac{D x g_x + (A-D) y g_y}{R}, \quad x' = \frac{k_r g_x}{R}, \quad y' = \frac{k_r g_y}{R},
-
-and alike for the subject with R for D in g and S for R below. Conserved: k_r² − D x² − (A − D) y² and D x + (A − D) y.
-Full gradient descent, at any step size, is exactly the Euler map of these equations (arXiv:2412.06538).
+"""Factual recall by linear attention, reduced to six numbers (`docs/token_equations.md`).
 
 State y = [k_r, x, y, k_s, u, w]; parameters = [R | S | D]; sizes = [whether the relation is first, stage].
 """

@@ -1,19 +1,4 @@
-r"""Selection of q tokens by H heads, reduced to the read-out U (q, H) and the score differences δ (H, q).
-
-A head gives A_hr = e^{δ_hr}/Z_h to the token of slot r of the prompt and o_h = 1/Z_h to each of the N − q others,
-Z_h = Σ_r e^{δ_hr} + N − q. With W = U A, w = U o and E = W − 1,
-
-.. math:: L = \tfrac12\big(|E|^2 + (N-q)|w|^2\big), \qquad U' = -(E A^T + (N-q)\, w o^T), \qquad
-   \delta_{hr}' = -\frac{A_{hr}}{N-1} \Big(\bar g_{hr} - \sum_s A_{hs} \bar g_{hs} - o_h (N-q) (U^T w)_h\Big),
-
-with ḡ = UᵀE; N − 1 since the N rows of a K_h[r] are seen by turns, and move against their other entries. Full
-gradient descent over all prompts is exactly the Euler map of these equations, in any dimension of tokens
-(arXiv:2503.11272).
-
-One head from 0 keeps all slots alike. Where U has settled for its attention, which it does in a time of order N ln N,
-x = e^δ obeys x' = m x³/(q (N − 1) (x² + m)²), m = (N − q)/q, so that half of the attention is on the wanted tokens at
-
-.. math:: T = \frac{q (N-1)}{m} \big(m^2 - 1 + 2 m \ln m\big) \approx N^2 \quad (q = 1).
+"""Selection of q tokens by H heads, reduced to U (q, H) and score differences δ (H, q) (`docs/token_equations.md`).
 
 State y = [U (q, H) | δ (H, q)]; parameters = [N]; sizes = [q | H | stage]. The scratch holds A (H, q), o (H), E (q, q)
 and w (q).

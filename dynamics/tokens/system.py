@@ -67,46 +67,26 @@ TOKEN_VARIABLES = VARIABLES | {
 
 
 class TokenSystem(System):
-    """The reduction of a problem: one event per component, passed when half of it is learned.
+    """The reduction of a problem: one event per component, passed when half of it is learned."""
 
-    Attributes
-    ----------
-    components, numbers : list of str
-        What is learned one after the other, and the numbers of the state.
-    references : str
-    notes : sequence of str
-        The errors of the reduction, one sentence each.
-    time_scale : float
-        Time before which nothing is learned, a first guess.
-    stage_ends : tuple of float
-        Times at which the equations jump; `sizes[-1]` is the stage, −1 if the time tells it.
-    last_time : float
-        Time beyond which the equations do not go.
-    geometric : bool
-        Whether times are saved geometrically by default, since those of the components lie far apart.
-    beyond : float
-        Times are saved by default up to this multiple of that of the last component.
-    all_are_learned : bool
-        Whether every component without a closed time is learned, so that a run without saved times waits for it.
-    variables : mapping
-        How the variables of its answer are labelled.
-    coords : mapping
-        Coordinates of what this system observes beyond loss, progress and state.
-    attributes : mapping
-        Attributes of its answers.
-    """
-
+    #: Components, learned one after the other, and the numbers of the state.
     components: list[str]
     numbers: list[str]
     references: str
+    #: The errors of the reduction, one sentence each.
     notes: Sequence[str]
+    #: Time before which nothing is learned, a first guess.
     time_scale: float
+    #: Times at which the equations jump; `sizes[-1]` is the stage, −1 if the time tells it. Where they end.
     stage_ends: tuple[float, ...] = ()
     last_time: float = np.inf
+    #: Whether times are saved geometrically by default, and up to which multiple of that of the last component.
     geometric: bool = False
     beyond: float = 1.3
+    #: Whether every component without a closed time is learned, so that a run without saved times waits for it.
     all_are_learned: bool = True
     variables: Mapping[str, Variable] = TOKEN_VARIABLES
+    #: Coordinates of what this system observes beyond loss, progress and state, and attributes of its answers.
     coords: Mapping[str, Sequence[Any]] = {}
     attributes: Mapping[str, float] = {}
 

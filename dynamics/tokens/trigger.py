@@ -1,16 +1,4 @@
-r"""The trigger task: an induction head against a positional shortcut, reduced to 5 + Σ (2l + 3) scores.
-
-The last token, a trigger, attends to T = 2l + 3 keys. Scores are a[token] + b[token before] + √κ B[T, position]; with
-u = 1 at the right key, which follows the first trigger, 0 at the two triggers, and 1/S elsewhere,
-
-.. math:: A = \mathrm{softmax}, \qquad F_l = \sum_s A_{ls} u_{ls}, \qquad G_{ls} = P_l A_{ls} (u_{ls} - F_l),
-
-.. math:: \beta_{ls}' = \kappa\, G_{ls}, \qquad b_t' = \sum_l G_{l,\mathrm{right}}, \qquad
-   a_t' = \sum_l \sum_{\mathrm{triggers}} G, \qquad b_{\mathrm{start}}' = \sum_l G_{l,\mathrm{first}},
-
-and a_o' and b_o' are the sums of G over the other keys of a and of b, divided by S. Conserved: b_t = Σ_l β_{l,right}/κ.
-With N triggers instead of one, of which every sequence has one, these are the scores of each of them at κ = N, N times
-slower (arXiv:2512.18634).
+"""The trigger task: an induction head against a positional shortcut, in scores of keys (`docs/token_equations.md`).
 
 State y = [a_t, a_o, b_t, b_o, b_start | β of the keys of gap 1 | of gap 2 | …], β = √κ B; parameters = [S | κ | P | u
 of every key]; sizes = [number of gaps | ends of their keys | index of a for every key | of b | stage].
@@ -144,17 +132,14 @@ class TriggerSystem(TokenSystem):
         advantage = shortcut if shortcut.any() else self._rates
         kappa_R, moved = self.asked.triggers * float(advantage.max() / advantage.sum()), self.attention(state, shift)
         both = np.stack([self.right(moved, shift), self.right(moved)], axis=1)
-        return super().summarise(state) | self._tested(state) | {"kappa_R": kappa_R, "moved_attention": both}
-
-    def _tested(self, state: Array) -> dict[str, float]:
-        """Return loss and attention to the right key at the test length, whose positions have no scores."""
-        if (length := self.asked.test_length) is None:
-            return {}
-        a_t, a_o, b_t, b_o, b_start = state[:CONTENT]
-        scores, counts = np.array([a_o + b_t, a_o + b_start, a_o + b_o, a_t + b_o]), [1, 1, length - 4, 2]
-        right, first, other, _ = special.softmax(scores + np.log(counts))
-        return {"test_loss": -right - (first + other) / self.asked.symbols, "test_attention": right}
+        found = super().summarise(state)
+        if (length := self.asked.test_length) is not None:  # its positions have no scores
+            a_t, a_o, b_t, b_o, b_start = state[:CONTENT]
+            scores, counts = np.array([a_o + b_t, a_o + b_start, a_o + b_o, a_t + b_o]), [1, 1, length - 4, 2]
+            right, first, other, _ = special.softmax(scores + np.log(counts))
+            found |= {"test_loss": -right - (first + other) / self.asked.symbols, "test_attention": right}
+        return found | {"kappa_R": kappa_R, "moved_attention": both}
 
     def observe(self, state: Array) -> dict[str, Any]:
-        """Return all of it, the attention to all keys, and the state."""
-        return self.summarise(state) | {"attention": self.attention(state), "state": state}
+        """Return all of it, and the attention to all keys."""
+        return super().observe(state) | {"attention": self.attention(state)}

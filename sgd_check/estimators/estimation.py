@@ -1,14 +1,4 @@
-r"""`sgd_check.estimate_direction`: draw samples, estimate their direction, and label how well that went.
-
-Estimators are first eigenvectors of matrices made of a sample x (n, d) and labels T (n,), which are never formed.
-
-Products with a vector go through the sample. At degree 3, F = Σ T Mat_{d,d²} He₃(x) has d³ entries, but F Fᵀ v needs
-the d × d matrix Fᵀ v alone, G = xᵀ diag(T x·v) x − v sᵀ − s vᵀ − (s·v) I with s = Σ T x, and
-
-.. math:: F F^T v = \sum_i T_i\, x_i\, (x_i^T G x_i - \mathrm{tr}\, G) - 2 G s.
-
-Its terms of one sample with itself, Σ T² [(q² − 6q + d + 6) x xᵀ + 2q I], carry no more than noise and are taken away.
-"""
+r"""Estimates from drawn samples: one direction, a hierarchical target, and weak-to-strong generalisation."""
 
 from __future__ import annotations
 
@@ -17,21 +7,31 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from dynamics.laws import under_way
 from dynamics.problem import Problem, check_memory, check_switch, checked_integer, checked_seeds
+from dynamics.problem.checks import check_type
 from dynamics.runs import make_dataset, uninterrupted
 from dynamics.solve import direction_attributes, single_direction
-from dynamics.theory import ACROSS, first_coordinates, make_estimator, stream
+from dynamics.theory import (
+    ACROSS,
+    HierarchyRecovery,
+    WeakToStrong,
+    WeakToStrongRisk,
+    checked_hierarchy,
+    checked_times,
+    first_coordinates,
+    make_estimator,
+    stream,
+)
 from hermite.arrays import Array
 from hermite.text.command_line import stop_if_heard
 
-#: Arrays of the size of the sample that an estimator holds at once, with all that it makes of it.
-ARRAYS_OF_SAMPLE = 3
-#: Relative accuracy of eigenvalues.
-TOLERANCE = 1e-8
 #: Key of a seed's stream for the vector from which the search for an eigenvector starts.
 START = 1103
+#: Fresh inputs on which a second stage is measured, in groups of like p̂ of this size.
+TESTED, GROUP = 20_000, 20
 
 
 def estimate_direction(
@@ -46,8 +46,8 @@ def estimate_direction(
     r"""Estimate the direction θ of y = σ(θ·x) + τξ from n samples at once, and measure the squared overlap with it.
 
     The estimators, of degree 1 to 4 in x, and their laws are those of `dynamics.predict_recovery`: Σ T x, or the first
-    eigenvector of a matrix made of T(y) and x, found by Lanczos iterations whose products go through the sample, so
-    that no matrix is formed.
+    eigenvector of a matrix made of T(y) and x, found by Lanczos iterations that form no matrix: O(n d) operations each,
+    O(n d²) at degree 3.
 
     Parameters
     ----------
@@ -76,12 +76,8 @@ def estimate_direction(
     SolveInterrupted
         A KeyboardInterrupt, after Ctrl-C; its `dataset` has the seeds that were reached.
     TypeError, ValueError
-        One sentence, before any work: what must hold, what was given; among them that three times the n·d numbers of x
-        must fit into memory.
+        One sentence, before any work; among others three times the n·d numbers of x must fit into memory.
 
-    Notes
-    -----
-    A product costs O(n d) operations, O(n d²) at degree 3; some ten to hundred are needed, most near the threshold.
 
     Examples
     --------
@@ -98,7 +94,7 @@ def estimate_direction(
     n = checked_integer(samples, "samples", minimum=2)
     chosen = checked_seeds(seeds)
     check_switch("progress", progress, optional=True)
-    check_memory("samples", n, ARRAYS_OF_SAMPLE * n * problem.dimension)
+    check_memory("samples", n, 3 * n * problem.dimension)  # x, and what an estimator makes of it
     estimator = make_estimator(problem.teacher_link, problem.label_noise, degree, transform)
     found = np.full((len(chosen), 2), np.nan)
     with under_way(len(chosen), progress, unit="sample") as meter:
@@ -112,20 +108,15 @@ def estimate_direction(
             meter.bar.update()
     values = {"overlap_squared": found[:, 0], **({"top_eigenvalue": found[:, 1]} if estimator.degree > 1 else {})}
     attributes = direction_attributes(estimator, problem.dimension, transform)
+    answer, ended = {"answer": "direction-estimate", "samples": n}, meter.stop_reason
+    settings = {"seeds": list(chosen), "degree": estimator.degree, "transform": attributes["transform"]}
     estimates = make_dataset(
         values,
         problem=problem,
         title="Estimates of one direction from samples that are there at once",
         coords={"seed": np.array(chosen, dtype=np.int64)},
-        solver={"answer": "direction-estimate", "samples": n, "seeds": list(chosen), "degree": estimator.degree}
-        | {"transform": attributes["transform"]},
-        attributes={
-            **attributes,
-            "answer": "direction-estimate",
-            "samples": n,
-            "stop_reason": meter.stop_reason,
-            "wall_seconds": meter.seconds,
-        },
+        solver=answer | settings,
+        attributes=attributes | answer | {"stop_reason": ended, "wall_seconds": meter.seconds},
         leading=("seed",),
         with_leading=tuple(values),
     )
@@ -133,11 +124,7 @@ def estimate_direction(
 
 
 def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Array, float]:
-    """Return the unit vector that an estimator of degree 1 to 4 finds, and its eigenvalue; NaN at degree 1.
-
-    Labels of degree 1, 3 and 4 are centred by their mean. Both are NaN where the sample tells nothing, since all its
-    labels are equal, and where the iterations do not converge.
-    """
+    """Return the unit vector that an estimator finds, and its eigenvalue, NaN at degree 1; both NaN if all fails."""
     T = labels if degree == 2 else labels - labels.mean()
     d = x.shape[1]
     if not T.any():
@@ -150,14 +137,19 @@ def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Arr
     matrix: Any = LinearOperator((d, d), matvec=PRODUCTS[degree](x, T), dtype=np.float64)
     start: Any = stream(seed, START).standard_normal(d)
     try:
-        values, vectors = eigsh(matrix, k=1, which="LA", tol=TOLERANCE, v0=start, maxiter=100 * d)
+        values, vectors = eigsh(matrix, k=1, which="LA", tol=1e-8, v0=start, maxiter=100 * d)
     except ArpackNoConvergence:
         return np.full(d, np.nan), np.nan
     return vectors[:, 0], float(values[0])
 
 
 def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
-    """Return products with F Fᵀ without its diagonal terms."""
+    r"""Return products with F Fᵀ, F = Σ T Mat_{d,d²} He₃(x); of its d³ entries the matrix G = Fᵀ v alone is formed.
+
+    .. math:: F F^T v = \sum_i T_i\, x_i\, (x_i^T G x_i - \mathrm{tr}\, G) - 2 G s, \qquad s = \sum_i T_i x_i
+
+    Terms of one sample with itself, Σ T² [(q² − 6q + d + 6) x xᵀ + 2q I], are taken away: they are noise.
+    """
     d, q, s = x.shape[1], np.einsum("ia,ia->i", x, x), T @ x
     diagonal = _weighted(x, T**2 * (q**2 - 6.0 * q + d + 6.0), 2.0 * float(T**2 @ q))
 
@@ -191,3 +183,133 @@ def _weighted(x: Array, weights: Array, shift: float) -> Callable[[Array], Array
 
 
 PRODUCTS = {2: lambda x, T: _weighted(x, T / T.size, 0.0), 3: products_of_degree_three, 4: products_of_degree_four}
+
+
+def estimate_hierarchy(
+    link: object, *, dimension: int, samples: Sequence[int], seeds: int | Sequence[int]
+) -> list[HierarchyRecovery]:
+    r"""Estimate a quadratic form from labels g(p(x)) by the mean of y (xxᵀ − 1), and measure how much of it is found.
+
+    .. math:: \hat A = \frac1{n\sqrt2} \sum_i y_i (x_i x_i^T - 1)
+
+    The error of the second stage is the variance of y among fresh inputs of like p̂, 20 at a time, of which no function
+    of p̂ knows more.
+
+    Parameters
+    ----------
+    link, dimension, samples
+        As for `dynamics.predict_hierarchy`.
+    seeds : int or sequence of int
+        How many draws (seeds 0, 1, …), or their seeds; larger samples of a seed begin with smaller ones.
+
+    Returns
+    -------
+    list of dynamics.HierarchyRecovery
+        One per seed, with the fields of the prediction; the second stage is measured for every link.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> (drawn,) = estimate_hierarchy("sign(z)", dimension=20, samples=[1600], seeds=1)
+    >>> law = dynamics.predict_hierarchy("sign(z)", dimension=20, samples=[1600])
+    >>> bool(abs(drawn.overlap_squared - law.overlap_squared)[0] < 0.1)
+    True
+    """
+    g, d, counts = checked_hierarchy(link, dimension, samples)
+    chosen = checked_seeds(seeds)
+    most = max(counts)
+    check_memory("samples", most, 2 * max(most, TESTED) * d)
+    signs = np.repeat([1.0, -1.0], d // 2)
+    found = []
+    for seed in chosen:
+        stop_if_heard()
+        test, train = (np.random.default_rng([seed, key]) for key in (0, 1))
+        x, fresh = train.standard_normal((most, d)), test.standard_normal((TESTED, d))
+        y, wanted = (g.value(z**2 @ signs / np.sqrt(2.0 * d)) for z in (x, fresh))
+        overlap, left = np.empty((2, len(counts)))
+        for at, n in enumerate(counts):
+            A = (x[:n].T * y[:n]) @ x[:n] - y[:n].sum() * np.eye(d)
+            overlap[at] = (np.diag(A) @ signs) ** 2 / d / (A**2).sum()
+            order = np.argsort(np.einsum("ni,ni->n", fresh @ A, fresh))
+            left[at] = wanted[order].reshape(-1, GROUP).var(axis=1, ddof=1).mean()
+        found.append(HierarchyRecovery(np.array(counts, dtype=np.float64), overlap, left))
+    return found
+
+
+def draw_weak_to_strong(
+    problem: WeakToStrong, *, draws: int, times: ArrayLike = (), seed: int = 0
+) -> list[WeakToStrongRisk]:
+    r"""Fit teachers to noisy labels, students to the labels of the teachers, and return the risks of every draw.
+
+    .. math:: \hat w = \arg\min \sum_{i=1}^n (w \cdot u_i - f^*_i - \sigma\xi_i)^2, \qquad
+       \hat\beta = \arg\min \sum_{j=1}^N (\beta \cdot z_j - \hat w \cdot u_j)^2
+
+    Nothing of the law is used. Risks are means over all inputs, not over a sample.
+
+
+    Parameters
+    ----------
+    problem : dynamics.WeakToStrong
+    draws : int
+        Number of independent draws, at least 1.
+    times : array_like, shape (k,), optional
+        As for `dynamics.predict_weak_to_strong`.
+    seed : int, default 0
+
+    Returns
+    -------
+    list of dynamics.WeakToStrongRisk
+        One per draw, with the fields of the prediction.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> import dynamics, numpy as np
+    >>> pair = dynamics.WeakToStrong(
+    ...     correlations=[1.0] * 5, weak_features=30, strong_features=20, samples=60, pseudo_labels=200
+    ... )
+    >>> drawn = draw_weak_to_strong(pair, draws=400)
+    >>> bool(abs(np.mean([each.weak_to_strong for each in drawn]) - 0.2687) < 0.04)
+    True
+    """
+    check_type("problem", problem, WeakToStrong, "a WeakToStrong")
+    count, t = checked_integer(draws, "draws", minimum=1), checked_times(times)
+    rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
+    found = []
+    for _ in range(count):
+        stop_if_heard()
+        found.append(_drawn(problem, t, rng))
+    return found
+
+
+def _drawn(problem: WeakToStrong, t: Array, rng: np.random.Generator) -> WeakToStrongRisk:
+    c = np.array(problem.correlations)
+    weak, strong, shared = problem.weak_features, problem.strong_features, np.flatnonzero(c == 1.0)
+    target = np.zeros(max(weak, strong))
+    target[shared] = problem.target_norm / max(shared.size, 1) ** 0.5
+
+    def features(samples: int) -> tuple[Array, Array]:
+        u, z = rng.standard_normal((samples, weak)), rng.standard_normal((samples, strong))
+        z[:, : c.size] = c * u[:, : c.size] + np.sqrt(1.0 - c**2) * z[:, : c.size]
+        return u, z
+
+    u, z = features(problem.samples)
+    labels = u @ target[:weak] + problem.label_noise * rng.standard_normal(problem.samples)
+    teacher = np.linalg.lstsq(u, labels, rcond=None)[0]
+    alone = np.linalg.lstsq(z, labels, rcond=None)[0]
+    u, z = features(problem.pseudo_labels)
+    x, V = np.linalg.eigh(z.T @ z / problem.pseudo_labels)
+    end = V.T @ np.linalg.lstsq(z, u @ teacher, rcond=None)[0]
+    # The target has no other features than shared ones, so that risks are distances of the weights.
+    path = (1.0 - np.exp(-np.outer(t, x))) * end
+    apart = [float(np.sum((w - target[: w.size]) ** 2)) for w in (teacher, V @ end, alone)]
+    return WeakToStrongRisk(apart[0], apart[1], apart[2], t, np.sum((path @ V.T - target[:strong]) ** 2, axis=1))

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from dynamics.commands import study_function
 from dynamics.laws import Meter
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
@@ -26,13 +26,9 @@ from sgd_check.studies.sgd_study import SgdStudy
 from sgd_check.verdicts.check import HORIZON_FACTOR, compare
 from sgd_check.verdicts.verdict import checked_rate
 
-#: The problem that the documentation speaks of.
-START, NORM, LABEL_NOISE = 0.35, 0.1, 0.2
 VERDICTS = ("agree", "disagree", "undecided")
-#: Wrong SGD: hidden factor of the learning rate, and factor of the overlap at the start.
-WRONG_RATE, WRONG_START = 5.0, 0.9
-#: Runs last until a learned time that is 30 % late, with the delay by the step size added, would be seen.
-LEARNED_FACTOR = 1.6
+#: Wrong SGD: hidden factor of the learning rate.
+WRONG_RATE = 5.0
 
 
 def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
@@ -60,8 +56,7 @@ THEORIES: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     "loss x 1.5": lambda theory: theory.assign(loss=1.5 * theory["loss"]),
     "norm x 10": lambda theory: theory.assign(squared_norm=10.0 * theory["squared_norm"]),
 }
-WRONG_RUNS = ("SGD at 5 times the rate", "SGD from 0.9 of the overlap")
-CASES = (*THEORIES, *WRONG_RUNS)
+CASES = (*THEORIES, "SGD at 5 times the rate", "SGD from 0.9 of the overlap")
 
 
 def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
@@ -104,7 +99,7 @@ def _calibrate(study: SgdStudy, at: int, rate: float, steps: int, counts: Array,
 def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
     """Return runs as they should be, at five times the stated learning rate, and from a smaller overlap."""
     problem, fast = study.problem, np.unique(np.rint(records / WRONG_RATE).astype(int))
-    later = lone_neuron(problem.information_exponent, problem.dimension, WRONG_START)
+    later = lone_neuron(problem.information_exponent, problem.dimension, 0.9)
     cases = (
         (problem, rate, steps, records),
         (problem, WRONG_RATE * rate, int(np.ceil(steps / WRONG_RATE)), fast),
@@ -127,8 +122,8 @@ def lone_neuron(information_exponent: int, dimension: int, factor: float = 1.0) 
         teacher=Teacher([1.0]),
         width=1,
         dimension=dimension,
-        initial_overlaps=([[factor * START]], [[1.0]], [NORM**2]),
-        label_noise=LABEL_NOISE,
+        initial_overlaps=([[factor * 0.35]], [[1.0]], [0.1**2]),
+        label_noise=0.2,
     )
 
 
@@ -153,7 +148,7 @@ def calibration(
     rates : array_like, shape (E,)
         Learning rates in units of the limit of stability, positive.
     repetitions : int
-        Comparisons of each case, each with samples of its own.
+        Comparisons of each case, each with samples of its own, that all cases share.
     seeds, seed : int
         Runs of each comparison, at least 4, and first seed of the samples.
     false_alarm_rate : float
@@ -165,10 +160,6 @@ def calibration(
         `verdict_count` (learning_rate, case, verdict) of comparisons with the finite-step equation, right or wrong, and
         `visible_error` (learning_rate, case, direction), the median of what each comparison says that it would have
         seen, infinite if nothing.
-
-    Notes
-    -----
-    All cases of a repetition have the same seeds: among each other they are known more sharply than their errors say.
     """
     settings: dict[str, Any] = {
         "seeds": checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS),
@@ -179,12 +170,12 @@ def calibration(
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     problem = lone_neuron(k, checked_integer(dimension, "dimension", minimum=2))
     parts = real_column(rates, "rates")
-    need = f"Argument `rates` must hold one learning rate or more, but has shape {parts.shape}."
-    require(parts.ndim == 1 and parts.size, need)
+    check_that(parts.ndim == 1 and parts.size, "rates", "hold one learning rate or more", f"has shape {parts.shape}")
     settings["rates"] = [checked_number(part, "rates", positive=True) for part in parts.tolist()]
     pair = predict(problem)
     emergence, learned = (float(each[0]) for each in (pair.predicted_emergence_time, pair.predicted_learned_time))
-    end = max(HORIZON_FACTOR * emergence, LEARNED_FACTOR * learned)
+    # A learned time that is 30 % late, with the delay by the step size added, would be seen.
+    end = max(HORIZON_FACTOR * emergence, 1.6 * learned)
     each = parts * learning_rate_limit(problem)
     # Those at five times the learning rate are a fifth.
     steps = float(settings["seeds"] * settings["repetitions"] * (2.0 + 1.0 / WRONG_RATE) * np.ceil(end / each).sum())

@@ -1,18 +1,17 @@
 r"""Study of the sample complexity: steps to escape against the dimension, at a step size η = c d^(−k/2).
 
 One neuron starts at C² = s/d from the one direction. The flow needs a time ∝ d^(k/2−1), so n = T/η ∝ d^(k−1) samples.
-A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and n ∝ d^(k−1−(2k−4)e) for e ≤ 1/4.
-
-A step of zeroth order along K directions has a mean square (d + K + 1)/K times that of SGD: at steps shorter by so much
-drag over drift are the same, and n ∝ d^k. For the spherical neuron the mean square also has the gradient along the
-neuron, E[y²ψ²(|x|²(d − 1) + 2|x_⊥|²)] for E[y²ψ²|x_⊥|²], 1.24d, 1.05d and 1.01d times as much at d = 32, 128 and 512.
+A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and n ∝ d^(k−1−(2k−4)e) for e ≤ 1/4. A step of
+zeroth order along K directions has a mean square (d + K + 1)/K times that of SGD: at steps shorter by so much drag over
+drift are the same, and n ∝ d^k. (For the spherical neuron the mean square also has the gradient along the neuron: at
+d = 32, 128 and 512 it is 1.24d, 1.05d and 1.01d times as much.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ import xarray as xr
 
 from dynamics.commands import study_function
 from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number, checked_real
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.problem.optimizers import PLAIN, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.runs import Values
 from dynamics.theory import fit_slope, mean_time, predict
@@ -38,18 +37,14 @@ from sgd_check.studies.sgd_study import (
     prepared_pairs,
 )
 
-#: A run may take so many times the expected steps (at d = 32 the logarithm of the time scatters by 0.4). The equation
-#: of finite steps is followed to so many times the flow's escape.
-HORIZON, REACH = 6.0, 8.0
+#: A run may take so many times the expected steps (at d = 32 the logarithm of the time scatters by 0.4).
+HORIZON = 6.0
 SOURCES = ("SGD", "finite-step equation", "flow", "asymptotic")
-#: Smoothing beyond d^(1/4) takes more samples again.
-LARGEST_EXPONENT = 0.25
 #: Dimensions and step size by default, without smoothing and with: strong smoothing at small d, with a large step, has
 #: noise that no mean equation tells of.
-DIMENSIONS, SMOOTHED_DIMENSIONS = (32, 64, 128, 256, 512, 1024), (64, 128, 256, 512)
-RATE, SMOOTHED_RATE = 0.1, 0.05
-#: Ratio of times at which runs are checked, and their decades: an escape is a small part of the time before it.
-TIME_RATIO, DECADES = 1.005, 2
+USUAL, USUAL_SMOOTHED = ((32, 64, 128, 256, 512, 1024), 0.1), ((64, 128, 256, 512), 0.05)
+#: Ratio of times at which runs are checked, over two decades: an escape is a small part of the time before it.
+TIME_RATIO = 1.005
 
 
 class Cell(NamedTuple):
@@ -168,12 +163,11 @@ def sample_complexity(
 ) -> SgdStudy:
     r"""Measure the number of SGD steps to C² = ½ against the dimension, and those of flow and finite-step equation.
 
-    .. math:: \eta = c\, d^{-k/2}, \qquad T \propto d^{k/2-1}, \qquad n = T/\eta \propto d^{k-1}
+    .. math:: \eta = c\, d^{-k/2} \lambda^{2k-2}, \qquad n = T/\eta \propto d^{k-1-(2k-4)e}
 
-    for one neuron of link h_k that starts at C² = s/d (C > 0) from the one direction, of weight 1. With smoothing
-    exponents e the neuron is spherical and descends its correlation with the labels, smoothed by λ = d^e,
-
-    .. math:: \eta = c\, d^{-k/2} \lambda^{2k-2}, \qquad n \propto d^{k-1-(2k-4)e}.
+    for one neuron of link h_k that starts at C² = s/d (C > 0) from the one direction, of weight 1; λ = 1 and e = 0, or
+    with smoothing exponents e the neuron is spherical and descends its correlation with the labels, smoothed by λ =
+    d^e.
 
     Parameters
     ----------
@@ -188,7 +182,7 @@ def sample_complexity(
         c > 0 and s > 0, dimensionless. Default of c: 0.1, with smoothing 0.05.
     optimizers : sequence of dynamics.SGD() or ZerothOrder, optional
         Beside one another: plain SGD, "sgd", and steps of zeroth order along K directions, "zeroth-order", which are
-        taken at c d^(−k/2) K/(d + K + 1) and need n ∝ d^k samples. These know no smoothing. Default: plain SGD.
+        taken at c d^(−k/2) K/(d + K + 1), need n ∝ d^k samples and know no smoothing. Default: plain SGD.
     seeds, seed : int
         Runs per dimension, at least 2, and first seed of the samples; no two runs of the study share samples.
 
@@ -199,45 +193,40 @@ def sample_complexity(
         `predicted_emergence_time` (flow) and `finite_step_time`, `time_deviation` (z of the mean of ln T against the
         finite-step equation), shares of censored and blown-up runs, and `exponent(information_exponent, source)`, the
         slope of ln n against ln d, with `exponent_error`; all for each `smoothing_exponent` and each `optimizer` too,
-        where these are given. The slope in flow time is smaller by k/2 exactly, and by (2k − 2)e more; of zeroth order
-        by about 1 more.
-        `attrs["stop_reason"]` is "reached_end" or "interrupted"; what was not computed is NaN.
+        where these are given. `attrs["stop_reason"]` is "reached_end" or "interrupted"; what was not computed is NaN.
 
     Notes
     -----
-    The standard error of a slope is that of the means of ln T, from the scatter over runs, passed through the least
-    squares; it says nothing of the curve's own bend, which the slopes of the two equations over the same dimensions
-    show.  Dimensions with a censored or blown-up run enter no fit.  A run may take six times the expected steps and
-    ends when it has escaped.
+    The standard error of a slope is that of the means of ln T; it says nothing of the curve's own bend, which the
+    slopes of the two equations show.  Dimensions with a censored or blown-up run enter no fit.  A run may take six
+    times the expected steps and ends when it has escaped.
     """
     exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
     smoothings = None
     if smoothing_exponents is not None:
         given = checked_list(smoothing_exponents, "smoothing_exponents")
         smoothings = [checked_real(each, "smoothing_exponents") for each in given]
-        increase = bool(smoothings) and all(a < b for a, b in pairwise(smoothings))
-        require(
-            increase and 0.0 <= smoothings[0] <= smoothings[-1] <= LARGEST_EXPONENT,
-            f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(smoothings)}.",
-        )
+        # Smoothing beyond d^(1/4) takes more samples again.
+        inside = bool(smoothings) and smoothings[0] >= 0.0 and smoothings[-1] <= 0.25
+        increase = inside and all(a < b for a, b in pairwise(smoothings))
+        need = "hold increasing numbers from 0 to 0.25"
+        check_that(increase, "smoothing_exponents", need, f"is {shown(smoothings)}")
     chosen = None if optimizers is None else [_known(each, smoothings) for each in _listed(optimizers)]
-    usual = (DIMENSIONS, RATE) if smoothings is None else (SMOOTHED_DIMENSIONS, SMOOTHED_RATE)
-    sizes = checked_increasing(usual[0] if dimensions is None else dimensions, "dimensions", minimum=2, fewest=2)
+    usual_dimensions, usual_rate = USUAL if smoothings is None else USUAL_SMOOTHED
+    sizes = checked_increasing(usual_dimensions if dimensions is None else dimensions, "dimensions", minimum=2)
     settings: dict[str, Any] = {
         "information_exponents": exponents,
         "smoothing_exponents": smoothings,
         "dimensions": sizes,
-        "rate": checked_number(usual[1] if rate is None else rate, "rate", positive=True),
+        "rate": checked_number(usual_rate if rate is None else rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
         **checked_runs(seeds, seed),
         **({} if chosen is None else {"optimizers": [str(each) for each in chosen]}),
     }
+    smoothed = [None] if smoothings is None else smoothings
     cells = [
         cell_of(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"], optimizer)
-        for k in exponents
-        for exponent in ([None] if smoothings is None else smoothings)
-        for optimizer in ([PLAIN] if chosen is None else chosen)
-        for d in sizes
+        for k, exponent, optimizer, d in product(exponents, smoothed, chosen or [PLAIN], sizes)
     ]
     longest = max(cells, key=lambda cell: cell.expected_steps)
     title, solve = "Steps to escape against the dimension", partial(_sample_complexity, cells=cells)
@@ -249,8 +238,8 @@ def _listed(optimizers: object) -> list[object]:
     """Return one or more optimizers that are all different."""
     found = checked_list(optimizers, "optimizers")
     texts = [str(checked_optimizer(each)) for each in found]
-    need = "Argument `optimizers` must hold one or more optimizers, each of them once"
-    require(bool(texts) and len(set(texts)) == len(texts), f"{need}, but holds {', '.join(texts) or 'none'}.")
+    need, each = "hold one or more optimizers, each of them once", bool(texts) and len(set(texts)) == len(texts)
+    check_that(each, "optimizers", need, f"holds {', '.join(texts) or 'none'}")
     return found
 
 
@@ -258,11 +247,10 @@ def _known(value: object, smoothings: Sequence[float] | None) -> Optimizer:
     """Return plain SGD or zeroth order; refuse others, and a landscape that is smoothed twice."""
     chosen = checked_optimizer(value)
     along = isinstance(chosen, ZerothOrder) and chosen.smoothing == 0.0
-    need = "Argument `optimizers` must hold plain SGD or ZerothOrder without smoothing"
-    require(chosen.is_plain or along, f"{need}, but holds {chosen}.")
-    need = "Argument `smoothing_exponents` must be 0 alone for steps of zeroth order"
-    smooth = smoothings is None or smoothings == [0.0]
-    require(chosen.is_plain or smooth, f"{need}, but is {shown(smoothings)}.")
+    need = "hold plain SGD or ZerothOrder without smoothing"
+    check_that(chosen.is_plain or along, "optimizers", need, f"holds {chosen}")
+    rough = chosen.is_plain or smoothings in (None, [0.0])
+    check_that(rough, "smoothing_exponents", "be 0 alone for steps of zeroth order", f"is {shown(smoothings)}")
     return chosen
 
 
@@ -274,7 +262,7 @@ def cell_of(k: int, exponent: float | None, pair: Problem, rate: float, optimize
         eta, asymptotic = eta * directions / (d + directions + 1), asymptotic + 1.0
     if exponent is None:
         flow = float(predict(pair).predicted_emergence_time[0])
-        stepped = float(finite_step_times(pair, eta, REACH * flow, optimizer)[0])
+        stepped = float(finite_step_times(pair, eta, 8.0 * flow, optimizer)[0])
         return Cell(pair, eta, flow, stepped, asymptotic, optimizer)
     smoothing = float(d**exponent) if exponent else 0.0
     eta *= smoothing ** (2 * k - 2) if smoothing else 1.0
@@ -301,12 +289,9 @@ def escape_times(
     report: Callable[[int], object] = int,
     optimizer: Optimizer = PLAIN,
 ) -> tuple[Array, Switches]:
-    """Return the flow times (runs, P) at which directions emerged in SGD, NaN for never, and which runs blew up before.
-
-    A run ends when all its directions have emerged, it blows up, or `steps` are over. `report` is told the steps taken.
-    """
+    """Return the flow times (runs, P) at which directions emerged in SGD, NaN for never, and which runs blew up."""
     end = learning_rate * steps
-    first = max(10.0**-DECADES * end, learning_rate)
+    first = max(10.0**-2 * end, learning_rate)
     count = max(2, round(np.log(end / first) / np.log(TIME_RATIO)))
     times = np.unique(np.rint(np.geomspace(first, end, count) / learning_rate)) * learning_rate
     plan = make_plan(learning_rate, steps, SaveAt.at(times))

@@ -1,10 +1,6 @@
-r"""Study of the step size that is tuned to the last wanted direction, η = c a_p̄ d^(−k/2): loss against samples.
+"""Study of the step size that is tuned to the last wanted direction: loss against samples, by SGD and theory of pairs.
 
-T_p̄ ∝ 1/a_p̄, so n = T/η ∝ a_p̄^(−2) d^(k−1), and asymptotically L ∝ n^((1−2β)/(2β)) for a_p ∝ p^(−β).  Theory gives
-the curve at a large size, SGD at a small one.
-
-The noise of a step lets directions of weight a_p̄ and above escape and delays or traps weaker ones. The times of all
-directions at such a step, and the samples to a given loss, need no integration.
+The noise of a step lets directions of weight a_p̄ and above escape and delays or traps weaker ones.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ import xarray as xr
 from dynamics.commands import study_function
 from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
-from dynamics.problem.checks import LARGEST_INTEGER, require
+from dynamics.problem.checks import LARGEST_INTEGER, check_that
 from dynamics.theory import (
     asymptotic_exponents,
     escape_bias,
@@ -32,6 +28,7 @@ from dynamics.theory import (
     tuned_rates,
 )
 from hermite.arrays import Array, Integers
+from hermite.text.messages import refuse
 from sgd_check.studies.sgd_study import (
     DEFAULT_NORM,
     DEFAULT_START,
@@ -42,24 +39,13 @@ from sgd_check.studies.sgd_study import (
     share_never,
 )
 
-LARGE_TARGETS, WIDTH_FACTOR = 20, 3
-# Wanted directions: up to this power of P, beyond which the sum over the rest is far from its limit.
-TARGET_POWER = 0.75
-MOST_TARGETS = 6
 # A run takes this many times the samples that theory needs for its target.
 HORIZON = 2.5
-RECORDS = 160
-#: Times at which pairs are tabulated, and the last of them in units of the last learned time of the flow.
-GRID, REACH = 800, 4.0
 SOURCES = ("SGD", "theory at its size", "theory at large size", "ideal sum at large size", "asymptotic")
 
 
 class Curve(NamedTuple):
-    """Theory of pairs alone at one size, at the rates of c of targets p̄, whose losses are given.
-
-    Of each target: the samples until its loss is reached (targets,), with the delays by noise and without, NaN if
-    never; and the learned times of all pairs with the delays (targets, P), inf if trapped.
-    """
+    """Theory of pairs alone: per target samples until its loss, with noise and without, and learned times."""
 
     problem: Problem
     targets: Integers
@@ -72,9 +58,9 @@ class Curve(NamedTuple):
 def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Problem) -> xr.Dataset:
     """Take the steps; the rest after an interruption is NaN."""
     problem, rate, runs = study.problem, study.settings["rate"], study.settings["seeds"]
-    theory, shape = theory_curve(large, _spread_targets(large, LARGE_TARGETS), rate), (ends.size, runs)
+    theory, shape = theory_curve(large, _spread_targets(large, 20), rate), (ends.size, runs)
     rates = tuned_rates(problem, small.targets, rate)
-    samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
+    samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), 160)).astype(np.int64))
     loss, emerged = (np.full((*shape, size), np.nan) for size in (samples.size, problem.num_directions))
     blown, reached = np.full((2, *shape), np.nan)
     with study.stepping() as meter:
@@ -188,33 +174,32 @@ def unstable_discretisation(
     Notes
     -----
     Theory takes the exact transit of each matched pair, the lag of its norm, and the delay by the noise of steps at
-    first order.  The error of SGD's exponent is that of the means of ln n, from the scatter over runs; that at the
-    large size is a jackknife over the targets; theory at a given start has none.  Targets that some run does not reach,
-    or in which a run blows up before, enter no fit.
+    first order.  The error of SGD's exponent is that of the means of ln n; that at the large size is a jackknife over
+    the targets.  Targets that some run does not reach, or in which a run blows up before, enter no fit.
 
     References
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    need = f"Argument `beta` must be above 1/2, or the loss follows no power law, but is {beta}."
-    require(checked_number(beta, "beta", positive=False) > 0.5, need)
+    steep = checked_number(beta, "beta", positive=False) > 0.5
+    check_that(steep, "beta", "be above 1/2, or the loss follows no power law", f"is {beta}")
     teacher = Teacher.power_law(checked_integer(directions, "directions", minimum=4), beta)
     problem = prepared_pairs(information_exponent, dimension, teacher=teacher, start=start, initial_norm=initial_norm)
     count = checked_integer(large_directions, "large_directions", minimum=64, maximum=LARGEST_HISTORY)
     large = Problem(
         activation=problem.activation,
         teacher=Teacher.power_law(count, beta),
-        width=WIDTH_FACTOR * count,
+        width=3 * count,
         dimension=checked_integer(large_dimension, "large_dimension", minimum=count),
         initial_norm=DEFAULT_NORM,
         seed=checked_integer(seed, "seed", minimum=0),
     )
-    wanted = _spread_targets(problem, MOST_TARGETS)
+    wanted = _spread_targets(problem, 6)
     if targets is not None:
         wanted = np.array(checked_increasing(targets, "targets", minimum=1), dtype=np.int64)
         most, given = problem.num_directions, wanted.tolist()
-        need = f"Argument `targets` must stay at or below the number of directions, {most}, but is {given}."
-        require(given[-1] <= most, need)
+        need = f"stay at or below the number of directions, {most}"
+        check_that(given[-1] <= most, "targets", need, f"is {given}")
     settings: dict[str, Any] = {
         "beta": float(beta),
         "targets": wanted.tolist(),
@@ -225,8 +210,8 @@ def unstable_discretisation(
     }
     small = theory_curve(problem, wanted, rate)
     longest = HORIZON * float(np.nanmax([small.needed, small.without_noise]))
-    need = f"Argument `rate` must leave runs of fewer steps than integers count, but they take {longest:.2g}."
-    require(longest < LARGEST_INTEGER, need)
+    need = "leave runs of fewer steps than integers count"
+    check_that(longest < LARGEST_INTEGER, "rate", need, f"they take {longest:.2g}")
     needed = np.where(np.isnan(small.needed), small.without_noise, small.needed)
     ends = np.ceil(HORIZON * needed).astype(np.int64)
     solve = partial(_discretisation, small=small, ends=ends, large=large)
@@ -236,9 +221,8 @@ def unstable_discretisation(
 
 
 def _spread_targets(problem: Problem, count: int) -> Integers:
-    """Return at most so many targets, from 1 to P^0.75."""
-    last = problem.num_directions**TARGET_POWER
-    return np.unique(np.geomspace(1, last, count).round().astype(np.int64))
+    """Return at most so many targets, from 1 to P^0.75, beyond which the sum over the rest is far from its limit."""
+    return np.unique(np.geomspace(1, problem.num_directions**0.75, count).round().astype(np.int64))
 
 
 def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
@@ -247,11 +231,10 @@ def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
     rates, levels = tuned_rates(problem, targets, rate), target_losses(problem, targets)
     emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time
     known, later = np.isfinite(flow), np.isfinite(emergence) & (emergence > 0.0)
-    times = np.geomspace(0.1 * flow[known].min(), REACH * flow[known].max(), GRID)
+    times = np.geomspace(0.1 * flow[known].min(), 4.0 * flow[known].max(), 800)
     pairs, a, g = solve_pairs(problem, prediction, times), problem.teacher.coefficients, problem.activation.kernel
     if pairs.overlap is None or pairs.squared_norm is None:
-        msg = f"Argument `problem` must have at most {LARGEST_HISTORY} directions, but has {a.size}."
-        raise ValueError(msg)
+        refuse(f"Argument `problem` must have at most {LARGEST_HISTORY} directions, but has {a.size}.")
     C, n = np.nan_to_num(pairs.overlap), np.nan_to_num(pairs.squared_norm)
     # The part of each direction in the loss of the flow, (T, P).
     losses = float(np.sum(problem.activation.coefficients**2)) * (a**2 + n**2) - 2.0 * n * a * g(C)

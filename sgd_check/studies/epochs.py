@@ -1,8 +1,7 @@
 r"""Study of epochs: what the same n = αd samples teach that are used again, against fresh samples, by theory and runs.
 
-One neuron of a bounded link starts orthogonal to the one direction of the teacher and takes steps on n/b samples, at
-one rate. e epochs are worth as many fresh samples as the same steps need, on samples that no step has seen, until C² is
-the same. The test loss is least after some epoch: from then on the neuron learns the noise.
+One neuron of a bounded link starts orthogonal to the one direction of the teacher. e epochs are worth as many fresh
+samples as the same steps need, on samples that no step has seen, until C² is the same.
 
 Fresh samples leave teachers of information exponent 2 and more at C = 0 in any finite number of steps as d → ∞; samples
 that are used again leave only those of generative exponent 2 and more there.
@@ -29,7 +28,7 @@ from dynamics.problem import (
     checked_number,
     checked_real,
 )
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.solve.reused_data import FEWEST, MOST, cost, solve_reused_data
 from hermite.arrays import Array
 from hermite.text.messages import shown
@@ -38,8 +37,6 @@ from sgd_check.runs.simulation import simulate
 from sgd_check.studies.sgd_study import SgdStudy, checked_runs
 from sgd_check.verdicts.check import measured_seconds_per_step
 
-#: |C| and its standard errors below which a direction counts as not seen.
-SEEN, SEEN_ERRORS = 0.02, 6.0
 #: Most steps of a point.
 MANY_STEPS = 50
 GRID = ("link", "label_noise", "ratio")
@@ -54,6 +51,7 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
     names = ("reused_overlap", "reused_overlap_error", "reused_loss", "fresh_overlap", "fresh_loss")
     theory = {name: np.full((*shape, epochs + 1), np.nan) for name in names}
     measured = {name: np.full((*shape, epochs + 1, runs), np.nan) for name in ("overlap", "loss", "train_loss")}
+    worth, best = np.full((*shape, epochs + 1), np.nan), np.full(shape, np.nan)
     given = {"learning_rate": rate, "steps": epochs * batches, "draws": settings["draws"], "progress": False}
     with study.stepping() as meter:
         for number, at in enumerate(np.ndindex(shape)):
@@ -84,8 +82,7 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
             for name in ("loss", "train_loss"):
                 measured[name][at] = found[name].values.T
             meter.add(epochs * batches * runs)
-    seen = np.abs(theory["reused_overlap"]) > np.maximum(SEEN, SEEN_ERRORS * theory["reused_overlap_error"])
-    worth, best = np.full((*shape, epochs + 1), np.nan), np.full(shape, np.nan)
+    seen = np.abs(theory["reused_overlap"]) > np.maximum(0.02, 6.0 * theory["reused_overlap_error"])
     for at in np.ndindex(shape):
         worth[at] = np.where(seen[at], worth_of(theory["reused_overlap"][at], theory["fresh_overlap"][at]), np.nan)
         if np.isfinite(theory["reused_loss"][at]).all():
@@ -195,12 +192,12 @@ def epochs_study(
         (`reused_overlap`, with its error, and `reused_loss`), on fresh ones at the same steps (`fresh_overlap`,
         `fresh_loss`), and of the runs (`measured_overlap`, `measured_loss`, `measured_train_loss`). `fresh_epochs` is
         the number of fresh samples over n until C² is as large as after that epoch: infinite if it never is within the
-        same number of steps, NaN where the direction is not seen. `best_epoch` has the least test loss.
-        `link_exponent` and `generative_exponent` of every link.
+        same number of steps, NaN where the direction is not seen, \|C\| being below 0.02 or six standard errors of the
+        theory. `best_epoch` has the least test loss. `link_exponent` and `generative_exponent` of every link.
 
     Notes
     -----
-    Needs torch. A direction counts as seen where \|C\| is above 0.02 and six standard errors of the theory.
+    Needs torch.
 
     References
     ----------
@@ -220,34 +217,26 @@ def epochs_study(
         **checked_runs(seeds, seed),
     }
     each, parts, d = settings["epochs"], settings["batches_per_epoch"], settings["dimension"]
-    need = f"Argument `epochs` must be at most {MANY_STEPS} steps, {MANY_STEPS // parts} epochs, but is {each}."
-    require(each * parts <= MANY_STEPS, need)
+    most = f"be at most {MANY_STEPS} steps, {MANY_STEPS // parts} epochs"
+    check_that(each * parts <= MANY_STEPS, "epochs", most, f"is {each}")
     for ratio in settings["ratios"]:
-        samples = ratio * d
-        need = f"Argument `ratios` must hold multiples of 1/d, d = {d}, but holds {ratio:g}."
-        require(abs(samples - round(samples)) < 1e-9 * samples, need)
-        need = f"Argument `ratios` must give {parts} equal batches at d = {d}, but holds {ratio:g}."
-        require(round(samples) % parts == 0, need)
-    need = f"Argument `links` must hold one or more links, each of them once, but is {shown(settings['links'])}."
-    require(0 < len(settings["links"]) == len(set(settings["links"])), need)
-    problems = [epochs_problem(link, 0.0, settings) for link in settings["links"]]
+        samples, held = ratio * d, f"holds {ratio:g}"
+        is_whole = abs(samples - round(samples)) < 1e-9 * samples
+        check_that(is_whole, "ratios", f"hold multiples of 1/d, d = {d}", held)
+        check_that(round(samples) % parts == 0, "ratios", f"give {parts} equal batches at d = {d}", held)
+    asked = settings["links"]
+    need = "hold one or more links, each of them once"
+    check_that(0 < len(asked) == len(set(asked)), "links", need, f"is {shown(asked)}")
+    problems = [epochs_problem(link, 0.0, settings) for link in asked]
     points = len(problems) * len(settings["label_noises"]) * len(settings["ratios"])
-    steps = float(points * each * parts * settings["seeds"])
-    return SgdStudy(
-        "epochs",
-        "Samples that are used again against fresh ones",
-        settings,
-        problems[0],
-        progress,
-        _epochs,
-        steps=steps,
-        seconds=partial(_seconds, settings, steps),
-    )
+    steps, title = float(points * each * parts * settings["seeds"]), "Samples that are used again against fresh ones"
+    seconds = partial(_seconds, settings, steps)
+    return SgdStudy("epochs", title, settings, problems[0], progress, _epochs, steps=steps, seconds=seconds)
 
 
 def _increasing(values: object, name: str, least: float, kind: str) -> list[float]:
     """Return increasing finite numbers that are `least` or more."""
     found = [checked_real(value, name) for value in checked_list(values, name)]
     sound = bool(found) and found[0] >= least and np.isfinite(found).all() and (np.diff(found) > 0.0).all()
-    require(sound, f"Argument `{name}` must hold increasing numbers that are {kind}, but is {shown(found)}.")
+    check_that(sound, name, f"hold increasing numbers that are {kind}", f"is {shown(found)}")
     return found

@@ -1,10 +1,9 @@
 r"""Study of one direction from samples that are reused, and of online SGD: y = min((θ·x)², M).
 
-Three ways to the direction. The first eigenvector of (1/n) Σ y x xᵀ has a law in n/d (`dynamics.predict_recovery`).
-Descent of the squared error of one small neuron on all n samples begins as the power iteration of the same matrix, w ←
-(I + 2ηD)w, and then sharpens what it has found: it recovers the direction exactly from some n/d on, of which there is
-no closed theory, so that the share of the runs is measured alone. Online SGD of the correlation, η = c/d, uses every
-sample once; from C = 2/√d to C² = ¼ it needs
+The first eigenvector of (1/n) Σ y x xᵀ has a law in n/d (`dynamics.predict_recovery`). Descent of the squared error of
+one small neuron on all n samples begins as the power iteration of the same matrix, w ← (I + 2ηD)w, and then sharpens
+what it has found: it recovers the direction exactly from some n/d on, of which there is no closed theory. Online SGD of
+the correlation, η = c/d, uses every sample once; from C = 2/√d to C² = ¼ it needs
 
 .. math:: \frac nd = \frac{\ln d}{2(2 c_2^2 c - \tfrac12 E[y^2] E[\sigma'^2]\, c^2)} + \mathrm{const},
 
@@ -25,7 +24,7 @@ import hermite
 from dynamics.commands import study_function
 from dynamics.laws import Meter
 from dynamics.problem import Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.solve import predict_recovery
 from dynamics.theory import fit_slope
 from hermite.arrays import Array, real_column
@@ -39,13 +38,10 @@ from sgd_check.verdicts.check import measured_seconds_per_step
 
 #: Least squared overlap of a direction that counts as exactly recovered, and the one at which online SGD has arrived.
 EXACT, ARRIVED = 0.99, 0.25
-#: Dimension and least number of points of the law.
-LARGE, LAW_POINTS = 10**6, 101
-#: Online runs may take this many times the expected steps, and are looked at so far apart, relative to the time.
-HORIZON, TIME_RATIO = 3.0, 1.01
-#: |w| at the start of descent; overlap at the start of online SGD, in units of 1/√d.
-SMALL_START, LEAD = 1e-3, 2.0
-LARGEST_CUT = 1e3
+#: Dimension of the law.
+LARGE = 10**6
+#: Overlap at the start of online SGD, in units of 1/√d.
+LEAD = 2.0
 
 
 def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr.Dataset:
@@ -74,7 +70,7 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
             descent[at] = last["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
             meter.add(settings["steps"] * runs)
         for row, d in enumerate(settings["online_dimensions"]):
-            seeds, end = study.seeds_of(spectral[..., 0].size + row), HORIZON * _expected(d, slope)
+            seeds, end = study.seeds_of(spectral[..., 0].size + row), 3.0 * _expected(d, slope)
             online[row] = _arrivals(online_problem(link, d), settings["online_rate"] / d, seeds, end, meter)
     where, share = ("dimension", "ratio", "run"), (descent > EXACT).mean(axis=2)
     return study.dataset(
@@ -110,7 +106,7 @@ def _arrivals(problem: Problem, rate: float, seeds: range, end: float, meter: Me
     """Return after how many samples the runs of online SGD arrive, NaN where they do not by the end."""
     engine = make_engine("scalar", problem, EngineOptions(seeds=tuple(seeds)))
     tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
-    numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(TIME_RATIO)))
+    numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(1.01)))
     with engine.running():
         for number in np.unique(np.rint(numbers)).astype(int).tolist():
             engine.advance(np.full(number - step, rate))
@@ -194,7 +190,7 @@ def full_batch_recovery(
     """
     n_over_d = np.atleast_1d(real_column(ratios, "ratios"))
     settings: dict[str, Any] = {
-        "cut": checked_number(cut, "cut", positive=True, maximum=LARGEST_CUT),
+        "cut": checked_number(cut, "cut", positive=True, maximum=1e3),
         "dimensions": checked_increasing(dimensions, "dimensions", minimum=2, fewest=1),
         "ratios": n_over_d.tolist(),
         "rate": checked_number(rate, "rate", positive=True),
@@ -204,41 +200,28 @@ def full_batch_recovery(
         **checked_runs(seeds, seed),
     }
     sound = n_over_d.ndim == 1 and n_over_d.size and np.isfinite(n_over_d).all() and n_over_d[0] > 0.0
-    need = f"Argument `ratios` must hold increasing positive numbers, but is {n_over_d.tolist()}."
-    require(sound and (np.diff(n_over_d) > 0.0).all(), need)
-    link, c = cut_square(settings["cut"]), settings["online_rate"]
-    slope = online_slope(link, c)
-    require(
-        np.isfinite(slope),
-        f"Argument `online_rate` must be so small that the drift of online SGD outweighs its noise, but is {c:g}.",
-    )
+    increasing = sound and (np.diff(n_over_d) > 0.0).all()
+    check_that(increasing, "ratios", "hold increasing positive numbers", f"is {n_over_d.tolist()}")
+    link, c = f"min(z**2, {settings['cut']!r})", settings["online_rate"]
+    slope, need = online_slope(link, c), "be so small that the drift of online SGD outweighs its noise"
+    check_that(np.isfinite(slope), "online_rate", need, f"is {c:g}")
     # The law depends on n/d alone.
-    fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], LAW_POINTS)[1:])
+    fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], 101)[1:])
     law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)
     problem = descent_problem(link, settings["dimensions"][-1])
     arrivals = sum(_expected(d, slope) for d in settings["online_dimensions"])
     steps = len(settings["dimensions"]) * n_over_d.size * settings["steps"] + arrivals
+    title = "One direction from samples that are reused, and online"
+    solve, seconds = partial(_full_batch, link=link, law=law, slope=slope), partial(_seconds, link, settings, arrivals)
     return SgdStudy(
-        "full-batch",
-        "One direction from samples that are reused, and online",
-        settings,
-        problem,
-        progress,
-        partial(_full_batch, link=link, law=law, slope=slope),
-        steps=float(settings["seeds"] * steps),
-        seconds=lambda: _seconds(link, settings, arrivals),
+        "full-batch", title, settings, problem, progress, solve, steps=float(settings["seeds"] * steps), seconds=seconds
     )
-
-
-def cut_square(cut: float) -> str:
-    """Return the link min(z², M) as text."""
-    return f"min(z**2, {cut!r})"
 
 
 def descent_problem(link: str, d: int) -> Problem:
     """Return the problem of one small neuron that descends the squared error."""
     return Problem(
-        activation=link, teacher=Teacher([1.0]), width=1, dimension=d, student="committee", initial_norm=SMALL_START
+        activation=link, teacher=Teacher([1.0]), width=1, dimension=d, student="committee", initial_norm=1e-3
     )
 
 

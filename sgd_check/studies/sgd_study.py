@@ -1,7 +1,7 @@
 """The scaffold of studies of SGD: steps and seconds that are expected, runs of every point, and prepared starts.
 
-At a prepared start neuron p leans on direction p alone, C² = s/d, and is orthogonal to all other neurons. A random
-start has squared overlaps of order 1/d; prepared ones take that scatter out of a study of the step size.
+At a prepared start neuron p leans on direction p alone, C² = s/d, and is orthogonal to all other neurons, which takes
+the scatter of a random start out of a study of the step size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import xarray as xr
 from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, checked_real
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.problem.optimizers import PLAIN, Optimizer
 from dynamics.solve import solve_overlaps
 from hermite.arrays import Array
@@ -26,8 +27,6 @@ from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.check import measured_seconds_per_step
 
-#: Short runs that are timed, and seeds of them at most: more take as long each.
-BURSTS, MOST_TIMED = 3, 256
 LONG_RUN_SECONDS = 660
 DEFAULT_START, DEFAULT_NORM = 4.0, 1e-2
 
@@ -46,10 +45,8 @@ class SgdStudy(PreparedStudy):
 
     def work(self) -> str:
         """Return how long the runs should take, in words."""
-        if self.seconds is None:
-            seconds = seconds_of(self.problem, self.settings["seeds"], self.steps)
-        else:
-            seconds = self.seconds()
+        own = partial(seconds_of, self.problem, self.settings["seeds"], self.steps)
+        seconds = (self.seconds or own)()
         text = f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."
         if seconds > LONG_RUN_SECONDS:
             text += "\nThis is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
@@ -62,12 +59,9 @@ class SgdStudy(PreparedStudy):
 
     @contextmanager
     def stepping(self) -> Iterator[Meter]:
-        """Return the context in which the steps are taken; an interruption ends it and is written down.
-
-        That a learning rate may be above the limit of stability is the subject of studies, and no reason to warn.
-        """
-        total, progress = round(self.steps), self.progress
-        with warnings.catch_warnings(), under_way(total, progress, unit="step", unit_scale=True) as meter:
+        """Return the context of the steps; an interruption is written down, high rates are no reason to warn."""
+        bar: Any = {"unit": "step", "unit_scale": True}
+        with warnings.catch_warnings(), under_way(round(self.steps), self.progress, **bar) as meter:
             warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
             yield meter
 
@@ -87,10 +81,10 @@ class SgdStudy(PreparedStudy):
 
 def seconds_of(problem: Problem, runs: int, steps: float) -> float:
     """Return the seconds that so many steps, of all runs together, take on this machine, from the best short burst."""
-    timed = min(runs, MOST_TIMED)
+    timed = min(runs, 256)  # more take as long each
     engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(range(timed))))
     # Whatever else the machine does can only make a burst slower.
-    return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / timed * steps
+    return min(measured_seconds_per_step(engine) for _ in range(3)) / timed * steps
 
 
 def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
@@ -102,10 +96,7 @@ def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
 
 
 def log_means(time: Array) -> tuple[Array, Array]:
-    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
-
-    A mean without the late runs would be too small, so that a point with a censored run counts for no fit.
-    """
+    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time."""
     logs = np.log(time)
     return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
 
@@ -141,18 +132,14 @@ def prepared_pairs(
     start: float = DEFAULT_START,
     initial_norm: float = DEFAULT_NORM,
 ) -> Problem:
-    """Return the problem of as many neurons as directions, each neuron of length σ0 at C² = s/d from its direction.
-
-    The link is h_k; the teacher is orthonormal, by default one direction of weight 1.
-    """
+    """Return the problem of as many neurons of length σ0 as directions, each at C² = s/d from its direction."""
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     d = checked_integer(dimension, "dimension", minimum=1)
     goal = Teacher([1.0]) if teacher is None else teacher
     count, lead = goal.num_directions, checked_real(start, "start")
-    need = f"Argument `dimension` must be at least twice the number of directions, {2 * count}, but is {d}."
-    require(d >= 2 * count, need)
-    need = f"Argument `start` must be positive and below half the dimension {d}, but is {lead}."
-    require(0.0 < lead < 0.5 * d, need)
+    need = f"be at least twice the number of directions, {2 * count}"
+    check_that(d >= 2 * count, "dimension", need, f"is {d}")
+    check_that(0.0 < lead < 0.5 * d, "start", f"be positive and below half the dimension {d}", f"is {lead}")
     norm = checked_number(initial_norm, "initial_norm", positive=True)
     overlaps = (np.sqrt(lead / d) * np.eye(count), np.eye(count), np.full(count, norm * norm))
     return Problem(activation=f"he{k}", teacher=goal, width=count, dimension=d, initial_overlaps=overlaps)

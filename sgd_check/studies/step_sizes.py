@@ -1,10 +1,8 @@
 """Studies of the step size: emergence and survival of one problem from tiny to huge steps, transfer between widths.
 
 In flow time η·n the emergence does not depend on a small η; noise delays it as η grows, and beyond the limit of
-stability the converged student blows up.
-
-The study of transfer runs SGD, `dynamics.laws.transfer` gradient descent. There the best step is the edge of stability;
-here noise and speed balance at it. `dynamics.theory.fits` reads the best steps off the runs.
+stability the converged student blows up. In the study of transfer noise and speed balance at the best step; that of
+gradient descent, `dynamics.laws.transfer`, is at the edge of stability.
 """
 
 from __future__ import annotations
@@ -20,9 +18,10 @@ from numpy.typing import ArrayLike
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_results
 from dynamics.problem import MOST_RUNS, Problem, check_problem, checked_integer, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
+from hermite.text.messages import refuse
 from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.sgd_study import (
     DEFAULT_START,
@@ -34,17 +33,11 @@ from sgd_check.studies.sgd_study import (
     share_never,
 )
 
-# Default step sizes, in units of the limit of stability.
-SMALLEST, LARGEST, COUNT = 1 / 16, 16.0, 13
-# Runs end at this many times the last learned time of the flow, so that an instability has time to show.
-HORIZON = 5.0
 RESAMPLES = 400
 #: Step sizes of the study of transfer, in units of the limit of stability.
 SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 #: Largest relative difference of the median of SGD from the flow.
 TOLERANCE = 0.1
-#: Ratios beyond this are as good as infinite.
-LARGEST_RATIO = 1e3
 
 
 def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array, horizon: float) -> xr.Dataset:
@@ -123,14 +116,13 @@ def step_size_phases(
         `emergence_time` (learning_rate, run, direction; flow time η · step, NaN if never), `finite_step_time`
         (learning_rate, direction), `predicted_emergence_time` (direction; flow), shares of blown-up and censored runs.
         Attributes: `largest_faithful_rate`, up to which the median of SGD lies within 10 % of the flow,
-        `half_blown_up_rate`, from which on half of the runs blow up, both with standard errors from resampling runs
-        and both for `shown_direction`, the last to emerge in the flow; `learning_rate_limit`.
+        `half_blown_up_rate`, from which on half of the runs blow up, both with standard errors from resampling runs and
+        both for `shown_direction`, the last to emerge in the flow; `learning_rate_limit`.
 
     Notes
     -----
     Runs go on to five times the last learned time of the flow: longer runs blow up at somewhat smaller steps.  Runs
-    without emergence, blown up or late, count as infinite in the median.  It is taken to rise with η where the 10 %
-    are read off: at 32 runs the median itself still scatters by several per cent.
+    without emergence count as infinite in the median, which is taken to rise with η where the 10 % are read off.
     """
     asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
     check_problem(asked)
@@ -138,22 +130,22 @@ def step_size_phases(
     prediction = predict(asked)
     flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
     known = np.isfinite(learned)
-    require(known.any(), "Argument `problem` must have a direction that is learned in the flow, but has none.")
+    check_that(known.any(), "problem", "have a direction that is learned in the flow", "has none")
     limit = stability_limit(asked)
     if learning_rates is not None:
         rates = real_column(learning_rates, "learning_rates")
-        need = f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}."
-        require(rates.ndim == 1 and rates.size >= 2, need)
+        are_two = rates.ndim == 1 and rates.size >= 2
+        check_that(are_two, "learning_rates", "hold at least two step sizes", f"has shape {rates.shape}")
         for rate in rates.tolist():
             checked_number(rate, "learning_rates", positive=True)
-        require((np.diff(rates) > 0).all(), f"Argument `learning_rates` must increase, but is {rates.tolist()}.")
+        check_that((np.diff(rates) > 0).all(), "learning_rates", "increase", f"is {rates.tolist()}")
     elif limit is not None:
-        rates = np.geomspace(SMALLEST * limit, LARGEST * limit, COUNT)
+        rates = np.geomspace(1 / 16 * limit, 16.0 * limit, 13)
     else:
-        msg = "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
-        raise ValueError(msg)
+        refuse("Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None.")
     settings["learning_rates"] = rates.tolist()
-    horizon = HORIZON * float(learned[known].max())
+    # Beyond the last learned time an instability has time to show.
+    horizon = 5.0 * float(learned[known].max())
     solve = partial(_step_sizes, rates=rates, limit=limit, flow=flow, horizon=horizon)
     steps = float(settings["seeds"] * np.sum(np.ceil(horizon / rates)))
     title = "Emergence and blow-up against the step size"
@@ -168,21 +160,18 @@ def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: A
         chosen = rng.integers(time.shape[1], size=time.shape)
         found[sample] = read(*(np.take_along_axis(each, chosen, axis=1) for each in (time, blown)))
     known = found[np.isfinite(found)]
-    return float(known.std()) if known.size > RESAMPLES // 2 else float("nan")
+    return float(known.std()) if known.size > RESAMPLES // 2 else np.nan
 
 
 def median_ratio(time: Array, blown: Array, flow: float) -> Array:
-    """Return the median over runs of T_SGD / T_flow per step size, late and lost runs infinite, made monotone.
-
-    Noise only delays, so that a median that falls with η is scatter.
-    """
+    """Return the median over runs of T_SGD/T_flow per step size, lost runs infinite, made monotone."""
     from scipy.optimize import isotonic_regression
 
     ratio = np.full(time.shape[0], np.nan)
     known = np.isfinite(blown).all(axis=1)
     if known.any():
         raw = np.median(np.where(np.isnan(time[known]), np.inf, time[known]), axis=1) / flow
-        ratio[known] = np.exp(isotonic_regression(np.log(np.minimum(raw, LARGEST_RATIO))).x)
+        ratio[known] = np.exp(isotonic_regression(np.log(np.minimum(raw, 1e3))).x)  # beyond, as good as infinite
     return ratio
 
 
@@ -198,7 +187,7 @@ def reach(rates: Array, ratio: Array) -> float:
     known = np.isfinite(ratio) | np.isposinf(ratio)
     inside = known & ~off
     if not inside.any():
-        return float("nan")
+        return np.nan
     first = int(np.argmax(inside))
     later = np.flatnonzero(off[first:])
     if later.size == 0:
@@ -220,7 +209,7 @@ def half_blown(rates: Array, blown: Array) -> float:
     share = blown.mean(axis=1)
     above = np.flatnonzero(share >= 0.5)
     if above.size == 0 or not np.isfinite(share[max(above[0] - 1, 0)]):
-        return float("nan")
+        return np.nan
     at = int(above[0])
     if at == 0:
         return float(rates[0])
@@ -288,8 +277,7 @@ def sgd_transfer(
 
     Notes
     -----
-    Runs of one start are resampled apart from each other, as if each had its own start, so that errors are somewhat too
-    small where the scatter over starts rules.
+    Runs of one start are resampled as if each had its own start, so that errors are somewhat too small.
     """
     chosen = checked_widths(widths)
     # The projected engine draws in the axes of teacher and neurons, and one more.

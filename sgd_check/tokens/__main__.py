@@ -72,9 +72,6 @@ ALL_OPTIONS = (*OPTIONS, CONFIG, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUI
 #: Options that the file of the runs holds, so that they must not be given with --resume.
 SAID = ("learning_rate", "steps", "batch_size", "seeds", "first_seed", "device")
 DEFAULT_SEEDS = 8
-#: Largest learning rate where neither the prediction nor the user has one, and steps to the first predicted time then:
-#: with few, progress between two steps is too far from a line. How far runs go beyond the last time.
-DEFAULT_RATE, FEWEST_STEPS, BEYOND = 0.25, 200, 1.15
 
 
 def build_parser() -> Parser:
@@ -151,8 +148,8 @@ def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
     learned = times[np.isfinite(times) & (times > 0.0)]
     first = float(learned.min(initial=np.inf))
     rate = asked.get("learning_rate") or prediction.attrs.get("learning_rate")
-    rate = rate or min(DEFAULT_RATE, first / FEWEST_STEPS)
-    end = float(learned.max(initial=0.0)) * BEYOND or float(prediction["time"][-1])
+    rate = rate or min(0.25, first / 200)  # with fewer steps progress between two is too far from a line
+    end = float(learned.max(initial=0.0)) * 1.15 or float(prediction["time"][-1])
     return {"steps": int(np.ceil(end / rate)), **asked, "learning_rate": rate}
 
 

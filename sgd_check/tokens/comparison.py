@@ -9,7 +9,7 @@ import xarray as xr
 from scipy import stats
 
 from dynamics.problem import checked_number, stored_question
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that, require
 from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.arrays import Array
 from hermite.text.messages import shown
@@ -20,11 +20,9 @@ from sgd_check.verdicts.verdict import Sentences, reach_in_errors, verdict_tree
 Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
 
 
-#: Error of a time that is not held against theory: looks at a run are so far apart, and extrapolation in the batch is
-#: of the first order.
-TOLERATED = 0.004
-#: Relative error of a time that an agreement must have been able to see, with probability 0.8.
-VISIBLE_ERROR = 0.05
+#: Error of a time that is not held against theory, since looks at a run are so far apart, and one that an agreement
+#: must have been able to see, with probability 0.8.
+TOLERATED, VISIBLE_ERROR = 0.004, 0.05
 #: The same two for the number of recovered items, of which the closed form is an approximation.
 TOLERATED_COUNT, VISIBLE_COUNT = 0.06, 0.2
 
@@ -42,9 +40,9 @@ class Distances(NamedTuple):
 def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate: float = 0.01) -> xr.DataTree:
     r"""Hold runs of a full model against the prediction of its reduction, and give a verdict.
 
-    Steps of size η delay a flow, so the prediction is taken at the learning rate of the runs: a flow's times are
-    multiplied by what that changes, by the map of the same problem. Noise of batches delays by a term ~ 1/B, which the
-    two halves of the runs, at B and 4 B, tell: with m = mean ln(T_run/T_predicted) of each half, Student's t of
+    The prediction is taken at the learning rate of the runs: a flow's times are multiplied by what that changes, by the
+    map of the same problem. Noise of batches delays by a term ~ 1/B, which the two halves of the runs, at B and 4 B,
+    tell: with m = mean ln(T_run/T_predicted) of each half, Student's t of
 
     .. math:: \frac{4 m_{4B} - m_B}{3} = 0
 
@@ -66,8 +64,8 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         Groups "prediction", "simulation" and "comparison": `mean_log_ratio(component)`, `standard_error`, `p_value`,
         `visible_error`, the relative error of a time that is seen with probability 0.8, and as attributes `verdict`
         ("agree", "disagree", "undecided") and `reasons`. "agree" says that an error of 5 % would have been seen in
-        every component. Of Gaussian embeddings the mean number of recovered items is held against the closed one, which
-        is an approximation: by Student's t of what is beyond 6 %, and an error of 20 % would have been seen.
+        every component. Of Gaussian embeddings the mean number of recovered items is held against the closed one, by
+        Student's t of what is beyond 6 %, and an error of 20 % would have been seen.
 
     Raises
     ------
@@ -80,15 +78,12 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         ("simulation", simulation, {"run_batch_size", "recovery"}, "sgd_check.tokens.simulate"),
     ):
         known = variables.intersection(getattr(given, "variables", ()))
-        require(known, f"Argument `{name}` must be a Dataset of `{maker}`, but is {shown(type(given).__name__)}.")
+        check_that(known, name, f"be a Dataset of `{maker}`", f"is {shown(type(given).__name__)}")
     problem, simulated = stored_question(prediction), stored_question(simulation)
     need = "Arguments `prediction` and `simulation` must be of one problem"
     require(problem == simulated, f"{need}, but are of {problem} and {simulated}.")
-    if "recovery" in prediction:
-        compared = _items_compared(prediction, simulation, rate)
-    else:
-        compared = _times_compared(problem, prediction, simulation, rate)
-    title, coords, sentences, values, attributes = compared
+    compare_these = _items_compared if "recovery" in prediction else _times_compared
+    title, coords, sentences, values, attributes = compare_these(problem, prediction, simulation, rate)
     return verdict_tree(
         sentences,
         values,
@@ -107,11 +102,9 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
 
 def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
     """Hold the time of every component against the predicted one at the learning rate of the runs."""
-    require(
-        getattr(problem, "smoothing", None) is None or not simulation["run_batch_size"].values.any(),
-        "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "
-        "hold its times against `dynamics.tokens.sampled_times`.",
-    )
+    whole = getattr(problem, "smoothing", None) is None or not simulation["run_batch_size"].values.any()
+    but = "has batches: hold its times against `dynamics.tokens.sampled_times`"
+    check_that(whole, "simulation", "have steps of the whole population for a spectral optimizer", but)
     times, measured = prediction["learned_time"].values, simulation["learned_time"].values
     learning_rate, given = (one.attrs.get("learning_rate") for one in (simulation, prediction))
     if learning_rate != given:
@@ -146,7 +139,7 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     return f"Runs on tokens against theory: {problem.kind}", {"component": names}, sentences, values, attributes
 
 
-def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
+def _items_compared(_problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
     """Hold the mean number of recovered items against the closed one, by Student's t of the part beyond 6 %."""
     closed, counts = float(prediction["recovered_count"]), simulation["recovered_count"].values
     ratio = float(counts.mean()) / closed - 1.0

@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dynamics.problem import MOST_RUNS, check_choice, check_question, check_switch, checked_integer, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.runs import RunFile, as_run_file, make_dataset
 from dynamics.tokens import KINDS, LOG_FLOOR, TOKEN_VARIABLES, AssociativeMemory, TokenProblem, rank_bins, system_of
 from hermite.arrays import Array
@@ -46,8 +46,6 @@ def _own_state() -> Iterator[None]:
 
 #: Inputs on which loss and progress are measured.
 TEST_INPUTS = 64
-#: Dimension of the tokens of a selection, on which its theory does not depend.
-TOKEN_DIMENSION = 8
 
 
 class Model(ABC):
@@ -122,11 +120,7 @@ class Model(ABC):
 
 
 class _Composition(Model):
-    r"""Composition: log₂ k + 1 layers of attention over k N positions, with matrices W_1 … W_L.
-
-    .. math:: c^0 = \mathrm{onehot}\, \sigma_i(j), \qquad c^1 = \mathrm{softmax}(W_1)\, c^0, \qquad
-       c^l = \mathrm{softmax}\Big(\sum_v c^{l-1}_{(i,j)}[v]\, W_l[(i,v), \cdot]\Big)\, c^{l-1}
-    """
+    """Composition: log₂ k + 1 layers of attention over k N positions, with matrices W_1 … W_L."""
 
     def build(self) -> None:
         N, k = self.problem.vocabulary, self.problem.hops
@@ -183,10 +177,7 @@ def permutations(generator: torch.Generator, count: int, k: int, N: int) -> torc
 
 
 class _Recall(Model):
-    r"""Factual recall: values V (A, tokens) and keys K (tokens,) of subjects, relations and noise.
-
-    .. math:: \mathrm{logit}_a = \sum_{z \in \mathrm{tokens}} V_{az} K_z
-    """
+    """Factual recall: values V (A, tokens) and keys K (tokens,) of subjects, relations and noise."""
 
     def build(self) -> None:
         tokens = self.problem.subjects + self.problem.relations + self.problem.noise_tokens
@@ -219,16 +210,12 @@ class _Recall(Model):
         return torch.logsumexp(logits, dim=2) - right
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return the loss over all pairs, and how far it has come to the plateau and from there."""
         loss = self.sample_losses(self.test).mean(dim=1)
         return loss, self.system.progress(loss.cpu().numpy())
 
 
 class _CausalGraph(Model):
-    r"""A latent causal graph: scores W (n, n) of the first layer, masked to earlier tokens; A = softmax(W).
-
-    .. math:: s_t = \sum_{s<t} A_{ts} 1\{x_s = \mathrm{query}\}, \qquad f = \sum_t \rho_t\, \mathrm{onehot}(x_t)
-    """
+    """A latent causal graph: scores W (n, n) of the first layer, masked to earlier tokens; A = softmax(W)."""
 
     def build(self) -> None:
         n = self.problem.length
@@ -266,7 +253,6 @@ class _CausalGraph(Model):
         return torch.softmax(self.scores.masked_fill(self._hidden, -torch.inf), dim=2)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return −f[y], or −ln(f[y] + 0.05) of Dirichlet transitions."""
         x, query, y = batch
         asked, right = ((x == each[..., None]).to(torch.float64) for each in (query, y))
         scores = asked @ self.weights().transpose(1, 2)
@@ -283,10 +269,7 @@ class _CausalGraph(Model):
 
 
 class _Memory(Model):
-    r"""An associative memory: W (d, d), from zero, between orthonormal embeddings that every seed draws.
-
-    .. math:: \mathrm{logit}_j = u_j \cdot W e_i
-    """
+    """An associative memory: W (d, d), from zero, between orthonormal embeddings that every seed draws."""
 
     default_batch = None
 
@@ -297,9 +280,13 @@ class _Memory(Model):
         self._frequency = torch.as_tensor(problem.group_frequencies)[self._groups]
         d = problem.dimension or problem.count
         self.matrix = self.add(d, d)
-        drawn = [torch.Generator().manual_seed(seed) for seed in self.seeds]
+        generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
+        drawn = [
+            [torch.randn(d, problem.count, generator=g, dtype=torch.float64) for g in generators] for _ in range(2)
+        ]
         self._inputs, self._outputs = (
-            torch.stack([_orthonormal(generator, problem.count, d) for generator in drawn]).to(device) for _ in range(2)
+            torch.stack([torch.as_tensor(np.linalg.qr(one.numpy())[0].T.copy()) for one in each]).to(device)
+            for each in drawn
         )
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
@@ -321,7 +308,6 @@ class _Memory(Model):
         return gradient if self.problem.smoothing is None else smooth_signs(gradient, self.problem.smoothing)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return the loss over all items, and the mean weight of the right output in every group."""
         losses = self.all_losses()
         sums = torch.zeros(len(self.seeds), len(self._sizes), dtype=torch.float64, device=losses.device)
         groups = self._groups.to(losses.device).expand(len(self.seeds), -1)
@@ -329,10 +315,7 @@ class _Memory(Model):
 
 
 class _Selection(Model):
-    r"""Selection: read-outs U (q, H) and scores K (H, q, N, N) of the keys for a slot's position.
-
-    .. math:: \mathrm{out}_r = \sum_h U_{rh} \sum_j \mathrm{softmax}\Big(\sum_s K_h[s][t_s, \cdot]\Big)_j\, x_j
-    """
+    """Selection: read-outs U (q, H) and scores K (H, q, N, N) of the keys for a slot's position."""
 
     default_batch = 64
 
@@ -353,7 +336,8 @@ class _Selection(Model):
         """Return distinct positions (count, q) and tokens (count, N, 8) of random signs."""
         N = self.problem.tokens
         positions = torch.rand(count, N, generator=generator, dtype=torch.float64).argsort(dim=1)
-        signs = torch.randint(2, (count, N, TOKEN_DIMENSION), generator=generator, dtype=torch.int8)
+        # The theory does not depend on the dimension.
+        signs = torch.randint(2, (count, N, 8), generator=generator, dtype=torch.int8)
         return [positions[:, : self.problem.selected], 2 * signs - 1]
 
     def attention(self, positions: torch.Tensor) -> torch.Tensor:
@@ -370,7 +354,6 @@ class _Selection(Model):
         return 0.5 * ((outputs - wanted) ** 2).sum(dim=(2, 3)) / x.shape[3]
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return the loss, and the attention of every head on the wanted tokens."""
         attention = self.attention(self.test[0])
         keys = self.test[0][:, :, None].expand(*attention.shape[:3], -1)
         return self.sample_losses(self.test).mean(dim=1), torch.gather(attention, 3, keys).sum(dim=3).mean(dim=1)
@@ -382,17 +365,8 @@ def smooth_signs(matrix: torch.Tensor, smoothing: float) -> torch.Tensor:
     return torch.matmul(left * (values / (values**2 + smoothing**2).sqrt())[..., None, :], right)
 
 
-def _orthonormal(generator: torch.Generator, count: int, dimension: int) -> torch.Tensor:
-    """Return orthonormal rows (count, dimension), as random as their generator."""
-    drawn = torch.randn(dimension, count, generator=generator, dtype=torch.float64)
-    return torch.as_tensor(np.linalg.qr(drawn.numpy())[0].T.copy())
-
-
 class _TriggerTask(Model):
-    r"""The trigger task: scores a (S + 1,) of tokens, b (S + 2,) of the token before, and B (gaps, T) of positions.
-
-    .. math:: A = \mathrm{softmax}_s\big(a[z_s] + b[z_{s-1}] + \sqrt\kappa\, B[T, s]\big)
-    """
+    """The trigger task: scores a (S + 1,) of tokens, b (S + 2,) of the token before, and B (gaps, T) of positions."""
 
     def build(self) -> None:
         self._gaps = torch.tensor(self.problem.gaps)
@@ -403,7 +377,6 @@ class _TriggerTask(Model):
         self.add(len(self._gaps) * self._longest)
 
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
-        """Return some sequences of every gap."""
         return self.sequences(torch.arange(len(self._gaps)).repeat_interleave(TEST_INPUTS), generator)
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
@@ -433,7 +406,6 @@ class _TriggerTask(Model):
         return -(self.attention(batch) * (batch[0] == batch[2][..., None])).sum(dim=2)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return the loss, and progress by the mean attention to the right key of every gap."""
         losses = self.sample_losses(self.test).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
         mean = self.attention(self.test).reshape(len(self.seeds), -1, TEST_INPUTS, self._longest).mean(dim=2)
         right = [self.system.right(one) for one in mean.cpu().numpy()]
@@ -441,11 +413,10 @@ class _TriggerTask(Model):
 
 
 class _PolicyGradient(Model):
-    r"""A softmax policy: logits (actions,), trained on the rewards of actions that it samples.
+    """A softmax policy: logits (actions,), trained on the rewards of actions that it samples.
 
-    "plain" and "kl" are REINFORCE, the baseline of a sample being the mean of the others (kept as that of all, times
-    B/(B − 1)); "a-star" descends squares at V̂ = β ln E exp(r/β); "grpo" divides by the deviation of each group, where
-    there is any.
+    "plain" and "kl" are REINFORCE, the baseline of a sample being the mean of the others; "a-star" descends squares at
+    V̂ = β ln E exp(r/β); "grpo" divides by the deviation of each group, where there is any.
     """
 
     default_batch = 256
@@ -453,8 +424,8 @@ class _PolicyGradient(Model):
     def build(self) -> None:
         self.beta, needs = self.problem.kl_weight or 0.0, self.problem.objective == "grpo"
         self.group = self.problem.group_samples or 1
-        need = "Argument `problem` must have `group_samples` for runs of GRPO, which sample groups, but has None."
-        require(self.group > 1 or not needs, need)
+        need = "have `group_samples` for runs of GRPO, which sample groups"
+        check_that(self.group > 1 or not needs, "problem", need, "has None")
         sizes, *values = self.problem.groups
         groups = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
         self._groups = groups.to(self.options["device"])
@@ -483,11 +454,10 @@ class _PolicyGradient(Model):
             advantage = (good - good.mean(2, keepdim=True)) / torch.where(spread > 0.0, spread, 1.0)
             return -(advantage * chosen.reshape(uniform.shape)).mean(2)
         gain, count = rewards - ratio.detach(), rewards.shape[1]
-        require(count > 1, "Argument `batch_size` must be at least 2, as a baseline needs other samples, but is 1.")
+        check_that(count > 1, "batch_size", "be at least 2, as a baseline needs other samples", "is 1")
         return -chosen * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return the loss of the policy, and its progress."""
         logs = torch.log_softmax(self.logits, 1)
         shares = torch.zeros(len(logs), self.system.coords["group"][-1], **self.options)
         shares.index_add_(1, self._groups, logs.exp())
@@ -496,10 +466,7 @@ class _PolicyGradient(Model):
 
 
 class _ChainOfThought(Model):
-    r"""The chain of thought: linear attention with all weights V and W (2 d + 2, 2 d + 2), on tokens (x, y, w, 1).
-
-    .. math:: \mathrm{step}(w_k) = w_k + \Big[V \sum_z z\, (z^T W z_k)\Big/n\Big]_w, \qquad z_k = (0, 0, w_k, 1)
-    """
+    """The chain of thought: linear attention with all weights V and W (2 d + 2, 2 d + 2), on tokens (x, y, w, 1)."""
 
     default_batch = 32
 
@@ -560,10 +527,6 @@ def model_of(problem: TokenProblem, seeds: Sequence[int], device: torch.device) 
 
 #: Looks at a run, each of which measures loss and progress; times of learning are found between two looks.
 LOOKS = 800
-#: Batches of the second half of the seeds are larger by this.
-BATCH_FACTOR = 4
-#: Inputs that are drawn at once, and scores that are held at once.
-DRAWN_AT_ONCE, SCORES_AT_ONCE = 4096, 2**24
 
 
 @_own_state()
@@ -603,13 +566,8 @@ def simulate(
         Even number of runs, at least 4; their seeds are `first_seed` and those after it.
     device : {"auto", "cpu", "cuda"}
         By default the GPU if there is one.
-    progress : bool, optional
-        Progress bar on stderr; by default if that is a terminal.
-    max_runtime : float, optional
-        Wall-clock budget in seconds; what was computed until then is kept.
-    checkpoint : path or RunFile, optional
-        File that holds the result in the end and, every 30 seconds until then, what was computed. `sgd_check.resume`
-        goes on from it if the runs end early, with the values, bit for bit, of runs that were never stopped.
+    progress, max_runtime, checkpoint
+        As of `sgd_check.simulate`; `sgd_check.resume` goes on from the file bit for bit.
 
     Returns
     -------
@@ -617,8 +575,8 @@ def simulate(
         `loss(seed, time)`, `progress(seed, time, component)`, `learned_time(seed, component)`, the time between two
         looks at which progress passes ½ (NaN: not until the end), and `run_batch_size(seed)` (0: the population).
         Dimensionless. Records that were not reached are NaN; `stop_reason` is "reached_end", "interrupted",
-        "max_runtime" or "blown_up" (no run is finite any more). Of Gaussian embeddings
-        `recovery(seed, rank)` and `recovered_count(seed)`.
+        "max_runtime" or "blown_up" (no run is finite any more). Of Gaussian embeddings `recovery(seed, rank)` and
+        `recovered_count(seed)`.
 
     Raises
     ------
@@ -632,21 +590,21 @@ def simulate(
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     if getattr(problem, "embeddings", None) == "gaussian":
         given = {"learning_rate": learning_rate, "steps": steps, "batch_size": batch_size}
-        need = "must be None for Gaussian embeddings, which are one step"
+        need = "be None for Gaussian embeddings, which are one step"
         for name, value in {**given, "max_runtime": max_runtime, "checkpoint": checkpoint}.items():
-            require(value is None, f"Argument `{name}` {need}, but is {shown(value)}.")
+            check_that(value is None, name, need, f"is {shown(value)}")
         return draw_recovery(cast("AssociativeMemory", problem), _checked_seeds(seeds, first_seed), chosen)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     count = checked_integer(steps, "steps", minimum=1)
     batch_size = MODELS[problem.kind].default_batch if batch_size is None else batch_size
     size = None if batch_size is None else checked_integer(batch_size, "batch_size", minimum=1)
     runs = _checked_seeds(seeds, first_seed)
-    need = "Argument `seeds` must be even, since half of the runs have larger batches"
-    require(len(runs) % 2 == 0, f"{need}, but is {len(runs)}.")
+    why = "be even, since half of the runs have larger batches"
+    check_that(len(runs) % 2 == 0, "seeds", why, f"is {len(runs)}")
     check_switch("progress", progress, optional=True)
     looks = np.unique(np.linspace(0, count, min(LOOKS, count) + 1).round()).astype(np.int64)
     plan, half, components = Plan(count, rate, looks, looks), len(runs) // 2, system_of(problem).components
-    sizes = [size, None if size is None else BATCH_FACTOR * size]
+    sizes = [size, None if size is None else 4 * size]
     models = [model_of(problem, part, chosen) for part in (runs[:half], runs[half:])]
     batches = [None if each is None else Draws(model, each) for model, each in zip(models, sizes, strict=True)]
     engine = TokenRuns(list(zip(models, batches, strict=True)))
@@ -742,15 +700,12 @@ class TokenRuns(Stepper):
 
 
 class Draws:
-    """Batches of all seeds, one generator per seed, drawn many at once.
-
-    `before` are the generators before the inputs at hand, of which `used` batches are used.
-    """
+    """Batches of all seeds, one generator per seed, drawn many at once; `before` are the generators before these."""
 
     def __init__(self, model: Model, batch: int) -> None:
         self._model, self._batch = model, batch
         self._generators = [torch.Generator().manual_seed(seed) for seed in model.seeds]
-        self._steps = max(1, DRAWN_AT_ONCE // batch)
+        self._steps = max(1, 4096 // batch)
         self.used, self.before = 0, self._words()
         self._parts: list[torch.Tensor] = []
 
@@ -790,15 +745,13 @@ class Records(Looks):
 
 
 def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torch.device) -> xr.Dataset:
-    """Return which share of every rank is recovered, and how many items, in one draw of embeddings per seed.
-
-    An item is recovered if its own output has the largest score after one step.
-    """
+    """Return which share of every rank has the largest score for its own output, in one draw of embeddings per seed."""
     N, d = problem.count, problem.dimension or 0
     ranks, counts = rank_bins(N)
     edges = np.concatenate([[0.0], np.cumsum(counts)[:-1]]).astype(np.intp)
     p = torch.arange(1.0, N + 1.0, dtype=torch.float64, device=device) ** -(problem.frequency_exponent or 0.0)
-    flags, rows, items = np.empty((len(seeds), N)), max(1, SCORES_AT_ONCE // N), torch.arange(N, device=device)
+    # At most 2²⁴ scores are held at once.
+    flags, rows, items = np.empty((len(seeds), N)), max(1, 2**24 // N), torch.arange(N, device=device)
     for at, seed in enumerate(seeds):
         generator = torch.Generator().manual_seed(seed)
         E, U = (torch.randn(N, d, generator=generator, dtype=torch.float64).to(device) / d**0.5 for _ in range(2))

@@ -1,34 +1,8 @@
 r"""Verdicts by curves: theory at several saved times against the mean over runs of SGD.
 
 A curve is a loss, a learned mass or a component over time, or the logarithm of one time, which is a curve with one
-point. Of every run r there is one curve x_r. It is held against the theory y at up to eight times t_k, which y alone
-chooses, before any run: where it has gone through 1/16, 3/16, …, 15/16 of its total variation, or at the next time at
-which it is known, to the tolerance, between saved times (`path_tests.known_between`). The null hypothesis is
-
-.. math:: |E x(t_k) - y(t_k)| \le b = R \Big(\tau + 3 \max_k \frac{\Delta_k^2}{R^2}\Big), \qquad \tau = 0.02,
-
-with R the range of y over the runs; for the logarithm of a time R = 1. A difference within 2 % of the range is no error
-of the theory. The second term is what is left of the step size:
-
-- *Equation of finite steps, runs at its learning rate*: it has the mean motion, but not what the scatter of the runs
-  does to a mean. Δ is the standard deviation over runs. A logistic curve y(λt) of an escape with constant noise, whose
-  times scatter by σ/λ, has Δ = y'σ ≤ σ/4; its mean is off by ½ y''σ², and late by σ²/2λ, which moves it by y'σ²/2. That
-  is at most 0.17 σ², 2.8 times Δ², hence the 3.
-- *Flow, runs at two learning rates η and η/ρ*: x = (ρ x_{η/ρ} − x_η)/(ρ − 1), run by run, has no effect of first
-  order in η. Δ is that effect at η, ρ/(ρ − 1) times the difference of the two means. If steps delay the curve by
-  δ + δ²/λ… what remains for ρ = 2 is ¼ y''δ² + ½ y'δ² ≤ 0.15 δ², 2.4 times Δ². Where Δ is over 15 % of R, two learning
-  rates do not say whether η is small, and the curve refutes nothing.
-
-Each time has a two-sided Student's t with the standard error S/√n, in which S is the *largest* standard deviation of x
-over the curve's times; all times of all curves are combined by Bonferroni. With the standard deviation of each time
-instead of S the test is wrong: before a transition hardly any run moves, the law is skewed, and a sample without an
-early run has a small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in
-over a tenth of comparisons at a level of 1 %. With S it is 0.3 % at most (`docs/verdict.md`), 1.7 % where delays
-have an exponential law.
-
-The error that is to be seen is one of 30 % in time: the truth is y(t/1.3) or y(1.3 t). The power is at least the
-largest over k of the non-central t with distance (|y(t_k/1.3) − y(t_k)| − b)/(S/√n); the smaller one of the two errors
-counts.
+point. At up to eight times, which the theory y alone chooses, |E x − y| is to be at most R (0.02 + 3 max Δ²/R²), with R
+the range of y and Δ the remaining effect of the step size (`docs/verdict_tests.md`).
 """
 
 from __future__ import annotations
@@ -96,12 +70,11 @@ TIMES = {
 class Curve(NamedTuple):
     """One quantity, such as the "learned mass of direction" "2", by theory and runs at common times (times,).
 
-    `theory` (times,); `runs` (runs, times), without effect of the step size to first order; `effect` (times,), whose
-    square bounds the second order; `dilated` (2, times), the theory if its times were 30 % longer or shorter, NaN where
-    not known. `scale` is the least range at which the curve counts as moving. `extrapolated` says whether the
-    effect was taken away by two learning rates, `scatter` (times,) is the standard deviation over runs, and `saved`
-    (times,) says where theory and runs are saved closely enough to be compared; None: everywhere. `theory_error`
-    (times,) are standard errors of a theory that is a mean over points; None: it has no scatter.
+    `runs` (runs, times) are without effect of the step size to first order; `effect` (times,), whose square bounds the
+    second order; `dilated` (2, times) the theory if its times were 30 % longer or shorter. `scale` is the least range
+    at which the curve counts as moving. `extrapolated` says whether two learning rates took the effect away, `scatter`
+    (times,) is the standard deviation over runs, and `saved` (times,) says where theory and runs are saved closely
+    enough; None: everywhere. `theory_error` (times,) are standard errors of a theory that is a mean over points.
     """
 
     kind: str
@@ -152,8 +125,7 @@ class CurveTest(NamedTuple):
     """The test of one curve at some `places` (K,), indices of its times: means over runs, predictions, scores (K,).
 
     `error` is the standard error of every mean, of so many degrees of `freedom`, `allowance` the band; `score` is the
-    distance beyond it as a normal score. `p` is the least p-value of a place, `power` that to see an error of 30 % in
-    time, NaN if nothing moves.
+    distance beyond it as a normal score. `p` is the least p-value of a place, `power` that to see an error of 30 %.
     """
 
     curve: Curve
@@ -169,10 +141,7 @@ class CurveTest(NamedTuple):
 
 
 def places_of(theory: Array, saved: Switches | None = None) -> Integers:
-    """Return the indices of the times at which a curve is tested, spread evenly over its total variation.
-
-    Where `saved` (times,) is false nothing is compared: the next time at which it is true takes its place, or the last.
-    """
+    """Return the places at which a curve is tested, spread evenly over its total variation, where it is `saved`."""
     way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(theory)))])
     known = np.arange(theory.size) if saved is None else np.flatnonzero(saved)
     if way[-1] == 0.0:
@@ -206,10 +175,7 @@ def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], fl
 
 
 def error_of(curve: Curve, places: Integers, spread: float, runs: int) -> tuple[float, float]:
-    """Return the standard error of the mean of runs less theory, and its degrees of freedom, Welch's if both scatter.
-
-    `spread` is S, the largest standard deviation over the places.
-    """
+    """Return the standard error of the mean of runs less theory, and its freedom, Welch's if both scatter."""
     error = spread / float(np.sqrt(runs))
     drawn = 0.0 if curve.theory_error is None else float(curve.theory_error[places].max())
     if drawn == 0.0:
@@ -219,10 +185,7 @@ def error_of(curve: Curve, places: Integers, spread: float, runs: int) -> tuple[
 
 
 def power_of(curve: Curve, places: Integers, error: float, freedom: float, level: float) -> float:
-    """Return the least probability, of the errors in `curve.dilated`, to be seen; NaN if nothing moves.
-
-    `error` is the standard error of each mean, and `level` that of one place, two-sided.
-    """
+    """Return the least probability of the errors in `curve.dilated` to be seen at a two-sided level; NaN: at rest."""
     if not curve.moves:
         return np.nan
     theory, dilated = curve.theory[places], curve.dilated[:, places]
@@ -244,10 +207,7 @@ def allowance_of(curve: Curve, places: Integers) -> float:
 
 
 class Quantity(NamedTuple):
-    """A quantity over time: of a prediction (times,), of runs (runs, times); `scale` is that of a `Curve`.
-
-    `error` (times,) are standard errors of a prediction that is a mean over points.
-    """
+    """A quantity over time: of a prediction (times,), of runs (runs, times); `scale` is that of a `Curve`."""
 
     kind: str
     label: str
@@ -259,9 +219,9 @@ class Quantity(NamedTuple):
 def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
 
-    A network has its components by name instead of learned masses, or without such the eigenvalues of its sensitivity,
-    the largest first. With averages of the weights their loss is one more. With samples that are used again the loss
-    over these, overlaps and squared norms come first, and a prediction has nothing else.
+    A network has its components by name instead of learned masses, or without such the eigenvalues of its sensitivity.
+    With averages of the weights their loss is one more. With samples that are used again the loss over these, overlaps
+    and squared norms come first, and a prediction has nothing else.
     """
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)
@@ -336,10 +296,7 @@ def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
 
 
 def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
-    """Return every quantity that prediction and runs have, at the times of the first simulation that all reach.
-
-    `simulations` is one, or two at different learning rates, from which runs without step size are extrapolated.
-    """
+    """Return every quantity that prediction and runs have, at the times of the first simulation that all reach."""
     measured = [{one[:2]: one.values for one in quantities_of(problem, part)} for part in simulations]
     pairs, times = paired_runs(simulations), _common_times(prediction, simulations)
     stepped, found = has_step(prediction), []
@@ -390,10 +347,7 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
 
 
 def without_step(runs: Sequence[Array], simulations: Sequence[xr.Dataset], *, stepped: bool) -> tuple[Array, Array]:
-    """Return values (runs, times) free of the step size to first order, and a bound of the second order (times,).
-
-    Of one simulation these are its own values, with their scatter against an equation of finite steps.
-    """
+    """Return values (runs, times) free of the step size to first order, and a bound of the second order (times,)."""
     if len(runs) == 1:
         one = runs[0]
         return one, one.std(axis=0, ddof=1) if stepped and one.shape[0] > 1 else np.zeros(one.shape[1])
@@ -409,10 +363,7 @@ def paired_runs(simulations: Sequence[xr.Dataset]) -> NDArray[np.intp]:
 
 
 def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> Array:
-    """Return the times of the first simulation that lie within all others and the prediction, as reached.
-
-    Time 0 is one of them for samples that are used again, whose first step may go most of the way.
-    """
+    """Return the times of the first simulation that lie within all others and the prediction, as reached."""
     if "loss" not in prediction or "time" not in prediction["loss"].dims:
         return np.empty(0)
     known = [prediction["time"].values[np.isfinite(prediction["loss"].values)]]
@@ -429,10 +380,7 @@ def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> 
 def curve_verdict(
     problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float
 ) -> xr.DataTree:
-    """Test all curves and times that prediction and runs have in common, together at a rate of false alarms.
-
-    Curves decide, times can only refute. Of two simulations that of smaller steps is /finer.
-    """
+    """Test all curves and times that prediction and runs have in common; curves decide, times can only refute."""
     pairs, curves, times = paired_runs(simulations), [], []
     if pairs.size >= FEWEST_RUNS:
         curves = curves_over_time(problem, prediction, simulations)
@@ -557,11 +505,7 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: l
 
 
 def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float) -> str:
-    """Return that no predicted emergence was awaited and met, empty if one was or none is predicted.
-
-    One is awaited if it is predicted so early that 30 % later is still within the runs, and met if half of these have
-    it.
-    """
+    """Return that half of the runs have no emergence predicted well before their end; empty if they have one."""
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     alone = prediction.get("predicted_emergence_time")
     expected = time if alone is None else np.where(np.isnan(time), alone.values, time)

@@ -1,35 +1,8 @@
-r"""The prediction of every direction's emergence: a time, the effect of the step size on it, and the band to be tested.
+"""The prediction of every direction's emergence: a time, the effect of the step size on it, and the band to be tested.
 
-The band is that of E ln(T_SGD/T), T the predicted time. δ is the relative delay of the mean of T_SGD against the flow,
-s the relative scatter, both at leading order in the learning rate, and φ the lateness of the mean of T_SGD against T:
-against the *flow* φ = δ; against the *finite-step* equation φ is the part of δ that it lacks, the fluctuations, since
-the mean of a time is not the time of the mean, and the error of the mean overlap as a ratio of mean products
-(`SearchNoise.unseen`).
-
-To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isolated*, of a pair without rivals
-(`dynamics.theory.step_noise`) that emerges before any is learned, nothing else is unknown at this order. The band is
-
-.. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
-
-2 % of a time are no error of the theory, and s⁴/2 is left of the next order. (Measured, 200 runs each of k = 3 and 4,
-d = 16 and 24: the mean is within 0.015 of the centre up to s = 0.35, and 0.05 below it at s = 0.55.) Otherwise, since
-learned directions make no noise, each term may lie between nothing and twice its leading order:
-
-- *flow*: [−s²/2, 2 ln(1 + δ)]; the flow itself is allowed.
-- *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)].
-- *frames* (``student="stiefel"``), whose flow is solved exactly: drag by noise is at most what it is at the start, and
-  noise that adds to the start makes times shorter: [2α − s² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02], α ≤ 0 the advance by
-  that noise (`dynamics.theory.quadratic`). The first direction, which no other disturbs, is within a third of it
-  (measured: at most a quarter). A direction that waits for others to leave the span scatters more, by the factor of
-  `dynamics.theory.frame_rivals`, and its upper edge is higher by 5 s²/2.
-- *finite step, φ and s unknown* (c_0 ≠ 0, oblique directions, no matched pair) or beyond leading order (s > 0.6):
-  for k ≥ 3 constant noise on the escape C' ~ C^(k−1) has φ = s² (3k − 4)/(4k − 8) ≤ 5 s²/4, so the band is
-  [−s², 5 s²/2] with s the scatter of the runs.
-
-*Learned times* are tested likewise where φ and s of theirs are known (`dynamics.theory.learned_bias`), with a width of
-the s of their emergence, since the error of leading order arises in the search. Rivals lower the lower edge by the time
-that they save, and lift the upper one to infinity where the neuron may take another direction. Where s > 1 noise
-decides when a direction emerges, and there is no band.
+The band is that of E ln(T_SGD/T); `docs/verdict_tests.md` has it for flow, finite step, frames and learned times. δ is
+the relative delay of the mean of T_SGD against the flow, s the relative scatter, both at leading order in the learning
+rate, and φ, the lateness, that part of δ that the predicted time T lacks.
 """
 
 from __future__ import annotations
@@ -63,9 +36,8 @@ class Expectation(NamedTuple):
     """The prediction of every direction: shape (P,) each, dimensionless.
 
     `delay` is the relative delay of the mean time against the flow by the step size (inf: unknown), `lateness` that
-    against `time`, and `scatter` the standard deviation of ln T (NaN: unknown). `low` and `high` bound the mean
-    of ln(T_SGD/time), NaN where the scatter of the runs decides. `isolated` says which directions have a pair without
-    rivals that emerges before any is learned.
+    against `time`, and `scatter` the standard deviation of ln T (NaN: unknown). `low` and `high` bound the mean of
+    ln(T_SGD/time), NaN where the scatter of the runs decides.
     """
 
     time: Array
@@ -100,11 +72,7 @@ def predicted_times(prediction: xr.Dataset, name: str) -> Array:
 
 
 def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
-    """Return emergence times as predicted, and the band of the mean of their logarithm that theory allows SGD.
-
-    Times that are not finite and positive are not compared. `noise_rate` is learning rate over batch size, which sets
-    the noise of the steps. The delay is inf where theory gives none: lateness is then no evidence against it.
-    """
+    """Return emergence times as predicted, and the band of the mean of their logarithm that theory allows SGD."""
     time, stepped = predicted_times(prediction, "emergence_time"), has_step(prediction)
     if is_frame(problem):
         return _of_frames(problem, time, noise_rate)
@@ -132,11 +100,7 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
 def learned_expectation(
     problem: Problem, prediction: xr.Dataset, noise_rate: float, emergence: Expectation, end: float
 ) -> Expectation:
-    """Return the prediction of learned times, as `expectation` does of times of emergence.
-
-    Bands are (−inf, inf) where theory knows no scatter, and of directions that emerge after `end`. About 0.05 s for
-    each direction that emerges before.
-    """
+    """Return the prediction of learned times; bands are (−inf, inf) without a scatter, and of emergence after `end`."""
     time = predicted_times(prediction, "learned_time")
     delay, scatter, stepped = np.full((3, time.size), np.nan)
     known = (emergence.scatter <= LARGEST_SCATTER) & (problem.inputs is None)
@@ -181,11 +145,7 @@ def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
 def _wide_band(
     lateness: Array, scatter: Array, known: Switches, rivals: theory.Rivals, later: Array, *, stepped: bool
 ) -> tuple[Array, Array]:
-    """Return the band of directions that are not isolated; `later` (P,) is ln of the time over that of the pair alone.
-
-    The time may itself be that of a direction whose neuron went elsewhere, so that runs in which it does not are early.
-    Where rivals may disturb and the scatter of the runs was to decide nothing is known, nor where noise decides.
-    """
+    """Return the band of directions that are not isolated; `later` is ln of the time over that of the pair alone."""
     square = np.nan_to_num(scatter) ** 2
     low, high = -0.5 * square, 2.0 * np.log1p(lateness)
     if stepped:

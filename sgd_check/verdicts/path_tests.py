@@ -1,41 +1,7 @@
-r"""Tests of runs that do not depend on how early or late they are: of their start, path and scatter, and of their loss.
+"""Tests of runs that do not depend on how early or late they are: of their start, path and scatter, and of their loss.
 
-Four kinds of numbers share a part of the rate of false alarms evenly (Bonferroni):
-
-- *The start.* Loss, squared norms and overlaps of time 0: a difference of 1 % is an error for certain.
-- *On the way.* With T_r the time at which run r has direction p, and T that of theory, the mean over runs of
-  ln x_r(T_r) − ln x(T) lies within 0.1 + s², x the loss and the squared norm of the neuron that theory has there: norms
-  grow while a run searches. Student's t beyond that. The loss is left out where another direction may be learned by
-  then.
-- *After the emergence.* With t_r the time at which a run passes a value x of the squared norm of that neuron, or of the
-  loss, and t that of theory, the mean over runs of
-
-  .. math:: \ln\frac{t_r - T_r}{t - T}
-
-  lies within ln 1.3 + s². The value is one that theory has at a saved time t, the last one that nearly all runs reach,
-  at which the norm is at most half of its largest; of the loss the one nearest to half of its fall, if that is between
-  a quarter and three quarters. Runs that have not passed it count as of their end.
-- *The scatter.* The standard deviation of ln T is at most the s of leading order, which higher orders lower. So no more
-  runs are further than 1.5 s from their median than of a normal law, 13 %: the binomial tail. (A variance would let a
-  single run that noise has thrown back decide.) Where the noise of the runs is known (`verdicts.time_tests`) the
-  regression on it leaves less, and s is replaced by s (0.2 + 1.5 s), if that is less. (Measured for k = 3 and 4, up to
-  three directions, d = 16 to 64, s = 0.07 to 0.52: half of that.)
-
-A value between two saved times is taken only where these differ by less than the tolerance, in the logarithm that is
-tested; else the run is left out, and the quantity where that leaves less than half of the runs. The last three are
-asked of isolated directions (`Expectation.isolated`) that are predicted within the runs.
-
-*The loss* stands beside them. While a direction emerges the mean over runs follows neither them nor the prediction. So
-it is held against *one* predicted curve L only where L hardly depends on how early or late runs are: with [r₁, r₂] the
-range of the ratios T_SGD/T_p of a run, 1 included, its loss is one of L(t/r), r₁ ≤ r ≤ r₂. The mean over runs of the
-smallest and of the largest of these bound the mean loss, and t is compared where they differ by at most 5 %. A run that
-misses a direction has r₂ = ∞. Times before a tenth of the first emergence are left out: few samples have moved the loss
-then, with heavy tails. The rule looks at the runs, and corrections of second order in the scatter remain, so no rate of
-false alarms is claimed and the verdict does not use it.
-
-Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks, but where
-the mean predicted loss is not known to a standard error at the times of the simulation: the largest rank sum over all
-times is tested by permutations of runs, at an exact rate of false alarms.
+They share a part of the rate of false alarms evenly. The loss stands beside them: it is held against one predicted
+curve only where that hardly depends on how early or late runs are (`docs/verdict_tests.md`).
 """
 
 from __future__ import annotations
@@ -131,11 +97,7 @@ def _starts(prediction: xr.Dataset, simulation: xr.Dataset) -> Iterator[PathTest
 def _on_the_way_and_after(
     prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int
 ) -> list[PathTest]:
-    """Return the tests of what runs have when they emerge, and of how long after it they pass a value of it.
-
-    Both are asked of the logarithms of loss and squared norm, as far as these are positive, of the runs that have the
-    direction, of times `measured` (runs,), if theory has a saved time after its emergence.
-    """
+    """Return the tests of what runs, of times `measured` (runs,), have when they emerge, and of how long after it."""
     times, theirs = simulation["time"].values, np.asarray(prediction["time"].values)
     time, scatter, end = float(expected.time[p]), float(expected.scatter[p]), float(simulation.attrs["end_time"])
     runs, later = np.flatnonzero(measured <= times[-1]), int(np.searchsorted(theirs, time))
@@ -186,10 +148,7 @@ def _level(curve: Array, due: Integers, *, falls: bool) -> int | None:
 
 
 def _lag(times: Array, path: Array, level: float, start: float, end: float, tolerance: float) -> float:
-    """Return how long after its start a path passes a level upwards, until the end at most.
-
-    NaN if it is saved too coarsely to tell.
-    """
+    """Return how long after its start a path passes a level, until the end at most; NaN if it is saved too coarsely."""
     passed = np.flatnonzero((times > start) & (path >= level))
     if passed.size == 0:
         return end - start
@@ -202,10 +161,7 @@ def _lag(times: Array, path: Array, level: float, start: float, end: float, tole
 
 
 def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
-    """Return Student's t-test of whether the mean of distances (runs,) is beyond an allowance on either side.
-
-    Runs whose distance is not known are left out, and the quantity where these are half of them or more.
-    """
+    """Return Student's t-test of whether the mean of distances (runs,) is beyond an allowance; none if half are NaN."""
     known = distance[np.isfinite(distance)]
     if known.size < max(FEWEST_RUNS, distance.size // 2 + 1):
         return []
@@ -216,10 +172,7 @@ def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
 
 
 class LossBand(NamedTuple):
-    """Loss of the runs and the predicted one, with the bounds that this allows, shape (times,) each; NaN for no loss.
-
-    The last is the global p-value of the times compared, NaN where no rate of false alarms can be claimed.
-    """
+    """Loss of the runs and the predicted one, with its bounds, (times,) each; p is NaN where none is claimed."""
 
     mean_loss: Array
     loss_standard_error: Array
@@ -243,8 +196,7 @@ def against_curve(
     """Hold the mean loss of runs against one predicted curve.
 
     `losses` (runs, times) are NaN where there is no record; `fastest` and `slowest` (runs,) the smallest and largest
-    measured ratio of times of each run, around 1, inf if it misses a direction; `first_emergence` the earliest
-    predicted one, inf if there is none.
+    measured ratio of times of each run, inf if it misses a direction; `first_emergence` the earliest predicted one.
     """
     mean, error = _mean_and_error(losses)
     expected, known = interpolated(predicted_times, predicted_loss, times), np.isfinite(predicted_loss)
@@ -268,10 +220,7 @@ def against_curve(
 def against_sample(
     times: Array, losses: Array, predicted_times: Array, predicted_losses: Array, first_emergence: float
 ) -> LossBand:
-    """Hold the loss of runs (runs, times) against that of predicted runs; z is the rank sum as a normal score.
-
-    `first_emergence` is the earliest of any run, inf if there is none. The variance of z is that of permutations.
-    """
+    """Hold the loss of runs (runs, times) against that of predicted runs; z is the rank sum as a normal score."""
     mean, error = _mean_and_error(losses)
     predicted = interpolated(predicted_times, predicted_losses, times)
     expected, its_error = _mean_and_error(predicted)
@@ -305,10 +254,7 @@ def _mean_and_error(losses: Array) -> tuple[Array, Array]:
 
 
 def value_between(times: Array, values: Array, at: float, tolerance: float) -> float:
-    """Return one of values (times,) at another time, linear between saved times; NaN outside the saved ones.
-
-    That is outside the saved times, and where the two neighbours differ by the tolerance or more.
-    """
+    """Return one of values (times,) at another time, linear between saved values within a tolerance."""
     after = int(np.searchsorted(times, at * (1.0 - SAME_TIME)))
     if after == times.size:
         return np.nan
@@ -321,10 +267,7 @@ def value_between(times: Array, values: Array, at: float, tolerance: float) -> f
 
 
 def interpolated(times: Array, losses: Array, at: Array) -> Array:
-    """Return losses, shape (..., times), at other times, interpolated in ln t by monotone cubics; NaN outside.
-
-    Between time 0 and the first positive time the interpolation is linear.
-    """
+    """Return losses (…, times) at other times, by monotone cubics in ln t, linear from time 0 on; NaN outside."""
     from scipy.interpolate import PchipInterpolator
 
     known = np.isfinite(losses).reshape(-1, times.size).all(axis=0)
@@ -345,10 +288,7 @@ def interpolated(times: Array, losses: Array, at: Array) -> Array:
 
 
 def known_between(times: Array, values: Array, at: Array, tolerance: Array | float) -> Switches:
-    """Return at which of the times `at` (…) values (times,) are known to a tolerance, by what `interpolated` gives.
-
-    That is at saved times, and where every other saved value gives the same, to the tolerance, as those between them.
-    """
+    """Return at which times values (times,) are known: saved, or every other value tells those between them."""
     saved = np.isfinite(values)
     times, values = times[saved], values[saved]
     if times.size == 0:

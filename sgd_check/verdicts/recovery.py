@@ -1,14 +1,7 @@
-r"""Evidence of estimates: the squared overlap of estimates of one direction against its law.
+"""Evidence of estimates: the squared overlap of estimates of one direction against its law.
 
-The null hypothesis is that the mean of the squared overlap over samples lies within Δ of the law,
-
-.. math:: |E\langle\hat\theta,\theta\rangle^2 - q| \le \Delta, \qquad
-   \Delta = \frac{3(1-q)}{d}\ (k = 1), \quad \frac{3(1-q)}{2\sqrt d}\ (k = 2), \quad \frac{3(1-q)}{\sqrt d}\ (k = 3, 4),
-
-the error of a law that is a limit at a finite d: at least one and a half times the largest deviation measured from
-three times the threshold on, at d = 48 to 600. Nearer to the threshold deviations are larger, and nothing is tested.
-Laws of single samples are held against estimates from these very samples, by the mean of the differences. The test is
-Student's t of that mean, at both edges with half of the rate.
+The mean is to lie within the error of a law that is a limit at a finite d, measured at d = 48 to 600, from three times
+the threshold on (`docs/verdict_tests.md`). Laws of single samples are held against estimates from these very samples.
 """
 
 from __future__ import annotations
@@ -18,7 +11,7 @@ import xarray as xr
 from scipy import special
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from hermite.arrays import Array
 from hermite.text.messages import with_error
 from sgd_check.verdicts.verdict import (
@@ -44,11 +37,9 @@ VISIBLE_DEVIATION = 0.15
 
 def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dataset]:
     estimated = check_dataset("simulation", estimates)
-    require(
-        "overlap_squared" in estimated,
-        "Argument `simulation` must be a result of `sgd_check.estimate_direction` for a law of recovery, but has "
-        f"no `overlap_squared`, only {', '.join(map(str, estimated))}.",
-    )
+    need = "be a result of `sgd_check.estimate_direction` for a law of recovery"
+    has = f"has no `overlap_squared`, only {', '.join(map(str, estimated))}"
+    check_that("overlap_squared" in estimated, "simulation", need, has)
     ours, theirs = Problem.from_dataset(estimated), Problem.from_dataset(prediction)
     check_alike("dimension", theirs.dimension, ours.dimension)
     check_alike("label noise", theirs.label_noise, ours.label_noise)
@@ -61,21 +52,17 @@ def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dat
 def _law(prediction: xr.Dataset, estimates: xr.Dataset) -> Array:
     """Return the law for each seed of the estimates, at their number of samples."""
     n, counts = int(estimates.attrs["samples"]), np.atleast_1d(prediction["samples"].values)
-    found = f"but has {counts.tolist()}."
-    require(n in counts, f"Argument `prediction` must have the {n} samples of the simulation, {found}")
+    check_that(n in counts, "prediction", f"have the {n} samples of the simulation", f"has {counts.tolist()}")
     law = prediction["predicted_overlap_squared"]
     at_n = law.isel(samples=int(np.argmax(counts == n))) if "samples" in law.dims else law
     seeds = estimates["seed"].values
     if "seed" in law.dims:
         missing = np.setdiff1d(seeds, prediction["seed"].values)[:1]
-        lacks = f"but lacks seed {', '.join(map(str, missing))}."
-        require(not missing.size, f"Argument `prediction` must have the seeds of the simulation, {lacks}")
+        lacks = f"lacks seed {', '.join(map(str, missing))}"
+        check_that(not missing.size, "prediction", "have the seeds of the simulation", lacks)
         return np.asarray(at_n.sel(seed=seeds).values, dtype=np.float64)
-    require(
-        "draws" not in prediction.attrs,
-        "Argument `prediction` must be made with `seeds` of the simulation where laws are those of single samples, "
-        "but is a mean over others.",
-    )
+    need = "be made with `seeds` of the simulation where laws are those of single samples"
+    check_that("draws" not in prediction.attrs, "prediction", need, "is a mean over others")
     return np.full(seeds.size, float(at_n))
 
 

@@ -1,20 +1,7 @@
-r"""Evidence of runs on samples that are used again, against `dynamics.solve_reused_data`.
+"""Evidence of runs on samples that are used again, against `dynamics.solve_reused_data`.
 
-Test loss, train loss, overlaps M/|w| and squared norms are tested as in `sgd_check.verdicts.curves`: the null
-hypothesis is that at up to eight times of each the mean of runs in R^d lies within
-
-.. math:: b = R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big)
-
-of the limit d → ∞, with Δ the standard deviation over runs and R the range of the theory from time 0 on. Runs scatter
-by Δ = s/√d, and their mean is off by c/d, a second-order effect of that scatter, so that Δ²/R has its order.
-`benchmarks/reused_data_verdicts.py` measures both: from d = 200 to 1600 every mean is within half of the band. Where
-runs scatter by over a quarter of the range, or in fewer than 100 dimensions, c/d is no small correction, and a
-difference there does not speak against theory.
-
-The standard error of a mean less theory has that of the theory, a mean over eight groups of points, in it, with the
-degrees of freedom of Welch. "Agree" is said only if theory with times 30 % longer or shorter would have been refuted in
-every curve that moves, and the theory of fresh samples, which draws new ones for every step, in one of them at least.
-The train loss is left out there: without samples that are used again there is none.
+They are tested as in `sgd_check.verdicts.curves`, against the limit d → ∞, with Δ the standard deviation over runs; in
+few dimensions a difference does not speak against theory (`docs/verdict_tests.md`).
 """
 
 from __future__ import annotations
@@ -28,7 +15,7 @@ import xarray as xr
 
 import dynamics
 from dynamics.problem import Problem
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.solve.reused_data import GROUPS, POINTS_OF_DIRECTION
 from dynamics.theory.schedules import resolved_schedule
 from hermite.arrays import Array
@@ -57,15 +44,14 @@ from sgd_check.verdicts.verdict import (
 THEORY = "reused data"
 #: Dimension from which on deviations are known to lie within the band: half of the least that was measured.
 LEAST_DIMENSION = 100
-#: Points of the theory of fresh samples, of which only power is asked.
-FRESH_DRAWS = 2**14
 
 
 def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
     """Return the problem of the runs, and the runs, or say in one sentence why they cannot be compared."""
     runs = check_dataset("simulation", simulation)
-    need = "Argument `simulation` must be runs of `sgd_check.simulate` with `training_samples`, which have `train_loss`"
-    require({"train_loss", "seed"} <= {*runs, *runs.dims}, f"{need}, but has {', '.join(map(str, runs))}.")
+    need = "be runs of `sgd_check.simulate` with `training_samples`, which have `train_loss`"
+    known = {"train_loss", "seed"} <= {*runs, *runs.dims}
+    check_that(known, "simulation", need, f"has {', '.join(map(str, runs))}")
     predicted, problem = Problem.from_dataset(prediction), Problem.from_dataset(runs)
     check_question(predicted, problem, ("width", "teacher"))
     check_start(predicted, problem)
@@ -88,21 +74,27 @@ def predict_reused(
     """Return the prediction for runs with such options."""
     samples = options.training_samples or 0
     batches = samples // options.batch_size
-    given: Any = {"samples": samples, "batches_per_epoch": batches, "reshuffle": options.reshuffle and batches > 1}
-    return dynamics.solve_reused_data(problem, learning_rate=learning_rate, steps=steps, progress=progress, **given)
+    return dynamics.solve_reused_data(
+        problem,
+        samples=samples,
+        learning_rate=learning_rate,
+        steps=steps,
+        batches_per_epoch=batches,
+        reshuffle=options.reshuffle and batches > 1,
+        progress=progress,
+    )
 
 
 def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
     """Return the arguments of `simulate` for runs of a prediction; ValueError is raised where it has none."""
     theory = prediction.attrs
-    need = "Argument `prediction` must have one learning rate, a number, but has"
-    require(not isinstance(theory["learning_rate"], str), f"{need} {theory['learning_rate']}.")
-    samples, batches = float(theory["samples"]), int(theory["batches_per_epoch"])
+    rate, samples, batches = theory["learning_rate"], float(theory["samples"]), int(theory["batches_per_epoch"])
+    check_that(not isinstance(rate, str), "prediction", "have one learning rate, a number", f"has {rate}")
     size = round(samples / batches)
-    need = "Argument `prediction` must have samples of which every batch has as many"
-    require(abs(size * batches - samples) < RATE_TOLERANCE * samples, f"{need}, but has {samples:g} in {batches}.")
+    whole, need = abs(size * batches - samples) < RATE_TOLERANCE * samples, "have samples of which every batch has as"
+    check_that(whole, "prediction", f"{need} many", f"has {samples:g} in {batches}")
     return {
-        "learning_rate": float(theory["learning_rate"]),
+        "learning_rate": float(rate),
         "batch_size": size,
         "steps": int(theory["steps"]),
         "training_samples": size * batches,
@@ -154,7 +146,7 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
             steps=steps,
             batches_per_epoch=steps,
             progress=False,
-            draws=max(FRESH_DRAWS, GROUPS * POINTS_OF_DIRECTION * problem.width * steps),
+            draws=max(2**14, GROUPS * POINTS_OF_DIRECTION * problem.width * steps),  # only power is asked
         )
     values = {one[:2]: one.values for one in curves.quantities_of(problem, fresh)}
     level, found = rate / sum(test.places.size for test in tests), []

@@ -1,49 +1,8 @@
-r"""Tests of the times of one direction, against one predicted time or a sample, and survival curves with censoring.
+"""Tests of the times of one direction, against one predicted time or a sample, and survival curves with censoring.
 
-The null hypothesis is that ln(T_SGD/T_p) scatters symmetrically about a place in a band
-(`sgd_check.verdicts.expectation`). Its two edges e are two one-sided tests, each at half of the level of the direction.
-Directions share their samples and are combined by Bonferroni at shares of the rate that the prediction alone sets
-(`shares_of_rate`). Let x be the logarithms of times over their prediction. Of a run without emergence x lies beyond the
-horizon h. If every run emerged, a side is tested by Student's t.
-
-*Some runs did not*, early side: the values x are cut symmetrically about the edge,
-
-.. math:: y = \max(-c, \min(x - e, c)), \qquad c = \min(h - e, \ln 2).
-
-A censored run has y = c, so the cut sample is known completely, and its law is symmetric about 0 if that of x is
-symmetric about e. Given the sizes of y the signs are then fair coins, and the chance of a sum as low as the measured
-one is counted over all signs (Fisher's randomisation test). False alarms stay below the level for laws on the allowed
-side of e, and for runs that are censored for other reasons than the horizon, because *raising a value never lowers the
-chance of a sum as low as the measured one*: raising y > 0 by u raises the measured sum by u and no signed sum by more;
-raising y < 0 by u, which shrinks its size, does the same.
-
-*Some runs did not*, late side: the mirror image, with y = min(x − e, c). Without the cut below, values are lower than
-in the mirror image, so by the lemma the test is safe for symmetric laws; and as the mean of y is at most that of x − e,
-it is safe for many runs of any law. Earliness has no such second safety: a late tail beyond the horizon can move the
-mean anywhere. ln 2 bounds the weight of one run. Where the edge lies beyond the horizon, y has a sign alone, and the
-early side is the sign test. The runs decide which of the two tests is made; measured, that causes no more alarms
-(`docs/verdict.md`).
-
-*Two samples* are compared by the log-rank test. The score of a run is 1{emerged} − Λ(T), Λ the Nelson–Aalen hazard of
-both samples together. All runs are cut at one horizon, so that under the null hypothesis of one law they are
-exchangeable: p-values come from permutations of whole runs and hold for any number of them, where the asymptotic test
-at level 1 % alarms in 1.4 % of cases (measured, 16 + 16 runs). The global p-value is that of the largest standardised
-sum over all columns (Westfall and Young 1993), exact whatever their dependence.
-
-*Noise of the runs.* To first order in the learning rate a pair escapes late by what the noise of its steps takes away
-from its overlap, each step over the speed at which the overlap grows there,
-
-.. math:: \frac{T - T_0}{T_0} &\simeq Z = -\frac{\eta}{T_0} \sum_t \frac{\xi_t}{b(C_t)}, \\
-   \xi_t &= (f^*(x_t) + \tau\zeta_t)\, \sigma'(z_t)\, (x_{t,p} - C_t z_t)
-      - \sum_q a_q g'(C_{t,q}) (\delta_{pq} - C_t C_{t,q}),
-
-b = a_p g'(C)(1 − C²), summed along the *flow* of the pair from its start to C² = ½, not along the run. The samples are
-those of the run: the projected engine draws from generators of the seed alone. The sum in ξ is the mean of the product
-for Gaussian samples and orthonormal directions, so that E Z = 0 whatever the runs did with their samples, and
-ln T − β Z has the mean of ln T for every β. The part along Z is projected out of x: Student's t is then that of the
-intercept of a regression, with one degree of freedom less, and runs without emergence count as of the horizon. The
-neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its pair has learned
-it. Both choices change how much is explained, not the mean.
+ln(T_SGD/T_p) scatters about a place in a band, whose two edges are one-sided tests: Student's t or, with censored runs,
+a randomisation test over signs. Two samples are compared by permutations of log-rank scores. The noise Z of the steps
+of a run, where it is known, is projected out. `docs/verdict_tests.md` says why false alarms stay below the level.
 """
 
 from __future__ import annotations
@@ -123,7 +82,8 @@ def _path_of(
 ) -> tuple[float, Callable[[Array, Array, Array, Array], float]]:
     """Return the time T_0 of a direction and its neuron alone, and the function that gives Σ ξ/b over steps.
 
-    It takes their times, samples, σ of the samples along the teacher's directions, and the noise of the labels.
+    The neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its pair has
+    learned it. Both change how much is explained, not the mean.
     """
     link, coefficients, P = problem.activation, problem.teacher.coefficients, problem.num_directions
     neuron, first = int(prediction.matched_neuron[p]), float(prediction.matched_overlap[p])
@@ -154,11 +114,7 @@ def _path_of(
 
 
 def without_noise(values: Array, noise: Array) -> Array:
-    """Return n − 1 values without the part that is linear in the noise, for n values with noise of mean 0.
-
-    For values α + β Z + normal scatter they are independent, normal, of mean α, and their Student's t is that of the
-    intercept of the regression: the part along Z is projected out, and the rest turned so that all share one mean.
-    """
+    """Return n − 1 independent normal values of mean α for n values α + β Z + normal scatter, without β Z."""
     n = values.size
     basis = np.linalg.qr(np.column_stack([noise, np.eye(n)[:, : n - 1]])).Q[:, 1:]
     design = basis.sum(axis=0)
@@ -181,11 +137,11 @@ class OneSided(NamedTuple):
 class TimeTest(NamedTuple):
     """The test of one direction on so many runs, of which `censored` did not emerge by the horizon; dimensionless.
 
-    `mean` and `standard_error` are of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a
-    sample, of the difference of the two means of ln T. `low` and `high` are the band, 0 against a sample. `early` and
-    `late` are the one-sided tests, None where no outcome could show an error. z is the normal score of the smaller
-    p-value, negative if early, and p the two-sided p-value; against a sample, the log-rank statistic and its p-value.
-    `both` returns the two tests for another error of the time than 30 %; None where that is not known.
+    `mean` and `standard_error` are of ln(T_SGD/T_p), at the horizon if a run did not emerge; against a sample, of the
+    difference of the two means of ln T. `low` and `high` are the band. `early` and `late` are the one-sided tests, None
+    where no outcome could show an error. z is the normal score of the smaller p-value, negative if early, and p the
+    two-sided p-value; against a sample those of the log-rank test. `both` returns the two tests for another error of
+    the time than 30 %.
     """
 
     runs: int
@@ -224,9 +180,8 @@ def assess_direction(
 
     `log_ratio` (runs,) is ln(T_SGD/T_p), NaN where the direction did not emerge within the run, and `log_horizon`
     ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; NaN lets the scatter of the runs
-    decide. The part of ln T along `noise` (runs,) is taken away with eight runs or more, and a horizon beyond the band
-    by their scatter. The power is that of runs which scatter and are censored as these, from the edge of the band at
-    which the error is harder to see.
+    decide. The part along `noise` (runs,) is taken away with eight runs or more, and a horizon beyond the band by their
+    scatter. The power is that of runs which scatter and are censored as these.
 
     Examples
     --------
@@ -268,10 +223,7 @@ def _seen(*sides: OneSided | None) -> bool:
 
 
 def shares_of_rate(time: Array, end: float) -> Array:
-    """Return the share of the rate of false alarms of every direction, of sum 1; 0 where none is predicted.
-
-    All directions predicted after the end of the runs have one share together: many late ones cost the others little.
-    """
+    """Return the share of the rate of every direction, of sum 1; all after the end of the runs have one together."""
     later = time > end
     weights = np.where(later, 1.0 / max(int(later.sum()), 1), np.where(np.isnan(time), 0.0, 1.0))
     return np.asarray(weights / max(float(weights.sum()), 1.0))
@@ -289,8 +241,7 @@ def one_sided(
     """Test whether values (runs,), NaN beyond the horizon, lie below an edge (`sign` −1) or above it (`sign` 1).
 
     `truth` is the middle of the values if the error that is to be seen is there, NaN for no power, and `level` that of
-    the two-sided test. None where no outcome could show it: early, if half of the runs or more are censored; late, if
-    the edge is not before the horizon; and if censored runs are within the level even if all are on one side.
+    the two-sided test. None where no outcome could show it.
     """
     missing, n = np.isnan(values), values.size
     hidden = not edge < horizon if sign > 0 else 2 * np.count_nonzero(missing) >= n
@@ -382,11 +333,7 @@ def _critical_t(distances: Array, level: float) -> float:
 
 
 def kaplan_meier(emergence: Array, horizon: float, times: Array) -> Array:
-    """Return the Kaplan–Meier estimate of P(T > t) from times of emergence (runs,), and its 95 % interval, (3, times).
-
-    It is NaN beyond the horizon. Intervals are by Greenwood's formula for ln(−ln S); where S is 1 or 0, the exact
-    interval of as many runs all alike.
-    """
+    """Return the Kaplan–Meier estimate of P(T > t) and its 95 % interval, (3, times); NaN beyond the horizon."""
     from scipy import stats
 
     if emergence.size == 0:
@@ -438,8 +385,7 @@ def log_rank_scores(emergence: Array, horizon: float) -> Array:
 def permutation_test(scores: Array, second: Switches) -> tuple[Array, float]:
     """Return p-values of every column, and of all together, that two samples of runs have one law; two-sided.
 
-    `scores` (runs, columns) sum to 0 in every column; `second` marks the runs of the second sample. A p-value is
-    (1 + number of permutations at least as far) / (1 + permutations); 1 of a column without variation.
+    `scores` (runs, columns) sum to 0 in every column; `second` marks the runs of the second sample.
     """
     spread = np.sqrt(np.mean(scores**2, axis=0))
     scaled = scores / np.where(spread > 0, spread, 1.0)
@@ -485,10 +431,7 @@ def _censored(emergence: Array, horizon: float) -> Any:
 
 
 def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float, level: float) -> TimeTest | None:
-    """Describe the test of one direction against a sample of predicted times; None with fewer than four of either.
-
-    The times (runs,) are NaN where there was none by the common horizon; `p` is from `permutation_test`.
-    """
+    """Describe the test of one direction against a sample of predicted times; None with fewer than four of either."""
     samples = (predicted, simulated)
     if min(sample.size for sample in samples) < FEWEST_RUNS or not any(np.isfinite(s).any() for s in samples):
         return None
@@ -505,11 +448,7 @@ def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float,
 
 
 def log_rank_powers(first: Array, second: Array, horizon: float, level: float) -> tuple[float, float]:
-    """Return the probabilities that the log-rank test sees the second sample shrunk, and stretched, by 30 %.
-
-    Both samples are replaced by as many evenly spaced quantiles of the two together, the second then stretched. Their
-    sum of scores is the mean of the sum, with the variance of the log-rank statistic.
-    """
+    """Return the probabilities that the log-rank test sees quantiles of both samples shrunk, and stretched, by 30 %."""
     pooled = np.sort(np.where(np.isnan(both := np.concatenate([first, second])), np.inf, both))
 
     def quantiles(count: int) -> Array:

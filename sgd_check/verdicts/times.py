@@ -1,18 +1,6 @@
-r"""Verdicts by times: every direction's time of emergence or learning against theory, or against a sample of runs.
+"""Verdicts by times: every direction's time of emergence or learning against theory, or against a sample of runs.
 
-*Directions beyond the runs.* A predicted time T beyond the end H of the runs allows a share q of them to be before H.
-Where theory knows the scatter s of ln T, and e is the least mean of ln(T_SGD/T) that it allows, that is
-
-.. math:: q = \min\Big(\frac12, \frac{1}{1 + x^2}\Big), \qquad x = \frac{e - \ln(H/T)}{s},
-
-½ for a symmetric law about a place beyond H, the other for any law of this mean and scatter (Cantelli); at least 1 %,
-since no law is known farther out. Where theory has no scatter, or no time at all, q is ½. The number of the n runs that
-have the direction is tested by the tail of the binomial law. A prediction that ended before the runs is not tested.
-
-*Noise.* Flow and finite-step equation leave the fluctuations of the steps out. In the time H they move an overlap C by
-√(η D(C) H), D as of `dynamics.theory.escape_bias` without the directions that theory has learned, and at most by 1/√d,
-the overlaps of random directions. If a free neuron lacks no more than that to the overlap at which the flow alone would
-still emerge within H, the sentence of the verdict says that noise carries runs over.
+Of directions beyond the runs the number of runs that have them is tested (`docs/verdict_tests.md`).
 """
 
 from __future__ import annotations
@@ -43,7 +31,6 @@ from sgd_check.verdicts.verdict import (
     Sentences,
     event_of,
     has_step,
-    noise_rate,
     of_sound_runs,
     other_optimizer,
     side_of,
@@ -54,20 +41,17 @@ from sgd_check.verdicts.verdict import (
     verdict_tree,
 )
 
-#: Share of runs that any law may have far from its middle.
-LEAST_SHARE = 0.01
 #: How early the mean of ln T may be where theory does not say: an error that is to be seen.
 LEAST_EDGE = float(np.log1p(VISIBLE_ERROR))
-_OVERLAPS = 2001
 
 
 class CountTest(NamedTuple):
     """The number of runs that have a direction by their end though theory puts it beyond.
 
     `time` is the predicted one, inf for never, and NaN where the prediction ended before the runs: p is NaN then.
-    `told` says whether the scatter of theory gives the share of runs that it allows. The noise of the steps moves an
-    overlap by `moved` until the end of the runs, and `needed` is enough; `scatter` is that of ln T. They are NaN where
-    theory does not say, or the share has it.
+    `told` says whether the scatter of theory gives the share of runs that it allows. Until the end noise moves an
+    overlap by `moved`, and `needed` is enough; `scatter` is that of ln T; NaN where theory does not say, or the share
+    has it.
     """
 
     direction: int
@@ -96,11 +80,10 @@ class CountTest(NamedTuple):
 
 
 class EventTests(NamedTuple):
-    """The tests of the times of one event.
+    """The tests of the times of one event, None for directions that were not tested.
 
-    `tests` are None for directions that were not tested. Without the full test of the `awaited` directions (P,),
-    predicted so early that 30 % later is still within the runs, nothing agrees. `counts` are of directions that theory
-    puts beyond the runs.
+    Without the full test of the `awaited` directions (P,), 30 % later still within the runs, nothing agrees. `counts`
+    are of directions that theory puts beyond the runs.
     """
 
     event: Event
@@ -195,9 +178,9 @@ class EventTests(NamedTuple):
 class TimesTests:
     """The tests of times at a `rate` of false alarms, against the theory "flow", "finite step" or "sample".
 
-    `parts` are of times of emergence and, where these are compared, of learned times. `loss` is None where the
-    prediction has no loss, or no run is usable; it enters the verdict if its p is a number. `path` has the tests that
-    do not depend on times, and `by_path` says whether they differ more. `p_value` is that of all.
+    `parts` are of times of emergence and, where these are compared, of learned times; `loss` enters the verdict if its
+    p is a number; `by_path` says whether the tests that do not depend on times, `path`, differ more. `p_value` is of
+    all.
     """
 
     prediction: xr.Dataset
@@ -309,18 +292,14 @@ class TimesTests:
         count, ranked = int(loss.loss_compared.sum()), bool(np.isfinite(loss.loss_p_value))
         found: dict[str, Any] = {"loss_in_verdict": ranked, "loss_compared_times": count}
         if ranked:
-            statement = (
-                f"Loss: p = {loss.loss_p_value:.2g} by ranks over {count} times, half of the rate of false alarms."
-            )
-            return found | {"loss_statement": statement}
+            by_ranks = f"by ranks over {count} times, half of the rate of false alarms."
+            return found | {"loss_statement": f"Loss: p = {loss.loss_p_value:.2g} {by_ranks}"}
         critical = path_tests.critical_score(count, self.rate)
         outside = int(np.count_nonzero(np.abs(loss.loss_z[loss.loss_compared]) > critical))
-        statement = (
-            f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) at {outside} of {count} times "
-            f"before {self.parts[0].event.noun}s and on plateaus."
-            if count
-            else "Loss: not compared, no time lies on a plateau of all runs."
-        )
+        statement = "Loss: not compared, no time lies on a plateau of all runs."
+        if count:
+            where = f"at {outside} of {count} times before {self.parts[0].event.noun}s and on plateaus."
+            statement = f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) {where}"
         return found | {"loss_outside": outside, "loss_critical_score": critical, "loss_statement": statement}
 
 
@@ -330,7 +309,8 @@ def _named(directions: Switches) -> str:
 
 def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> xr.DataTree:
     """Test the predicted times of every direction, of emergence and where theory knows them of learning."""
-    noise_of_step, end = noise_rate(simulation), float(simulation.attrs["end_time"])
+    attrs = simulation.attrs
+    end, noise_of_step = float(attrs["end_time"]), float(attrs["effective_learning_rate"]) / int(attrs["batch_size"])
     emergence = expectation(problem, prediction, noise_of_step)
     expected = {event_of(simulation): emergence}
     # Single neurons have learned times.
@@ -400,11 +380,7 @@ def _loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: A
 def count_tests(
     problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, event: Event, expected: Expectation, rate: float
 ) -> dict[int, CountTest]:
-    """Return by direction the test of the number of runs that have it, of those that theory puts beyond the runs.
-
-    Nothing is counted of too few runs, of a direction that is out at the start, and of learned times that theory has
-    without a scatter at most 30 % beyond the runs.
-    """
+    """Return by direction the test of the number of runs that have it, of those that theory puts beyond the runs."""
     end, found = float(simulation.attrs["end_time"]), dict[int, CountTest]()
     measured = of_sound_runs(simulation, event.variable)
     runs, having = measured.shape[0], np.count_nonzero(np.isfinite(measured), axis=0)
@@ -424,7 +400,7 @@ def count_tests(
         told, share = bool(np.isfinite([time, low, scatter]).all()), 0.5
         if told:
             far = max(low - float(np.log(end / time)), 0.0) / max(scatter, 1e-12)
-            share = float(np.clip(1.0 / (1.0 + far**2), LEAST_SHARE, 0.5))
+            share = float(np.clip(1.0 / (1.0 + far**2), 0.01, 0.5))
         reach = reach_of_noise(problem, rate, p, end) if n and not told else (np.nan, np.nan)
         chance = float(special.bdtrc(n - 1, runs, share)) if n else 1.0
         found[p] = CountTest(p, event, time, n, runs, told, chance, *reach, np.nan if told else scatter)
@@ -432,11 +408,7 @@ def count_tests(
 
 
 def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrated: bool) -> Array:
-    """Return the predicted times (P,): inf for never, NaN where the prediction ended before the runs or has no formula.
-
-    Times are `integrated` up to an end, or those of a formula. Where an integration ended with the runs or after them,
-    the time of the pair alone is taken, beyond the end.
-    """
+    """Return the predicted times (P,): inf for never, NaN where the prediction ended before or has no formula."""
     time = np.asarray(prediction[event.variable].values, dtype=np.float64)
     pairs = prediction.get(f"predicted_{event.variable}")
     alone = np.full(time.size, np.inf) if pairs is None else np.asarray(pairs.values, dtype=np.float64)
@@ -449,10 +421,7 @@ def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrate
 
 
 def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[float, float]:
-    """Return by how much noise moves an overlap with direction p until `end`, and how much is enough; NaN if unknown.
-
-    Enough is the least distance of a free neuron from the overlaps at which a pair alone emerges by then.
-    """
+    """Return by how much noise moves an overlap with p until `end`, and how much is enough; NaN if unknown."""
     unknown = (np.nan, np.nan)
     if not decouples(problem) or problem.inputs is not None:
         return unknown
@@ -464,7 +433,7 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     a, overlap = problem.teacher.coefficients, problem.start().teacher_overlap[free, p]
     nearest = (overlap if problem.information_exponent % 2 else np.abs(overlap)).max(keepdims=True)
     emerged = np.sqrt(EMERGENCE_LEVEL)
-    grid = np.linspace(0.0, emerged, _OVERLAPS)[1:]
+    grid = np.linspace(0.0, emerged, 2001)[1:]
     from_there = transit_time(problem.activation.coefficients, grid, emerged) / a[p]
     needed = float(np.min(grid[from_there <= end], initial=emerged) - nearest[0])
     learned = np.where(np.isfinite(pairs.predicted_learned_time), pairs.predicted_learned_time, end)

@@ -8,21 +8,21 @@ estimates (`recovery`) and of runs on tokens (`sgd_check.tokens.comparison`). On
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from scipy import special
 
 from dynamics.problem import Problem, checked_real, is_frame, is_network, is_spherical
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that, require
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.optimizers import PLAIN, Optimizer, checked_optimizer
 from dynamics.runs import make_dataset
 from dynamics.solve import reused_data
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Switches
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 #: Fewest runs that a test takes.
 FEWEST_RUNS = 4
@@ -75,11 +75,7 @@ def other_optimizer(prediction: xr.Dataset, simulation: xr.Dataset) -> list[str]
 
 
 def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
-    """Return whether all datasets have a variable, and mean the same by it.
-
-    Learned masses and times count degrees of the link by one of two definitions, and are not defined for links of
-    degree up to 2.
-    """
+    """Return whether all datasets have a variable, and mean the same by it: learned masses have two definitions."""
     if any(name not in dataset or "undefined" in dataset[name].attrs for dataset in datasets):
         return False
     return not name.startswith("learned_") or len(set(map(definition_of_learned, datasets))) == 1
@@ -91,21 +87,14 @@ def definition_of_learned(dataset: xr.Dataset) -> str:
 
 
 def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem that both answer, and the simulation, or say in one sentence why they cannot be compared.
-
-    A prediction that has a step size or seeds of its own must have them in common, or must not, with the simulation.
-    """
+    """Return the problem that both answer, and the simulation, or say in one sentence why they cannot be compared."""
     check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
     for name, dataset in (("prediction", prediction), ("simulation", simulated)):
-        require(
-            "emergence_time" in with_emergence(dataset),
-            f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}.",
-        )
-    require(
-        "seed" in simulated.dims,
-        "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not.",
-    )
+        known, found = "emergence_time" in with_emergence(dataset), ", ".join(map(str, dataset))
+        check_that(known, name, "have a variable `emergence_time`", f"has {found}")
+    need = "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not."
+    require("seed" in simulated.dims, need)
     problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
     check_question(predicted, problem, ("dimension", "width", "teacher"))
     check_start(predicted, problem)
@@ -124,11 +113,8 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     if "seed" in prediction.dims and prediction.attrs.get("engine") == simulated.attrs.get("engine"):
         # They share samples, and are not independent.
         shared = np.intersect1d(prediction["seed"].values, simulated["seed"].values)[:1]
-        require(
-            not shared.size,
-            "Argument `simulation` must have other seeds than a prediction by the same engine, "
-            f"but both have seed {', '.join(map(str, shared))}.",
-        )
+        need = "have other seeds than a prediction by the same engine"
+        check_that(not shared.size, "simulation", need, f"both have seed {', '.join(map(str, shared))}")
     return problem, with_emergence(simulated)
 
 
@@ -140,83 +126,62 @@ def with_emergence(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
-    """Return the problem, and the simulation or the two of one flow at different learning rates, the larger one first.
-
-    Two make a verdict by curves, from which the effect of the step size is extrapolated away.
-    """
+    """Return the problem, and the simulation or the two of one flow, that of the larger learning rate first."""
     if not isinstance(simulation, (list, tuple)):
         problem, first = checked_problem(prediction, simulation)
         return problem, [first]
-    need = "Argument `simulation` must be one Dataset, or two at different learning rates"
-    require(len(simulation) == 2, f"{need}, but is {len(simulation)}.")
+    need = "be one Dataset, or two at different learning rates"
+    check_that(len(simulation) == 2, "simulation", need, f"is {len(simulation)}")
     (problem, first), (_, second) = (checked_problem(prediction, one) for one in simulation)
-    require(
-        not has_step(prediction) and "seed" not in prediction.dims and decided_by_curves(problem),
-        "Argument `simulation` must be one Dataset, unless the prediction is a flow that is judged by its curves, "
-        "as for information exponents up to 2, but is two.",
-    )
+    is_flow = not has_step(prediction) and "seed" not in prediction.dims and decided_by_curves(problem)
+    need = "be one Dataset, unless the prediction is a flow that is judged by its curves, as for information exponents "
+    check_that(is_flow, "simulation", f"{need}up to 2", "is two")
     pair = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
     large, small = (float(one.attrs["effective_learning_rate"]) for one in pair)
-    require(
-        large >= LEAST_RATE_RATIO * small,
-        "Argument `simulation` must be two whose learning rates differ by a factor of "
-        f"{LEAST_RATE_RATIO:g} or more, but they are {large:g} and {small:g}.",
-    )
-    for what in ("batch_size", "engine"):
-        one, other = first.attrs[what], second.attrs[what]
-        need = f"Argument `simulation` must be two of one {what.replace('_', ' ')}"
-        require(one == other, f"{need}, but they have {one} and {other}.")
-    theirs, ours = optimizer_of(first), optimizer_of(second)
-    require(theirs == ours, f"Argument `simulation` must be two of one optimizer, but they have {theirs} and {ours}.")
+    need = f"be two whose learning rates differ by a factor of {LEAST_RATE_RATIO:g} or more"
+    check_that(large >= LEAST_RATE_RATIO * small, "simulation", need, f"they are {large:g} and {small:g}")
+    for what, of in (
+        ("batch size", lambda one: one.attrs["batch_size"]),
+        ("engine", lambda one: one.attrs["engine"]),
+        ("optimizer", optimizer_of),
+    ):
+        one, other = of(first), of(second)
+        check_that(one == other, "simulation", f"be two of one {what}", f"they have {one} and {other}")
     return problem, pair
 
 
 def decided_by_curves(problem: Problem, optimizer: Optimizer = PLAIN) -> bool:
-    """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
-
-    Curves decide for general networks, and for the two sums of neurons at information exponents up to 2. A frame of
-    orthogonal neurons has times at which its span has each direction. Delay and scatter of single times are known for
-    plain SGD alone, so that curves decide for other optimizers.
-    """
-    if not optimizer.is_plain:
-        return True
+    """Return whether curves decide: directions are not learned one by one, by single neurons of plain SGD."""
     by_times = is_spherical(problem) or is_frame(problem)
-    return is_network(problem) or (not by_times and problem.information_exponent <= 2)
+    return not optimizer.is_plain or is_network(problem) or (not by_times and problem.information_exponent <= 2)
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
     """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
     variables = getattr(prediction, "data_vars", ())
-    require(
-        "aligned_time" not in variables or is_frame(Problem.from_dataset(prediction)),
-        "Argument `prediction` must have times of single neurons for the homogeneous student, but has times of "
-        "alignment, which runs of the stiefel student have.",
-    )
-    require(
-        "emergence_time" in variables and "seed" not in prediction.dims,
-        "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not.",
-    )
+    alone = "aligned_time" not in variables or is_frame(Problem.from_dataset(prediction))
+    but = "has times of alignment, which runs of the stiefel student have"
+    check_that(alone, "prediction", "have times of single neurons for the homogeneous student", but)
+    is_one = "emergence_time" in variables and "seed" not in prediction.dims
+    check_that(is_one, "prediction", "be a dataset of a prediction with `emergence_time`", "is not")
     shapes = {"emergence_time": {"direction": Problem.from_dataset(prediction).num_directions}}
     if "loss" in prediction and "time" in prediction["loss"].dims:
         shapes["loss"] = shapes["time"] = {"time": prediction.sizes["time"]}
     for name, shape in shapes.items():
         found = prediction[name]
-        require(
-            found.sizes == shape and found.dtype.kind in "fiu",
-            f"Argument `prediction` must have numbers `{name}{shape}`, but has {found.dtype} {dict(found.sizes)}.",
-        )
+        sound, but = found.sizes == shape and found.dtype.kind in "fiu", f"has {found.dtype} {dict(found.sizes)}"
+        check_that(sound, "prediction", f"have numbers `{name}{shape}`", but)
     for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
-        value, need = prediction.attrs.get(name), f"Argument `prediction` must have a number as attribute `{name}`"
-        if name == "learning_rate" and isinstance(prediction.attrs.get("schedule"), str):
-            continue
-        require(isinstance(value, (int, float, np.number)), f"{need}, but has {shown(value)}.")
+        value = prediction.attrs.get(name)
+        if name == "batch_size" or not isinstance(prediction.attrs.get("schedule"), str):
+            is_number = isinstance(value, (int, float, np.number))
+            check_that(is_number, "prediction", f"have a number as attribute `{name}`", f"has {shown(value)}")
 
 
 def checked_rate(false_alarm_rate: object) -> float:
     """Return a rate of false alarms, a probability."""
     rate = checked_real(false_alarm_rate, "false_alarm_rate")
-    need = "Argument `false_alarm_rate` must lie between 0 and 1"
-    require(0 < rate < 1, f"{need}, but is {shown(false_alarm_rate)}.")
+    check_that(0 < rate < 1, "false_alarm_rate", "lie between 0 and 1", f"is {shown(false_alarm_rate)}")
     return rate
 
 
@@ -238,22 +203,17 @@ def unfinished(what: str, dataset: xr.Dataset) -> str:
     return f"{what} stopped early ({reason}) at time {float(dataset.attrs['end_time']):.3g}"
 
 
-def noise_rate(simulation: xr.Dataset) -> float:
-    """Return learning rate over batch size, what sets the noise of the steps."""
-    return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
-
-
 def check_dataset(name: str, dataset: object) -> xr.Dataset:
     """Return a dataset, or refuse anything else."""
-    need = f"Argument `{name}` must be a Dataset"
-    require(isinstance(dataset, xr.Dataset), f"{need}, but is {type(dataset).__name__}.", TypeError)
-    return cast("xr.Dataset", dataset)
+    if not isinstance(dataset, xr.Dataset):
+        refuse(f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}.", TypeError)
+    return dataset
 
 
 def check_alike(what: str, theirs: object, ours: object, *, same: bool | None = None) -> None:
     """Refuse a simulation that differs from the prediction; `same` says whether it does not, else the values do."""
-    need = f"Argument `simulation` must have the {what} of the prediction"
-    require(theirs == ours if same is None else same, f"{need}, {theirs}, but has {ours}.")
+    need = f"have the {what} of the prediction, {theirs}"
+    check_that(theirs == ours if same is None else same, "simulation", need, f"has {ours}")
 
 
 def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]) -> None:
@@ -267,8 +227,7 @@ def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]
 def check_link(word: str, theirs: HermiteExpansion, ours: HermiteExpansion) -> None:
     """Refuse a simulation of another link, by the coefficients."""
     c, other = theirs.coefficients, ours.coefficients
-    same = c.shape == other.shape and np.allclose(other, c, rtol=1e-9, atol=1e-12)
-    check_alike(word, theirs.name, ours.name, same=same)
+    check_alike(word, theirs.name, ours.name, same=c.shape == other.shape and np.allclose(other, c, 1e-9, 1e-12))
 
 
 def check_rates(prediction: xr.Dataset, simulated: xr.Dataset) -> None:
@@ -295,9 +254,8 @@ def check_start(predicted: Problem, simulated: Problem) -> None:
 class Sentences(NamedTuple):
     """Sentences of the tests of one comparison; a sentence is empty where it does not apply.
 
-    `difference` is on the largest difference that speaks against theory, and `excuse` says that it may have another
-    cause; `lacking` says why theory and runs that do not differ are not known to agree, and `agreement` which error
-    would have been seen; `untested` says why nothing could be tested. `remarks` follow.
+    `difference` speaks against theory, and `excuse` says that it may have another cause; `lacking` says why theory and
+    runs that do not differ are not known to agree, and `agreement` which error would have been seen; `remarks` follow.
     """
 
     difference: str
@@ -334,8 +292,7 @@ def verdict_tree(
 ) -> xr.DataTree:
     """Return the tree of `sgd_check.compare`: prediction, simulations by their place, and the comparison.
 
-    `values` are its variables, `attributes` those that comparisons of other kinds lack, and `labels` arguments of
-    `make_dataset`. `rate` is that of false alarms, and `usable` counts the runs that did not blow up.
+    `values` are its variables, `attributes` those that others lack, and `labels` arguments of `make_dataset`.
     """
     verdict, reason = decide(sentences)
     lost = [f"Runs left out because they blew up: {blown_up}."] if blown_up else []
@@ -374,9 +331,7 @@ def normal_score(distance: float, error: float, freedom: int) -> float:
     """Return the normal score with the tail probability of Student's t = distance/error."""
     if distance == 0.0:
         return 0.0
-    if error == 0.0:
-        return float(np.copysign(np.inf, distance))
-    tail = special.stdtr(freedom, -abs(distance) / error)
+    tail = special.stdtr(freedom, -abs(distance) / error) if error else 0.0
     return float(np.copysign(-special.ndtri(tail) if tail > 0 else np.inf, distance))
 
 
