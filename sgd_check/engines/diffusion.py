@@ -6,22 +6,19 @@ in mean and covariance to order η³ for h = 1. The weights themselves move, in 
 that S − R Rᵀ stays positive semidefinite; the noise on the d − r − m other axes enters through the Bartlett factor of a
 Wishart matrix, with its fluctuations and at a cost independent of d.
 
-Before each step, and before its noise is drawn, h is chosen from the state. Within a step the drift may change by
-`DRIFT_TOLERANCE` of itself, as bounded by the rates at which it can change wherever drift and three standard deviations
-of noise may lead, and noise may give a weight vector a relative variance of `NOISE_TOLERANCE`. Looks are hit exactly,
-so the bits of a run, not its law, depend on when it is looked at.
+Before each step, and before its noise is drawn, h is chosen from the state: the drift may change by `DRIFT_TOLERANCE`
+of itself wherever drift and three standard deviations of noise may lead, and noise may give a weight vector a relative
+variance of `NOISE_TOLERANCE`. Looks are hit exactly.
 
 *Where it holds.* One step must be small: `small_step_ratio`, the largest relative change of a weight vector (root mean
-square) or of the mean gradient in it, must stay below `SMALL_STEP`, where a diffusion step is about ten steps of SGD.
-Steps must be many: the noise of one has heavy tails (`excess_kurtosis`: 4e3 for h_3, 2e5 for h_4 and 5e8 for h_6 while
-the student has found nothing), that of N steps an N-th of it; above `TAIL_SHARE` runs scatter less than the diffusion
-says. The engine says before a run and after it where either fails.
+square) or of the mean gradient in it, must stay below `SMALL_STEP`. Steps must be many: the noise of one has heavy
+tails (`excess_kurtosis`: 4e3 for h_3, 2e5 for h_4 and 5e8 for h_6), that of N steps an N-th of it; above `TAIL_SHARE`
+runs scatter less than the diffusion says.
 
 *The law of one step*, in the coordinates that a student sees. A sample moves w_i by −η e ∇_i, ∇_i = ρ_i [α_i u_i + σ'_i
 x], α = 2σ − zσ', e = ē − noise, ē = Σ_b w_b σ(v_b·x), where the vectors v are the m unit neurons u_i, with weights n_i,
 and the P directions, with weights −a_p. On the D = r + m axes that hold all v, the *visible* ones, the mean E[ē ∇_i] is
-that of `dynamics.equations.finite_step`. On every other axis x is independent of e and σ', so there the
-mean is 0, the covariance is ρ_i ρ_j E[e² σ'_i σ'_j], and nothing is correlated with the visible axes.
+that of `dynamics.equations.finite_step`; on every other axis the mean is 0 and the covariance ρ_i ρ_j E[e² σ'_i σ'_j].
 
 *Covariance.* Integrating x by parts, E[F x xᵀ] = E[F] I + E[∂∂ᵀF], leaves products of links and derivatives alone:
 
@@ -43,16 +40,15 @@ are Gaussian with covariance κ = Q_cc' − the part in y, and by Mehler's formu
 
 Each factor is a polynomial in y: for h_n it is q^n h_n(μ/q), μ the mean of z_c and q² the variance of μ, and its
 recurrence never divides by q. Gauss-Hermite rules of 2K + 2 points in y, one axis for i = j and for neurons that
-coincide and two otherwise, are exact for a link of degree K. All weights are positive, so that rounding stays small.
+coincide and two otherwise, are exact for a link of degree K.
 
 *Frames* of orthogonal neurons are a diffusion in large dimensions and in M = UΘᵀ alone,
 
 .. math:: dM = [2 (M\Lambda - M\Lambda M^T M) - \eta (d - m)\, D M]\, dt
    + \sqrt{2\eta}\, D^{1/2}\, dB\, (I - M^T M)^{1/2}, \qquad D = (|Q - A|^2 + \tau^2) I + 4\, U (Q - A)^2 U^T,
 
-with Λ = diag(a), U(Q − A)²Uᵀ = n²I − 2nMΛMᵀ + MΛ²Mᵀ and |Q − A|² = n²m − 2n tr MΛMᵀ + Σa². The drag is what polar
-factors take off at second order in η; above η*_1 it is larger than the drift, and there is no diffusion. Steps are
-those of the midpoint rule in the drift, with the noise of their start, and keep M within the unit ball.
+with Λ = diag(a), U(Q − A)²Uᵀ = n²I − 2nMΛMᵀ + MΛ²Mᵀ and |Q − A|² = n²m − 2n tr MΛMᵀ + Σa². Steps are those of the
+midpoint rule in the drift, with the noise of their start, and keep M within the unit ball.
 """
 
 from __future__ import annotations
@@ -150,15 +146,7 @@ class Series(NamedTuple):
 def series_of(expansion: HermiteExpansion) -> Series:
     """Return a polynomial as it is, and of any other link the Hermite series whose noise is most like the link's.
 
-    With growing order E σ⁴, E σ'⁴ and E σ²σ'², which the noise of a step is made of, leave those of the link and then
-    grow without bound. Of the three and of E σ² E σ'², the one that is furthest off is the noise ratio.
-
-    Examples
-    --------
-    >>> import hermite
-    >>> series = series_of(hermite.expand("erf"))
-    >>> series.name, round(series.noise_ratio, 2)
-    ('erf (Hermite series to order 7)', 1.08)
+    Of E σ⁴, E σ'⁴, E σ²σ'² and E σ² E σ'², the one that is furthest from the link's is the noise ratio.
     """
     if expansion.is_polynomial:
         return Series(np.array(expansion.link_coefficients()), f"{expansion.name} (polynomial)", 1.0)
@@ -210,16 +198,9 @@ def link_tables(coefficients: Array) -> Link:
 
 
 def excess_kurtosis(problem: Problem, batch_size: int) -> float:
-    r"""Return the excess kurtosis of the noise of one step on one axis, while the student has found nothing.
+    """Return the excess kurtosis of the noise of one step on one axis, while the student has found nothing.
 
-    Error, neuron and axis are independent then: it is 3 E[e⁴] E[σ'⁴]/(E[e²] E[σ'²])² − 3, divided by B, for a teacher
-    with independent directions. The sum of N steps has an N-th of it.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> round(excess_kurtosis(Problem(activation="he3", teacher=Teacher([1.0]), width=1, dimension=32), 1))
-    4182
+    Error, neuron and axis are independent then: (3 E[e⁴] E[σ'⁴]/(E[e²] E[σ'²])² − 3)/B, for independent directions.
     """
     c = np.trim_zeros(series_of(problem.activation).coefficients, "b")
     y, weight = np.polynomial.hermite_e.hermegauss(2 * c.size)
@@ -255,7 +236,7 @@ def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine | F
 
 
 class DiffusionEngine(SeededRuns, SpanEngine):
-    """A batch of diffusions, one per seed and its two generators; see the module's docstring."""
+    """A batch of diffusions, one per seed and its two generators."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         _check_size(problem)
@@ -353,14 +334,12 @@ class DiffusionEngine(SeededRuns, SpanEngine):
         self._used[seed] = 0
 
     def _write_attributes(self) -> None:
-        ratio, tail = float(self._tally[:, 0].max()), self._kurtosis / max(self._steps, 1)
-        failed = int(np.sum(self._tally[:, 0] > SMALL_STEP))
-        reasons = []
-        if failed:
-            reasons.append(f"a step changed weights or gradients by over {SMALL_STEP:g} of themselves in {failed} runs")
+        ratios, tail = self._tally[:, 0], self._kurtosis / max(self._steps, 1)
+        failed, changed = int(np.sum(ratios > SMALL_STEP)), "a step changed weights or gradients by over"
+        reasons = [f"{changed} {SMALL_STEP:g} of themselves in {failed} runs"] if failed else []
         if tail > TAIL_SHARE:
             reasons.append(f"the noise of all steps together still has kurtosis {tail:.2g}")
-        self.attributes["small_step_ratio"] = ratio
+        self.attributes["small_step_ratio"] = float(ratios.max())
         self.attributes["small_steps"] = f"fails: {' and '.join(reasons)}" if reasons else "holds"
         self.attributes["diffusion_steps"] = int(self._tally[:, 1].sum())
 
@@ -383,7 +362,7 @@ LARGEST_GROWTH = 0.04
 
 
 class FrameDiffusion(SeededRuns, SpanEngine):
-    """A batch of diffusions of a frame, one per seed and generator; see the module's docstring."""
+    """A batch of diffusions of a frame, one per seed and generator."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._a, self._noise, self._width = problem.teacher.coefficients, problem.label_noise, problem.width
@@ -430,7 +409,6 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         return Measurement(overlap, gram, np.where(np.isnan(overlap[:, :, 0]), np.nan, self._n))
 
     def _step(self, wait: float, rate: float) -> None:
-        """Take one step of the diffusion."""
         M = self._state["overlap"]
         drift, noise = self._drift_and_noise(M, rate)
         middle, _ = self._drift_and_noise(M + 0.5 * wait * drift, rate)

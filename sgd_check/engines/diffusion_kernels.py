@@ -37,14 +37,10 @@ Runs = tuple[Cube, Integers, Integers, Cube, Matrix]
 #: Normals and gammas (runs, steps, numbers).
 Draws = tuple[Cube, Cube]
 
-# Two neurons whose directions differ by less than this are one: their second axis would be rounding.
-SAME_DIRECTION = 1e-9
-# A pivot below this share of its diagonal is rounding of 0: the variables before it determine this one.
-SMALLEST_PIVOT = 1e-13
-# Steps shrink by this factor until the drift is resolved.
-SHRINKING = 0.7
-# How far noise may carry an overlap within a step, in standard deviations.
-REACH = 3.0
+# Two neurons whose directions differ by less are one; a pivot below this share of its diagonal is 0, but for rounding.
+SAME_DIRECTION, SMALLEST_PIVOT = 1e-9, 1e-13
+# Steps shrink by a factor until the drift is resolved, where noise may carry an overlap so many standard deviations.
+SHRINKING, REACH = 0.7, 3.0
 # Learning rates may rise by this factor within a step.
 LARGEST_RISE = 1.1
 
@@ -71,9 +67,9 @@ def kernel_and_slopes(squares: Vector, q: float) -> tuple[float, float, float]:
 
 @kernel
 def write_mean_gradient(W: Matrix, vectors: Vectors, squares: Vector, G: Matrix) -> None:
-    """Write u_i, n_i, ρ_i and Q at the weights W (m, D), and the mean gradient.
+    """Write u_i, n_i, ρ_i and Q at the weights W (m, D), and the mean gradient ρ_i (κ_i u_i + Σ_b N_ib v_b).
 
-    E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib].
+    N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib].
     """
     V, w, rho, Q = vectors
     m, D = W.shape
@@ -217,10 +213,9 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
 
 @kernel
 def write_covariance(law: Law, scratch: Scratch, levels: Matrix) -> None:
-    """Write the covariance of the mean gradient of a batch, given its mean.
+    """Write the covariance of the mean gradient G of a batch, its lower half on the visible axes, and beyond.
 
-    That is the lower half of Cov[Σ_b e ∇/B] on the visible axes, and ρ_iρ_j E[e² σ'_iσ'_j]/B on each other axis. To
-    `levels` go, per η², the relative variance of w_i in one step, and the largest of it on one visible axis.
+    To `levels` go, per η², the relative variance of w_i in one step, and the largest of it on one visible axis.
     """
     link, settings = law
     vectors, bench, (G, covariance, beyond) = scratch
@@ -342,10 +337,7 @@ def move_by_mean(W: Matrix, total: float, share: float, vectors: Vectors, square
 
 @kernel
 def write_triangle(W: Matrix, rows: Matrix) -> None:
-    """Write to the last m axes of W the lower-triangular matrix whose rows have the products of `rows`, which is spent.
-
-    By Gram and Schmidt; a row that depends on those before it has 0 on the diagonal.
-    """
+    """Write to the last m axes of W the lower-triangular matrix with the products of `rows`, which is spent."""
     m, axes = rows.shape
     r = W.shape[1] - m
     for j in range(m):
@@ -363,10 +355,9 @@ def write_triangle(W: Matrix, rows: Matrix) -> None:
 
 @kernel
 def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector, gammas: Vector) -> None:
-    """Add noise of covariance E_2 C on the visible axes and E_2 K on all others, and turn these into the former.
+    """Add noise of covariance E_2 C on the visible axes and E_2 K on the s others, and turn these into the former.
 
-    The rows gain A T on the s other axes, A Aᵀ = E_2 K, with T (m, min(m, s)) the Bartlett factor of a Wishart
-    matrix: lower-trapezoidal, chi(s − j) on the diagonal and N(0, 1) below.
+    The rows gain A T, A Aᵀ = E_2 K, with T (m, min(m, s)) lower-trapezoidal, chi(s − j) on the diagonal, N(0, 1) below.
     """
     m, D = W.shape
     r, new = D - m, gammas.size
@@ -440,10 +431,7 @@ def take_step(seed: int, runs: Runs, draws: Draws, span: Span, law: Law, scratch
 
 @entry
 def take_diffusion_steps(seeds: Integers, runs: Runs, draws: Draws, span: Span, law: Law, scratch: Scratch) -> None:
-    """Bring every run named in `seeds` to the end of its span, or to the end of its random numbers.
-
-    A run that is not finite, or whose squared norms exceed the cap of the settings, turns to NaN and has no step left.
-    """
+    """Bring every run named in `seeds` to the end of its span, of its random numbers, or to NaN beyond the cap."""
     weights, left, used, _, _ = runs
     for seed in seeds:
         while left[seed] > 0 and used[seed] < draws[0].shape[1]:

@@ -32,9 +32,8 @@ def simulated_link(
 ) -> tuple[Form, str]:
     """Return the form of a link, and one phrase that names it.
 
-    A callable, or a formula for which `formula` raises NotImplementedError, is evaluated as its truncated Hermite
-    series, or as a table if `table` is given: neurons of a network have any length and bias, and the series holds for
-    the unit Gaussian alone.
+    A callable, or a formula for which `formula` raises NotImplementedError, counts as its Hermite series, or as a table
+    if `table` is given, as for networks: the series holds for the unit Gaussian alone.
     """
     if expansion.is_polynomial:
         return series(expansion.link_coefficients()), f"{expansion.name} (polynomial)"
@@ -49,8 +48,7 @@ def simulated_link(
 def tabulated(expansion: HermiteExpansion) -> Array:
     """Return powers of u in [−1, 1] on each piece of [−TABLE_END, TABLE_END], shape (pieces, TABLE_DEGREE + 1).
 
-    Each piece interpolates at Chebyshev nodes: to rounding for a function whose Taylor series converge over half a
-    unit; a kink is exact at a multiple of PIECE_WIDTH and blurred over a piece elsewhere. Refuses infinite values.
+    Each piece interpolates at Chebyshev nodes; a kink is exact at a multiple of PIECE_WIDTH and blurred elsewhere.
     """
     from numpy.polynomial import chebyshev
 

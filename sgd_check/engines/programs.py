@@ -47,10 +47,7 @@ class Operation(NamedTuple):
 
 
 class Program:
-    """A program that is being written; each method returns the register of a result.
-
-    Numbers and linear functions are folded into what uses them, and the same operation is written once.
-    """
+    """A program that is being written, each operation once; each method returns the register of a result."""
 
     def __init__(self, inputs: int) -> None:
         self._inputs = inputs
@@ -161,7 +158,7 @@ def formula_program(value: Any, *, slope: bool) -> list[float]:
     return program.data(*(_written(part, program, known) for part in wanted))
 
 
-def _written(node: Any, program: Program, known: dict[Any, int]) -> int:
+def _written(node: Any, program: Program, known: dict[Any, int]) -> int:  # noqa: PLR0911 (one for each kind)
     """Write one sympy node and return its register."""
     if node.is_Symbol:
         return known[node]
@@ -182,18 +179,10 @@ def _written(node: Any, program: Program, known: dict[Any, int]) -> int:
     if head == "Heaviside":
         return program.line(program.apply(SIGN, parts[0]), 0.5, 0.5)
     require(head == "Pow", f"no compiled form of {head}", NotImplementedError)
-    return _written_power(node.exp, parts, program)
-
-
-def _written_power(exponent: Any, parts: Sequence[int], program: Program) -> int:
-    """Write a power; `parts` are the registers of base and exponent."""
-    import sympy
-
-    if exponent.is_Integer:
-        return program.power(parts[0], int(exponent))
-    if abs(exponent) == sympy.Rational(1, 2):
-        root = program.apply(ROOT, parts[0])
-        return root if exponent > 0 else program.power(root, -1)
+    if node.exp.is_Integer:
+        return program.power(parts[0], int(node.exp))
+    if 2 * node.exp in (1, -1):
+        return program.power(program.apply(ROOT, parts[0]), int(2 * node.exp))
     return program.apply(POWER, *parts)
 
 
@@ -209,15 +198,7 @@ def series_program(*rows: Array) -> list[float]:
 
 
 def polynomial_program(exponents: Integers, coefficients: Array) -> list[float]:
-    """Return the program of Σ_t c_t Π_a x_a^exponents_ta by Horner's rule, one variable after the other.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> data = polynomial_program(np.array([[1, 0], [1, 1], [3, 0]]), np.array([2.0, 3.0, 5.0]))
-    >>> int(data[REGISTERS]), int(data[OPERATIONS])
-    (4, 3)
-    """
+    """Return the program of Σ_t c_t Π_a x_a^exponents_ta by Horner's rule, one variable after the other."""
     program = Program(exponents.shape[1])
 
     def nested(terms: Sequence[int], axis: int) -> int:

@@ -1,10 +1,9 @@
 """Online SGD that never sees d: exact in law, in the projections of the samples alone.
 
-On Gaussian data a step uses the projections of x on the teacher's axes and on the weights, and of the rest of x only
-its length. So a neuron is w_i = (M_i, L_i): r coordinates on the teacher's axes and the row of an m×m lower-triangular
-factor of the orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) and χ ~ chi(d − r − m), takes the sample
-(v, y, χ) in an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again:
-O(m² + m r) operations, for every d ≥ m + r. A batch has the Bartlett factor of a Wishart matrix on its new axes.
+A neuron is w_i = (M_i, L_i): r coordinates on the teacher's axes and the row of an m×m lower-triangular factor of the
+orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) and χ ~ chi(d − r − m), takes the sample (v, y, χ) in
+an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again: O(m² + m r) operations,
+for every d ≥ m + r. A batch has the Bartlett factor of a Wishart matrix on its new axes.
 
 *Inputs of covariance Σ.* With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. Axes of one
 eigenvalue s are a class, with a triangular factor and a χ of its own if it has more than m axes beside the teacher's,
@@ -21,15 +20,14 @@ the sample in those axes and in new ones,
 
     w_i ← g_i w_i − Σ_b h_ib x_b,   g_i = 1 − η/B Σ_b e_b (2σ_ib − z_ib σ'_ib),   h_ib = η/B e_b |w_i| σ'_ib,
 
-with s in front of h and, for homogeneous neurons, of g − 1. A student says what g and H are, `weigh_homogeneous` or
-`weigh_network`, and `move` takes the step: that of plain SGD, whose closed form is what lets d drop out. `axes` holds
-the eigenvalues (D,) of the rows, the first row of each factor, and the numbers of new axes of the factors.
+with s in front of h and, for homogeneous neurons, of g − 1. `weigh` says what g and H are, and `move` takes the step.
+`axes` holds the eigenvalues (D,) of the rows, the first row of each factor, and the numbers of new axes of the factors.
 
 *Draws* are `samples`, `gammas` and `labels` (steps, B), first their noise. A row of samples has B samples of D numbers
 N(0, 1), then for B > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the
 squares of those on it, for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m)
 with the rows z, |w|, σ, σ', g, h and one to carry columns, scratch of links, H (B, m), memory of its shape, and
-`stack`, see `turn_batch`. All rates are η/B. An entry returns how many steps were taken before W was not finite.
+`stack`. All rates are η/B. An entry returns how many steps were taken before W was not finite.
 
 *Turns.* A rotation of all axes beyond the teacher's brings the factor of the neurons back to lower-triangular form. One
 sample takes two sweeps of Givens rotations, O(m²) operations. The new axes of a batch carry Hᵀ N, N a B×s matrix of
@@ -138,15 +136,17 @@ def write_labels(teacher: Teacher, axes: int, samples: Matrix, labels: Vector, b
 Draws = tuple[Matrix, Matrix, Matrix]
 Buffers = tuple[Matrix, Vector, Matrix, Matrix, Matrix]
 Axes = tuple[Vector, Integers, Integers]
-Network = tuple[Vector, Vector, Vector]
+#: Link, `motion` and `radii`, the last without entries if neurons are free, both for homogeneous ones.
+Student = tuple[Vector, Vector, Vector]
+#: Rows v and b of a network.
+Layers = Matrix | None
 
 
 @kernel
 def new_buffers(m: int, batch: int, axes: Axes, link: Vector) -> Buffers:
     """Return the memory of a step."""
-    most = np.append(axes[2], 0).max()
-    work, scratch = np.empty((7, m)), np.empty(scratch_size(link, m))
-    return work, scratch, np.empty((batch, m)), np.empty((batch, m)), np.empty((m + most, m))
+    stack = np.empty((m + np.append(axes[2], 0).max(), m))
+    return np.empty((7, m)), np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((batch, m)), stack
 
 
 @inlined_kernel
@@ -194,8 +194,7 @@ def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: 
     removes it. The column that both share is carried along in the last row of `work`, after g and h.
     """
     m = W.shape[1]
-    for i in range(m):
-        work[6, i] = 0.0
+    work[6, :] = 0.0
     square, before, beyond = new * new, abs(new), 0.0
     for j in range(m - 1, -1, -1):
         k = first + j
@@ -346,21 +345,9 @@ def move(  # noqa: PLR0912 (loops over entries)
 
 
 @entry
-def take_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws) -> int:
-    """Take one step of homogeneous neurons per learning rate: O(m² + m r) operations on one sample each."""
-    buffers = new_buffers(W.shape[1], draws[2].shape[1], axes, link)
-    for t in range(rates.size):
-        if not weigh_homogeneous(W, rates[t], link, draws, t, buffers):
-            W[:, :] = np.nan
-            return t
-        move(W, axes, draws, t, buffers, False)
-    return rates.size
-
-
-@entry
-def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws) -> int:
-    """Take the steps of `take_steps` for one neuron and one axis of the teacher, in a third of the time."""
-    samples, gammas, labels = draws
+def take_lone_steps(W: Matrix, _layers: Layers, rates: Vector, student: Student, axes: Axes, draws: Draws) -> int:
+    """Take the steps of `take_steps` for one homogeneous neuron and one axis of the teacher, in a third of the time."""
+    link, (samples, gammas, labels) = student[0], draws
     scratch = np.empty(scratch_size(link, 1))
     along, across = W[0, 0], W[1, 0]
     for t in range(rates.size):
@@ -383,10 +370,10 @@ def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: D
 
 @inlined_kernel
 def weigh_network(
-    W: Matrix, layers: Matrix, rate: float, network: Network, draws: Draws, t: int, buffers: Buffers
+    W: Matrix, layers: Matrix, rate: float, student: Student, draws: Draws, t: int, buffers: Buffers
 ) -> bool:
     """Write H, g and the two sums of a network for batch t; return whether every error is finite."""
-    link, motion, radii = network
+    link, motion, radii = student
     samples, _, labels = draws
     work, scratch, H, _, _ = buffers
     axes, m = W.shape
@@ -435,28 +422,41 @@ def put_back(W: Matrix, radii: Vector, factors: Vector) -> None:
             W[c, i] *= factors[i]
 
 
+@inlined_kernel
+def weigh(W: Matrix, layers: Layers, rate: float, student: Student, draws: Draws, t: int, buffers: Buffers) -> bool:
+    """Write H, g and the sums of a network, which has layers, for batch t; return whether every error is finite."""
+    if layers is None:  # the other branch is not compiled then
+        return weigh_homogeneous(W, rate, student[0], draws, t, buffers)
+    return weigh_network(W, layers, rate, student, draws, t, buffers)
+
+
 @entry
-def take_network_steps(W: Matrix, layers: Matrix, rates: Vector, network: Network, axes: Axes, draws: Draws) -> int:
-    """Take one step of a network per rate; `network` holds the link and the numbers `motion` and `radii`."""
-    link, motion, radii = network
-    batch = draws[2].shape[1]
-    buffers = new_buffers(W.shape[1], batch, axes, link)
+def take_steps(W: Matrix, layers: Layers, rates: Vector, student: Student, axes: Axes, draws: Draws) -> int:
+    """Take one step per learning rate: O(m² + m r) operations on one sample each."""
+    link, motion, radii = student
+    batch, m = draws[2].shape[1], W.shape[1]
+    buffers = new_buffers(m, batch, axes, link)
     work = buffers[0]
     for t in range(rates.size):
-        if not weigh_network(W, layers, rates[t], network, draws, t, buffers):
+        if not weigh(W, layers, rates[t], student, draws, t, buffers):
             W[:, :] = np.nan
-            layers[:, :] = np.nan
+            if layers is not None:
+                layers[:, :] = np.nan
             return t
-        for i in range(W.shape[1]):
-            layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
-            layers[0, i] = (1.0 - batch * rates[t] * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
-        move(W, axes, draws, t, buffers, True)
-        put_back(W, radii, row_part(work, 6, 0, W.shape[1]))
+        if layers is not None:
+            for i in range(m):
+                layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
+                layers[0, i] = (1.0 - batch * rates[t] * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
+        move(W, axes, draws, t, buffers, layers is not None)
+        if layers is not None:
+            put_back(W, radii, row_part(work, 6, 0, m))
     return rates.size
 
 
 @entry
-def take_frame_steps(W: Matrix, rates: Vector, frame: tuple[Vector, Vector], axes: Axes, draws: Draws) -> int:
+def take_frame_steps(
+    W: Matrix, _layers: Layers, rates: Vector, frame: tuple[Vector, Vector], axes: Axes, draws: Draws
+) -> int:
     """Take one step of a frame per learning rate, on a sample that is overwritten; `frame` is a and σ0 (1,)."""
     a, radius = frame
     samples, gammas, noise = draws
@@ -508,14 +508,14 @@ def take_frame_steps(W: Matrix, rates: Vector, frame: tuple[Vector, Vector], axe
 
 
 class Motion(NamedTuple):
-    """The steps of one kind of student: `take` of the arrays of `start`, the rates, `constants`, axes and draws.
+    """The steps of one kind of student: `take` of weights, layers, rates, `student`, axes and draws.
 
     `teacher` makes the labels, unless the steps do. Overlaps are those with `directions`, or with the axes if None.
     """
 
     start: dict[str, Array]
     take: Callable[..., int]
-    constants: Any
+    student: Any
     teacher: Teacher | None
     directions: Array | None
     link_name: str
@@ -524,32 +524,25 @@ class Motion(NamedTuple):
 def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
     """Return the steps of a problem's student."""
     if is_frame(problem):
+        frame = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
         start = {"weights": drawn.start(problem.reduced_weights())}
-        constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
-        return Motion(start, take_frame_steps, constants, None, None, problem.activation.name)
+        return Motion(start, take_frame_steps, frame, None, None, problem.activation.name)
+    link, link_name = sampled_link(problem.activation, anywhere=is_network(problem))
+    teacher, student = teacher_of(problem), (link, np.empty(0), np.empty(0))
     if is_network(problem):
         network = network_of(problem)
-        link, link_name = sampled_link(problem.activation, anywhere=True)
         start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
         motion = np.array([network.scale, *network.rates, *network.decay])
-        radii = np.empty(0) if network.lengths is None else network.lengths
-        return Motion(start, take_network_steps, (link, motion, radii), teacher_of(problem), None, link_name)
-    link, link_name = sampled_link(problem.activation)
-    teacher, weights = teacher_of(problem), drawn.start(problem.reduced_weights())
-    is_lone = drawn.batch == 1 and weights.shape == (2, 1) and problem.inputs is None and teacher[2].size == 0
-    take = take_lone_steps if is_lone else take_steps
-    return Motion({"weights": weights}, take, link, teacher, problem.teacher.directions, link_name)
+        student = (link, motion, np.empty(0) if network.lengths is None else network.lengths)
+        return Motion(start, take_steps, student, teacher, None, link_name)
+    start = {"weights": drawn.start(problem.reduced_weights())}
+    is_lone = drawn.batch == 1 and drawn.size == 2 and problem.inputs is None and teacher[2].size == 0
+    take: Callable[..., int] = take_lone_steps if is_lone else take_steps
+    return Motion(start, take, student, teacher, problem.teacher.directions, link_name)
 
 
 def reduced_factor(weights: Array, span: int) -> Array:
-    """Return weights (m, D) as columns (r + m, m), turned in the complement of the teacher's axes to triangular form.
-
-    Examples
-    --------
-    >>> reduced_factor(np.array([[1.0, 3.0, 4.0]]), 1).round(12)
-    array([[1.],
-           [5.]])
-    """
+    """Return weights (m, D) as columns (r + m, m), turned beyond the teacher's axes to triangular form."""
     m = weights.shape[0]
     found = np.zeros((span + m, m))
     found[:span] = weights[:, :span].T
@@ -561,10 +554,7 @@ def reduced_factor(weights: Array, span: int) -> Array:
 
 
 class DrawnAxes:
-    """The axes on which a step draws samples, and its draws, `drawn`.
-
-    A factor has as many rows as columns, `count` per neuron, of which that at `place` has its weights.
-    """
+    """The axes on which a step draws samples, and its draws, `drawn`; `count` columns a neuron, weights at `place`."""
 
     def __init__(self, problem: Problem, batch: int, count: int = 1, place: int = 0) -> None:
         m, r, axes = problem.width, problem.teacher.span, problem.input_axes()
@@ -648,4 +638,5 @@ class ProjectedEngine(SteppedRuns):
         samples, _, labels = draws
         if motion.teacher is not None:
             write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
-        return int(motion.take(*own, rates, motion.constants, axes.axes, draws))
+        weights, layers = own if len(own) > 1 else (own[0], None)
+        return int(motion.take(weights, layers, rates, motion.student, axes.axes, draws))

@@ -10,12 +10,10 @@ themselves and of the samples. With p = 1 in the first step and 1 − δ in all 
     u ← βu + p ∇,   w ← w − ηβu − ηp ∇,   Nesterov w ← w − ηβ²u − η(1 + βp) ∇,   a ← a + α (w − a).
 
 So the state has k columns per neuron, u_i, w_i and a_i without those that are not asked for: an array (k, D, m), with
-D = r + k m. The factor has them in the order u_1, w_1, a_1, u_2, …, lower-triangular: each has entries on the axes of
-itself and of columns before it. It may take multiples of these; u_i, which takes G_i w_i, gets one entry on the axis of
-w_i, which a rotation of the two axes removes. The rest, a multiple of the sample for every column, is turned
-away as that of plain SGD is: for one sample by two sweeps of rotations, for batches by `turn_batch`, where for B > m
-the triangular factor of H takes the place of H. O(k² m² + k m r) operations at every d ≥ r + k m. Second layer and
-biases of a network have buffers and averages by the same rule, an array (k, 2, m).
+D = r + k m. The factor has them in the order u_1, w_1, a_1, u_2, …, lower-triangular. u_i, which takes G_i w_i, gets an
+entry on the axis of w_i, which a rotation of the two axes removes. The rest, a multiple of the sample for every column,
+is turned away as that of plain SGD: O(k² m² + k m r) operations at every d ≥ r + k m. Second layer and biases of a
+network have buffers and averages by the same rule, an array (k, 2, m).
 
 *Inputs of covariance Σ*: whitened columns move by the same rule, with s in front of h and, for homogeneous neurons, of
 G.
@@ -40,13 +38,12 @@ from sgd_check.engines.projected import (
     DrawnAxes,
     Draws,
     Motion,
-    Network,
     ProjectedEngine,
+    Student,
     make_motion,
     triangular_factor,
     turn_batch,
-    weigh_homogeneous,
-    weigh_network,
+    weigh,
 )
 from sgd_check.engines.sampled_links import scratch_size
 
@@ -61,15 +58,7 @@ Memory = tuple[Matrix, Matrix, Matrix]
 
 
 def moves_of(optimizer: SGD, first: int, rates: Array) -> Array:
-    """Return the moves of steps n = first, first + 1, … at learning rates η: (steps, 5).
-
-    Examples
-    --------
-    >>> from dynamics import SGD
-    >>> moves_of(SGD(momentum=0.5, dampening=0.1, average="polyak"), 0, np.array([0.2, 0.2])).round(3)
-    array([[ 0.5  ,  1.   , -0.1  , -0.2  ,  0.5  ],
-           [ 0.5  ,  0.9  , -0.1  , -0.18 ,  0.333]])
-    """
+    """Return the moves of steps n = first, first + 1, … at learning rates η: (steps, 5)."""
     steps = first + np.arange(rates.size)
     beta = np.full(rates.size, optimizer.momentum)
     push = np.where(steps == 0, 1.0, 1.0 - optimizer.dampening)
@@ -91,13 +80,8 @@ def new_memory(C: Columns, batch: int, axes: Axes, link: Vector) -> tuple[Buffer
     """Return the buffers of a step, with room for all columns, and further memory."""
     k, _, m = C.shape
     most, size = np.append(axes[2], 0).max(), k * m
-    buffers = (
-        np.empty((7, size)),
-        np.empty(scratch_size(link, m)),
-        np.empty((batch, m)),
-        np.empty((min(batch, m), size)),
-        np.empty((size + most, size)),
-    )
+    H, own, stack = np.empty((batch, m)), np.empty((min(batch, m), size)), np.empty((size + most, size))
+    buffers = (np.empty((7, size)), np.empty(scratch_size(link, m)), H, own, stack)
     return buffers, (np.empty((batch, size)), np.empty((k, m)), np.empty((size, size)))
 
 
@@ -154,9 +138,9 @@ def turn_lower(C: Columns, c: int, neuron: int, x: Vector) -> None:
 def sweep_up(
     C: Columns, first: int, x: Vector, new: float, move: Vector, of_g: float, G: Vector, slots: Slots, carry: Matrix
 ) -> tuple[float, float]:
-    """Mix the columns of a factor, and turn a sample, `new` of it on a new axis, into a multiple of the first axis.
+    """Mix the columns of a factor, and turn a sample, `new` of it on a new axis, onto the first, `carry`.
 
-    Return its length, and the part of the last column on the new axis; `carry` takes the columns on the first axis.
+    Return its length, and the part of the last column on the new axis.
     """
     k, _, m = C.shape
     square, before, beyond = new * new, abs(new), 0.0
@@ -291,61 +275,42 @@ def move_layer(layers: Columns, row: int, gradient: Vector, move: Vector, slots:
 
 
 @entry
-def take_remembered_steps(C: Columns, moves: Matrix, constants: tuple[Slots, Vector], axes: Axes, draws: Draws) -> int:
-    """Take one step of homogeneous neurons per move; return how many were taken before one failed."""
-    slots, link = constants
-    _, rows, m = C.shape
-    batch = draws[2].shape[1]
-    buffers, memory = new_memory(C, batch, axes, link)
-    W = matrix(C, slots.weights * rows * m, rows, m)
-    for t in range(len(moves)):
-        if not weigh_homogeneous(W, 1.0 / batch, link, draws, t, buffers):
-            C[:, :, :] = np.nan
-            return t
-        move_columns(C, row_part(moves, t, 0, 5), slots, axes, draws, t, buffers, memory, False)
-    return len(moves)
-
-
-@entry
-def take_remembered_network_steps(
-    C: Columns, layers: Columns, moves: Matrix, constants: tuple[Slots, Network], axes: Axes, draws: Draws
+def take_remembered_steps(
+    C: Columns, layers: Columns | None, moves: Matrix, constants: tuple[Slots, Student], axes: Axes, draws: Draws
 ) -> int:
-    """Take one step of a network per move; return how many were taken before one failed."""
-    slots, network = constants
-    link, motion, _ = network
+    """Take one step per move; return how many were taken before one failed."""
+    slots, student = constants
+    link, motion, _ = student
     _, rows, m = C.shape
-    batch = draws[2].shape[1]
+    batch, at = draws[2].shape[1], slots.weights
     buffers, memory = new_memory(C, batch, axes, link)
     work = buffers[0]
-    W, own = matrix(C, slots.weights * rows * m, rows, m), matrix(layers, slots.weights * 2 * m, 2, m)
+    W, own = matrix(C, at * rows * m, rows, m), None if layers is None else matrix(layers, at * 2 * m, 2, m)
     of_v, of_b = np.empty(m), np.empty(m)
     for t in range(len(moves)):
-        if not weigh_network(W, own, 1.0 / batch, network, draws, t, buffers):
+        if not weigh(W, own, 1.0 / batch, student, draws, t, buffers):
             C[:, :, :] = np.nan
-            layers[:, :, :] = np.nan
+            if layers is not None:
+                layers[:, :, :] = np.nan
             return t
-        for i in range(m):
-            of_v[i] = motion[5] * own[0, i] + motion[2] * motion[0] * work[1, i]
-            of_b[i] = motion[3] * motion[0] * own[0, i] * work[2, i]
         move = row_part(moves, t, 0, 5)
-        move_layer(layers, 0, of_v, move, slots)
-        move_layer(layers, 1, of_b, move, slots)
-        move_columns(C, move, slots, axes, draws, t, buffers, memory, True)
+        if layers is not None:
+            for i in range(m):
+                of_v[i] = motion[5] * layers[at, 0, i] + motion[2] * motion[0] * work[1, i]
+                of_b[i] = motion[3] * motion[0] * layers[at, 0, i] * work[2, i]
+            move_layer(layers, 0, of_v, move, slots)
+            move_layer(layers, 1, of_b, move, slots)
+        move_columns(C, move, slots, axes, draws, t, buffers, memory, layers is not None)
     return len(moves)
 
 
 class RememberingEngine(ProjectedEngine):
-    """Runs with momentum or averages.
-
-    Their state is "weights" (seeds, k, D, neurons), of a network "layers" (seeds, k, 2, neurons), and the number of
-    "steps" (seeds, 1).
-    """
+    """Runs with momentum or averages: "weights" (seeds, k, D, m), "layers" (seeds, k, 2, m) and "steps" (seeds, 1)."""
 
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DrawnAxes, Motion]:
         """Return the draws of a step, and its kernel; refuse neurons that are not free."""
         self._optimizer = optimizer = cast("SGD", options.optimizer)
-        network = is_network(problem)
-        is_free = not is_frame(problem) and (not network or network_of(problem).lengths is None)
+        is_free = not is_frame(problem) and (not is_network(problem) or network_of(problem).lengths is None)
         reason = "since a buffer has no one meaning for a neuron that is brought back to the sphere"
         need = "Argument `optimizer` must be plain SGD for neurons of kept length"
         require(is_free, f"{need}, {reason}, but is {optimizer}.")
@@ -353,10 +318,11 @@ class RememberingEngine(ProjectedEngine):
         self._slots = slots = Slots(at + 1 + int(optimizer.average is not None), at)
         axes = DrawnAxes(problem, options.batch_size, *slots)
         motion = make_motion(problem, axes)
-        start = {name: self._remembered(array) for name, array in motion.start.items()}
-        take = take_remembered_network_steps if network else take_remembered_steps
-        constants = (slots, motion.constants)
-        return axes, motion._replace(start=start | {"steps": np.zeros(1)}, take=take, constants=constants)
+        start = {name: np.zeros((slots.columns, *array.shape)) for name, array in motion.start.items()}
+        for name, array in motion.start.items():  # no buffer, and the weights as their own average
+            start[name][at:] = array
+        start["steps"] = np.zeros(1)
+        return axes, motion._replace(start=start, take=take_remembered_steps, student=(slots, motion.student))
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
@@ -373,12 +339,6 @@ class RememberingEngine(ProjectedEngine):
         layers = self._state.get("layers")
         found = self._measured(self._state["weights"][:, -1], student=True)
         return found, None if layers is None else layers[:, -1].copy()
-
-    def _remembered(self, start: Array) -> Array:
-        """Return the columns at the start, (k, …): no buffer, and the weights as their own average."""
-        found = np.zeros((self._slots.columns, *start.shape))
-        found[self._slots.weights :] = start
-        return found
 
     def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
         *arrays, steps = own

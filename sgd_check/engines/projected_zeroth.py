@@ -27,28 +27,29 @@ diagonal; `gammas` are half the squares on the diagonals of the factor and of T.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import is_frame, is_network
 from dynamics.problem.checks import check_memory
-from hermite.arrays import Array, Integers, Matrix, Vector
+from hermite.arrays import Integers, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_smoothing, network_of
 from sgd_check.engines.projected import (
     Buffers,
+    DrawnAxes,
     Draws,
+    Layers,
     Motion,
     ProjectedEngine,
-    reduced_factor,
-    teacher_of,
+    Student,
+    make_motion,
     triangular_factor,
-    weigh_homogeneous,
-    weigh_network,
+    weigh,
 )
-from sgd_check.engines.sampled_links import sampled_link, scratch_size, write_link
+from sgd_check.engines.sampled_links import scratch_size, write_link
 from sgd_check.engines.seeded_runs import Drawn
 
 if TYPE_CHECKING:
@@ -56,9 +57,8 @@ if TYPE_CHECKING:
     from dynamics.problem.optimizers import ZerothOrder
     from sgd_check.engines.registry import EngineOptions
 
-#: The link; s and, as `weigh_network` has them, whether w, v and b are trained, and no decays; their rates, the decays
-#: of w and v, and ε.
-Constants = tuple[Vector, Vector, Vector]
+#: The student, its motion s, whether w, v and b are trained, and no decays; their rates, the decays of w and v, and ε.
+Constants = tuple[Student, Vector]
 #: Places in the layout of the draws: K, n, columns of T, numbers of v and b, the first number of the directions.
 DIRECTIONS, NEW, LEFT, BESIDE, FIRST = range(5)
 
@@ -119,7 +119,7 @@ def write_quotients(  # noqa: PLR0912 (loops over entries)
     buffers: Buffers, slopes: Vector,
 ) -> None:  # fmt: skip
     """Write η [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε of a network for each direction."""
-    link, motion, motions = constants
+    (link, motion, _), motions = constants
     samples, _, labels = draws
     work, scratch, _, _, _ = buffers
     axes, m = W.shape
@@ -215,35 +215,14 @@ def new_buffers(W: Matrix, link: Vector, layout: Integers, batch: int) -> tuple[
 
 
 @entry
-def take_zeroth_steps(W: Matrix, rates: Vector, constants: Constants, layout: Integers, draws: Draws) -> int:
-    """Take one step of homogeneous neurons per learning rate; return how many were taken before one failed."""
-    samples, _, labels = draws
-    axes, m = W.shape
-    batch = labels.shape[1]
-    buffers, moved, slopes = new_buffers(W, constants[0], layout, batch)
-    products, N = row_part(buffers[0], 6, 0, m), np.empty((min(batch, m), layout[NEW]))
-    for t in range(rates.size):
-        moves = weigh_homogeneous(W, rates[t], constants[0], draws, t, buffers)
-        if moves:
-            write_factor(N, draws, t, batch * axes)
-            write_gradient(W, N, samples, t, buffers, moved)
-            write_slopes(moved, layout, samples, t, slopes)
-            moves = move_along(W, slopes, 1.0, 1.0, layout, draws, t, moved, buffers[4], products)
-        if not moves:
-            W[:, :] = np.nan
-            return t
-    return rates.size
-
-
-@entry
-def take_zeroth_network_steps(
-    W: Matrix, layers: Matrix, rates: Vector, constants: Constants, layout: Integers, draws: Draws
+def take_zeroth_steps(  # noqa: PLR0912 (loops over entries)
+    W: Matrix, layers: Layers, rates: Vector, constants: Constants, layout: Integers, draws: Draws
 ) -> int:
-    """Take one step of a network per learning rate; return how many were taken before one failed."""
-    link, motion, motions = constants
+    """Take one step per learning rate; return how many were taken before one failed."""
+    student, motions = constants
+    link, motion, _ = student
     samples, _, labels = draws
-    axes, m = W.shape
-    batch = labels.shape[1]
+    (axes, m), batch = W.shape, labels.shape[1]
     buffers, moved, slopes = new_buffers(W, link, layout, batch)
     work = buffers[0]
     products, N = row_part(work, 6, 0, m), np.empty((batch if motions[5] > 0.0 else min(batch, m), layout[NEW]))
@@ -251,60 +230,56 @@ def take_zeroth_network_steps(
     for t in range(rates.size):
         write_factor(N, draws, t, batch * axes)
         moves = True
-        if motions[5] > 0.0:
+        if layers is not None and motions[5] > 0.0:
             write_quotients(W, layers, N, rates[t], constants, layout, draws, t, buffers, slopes)
-        elif weigh_network(W, layers, rates[t], (link, motion, vector(motion, 0, 0)), draws, t, buffers):
+        elif weigh(W, layers, rates[t], student, draws, t, buffers):
             write_gradient(W, N, samples, t, buffers, moved)
             write_slopes(moved, layout, samples, t, slopes)
-            for k in range(slopes.size if layout[BESIDE] > 0 else 0):
-                beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
-                for i in range(m):
-                    slopes[k] += motion[2] * motion[0] * work[1, i] * beside[i]
-                    slopes[k] += motion[3] * motion[0] * layers[0, i] * work[2, i] * beside[m + i]
+            if layers is not None:
+                for k in range(slopes.size if layout[BESIDE] > 0 else 0):
+                    beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
+                    for i in range(m):
+                        slopes[k] += motion[2] * motion[0] * work[1, i] * beside[i]
+                        slopes[k] += motion[3] * motion[0] * layers[0, i] * work[2, i] * beside[m + i]
         else:
             moves = False
         keep = 1.0 - batch * rates[t] * motions[3]
         moves = moves and move_along(W, slopes, motions[0], keep, layout, draws, t, moved, buffers[4], products)
         if not moves:
             W[:, :] = np.nan
-            layers[:, :] = np.nan
+            if layers is not None:
+                layers[:, :] = np.nan
             return t
-        for i in range(m):
-            layers[0, i] *= 1.0 - batch * rates[t] * motions[4]
-        for k in range(slopes.size if layout[BESIDE] > 0 else 0):
-            beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
+        if layers is not None:
             for i in range(m):
-                layers[0, i] -= motions[1] * slopes[k] / slopes.size * beside[i]
-                layers[1, i] -= motions[2] * slopes[k] / slopes.size * beside[m + i]
+                layers[0, i] *= 1.0 - batch * rates[t] * motions[4]
+            for k in range(slopes.size if layout[BESIDE] > 0 else 0):
+                beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
+                for i in range(m):
+                    layers[0, i] -= motions[1] * slopes[k] / slopes.size * beside[i]
+                    layers[1, i] -= motions[2] * slopes[k] / slopes.size * beside[m + i]
     return rates.size
 
 
-class DirectionAxes:
+class DirectionAxes(DrawnAxes):
     """The axes on which a step draws samples and directions, and its draws, `drawn`; `axes` is their layout."""
 
     def __init__(self, problem: Problem, batch: int, directions: int, beside: int, *, every_sample: bool) -> None:
-        m, r = problem.width, problem.teacher.span
-        beyond = problem.dimension - r - m
-        need = f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}"
-        require(beyond >= 0, f"{need}, but is 'projected' with dimension {problem.dimension}.")
-        self.batch, self.size, self._span = batch, r + m, r
-        rows = batch if every_sample else min(batch, m)
+        super().__init__(problem, batch)
+        m, size = problem.width, self.size
+        beyond, rows = problem.dimension - size, batch if every_sample else min(batch, m)
         new = min(rows, beyond)
         left = min(m, beyond - new)
-        first = batch * self.size + _below(rows, new)
-        numbers = first + directions * (m * (self.size + new) + beside) + _below(m, left)
+        first = batch * size + _below(rows, new)
+        numbers = first + directions * (m * (size + new) + beside) + _below(m, left)
         # SteppedRuns draws at least 16 steps at a time.
         name, asked = ("directions", directions) if numbers > 2 * first else ("batch_size", batch)
         check_memory(name, asked, 16 * numbers)
-        self.axes: Integers = np.array([directions, new, left, beside, first], dtype=np.int64)
+        self.axes: Any = np.array([directions, new, left, beside, first], dtype=np.int64)
         shapes = 0.5 * np.concatenate([beyond - np.arange(new), beyond - new - np.arange(left)]).astype(np.float64)
-        known = 4 * batch * m * self.size if not every_sample else 2 * batch * directions * m * (self.size + new)
-        operations = known + 4 * directions * m * (self.size + new) + 2 * m * m * (m + new + left)
+        known = 4 * batch * m * size if not every_sample else 2 * batch * directions * m * (size + new)
+        operations = known + 4 * directions * m * (size + new) + 2 * m * m * (m + new + left)
         self.drawn = Drawn(batch, numbers, shapes, gammas=shapes.size, operations=operations)
-
-    def start(self, reduced: Array) -> Array:
-        """Return weights at the start, (r + m, m), given those that a problem reduces to."""
-        return reduced_factor(reduced, self._span)
 
 
 def _below(rows: int, columns: int) -> int:
@@ -312,40 +287,30 @@ def _below(rows: int, columns: int) -> int:
     return sum(min(row, columns) for row in range(rows))
 
 
-def zeroth_motion(problem: Problem, batch: int, optimizer: ZerothOrder) -> tuple[DirectionAxes, Motion]:
-    """Return the axes and the steps of zeroth-order SGD, or refuse what this engine does not know."""
-    elsewhere = f"Argument `engine` must be 'torch' for {optimizer}"
-    require(problem.inputs is None, f"{elsewhere} and inputs that are not isotropic, but is 'projected'.")
-    need = "Argument `optimizer` must be plain SGD for neurons that keep their length"
-    reason = "since directions are not tangent to the sphere"
-    require(not is_frame(problem), f"{need}, {reason}, but is {optimizer}.")
-    teacher, reduced = teacher_of(problem), problem.reduced_weights()
-    if is_network(problem):
-        network = network_of(problem)
-        require(network.lengths is None, f"{need}, {reason}, but is {optimizer}.")
-        trained = np.sign(network.rates)
-        beside = 2 * problem.width if trained[1:].any() else 0
-        finite = optimizer.smoothing > 0.0
-        check_smoothing(optimizer, "float64")
-        axes = DirectionAxes(problem, batch, optimizer.directions, beside, every_sample=finite)
-        link, name = sampled_link(problem.activation, anywhere=True)
-        motion = np.array([network.scale, *trained, 0.0, 0.0])
-        motions = np.array([*network.rates, *network.decay, optimizer.smoothing / np.sqrt(problem.dimension)])
-        start = {
-            "weights": axes.start(network.weights),
-            "layers": np.array([network.second_layer, network.bias]),
-        }
-        return axes, Motion(start, take_zeroth_network_steps, (link, motion, motions), teacher, None, name)
-    reason = "since the lengths of directions on all axes enter the losses there"
-    require(optimizer.smoothing == 0.0, f"{elsewhere} and homogeneous neurons, {reason}, but is 'projected'.")
-    axes = DirectionAxes(problem, batch, optimizer.directions, 0, every_sample=False)
-    link, name = sampled_link(problem.activation)
-    start = {"weights": axes.start(reduced)}
-    return axes, Motion(start, take_zeroth_steps, (link, *np.zeros((2, 6))), teacher, problem.teacher.directions, name)
-
-
 class DirectionsEngine(ProjectedEngine):
     """Runs along random directions, with the state of plain ones."""
 
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DirectionAxes, Motion]:
-        return zeroth_motion(problem, options.batch_size, cast("ZerothOrder", options.optimizer))
+        """Return the draws of a step, and its kernel; refuse what this engine does not know."""
+        optimizer = cast("ZerothOrder", options.optimizer)
+        elsewhere, finite = f"Argument `engine` must be 'torch' for {optimizer}", optimizer.smoothing > 0.0
+        require(problem.inputs is None, f"{elsewhere} and inputs that are not isotropic, but is 'projected'.")
+        network = network_of(problem) if is_network(problem) else None
+        need = "Argument `optimizer` must be plain SGD for neurons that keep their length"
+        reason = "since directions are not tangent to the sphere"
+        is_free = not is_frame(problem) and (network is None or network.lengths is None)
+        require(is_free, f"{need}, {reason}, but is {optimizer}.")
+        if network is None:
+            reason = "since the lengths of directions on all axes enter the losses there"
+            require(not finite, f"{elsewhere} and homogeneous neurons, {reason}, but is 'projected'.")
+            scale, rates, decay = 1.0, (1.0, 0.0, 0.0), (0.0, 0.0)
+        else:
+            check_smoothing(optimizer, "float64")
+            scale, rates, decay = network.scale, network.rates, network.decay
+        trained = np.sign(rates)
+        beside = 2 * problem.width if trained[1:].any() else 0
+        axes = DirectionAxes(problem, options.batch_size, optimizer.directions, beside, every_sample=finite)
+        motion = make_motion(problem, axes)
+        student = (motion.student[0], np.array([scale, *trained, 0.0, 0.0]), np.empty(0))
+        motions = np.array([*rates, *decay, optimizer.smoothing / np.sqrt(problem.dimension)])
+        return axes, motion._replace(take=take_zeroth_steps, student=(student, motions))

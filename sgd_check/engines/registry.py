@@ -13,7 +13,7 @@ import numpy as np
 
 from dynamics.problem import is_frame, is_homogeneous
 from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer, ZerothOrder
-from hermite.text.messages import not_a_choice, refuse, require, shown
+from hermite.text.messages import not_a_choice, refuse, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 class Measurement(NamedTuple):
-    """Overlaps of every run in float64: C (seed, neuron, direction), G (seed, neuron, neuron_2), n (seed, neuron).
+    """C (seed, neuron, direction), G (seed, neuron, neuron_2) and n (seed, neuron) of every run in float64.
 
     Of the spherical student the neurons w (seed, neuron, d) take the place of G; both are only measured if asked for.
-    The directions of a network's teacher are its axes.
     """
 
     teacher_overlap: Array
@@ -49,7 +48,7 @@ def measured(weights: Array, span: int, directions: Array | None, *, student: bo
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Options of an engine as `simulate` has them; "auto" leaves a choice to the engine."""
+    """Options of an engine as `simulate` has them."""
 
     seeds: tuple[int, ...]
     batch_size: int = 1
@@ -62,7 +61,7 @@ class EngineOptions:
 
 
 class Stepper(ABC):
-    """Independent runs side by side and their steps: any engine, and models on tokens."""
+    """Independent runs side by side: any engine, and models on tokens."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which steps are taken and runs measured."""
@@ -83,14 +82,11 @@ class Stepper(ABC):
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on, bit for bit."""
-        raise NotImplementedError(self._no_state())
+        refuse(f"runs of {type(self).__name__} have no state from which they could go on", NotImplementedError)
 
-    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:  # noqa: ARG002
         """Go on from a state of the same problem and options; raise KeyError or ValueError for another."""
-        raise NotImplementedError(self._no_state())
-
-    def _no_state(self) -> str:
-        return f"runs of {type(self).__name__} have no state from which they could go on"
+        self.state()  # which there is none of
 
 
 class Engine(Stepper):
@@ -127,8 +123,7 @@ class SpanEngine(Engine):
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
         """Take `steps` steps at the learning rates given, one for each or one for all.
 
-        Return False if `given_up`, called from any thread several times a second, says on the way that the span is no
-        longer wanted; the state is then not to be used.
+        Return False, with a state that is not to be used, once `given_up`, called several times a second, says so.
         """
 
     @abstractmethod
@@ -168,7 +163,6 @@ def _projections_suffice(problem: Problem, optimizer: Optimizer) -> bool:
     return problem.inputs is None and not (is_homogeneous(problem) and optimizer.smoothing > 0.0)
 
 
-# Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
     "projected": Declaration("sgd_check.engines.projected:ProjectedEngine",
                              students=("homogeneous", "network", "stiefel"), fields=("inputs",),
@@ -200,16 +194,14 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     declared = ENGINES[name]
     known = [repr(each) for each, other in ENGINES.items() if other.steps(problem, options.optimizer)]
     which = f"{' and '.join(known)} {'takes' if len(known) == 1 else 'take'}"
-    require(
-        options.optimizer.is_plain or options.optimizer.name in declared.optimizers,
-        f"Argument `optimizer` must be plain SGD for engine {name!r}, but is {options.optimizer}, which "
-        f"{which if known else 'no engine takes for this problem'}.",
-    )
+    maker = declared.maker if options.optimizer.is_plain else declared.optimizers.get(options.optimizer.name)
+    if maker is None:
+        need = f"Argument `optimizer` must be plain SGD for engine {name!r}"
+        refuse(f"{need}, but is {options.optimizer}, which {which if known else 'no engine takes for this problem'}.")
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])
     try:
-        plain = options.optimizer.is_plain
-        make = resolve_name(declared.maker if plain else declared.optimizers[options.optimizer.name])
+        make = resolve_name(maker)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -40,21 +40,19 @@ if TYPE_CHECKING:
 LOW, HIGH, BENT, TABLE, SERIES, PROGRAM = range(6)
 # Places in the data of a link.
 FAMILY, REGISTERS, SLOPE, VALUE = range(4)
-# Up to degree 12 Horner's rule in powers of z loses at most two digits where the Gaussian has its mass.
+# Up to degree 12 Horner's rule loses at most two digits where the Gaussian has its mass.
 LOW_TERMS, HIGH_TERMS, HORNER_DEGREE = 6, 14, 12
 # Slopes above and below 0.
 BENT_LINKS = {"relu": (1.0, 0.0), "leaky_relu": (1.0, 0.01), "abs": (1.0, -1.0)}
-# Numbers that a series or a program treats at a time, those below which it treats them one by one, and the registers of
-# a series.
-BLOCK, FEW, SERIES_REGISTERS = 128, 4, 2
+# Numbers that a series or a program treats at a time, and those below which it treats them one by one.
+BLOCK, FEW = 128, 4
 
 
 def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: bool = True) -> tuple[Array, str]:
     """Return the data of a link, and one phrase saying what link it is, see `simulated_link`.
 
-    A formula has its derivative almost everywhere; with a jump, whose derivative almost everywhere is not that of the
-    loss, it counts as its Hermite series. `anywhere` as that of a network. Without `slope` its value alone is of use,
-    and a formula may have jumps.
+    A formula with a jump counts as its Hermite series, unless its value alone is of use, without `slope`; `anywhere`
+    as that of a network.
 
     Examples
     --------
@@ -92,7 +90,7 @@ def _series(coefficients: Any) -> Array:
         return _data(LOW if terms == LOW_TERMS else HIGH, *both.tolist())
     j = np.arange(float(c.size))
     rows = np.stack([c, slope, 1.0 / np.sqrt(j + 1.0), np.sqrt(j / (j + 1.0))], axis=1)
-    return _data(SERIES, rows.ravel(), registers=SERIES_REGISTERS)
+    return _data(SERIES, rows.ravel(), registers=2.0)
 
 
 def _formula(expression: Any, *, slope: bool) -> Array:

@@ -89,42 +89,13 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
     """Take one step per learning rate, on B samples each; return how many were taken before one was not finite.
 
     Each sample has z and v in `samples` (steps, 2 B), and d − 2 other axes. For B > 1 it has g too, (steps, 3 B), its
-    component along the sum of those before in the other d − 2 axes, and the others are those beside g. Rates are η/B.
+    component along the sum of those before in the other d − 2 axes, and the others are those beside g. Further numbers
+    are those of directions. Rates are η/B.
     """
     samples, gammas, noise = draws
     gradients, scratch = np.empty(noise.shape), np.empty(scratch_size(constants[0], 1))
     C, batch = state[0], noise.shape[1]
-    columns = samples.shape[1] // batch
-    write_gradients(constants, draws, columns, gradients)
-    for t in range(rates.size):
-        s = np.sqrt((1.0 - C) * (1.0 + C))
-        along, across = 0.0, 0.0
-        for b in range(batch):
-            z, v = samples[t, columns * b], samples[t, columns * b + 1]
-            step = a * value_at(constants[0], C * z + s * v, scratch) + noise[t, b]
-            step *= rates[t] * gradients[t, b]
-            along += step * v
-            if columns > 2:
-                beside = np.sqrt(across) + step * samples[t, columns * b + 2]
-                across = beside * beside
-            across += step * step * 2.0 * gammas[t, b]
-        length = along * along + across
-        if not length < np.inf:
-            state[0] = np.nan
-            return t
-        # Rounding ends at ±1.
-        C = min(max((C + s * along) / np.sqrt(1.0 + length), -1.0), 1.0)
-    state[0] = C
-    return rates.size
-
-
-@entry
-def take_zeroth_steps(state: Vector, rates: Vector, a: float, constants: Constants, draws: Samples) -> int:
-    """Take one step of zeroth-order SGD per learning rate; return how many were taken before one was not finite."""
-    samples, gammas, noise = draws
-    gradients, scratch = np.empty(noise.shape), np.empty(scratch_size(constants[0], 1))
-    C, batch = state[0], noise.shape[1]
-    columns = numbers_of(batch)
+    columns = 2 if batch == 1 else 3
     directions = (samples.shape[1] - columns * batch) // 3
     write_gradients(constants, draws, columns, gradients)
     for t in range(rates.size):
@@ -140,28 +111,26 @@ def take_zeroth_steps(state: Vector, rates: Vector, a: float, constants: Constan
                 beside = np.sqrt(across) + step * samples[t, columns * b + 2]
                 across = beside * beside
             across += step * step * 2.0 * gammas[t, b]
-        across = np.sqrt(across)
-        turned, length, square = 0.0, 0.0, 0.0
-        for k in range(directions):
-            first = columns * batch + 3 * k
-            z1, z2, z3 = samples[t, first], samples[t, first + 1], samples[t, first + 2]
-            q = (own * z1 + along * z2 + across * z3) / directions
-            turned += q * z2
-            length += q * z3
-            square += q * q
-        length = turned * turned + length * length + square * 2.0 * gammas[t, batch]
-        if not length < np.inf:
+        turned = along
+        if directions > 0:
+            across = np.sqrt(across)
+            turned, length, square = 0.0, 0.0, 0.0
+            for k in range(directions):
+                first = columns * batch + 3 * k
+                z1, z2, z3 = samples[t, first], samples[t, first + 1], samples[t, first + 2]
+                q = (own * z1 + along * z2 + across * z3) / directions
+                turned += q * z2
+                length += q * z3
+                square += q * q
+            across = length * length + square * 2.0 * gammas[t, batch]
+        square = turned * turned + across
+        if not square < np.inf:
             state[0] = np.nan
             return t
-        C = min(max((C + s * turned) / np.sqrt(1.0 + length), -1.0), 1.0)
+        # Rounding ends at ±1.
+        C = min(max((C + s * turned) / np.sqrt(1.0 + square), -1.0), 1.0)
     state[0] = C
     return rates.size
-
-
-@kernel
-def numbers_of(batch: int) -> int:
-    """Return how many numbers N(0, 1) a sample of a batch has."""
-    return 2 if batch == 1 else 3
 
 
 # Floating-point operations of a step of one sample, and of one direction, about.
@@ -173,10 +142,10 @@ class ScalarEngine(SteppedRuns):
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         batch, d, optimizer = options.batch_size, problem.dimension, options.optimizer
-        numbers = 2 if batch == 1 else 3
-        self._step, least, which = take_steps, numbers, f"engine 'scalar'{' with batches' if batch > 1 else ''}"
+        numbers, count = 2 if batch == 1 else 3, 0
+        least, which = numbers, f"engine 'scalar'{' with batches' if batch > 1 else ''}"
         if isinstance(optimizer, ZerothOrder):
-            self._step, least, which = take_zeroth_steps, 3, f"{optimizer} in engine 'scalar'"
+            count, least, which = optimizer.directions, 3, f"{optimizer} in engine 'scalar'"
             need = f"Argument `optimizer` must have `smoothing` 0 for engine 'scalar', but is {optimizer}."
             require(optimizer.smoothing == 0.0, need)
             need = "Argument `smoothing` must be 0 for steps of zeroth order on the correlation"
@@ -184,15 +153,14 @@ class ScalarEngine(SteppedRuns):
         require(d >= least, f"Argument `dimension` must be at least {least} for {which}, but is {d}.")
         self._constants, link_name = _links(problem)
         self._a = float(problem.teacher.coefficients[0])
-        # χ² is twice a gamma variable of half as many degrees of freedom.
-        drawn = Drawn(batch, numbers * batch, 0.5 * (d - numbers), gammas=batch, operations=OPERATIONS * batch)
-        if isinstance(optimizer, ZerothOrder):
-            count = optimizer.directions
+        # χ² is twice a gamma variable of half as many degrees of freedom; a lone shape is drawn faster.
+        shapes: float | Array = 0.5 * (d - numbers)
+        if count:
             # SteppedRuns draws at least 16 steps at a time.
             check_memory("directions", count, 16 * 3.0 * count)
             shapes = 0.5 * np.array([d - numbers] * batch + [d - 3], dtype=np.float64)
-            operations = OPERATIONS * (batch + count)
-            drawn = Drawn(batch, numbers * batch + 3 * count, shapes, gammas=batch + 1, operations=operations)
+        gammas, operations = batch + (count > 0), OPERATIONS * (batch + count)
+        drawn = Drawn(batch, numbers * batch + 3 * count, shapes, gammas=gammas, operations=operations)
         start = {"overlap": problem.start().teacher_overlap[0]}
         super().__init__(options.seeds, start, drawn, problem.label_noise, link_name)
 
@@ -203,7 +171,7 @@ class ScalarEngine(SteppedRuns):
         return Measurement(overlap, ones if student else None, ones[:, :, 0].copy())
 
     def _take(self, own: list[Array], rates: Array, draws: Samples) -> int:
-        return int(self._step(own[0], rates, self._a, self._constants, draws))
+        return int(take_steps(own[0], rates, self._a, self._constants, draws))
 
 
 def _links(problem: Problem) -> tuple[Constants, str]:

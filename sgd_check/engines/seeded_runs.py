@@ -1,7 +1,6 @@
 """Runs that each draw samples from generators of their seed, advanced block by block on several threads.
 
-The generators of a seed are numpy's SFC64, whose state is six integers that a file can hold. Each stream of a seed has
-a key of its own, apart from the plain seed, which draws the start.
+The generators of a seed are numpy's SFC64, whose state is six integers; each stream of a seed has a key of its own.
 """
 
 from __future__ import annotations
@@ -49,15 +48,7 @@ def words_of(generator: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> None:
-    """Put an SFC64 where `words_of` found one.
-
-    Examples
-    --------
-    >>> one, other = generators(1, [AXES, LENGTHS])
-    >>> set_words(other, words_of(one))
-    >>> bool(one.random() == other.random())
-    True
-    """
+    """Put an SFC64 where `words_of` found one."""
     generator.bit_generator.state = {
         "bit_generator": "SFC64",
         "state": {"state": np.array(words[:4], dtype=np.uint64)},
@@ -93,7 +84,7 @@ class RunThreads:
         return list((map if self._pool is None or len(shares) == 1 else self._pool.map)(work, shares))
 
 
-# Numbers drawn for one seed at a time: little enough to stay in the second-level cache until they are used.
+# Numbers drawn for one seed at a time, which stay in the second-level cache until they are used.
 BLOCK_NUMBERS = 2**14
 # Below this many operations per seed between two calls, threads wait for the interpreter rather than share work.
 THREADED_OPERATIONS = 2**15
@@ -120,10 +111,9 @@ class Drawn(NamedTuple):
 
 
 class SeededRuns(Engine):
-    """Independent runs of one seed each: their arrays, of one run those of `start`, and generators (SFC64) for `keys`.
+    """Independent runs of one seed each: their arrays, of one run those of `start`, and generators for `keys`.
 
-    Generators are consumed in the order of the steps alone, so that the bits of a seed depend neither on the other
-    seeds nor on the number of threads.
+    These draw in the order of the steps, so that the bits of a seed depend on no other seed and on no thread.
     """
 
     def __init__(self, seeds: Sequence[int], start: Mapping[str, Array], keys: Sequence[int], link_name: str) -> None:
@@ -152,10 +142,7 @@ class SeededRuns(Engine):
 
 
 class SteppedRuns(SeededRuns):
-    """Runs that take every step and are resumable; a subclass says how a block of steps is taken.
-
-    Every seed has generators of coordinates, of lengths and of label noise; how runs are cut changes no bit.
-    """
+    """Runs that take every step and are resumable, however cut; a subclass says how a block of steps is taken."""
 
     def __init__(
         self, seeds: Sequence[int], start: Mapping[str, Array], drawn: Drawn, label_noise: float, link_name: str
@@ -169,10 +156,7 @@ class SteppedRuns(SeededRuns):
 
     @abstractmethod
     def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
-        """Move the arrays of a run at rates η/B, at most a block; return how many steps were taken before it failed.
-
-        The third array holds the noise of the labels; steps add it to the labels.
-        """
+        """Move the arrays of a run at rates η/B, at most a block; return how many steps were taken before it failed."""
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""

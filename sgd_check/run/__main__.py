@@ -29,9 +29,9 @@ from hermite.text.command_line import require_usage, run_program
 from hermite.text.messages import shown
 from sgd_check.run.options import read_arguments
 from sgd_check.run.run_files import (
+    STORED_OPTIONS,
     file_of_runs,
     finish_check,
-    options_of_runs,
     refusal_of,
     remove_ended_runs,
     reopened_runs,
@@ -76,7 +76,11 @@ def _check(given: Mapping[str, Any], question: Sequence[str]) -> int:
         if code or "--dry-run" in question:
             return code
     begun = reopened_runs(given) if given["resume"] else None
-    asked = given if begun is None else {**given, **options_of_runs(begun), "overwrite": True}
+    asked = given
+    if begun is not None and begun.begun is not None:
+        stored = begun.begun.settings
+        asked = {**given, **{name: stored[name] for name in STORED_OPTIONS}, "overwrite": True}
+        asked["seeds"] = len(stored["seeds"])
     prediction = _read_prediction(source)
     check_targets(asked, output, figure)
     if prediction.attrs.get("answer") == "mean-field":

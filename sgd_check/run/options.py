@@ -1,9 +1,8 @@
-"""Options of `python -m sgd_check.run`. Imports nothing heavy."""
+"""Options of `python -m sgd_check.run`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -62,8 +61,8 @@ def _count(text: str) -> int:
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    found = tuple(_count(part) for part in text.split(","))
-    increase = len(found) > 1 and all(a < b for a, b in pairwise(found))
+    found = tuple(map(_count, text.split(",")))
+    increase = len(found) > 1 and list(found) == sorted(set(found))
     require(increase, f"must be two or more increasing integers, but is {shown(text)}")
     return found
 
@@ -119,7 +118,7 @@ OPTIONS = (
 
 
 def build_parser() -> Parser:
-    """Return the parser; building it imports nothing heavy."""
+    """Return the parser."""
     about = "Check a predicted learning course against online SGD on sampled data."
     file = ("prediction", "FILE", "dataset that `python -m dynamics.solve` wrote, or is to write by options behind --")
     return command_parser("sgd_check.run", about, EXAMPLES, OPTIONS, file)

@@ -1,8 +1,4 @@
-"""Files of `python -m sgd_check.run`: the result of a check and its figure, and runs that have not ended.
-
-Runs have a file of their own beside the output, which is removed when they have ended: a verdict needs them all.
-`python -m sgd_check.tokens` keeps its runs so, too.
-"""
+"""Files of commands that check: the result and its figure, and runs that have not ended, in a file of their own."""
 
 from __future__ import annotations
 
@@ -19,8 +15,6 @@ if TYPE_CHECKING:
 
     from dynamics.report import Findings
     from dynamics.runs import RunFile
-
-FIGURE_DPI = 150
 
 
 def finish_check(
@@ -39,7 +33,7 @@ def finish_check(
 
         return comparison_findings(tree) if "comparison" in tree.children else None
 
-    written = end_with(tree, find, output, figure, settings, dpi=FIGURE_DPI)
+    written = end_with(tree, find, output, figure, settings, dpi=150)
     code = written.exit_code(stop_reason)
     if file is not None and written.output is not None:
         remove_ended_runs(file, settings, command)
@@ -78,12 +72,6 @@ def reopened_runs(given: Mapping[str, Any], stored: Sequence[str] = STORED_OPTIO
         f"Option --resume must name a file that this command left, but is {shown(given['resume'])}.",
     )
     return file
-
-
-def options_of_runs(file: RunFile) -> dict[str, Any]:
-    """Return the options of the command that began the runs."""
-    stored: Mapping[str, Any] = {} if file.begun is None else file.begun.settings
-    return {name: len(stored[name]) if name == "seeds" else stored[name] for name in STORED_OPTIONS}
 
 
 def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun: RunFile | None) -> RunFile:

@@ -1,8 +1,4 @@
-"""The plan of a run: learning rate and time t = Σ η of every step, which steps are recorded, which are looked at.
-
-A learning rate may be any function of the step. A `Schedule` of `dynamics` is one with a name, which is tabulated at
-once.
-"""
+"""The plan of a run: learning rate and time t = Σ η of every step, which steps are recorded, which are looked at."""
 
 from __future__ import annotations
 
@@ -29,22 +25,16 @@ __all__ = ["LearningRate", "Plan", "Schedule", "make_plan", "piecewise", "power_
 
 LearningRate = float | Callable[[int], float]
 
-RECORDS_PER_E_FOLD = 12
-RECORDED_DECADES = 4
-# Emergence is looked for at steps this far apart, relative to the step: fine enough to interpolate an escape.
+RECORDS_PER_E_FOLD, RECORDED_DECADES = 12, 4
+# Emergence is looked for at steps this far apart, relative to the step.
 LOOK_RATIO = 1.02
-# Above it, steps are no longer told apart as float64.
-MOST_STEPS = 2**53
-# A varying learning rate is tabulated: 8 GB at this many steps.
-MOST_TABULATED_STEPS = 10**9
+# So many steps are told apart as float64, and so many learning rates are 8 GB.
+MOST_STEPS, MOST_TABULATED_STEPS = 2**53, 10**9
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps of one run: η of each or of all (`table`), those kept as records, and those looked at, in increasing order.
-
-    The latter include the former, 0 and the last. `schedule` is the name of a schedule that has one, else empty.
-    """
+    """η of each or of all steps (`table`), those kept as records, those looked at, and the name of a schedule."""
 
     steps: int
     table: Array | float
@@ -64,7 +54,6 @@ class Plan:
         """Return the flow times t = Σ η before the given steps, which increase."""
         if isinstance(self.table, float):
             return np.asarray(self.table * steps, dtype=np.float64)
-        # Without a second table of all steps.
         edges = np.union1d([0], steps)
         pieces = [float(np.sum(self.table[a:b])) for a, b in pairwise(edges.tolist())]
         return np.asarray(np.concatenate([[0.0], np.cumsum(pieces)])[np.searchsorted(edges, steps)])

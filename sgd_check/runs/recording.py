@@ -20,19 +20,10 @@ if TYPE_CHECKING:
 
 
 class CrossingTracker:
-    """Remember when each entry of an array first reached its threshold.
+    """The `time` at which each entry of an array first reached its threshold, NaN where it did not.
 
     Between two looks the quantity is taken as linear in log time (in time from a look at time 0). An entry that is past
-    its threshold at the first look crossed then. NaN never crosses. Thresholds broadcast with values of the shape;
-    `time` is that of the first crossing, NaN where there was none.
-
-    Examples
-    --------
-    >>> tracker = CrossingTracker(np.array(0.5), (1,))
-    >>> for t, value in [(1.0, 0.0), (100.0, 1.0)]:
-    ...     tracker.observe(t, np.array([value]))
-    >>> tracker.time.round(6).tolist()
-    [10.0]
+    its threshold at the first look crossed then.
     """
 
     def __init__(self, threshold: Array, shape: tuple[int, ...]) -> None:
@@ -62,11 +53,10 @@ class CrossingTracker:
 
 
 class Observables(NamedTuple):
-    """Loss and learned mass of runs, of C (…, m, P) and n (…, m), of a network by axes, and of its v and b (…, m).
+    """Loss and learned masses, of a network of v and b (…, m) too; NaN if they are not known in closed form.
 
-    A quantity is learned from a mass of `thresholds` on, at times that are the variable `learned_time`. `learned` gives
-    the masses of every run, (runs, thresholds), of C (runs, m, P) and n (runs, m). `loss` is E(f − f*)² of one run, of
-    C, of G (m, m) or spherical neurons (m, d), and of n; NaN if it is not known in closed form.
+    `loss` is E(f − f*)² of one run, of C, of G (m, m) or spherical neurons (m, d), and of n. `learned` gives the masses
+    of every run, (runs, thresholds), of C (runs, m, P) and n (runs, m); a quantity is learned from its threshold on.
     """
 
     loss: Callable[..., float]
@@ -103,7 +93,7 @@ def observables_of(problem: Problem) -> Observables:
 
 
 def _of_committee(problem: Problem, half: Array) -> Observables:
-    """Return the observables of f = Σ σ(w_i·x), without loss and mass where the link's means have no closed form."""
+    """Return the observables of a committee; without loss and mass where the link's means have no closed form."""
     from dynamics.equations import CommitteeSystem
 
     try:
@@ -125,7 +115,7 @@ def _scaled(C: Array, G: Array, n: Array) -> tuple[Array, Array]:
 
 
 def _of_network(problem: Problem) -> Observables:
-    """Return the observables of f = s Σ v_i σ(w_i·x + b_i); without loss and components where means are refused."""
+    """Return the observables of a network; without loss and components where its means are refused."""
     from dynamics.equations import NetworkSystem
 
     values = np.array([component.value for component in problem.teacher.components])
@@ -157,10 +147,9 @@ BLOW_UP_FACTOR = 1e3
 
 
 class Watch:
-    """Says which runs are sound, and when (runs, P) directions emerge: at max_i C_ip² = ½, and for odd k with C > 0.
+    """Says which runs are sound, and when (runs, P) directions emerge: max_i C_ip² reaches the teacher's level.
 
-    Of a network the directions are the teacher's axes, of either sign, at the teacher's `emergence_level`; of a frame
-    of orthogonal neurons the alignment Σ_i C_ip² takes the place of the largest square.
+    For odd k C > 0, but of networks; of a frame the alignment Σ_i C_ip² takes the place of the largest square.
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:
@@ -180,11 +169,8 @@ class Watch:
 
 
 def _weight(problem: Problem) -> float:
-    """Return the weight of teacher and start together, in squared norms.
-
-    Of a network that is Σ |w_i|² + v_i² + b_i² at the start, and the weight that s Σ v_i |w_i| has to reach.
-    """
-    if is_network(problem):
+    """Return the weight of teacher and start together, in squared norms."""
+    if is_network(problem):  # s Σ v_i |w_i| has to reach the teacher's
         target = np.sum(np.abs(problem.teacher.coefficients)) / network_of(problem).scale
         return float(target + sum(np.sum(part**2) for part in problem.network_start()))
     return float(np.sum(problem.teacher.coefficients) + np.sum(problem.start().squared_norm))
@@ -221,10 +207,7 @@ class Looks:
 
 
 class Recorder(Looks):
-    """The records of all runs, and the times at which directions emerge and are learned.
-
-    Of `others` are "average_loss", of averages of the weights, and "train_loss", of samples that are used again.
-    """
+    """The records of all runs, `others` "average_loss" and "train_loss", and when directions emerge and are learned."""
 
     #: Variables whose own dims have the seed.
     OF_RUNS = ("blown_up", "censored")
@@ -238,7 +221,6 @@ class Recorder(Looks):
         self._components = np.array([component.value for component in problem.teacher.components])
         #: Variable that the loss needs with C and n: overlaps among neurons, or the neurons of the spherical student.
         self._among = "neuron_vector" if keeps_vectors(problem) else "student_overlap"
-        # For a tabulated learning rate the times are a running sum: taken once, not at every look.
         self._time_of = dict(zip(plan.observed.tolist(), plan.times(plan.observed).tolist(), strict=True))
         #: Trackers with something to track: a network with units as its teacher learns no components.
         self._trackers = {"emergence_": self._watch.emergence}
@@ -265,21 +247,16 @@ class Recorder(Looks):
             among[~sound] = np.nan
             self._keep(place, seen, among, mass)
             if "average_loss" in self.records:
-                self._keep_average(place, engine)
+                average, layers = engine.measure_average()
+                rest = [] if layers is None else list(layers.swapaxes(0, 1))
+                own = [average.teacher_overlap, getattr(average, self._among), average.squared_norm, *rest]
+                self._keep_loss("average_loss", place, own)
             if "train_loss" in self.records:
                 self.records["train_loss"][:, place] = np.where(self.blown_up, np.nan, engine.train_loss())
         return fresh
 
-    def _keep_average(self, place: int, engine: Engine) -> None:
-        """Write the loss of the averages of the weights."""
-        found, layers = engine.measure_average()
-        rest = [] if layers is None else list(layers.swapaxes(0, 1))
-        seen = [found.teacher_overlap, getattr(found, self._among), found.squared_norm, *rest]
-        for s in np.flatnonzero(~self.blown_up):
-            self.records["average_loss"][s, place] = self._observables.loss(*(each[s] for each in seen))
-
     def _keep(self, place: int, seen: list[Array], among: Array, mass: Array) -> None:
-        """Write a record; the loss of runs that blew up is NaN."""
+        """Write a record."""
         C, n, *layers = seen
         # Single neurons of a frame mean nothing.
         neurons = {"teacher_overlap": C, "squared_norm": n, self._among: among}
@@ -288,9 +265,11 @@ class Recorder(Looks):
         record |= {"component": mass * self._components} if self._components.size else {}
         for name, values in record.items():
             self.records[name][:, place] = values
+        self._keep_loss("loss", place, [C, among, n, *layers])
+
+    def _keep_loss(self, name: str, place: int, own: list[Any]) -> None:
         for s in np.flatnonzero(~self.blown_up):
-            own = (each[s] for each in (C, among, n, *layers))
-            self.records["loss"][s, place] = self._observables.loss(*own)
+            self.records[name][s, place] = self._observables.loss(*(each[s] for each in own))
 
     def values(self) -> dict[str, Any]:
         """Return the recorded variables by name."""

@@ -179,15 +179,10 @@ def check_records(problem: Problem, runs: int, records: int) -> None:
 ENGINE, RECORDER = "engine", "recorder"
 #: The engine of samples that are used again.
 REUSING = "torch"
-#: Why runs end that have all blown up.
-BLOWN_UP = "blown_up"
 
 
 class _SgdRun(Run):
-    """Runs of SGD side by side, from look to look: what steps them, and what looks. How they are cut changes no bit.
-
-    `look` is the step of the last look, `step` the number of steps taken.
-    """
+    """Runs of SGD side by side; `look` is the step of the last look, `step` the number of steps taken."""
 
     def __init__(self, engine: Stepper, plan: Plan, records: Looks, begun: Begun | None, *, resumable: bool) -> None:
         super().__init__()
@@ -233,7 +228,7 @@ class _SgdRun(Run):
         self.intact = False
         self._engine.freeze(self._records.observe(look, self._engine))
         self.intact, self.look = True, look
-        return BLOWN_UP if self._records.blown_up.all() else None
+        return "blown_up" if self._records.blown_up.all() else None
 
     def snapshot(self) -> _SgdRun:
         return self
@@ -281,9 +276,8 @@ def run_with_file(
 ) -> xr.Dataset:
     """Take the steps, from where the file says if it does, and return the dataset, which the file then holds.
 
-    They are taken in a second thread, see `in_worker`; SolveInterrupted is raised if the caller was interrupted.
-    `labelled` makes a dataset of the run, with its records so far, and of why it ends. Runs that are not `resumable`
-    leave no checkpoint.
+    SolveInterrupted is raised if the caller was interrupted. `labelled` makes a dataset of the run, with its records so
+    far, and of why it ends. Runs that are not `resumable` leave no checkpoint.
     """
     run = _SgdRun(engine, plan, records, file.begun, resumable=resumable)
 
@@ -331,9 +325,8 @@ def simulate(
     For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere; for its
     objective "correlation" it is w ← (w + η u)/|w + η u|, u the mean over the batch of the labels f*(x) + τξ times the
     gradient of the smoothed σ(w·x) along the sphere. The student "stiefel" takes the step along the tangential part of
-    the gradient and then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y with U = W/σ0. A `Student` moves its
-    layers by η ε_w, η ε_v and η ε_b times their gradients, all from the parameters before the step, and by its decay;
-    on the sphere the step of w_i is the tangential part of the gradient, and |w_i| is then brought back to its start.
+    the gradient and then the polar factor of where it leads. A `Student` moves its layers by η ε_w, η ε_v and η ε_b
+    times their gradients, and by its decay; on the sphere |w_i| is then brought back to its start.
 
     Parameters
     ----------
@@ -341,21 +334,19 @@ def simulate(
         What is learned; its start is the start of every run.
     learning_rate : float, str or callable
         Step size η > 0, dimensionless; text such as "0.1x", that share of `dynamics.learning_rate_limit`; a schedule
-        such as `dynamics.cosine` or `dynamics.best_schedule`, or its text such as "cosine(0.01, 100000)"; or any
-        function of the step (0, 1, …), which is tabulated once.
+        such as `dynamics.cosine`, or its text such as "cosine(0.01, 100000)"; or any function of the step (0, 1, …).
     steps : int, optional
         Number of SGD steps; absent beside `passes`.
     seeds : int or sequence of int
-        How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never the
-        start. On one processor a seed gives the same bits alone, beside others and on any number of threads.
+        How many runs (seeds 0, 1, …), or the seeds of the samples themselves, distinct and below 2^32. On one processor
+        a seed gives the same bits alone, beside others and on any number of threads.
     engine : {"auto", "projected", "torch", "diffusion", "scalar"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
         not depend on d, for d ≥ m + the number of axes that the teacher spans, with a further m for momentum and one
         for an average. "torch" draws the samples in R^d, for every student and optimizer. "diffusion" is the limit of
-        small and many steps, thousands to billions at once, for up to four neurons; `attrs["small_steps"]` says whether
-        it holds. Its bits, not its law, depend on `save_at`. "scalar" is for the objective "correlation", exact in law
-        by a chain in the overlap alone, for d ≥ 2, or 3 with batches or `ZerothOrder`. "auto" is the first of them that
-        takes the problem and the optimizer.
+        small and many steps for up to four neurons; `attrs["small_steps"]` says whether it holds. Its bits, not its
+        law, depend on `save_at`. "scalar" is for the objective "correlation", exact in law, for d ≥ 2, or 3 with
+        batches or `ZerothOrder`. "auto" is the first of them that takes the problem and the optimizer.
     save_at : SaveAt, optional
         Times Σ η of the records, each rounded to the nearest step. By default step 0 and twelve records per e-fold over
         the last four decades of steps.
@@ -373,10 +364,8 @@ def simulate(
         rows of the same matrix.
     training_samples : int or str, optional
         Draw n samples once per seed, a number or text such as "1.5d", and use them again, each once per epoch; a
-        multiple of `batch_size`, full-batch gradient descent if equal. `loss` is that of the population in any case,
-        `train_loss` that of the samples. This takes "torch", since the weights come to depend on every coordinate of
-        such samples; where n + m + the teacher's axes < d, it draws so many coordinates instead of d, which is the same
-        law. Not for the objective "correlation".
+        multiple of `batch_size`, full-batch gradient descent if equal. This takes "torch", which draws n + m + the
+        teacher's axes coordinates if these are fewer than d, the same law. Not for the objective "correlation".
     passes : int, optional
         Number of epochs over `training_samples`, which gives `steps` = `passes` n / `batch_size`.
     reshuffle : bool, default True
@@ -384,10 +373,9 @@ def simulate(
         does by default, and the batches are taken in turn.
     optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
         What a step does with the gradient, or its text such as "SGD(momentum=0.9)"; plain SGD by default. `Adam`,
-        `RMSprop` and `SignSGD` move each coordinate by itself: overlaps alone do not determine their steps. For them
-        the seed draws random axes with coordinates of order 1/√d, and teacher and start lie along these axes. All
-        overlaps stay the same. A teacher with `directions` along coordinate axes is refused, since these optimizers
-        learn it at another speed. They take one sample per step.
+        `RMSprop` and `SignSGD` move each coordinate by itself and take one sample per step. For them the seed draws
+        axes with coordinates of order 1/√d for teacher and start; a teacher with `directions` along coordinate axes is
+        refused, since they learn it at another speed.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
@@ -401,10 +389,10 @@ def simulate(
     -------
     Dataset
         `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
-        `squared_norm` (seed, time, neuron), `loss` (seed, time), with `training_samples` `train_loss` (seed, time),
-        `emergence_time` and `learned_time` (seed, direction; NaN if never, and of learned times where the link has no
-        degree from 3 on, as their attribute `undefined` says), `blown_up` (seed), `censored` (seed, direction);
-        coordinates `time` and `step`. Records that were not reached, and those of a run that blew up, are NaN.
+        `squared_norm` (seed, time, neuron), population `loss` (seed, time), with `training_samples` that of these,
+        `train_loss` (seed, time), `emergence_time` and `learned_time` (seed, direction; NaN if never, and of learned
+        times where the link has no degree from 3 on), `blown_up` (seed), `censored` (seed, direction); coordinates
+        `time` and `step`. Records that were not reached, and those of a run that blew up, are NaN.
 
         The spherical student has `neuron_vector` (seed, time, neuron, flow_axis), the neurons in R^d, the teacher's
         axes first, which replaces `student_overlap`, and `start_seed` (seed) with `starts`. A `Student` also has
@@ -429,17 +417,16 @@ def simulate(
 
     Notes
     -----
-    Emergence is looked for at steps 2 % apart and located between them in log time. The loss is the exact population
-    loss of the link's Hermite series, of a `Student` that of the link itself, NaN where `dynamics.solve_network`
-    refuses the problem. A run blows up when its squared norms, with v_i² and b_i² of a `Student`, are not finite or sum
-    to over a thousand times the weight of teacher and start; it is NaN from then on, and the others go on. No warning
-    says that a rate is above the limit of a `Student`: that limit takes seconds.
+    Emergence is looked for at steps 2 % apart and located between them in log time. The loss is that of the link's
+    Hermite series, of a `Student` that of the link itself, NaN where `dynamics.solve_network` refuses the problem. A
+    run blows up when its squared norms, with v_i² and b_i² of a `Student`, are not finite or sum to over a thousand
+    times the weight of teacher and start. No warning says that a rate is above the limit of a `Student`.
 
     Polynomials and formulas are simulated as they are, callables by their Hermite series, those of a `Student` by a
     table on [−32, 32] and its tangents beyond, and by "diffusion" all that is no polynomial by the series whose noise
-    is most like its own (`attrs["simulated_link"]`). Runs with a table cannot be resumed from a file. One step of one
-    seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches; one step of S seeds costs
-    O(S d (m + 32)) by "torch", O(S B m d) with minibatches.
+    is most like its own (`attrs["simulated_link"]`). Runs with a table cannot be resumed from a file. One step costs
+    O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and O(d (m + 32)) by "torch",
+    O(B m d) with minibatches.
     """
     engine = checked_engine(problem, engine, optimizer, reused=training_samples is not None)
     check_switch("progress", progress, optional=True)
@@ -452,18 +439,16 @@ def simulate(
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
     made = make_engine(engine, problem, options)
-    limit = stability_limit(problem, options.batch_size, options.optimizer)
-    peak, above = plan.peak_rate, "the limit of stability for this problem, so runs may blow up"
-    if is_frame(problem):
-        above = "above which noise keeps the neurons from every direction"
+    limit, peak = stability_limit(problem, options.batch_size, options.optimizer), plan.peak_rate
+    above = "the limit of stability for this problem, so runs may blow up"
+    above = "above which noise keeps the neurons from every direction" if is_frame(problem) else above
     too_large = limit is not None and peak > limit
     cautions = [f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}."] if too_large else []
     for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
         if caution is not None:
             warnings.warn(caution, UserWarning, stacklevel=2)
-    reused = options.training_samples is not None
-    averages = ["average_loss"] if getattr(options.optimizer, "average", None) is not None else []
-    others = [*averages, "train_loss"] if reused else averages
+    reused, averages = options.training_samples is not None, getattr(options.optimizer, "average", None) is not None
+    others = ["average_loss"] * averages + ["train_loss"] * reused
     records = Recorder(problem, plan, len(options.seeds), others=others)
     shared = {
         "engine": engine,
@@ -499,8 +484,7 @@ def _labelled(
 
     times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(run.look, 0)
     components, recorded, seconds = problem.teacher.components, records.values(), run.seconds
-    # The prediction that needs no integration: there is none for k ≤ 2 and other students.
-    is_predicted = is_correlation(problem) or decouples(problem)
+    is_predicted = is_correlation(problem) or decouples(problem)  # without integration
     return make_dataset(
         {
             **recorded,
@@ -545,10 +529,6 @@ def _labelled(
     )
 
 
-#: Settings in the file that are no arguments of the call.
-DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
-
-
 def resume(
     path: str | os.PathLike[str] | RunFile,
     *,
@@ -557,22 +537,16 @@ def resume(
     max_runtime: float | None = None,
     every: float = DEFAULT_SECONDS,
 ) -> xr.Dataset:
-    """Go on with a simulation that was interrupted, killed or out of time, to its end, and complete its file.
-
-    The states of the random generators are in the file, so the values are, bit for bit, those of a simulation that was
-    never stopped.
+    """Go on with a simulation that was interrupted, killed or out of time: bit for bit as if it had never stopped.
 
     Parameters
     ----------
     path : path
         File that `simulate`, here or in `sgd_check.tokens`, with `checkpoint` left unfinished.
     learning_rate : callable, optional
-        The function of the step that was given to `simulate`, which a file cannot hold; absent for a number or a
-        schedule, which it can.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
-    max_runtime : float, optional
-        Wall-clock budget in seconds, of this part alone.
+        The function of the step that was given to `simulate`; absent for a number or a schedule.
+    progress, max_runtime : optional
+        As of `simulate`, of this part alone.
     every : float, default 30
         Seconds between two checkpoints.
 
@@ -593,7 +567,9 @@ def resume(
     if begun is None or begun.answer != "simulation":
         answer = None if begun is None else begun.answer
         refuse(f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}.", StorageError)
-    settings = {name: value for name, value in begun.settings.items() if name not in DERIVED}
+    # Settings of the file that are no arguments of the call.
+    derived = ("effective_learning_rate", "schedule_digest", "save_at")
+    settings = {name: value for name, value in begun.settings.items() if name not in derived}
     varies, given = settings["learning_rate"] == "schedule", learning_rate
     if varies and isinstance(begun.problem, Problem):
         named = given if given is not None else begun.dataset.attrs.get("schedule")

@@ -46,7 +46,7 @@ def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
         label = a @ (x[:directions] ** 2 - 1.0) / np.sqrt(2.0) + noise
         expected = polar_step(U, embedded, label, 0.02, n)
         draws = (x[None].copy(), np.array([[gamma]]), np.array([[noise]]))
-        assert motion.take(W, np.array([0.02]), motion.constants, drawn.axes, draws) == 1
+        assert motion.take(W, None, np.array([0.02]), motion.student, drawn.axes, draws) == 1
         # The complement is turned; the teacher's axes and the inner products of the neurons are not.
         np.testing.assert_allclose(W[:directions] / np.sqrt(n), expected.T[:directions], atol=1e-13)
         np.testing.assert_allclose(W.T @ W, n * np.eye(width), atol=1e-12)

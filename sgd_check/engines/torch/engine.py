@@ -8,20 +8,19 @@ One step on a batch of B fresh samples is
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; for networks it is that of
 `sgd_check.engines.projected`. `make_engine` says which problems have their steps taken in blocks, which by one Triton
-kernel (`fused_kernels`), and which one by one (`weights`), where an optimizer is an object of its own.
+kernel (`fused_kernels`), and which one by one (`weights`).
 
-*Blocks.* Samples are drawn ahead, and weights are read and written once a block. On the processor, groups of seeds are
-drawn and multiplied side by side in threads; on a CUDA device the whole block but the drawing is one CUDA graph. With
-the weights V at the start of a block and its samples x_1, …, x_K as rows of X, the weights after k steps are
+*Blocks.* Weights are read and written once a block. On the processor, groups of seeds are drawn and multiplied in
+threads; on a CUDA device the whole block but the drawing is one CUDA graph. With the weights V at the start of a block
+and its samples x_1, …, x_K as rows of X, the weights after k steps are
 
 .. math:: w_i = s_i\,\Bigl(V_i - \sum_{j \le k} c_{ij}\, x_j\Bigr), \qquad
    w_i\cdot x_{k+1} = s_i\,\Bigl(Z_{i,k+1} - \sum_{j \le k} c_{ij}\, G_{j,k+1}\Bigr), \quad Z = VX^T, \quad G = XX^T,
 
 so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step instead of
-passes over m d weights. Of a network on inputs of covariance Σ the weights are the whitened ones, samples have x = z,
-and Σ x_j stands for x_j in the sum over steps and on the left of G. This is SGD itself, no approximation. Lengths
-follow from |w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once
-a block.
+passes over m d weights. Of a network on inputs of covariance Σ the weights are whitened, x = z, and Σ x_j stands for
+x_j in the sum over steps and on the left of G. Lengths follow from |w'|² = n [h² − 2 h g z + g²|x|²] with
+h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once a block.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Recursion:
     Before a block `projections` are filled with Z (K, m, lanes, B), `gram` with G (K, K, lanes; None for blocks of one
     step), `squared_norm` with n (m, lanes) and `targets` with minus the labels (K, lanes, B); before a step `rates`
     with η/B (K, 1, 1). Then `coefficients` (K, m, lanes, B) are the c of the steps taken, zero elsewhere. `layers`
-    (rows, m, lanes) are what moves beside the weights, none here; `opened` is what they were before the block.
+    (rows, m, lanes) move beside the weights, none here; `opened` is what they were before the block.
     """
 
     def __init__(
@@ -123,16 +122,14 @@ class Recursion:
             self._z_later[k].addcmul_(self._c_of[k], self._gram_later[k], value=-1)
 
 
-class HomogeneousRecursion(Recursion):
+class _HomogeneousRecursion(Recursion):
     """The same of neurons that enter as |w|² σ(w·x/|w|); the running ratio is s_i/|w_i|."""
 
     def begin(self) -> None:
-        """Start a block."""
         super().begin()
         torch.rsqrt(self._norm, out=self._ratio)
 
     def take(self, k: int) -> None:
-        """Take step k."""
         z, slope, ratio, shrink, growth = self._z, self._slope, self._ratio, self._shrink, self._growth
         sigma, double, derivative = self._parts
         error, norm = self._error, self._norm
@@ -155,15 +152,11 @@ class HomogeneousRecursion(Recursion):
             ratio.div_(growth.sqrt_())
 
     def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor:  # noqa: ARG002
-        """Return s."""
         return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0].T[at]
 
 
-class NetworkRecursion(Recursion):
-    """The same of networks; `layers` (2, m, lanes) are v and b.
-
-    The running ratio is g of the steps before, and on the sphere what brought w_i back.
-    """
+class _NetworkRecursion(Recursion):
+    """The same of networks; `layers` are v and b, the running ratio g of the steps before, on the sphere by lengths."""
 
     def __init__(
         self, problem: Problem, link: TorchLink, lanes: int, steps: int, batch: int, like: torch.Tensor
@@ -179,7 +172,6 @@ class NetworkRecursion(Recursion):
         self._slopes, self._values = torch.zeros_like(self._norm), torch.zeros_like(self._norm)
 
     def begin(self) -> None:
-        """Start a block."""
         super().begin()
         self._ratio.fill_(1.0)
         self._all_opened.copy_(self._both)
@@ -192,40 +184,29 @@ class NetworkRecursion(Recursion):
         return torch.sign(ratio).mul_(self._lengths).div_(torch.linalg.vector_norm(moved, dim=2))
 
     def take(self, k: int) -> None:
-        """Take step k."""
-        network, rate, error = self._network, self._rate_of[k], self._error
+        network, rate, error, on_sphere = self._network, self._rate_of[k], self._error, self._lengths is not None
         along, slope, second = self._z, self._slope, self._second
+        ratio, shrink, growth = self._ratio, self._shrink, self._growth
         sigma, product, derivative = self._parts
-        torch.mul(self._z_of[k], self._ratio, out=along)
+        torch.mul(self._z_of[k], ratio, out=along)
         self._fill(torch.add(along, self._bias), self._functions)
         torch.sum(torch.mul(sigma, second, out=product), dim=0, out=self._sum)
         torch.add(self._target_of[k], self._sum, alpha=network.scale, out=error).mul_(rate)  # η e / B
         torch.sum(sigma.mul_(error), dim=2, keepdim=True, out=self._values)
         torch.sum(derivative.mul_(error), dim=2, keepdim=True, out=self._slopes)
         torch.mul(derivative, second, out=slope).mul_(network.rates[0] * network.scale)  # h
-        self._move_layers(rate)
-        self._move_neurons(k, rate)
-
-    def _move_layers(self, rate: torch.Tensor) -> None:
-        """Move b and v, both from the v before the step."""
-        network, second = self._network, self._second
-        if network.rates[2]:
+        if network.rates[2]:  # both from the v before the step
             self._bias.addcmul_(second, self._slopes, value=-network.rates[2] * network.scale)
         if network.decay[1]:
             second.addcmul_(second, rate, value=-network.decay[1] * self._batch)
         if network.rates[1]:
             second.sub_(self._values, alpha=network.rates[1] * network.scale)
-
-    def _move_neurons(self, k: int, rate: torch.Tensor) -> None:
-        """Write the coefficients of step k, and the projections and lengths of the later steps."""
-        slope, along, on_sphere = self._slope, self._z, self._lengths is not None
-        ratio, shrink, growth, product = self._ratio, self._shrink, self._growth, self._parts[1]
         if on_sphere:
             torch.sum(torch.mul(slope, along, out=product), dim=2, keepdim=True, out=growth)  # Σ h λ
             torch.div(growth, self._norm, out=shrink).add_(1.0)
             ratio.mul_(shrink)
-        elif self._network.decay[0]:
-            ratio.addcmul_(ratio, rate, value=-self._network.decay[0] * self._batch)
+        elif network.decay[0]:
+            ratio.addcmul_(ratio, rate, value=-network.decay[0] * self._batch)
         torch.div(slope, ratio, out=self._c_of[k])
         self._pass_on(k)
         if on_sphere and self._length_of:
@@ -276,8 +257,8 @@ class OnlineEngine(TorchRuns):
         self._steps = block_steps(width, d, self._batch)
         self._samples = weights.new_empty(self._lanes, drawn * self._batch, columns)
         self._targets = weights.new_zeros(self._lanes, drawn * self._batch)
-        kind = HomogeneousRecursion if is_homogeneous(problem) else Recursion
-        kind = NetworkRecursion if is_network(problem) else kind
+        kind = _HomogeneousRecursion if is_homogeneous(problem) else Recursion
+        kind = _NetworkRecursion if is_network(problem) else kind
         self._recursion = kind(problem, self._link, self._lanes, self._steps, self._batch, weights)
         #: Eigenvalues of Σ, where they are not all 1.
         self._eigenvalues: torch.Tensor | None = None
@@ -323,7 +304,7 @@ class OnlineEngine(TorchRuns):
             done += last - first
 
     def current(self) -> torch.Tensor:
-        """Return the weights of the moment, shape (seeds, m, d), without ending the open block."""
+        """Return the weights of the moment without ending the open block."""
         weights = self._weights
         if self._taken:
             weights = torch.empty_like(weights)
@@ -448,7 +429,7 @@ NAMED_LINKS = ("relu", "tanh", "erf", "gelu")
 
 
 class KernelLink(NamedTuple):
-    """A link as the kernels know it: a name, or the coefficients c_j of its Hermite polynomials."""
+    """A link as the kernels know it: a name, or Hermite coefficients c_j."""
 
     name: str
     hermite: tuple[float, ...] = ()

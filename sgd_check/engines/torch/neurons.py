@@ -3,12 +3,13 @@
 Of a batch of B samples g_i is the mean of the gradient, in closed form. With e_b = f(x_b) − y_b the students are
 
 * spherical, f = (1/m) Σ_i σ(w_i·x), |w_i| = 1: g_i = e σ'(w_i·x) x, m times the gradient of ½ e², less its part along
-  w_i, so that Σ η is the time of `solve_spherical` and `solve_mean_field`; then w_i ← w_i/|w_i|;
+  w_i; then w_i ← w_i/|w_i|;
 * committees, f = Σ_i σ(w_i·x): g_i = e σ'(w_i·x) x;
 * homogeneous neurons on inputs of covariance Σ, in whitened weights ŵ = Σ^½ w and x = Σ^½ z, z ~ N(0, I): Σ times the
   gradient of isotropic inputs, g_i = Σ e ρ_i [(2σ − ζ_i σ') u_i + σ' z], ρ_i = |ŵ_i|, u_i = ŵ_i/ρ_i, ζ_i = u_i·z;
 * networks, f = s Σ_i v_i σ(w_i·x + b_i), whose v_i and b_i are two more columns of the weights: the gradient of ½ e²,
-  that of w_i times Σ in whitened weights, and with decay κ also κ/ε times what is moved at the learning rate η ε;
+  that of w_i times Σ in whitened weights, and with decay κ also κ/ε times what is moved at the learning rate η ε, or
+  at η along its decay alone where ε = 0;
 * frames of orthogonal neurons, with U = W/σ0 and z = Ux: g = √2 e z (x − Uᵀz)ᵀ, the tangential part of the gradient;
   then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y, by an eigendecomposition.
 """
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class Neurons(ABC):
     """A kind of student: its gradient, and the set on which its weights must lie."""
 
-    #: Squared norm of the neurons whose directions are the weights, None where these are the neurons.
+    #: |w|² of the neurons whose directions are the weights, None where these are the neurons.
     squared: float | None = None
     #: Eigenvalue of Σ of each column of whitened weights, 1 of other columns, 0 of those that are fixed; None if all 1.
     metric: torch.Tensor | None = None
@@ -73,11 +74,8 @@ class Neurons(ABC):
         return self._numbers.unbind(0)
 
 
-class Committee(Neurons):
-    """f = Σ_i σ(w_i·x)."""
-
+class _Committee(Neurons):
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add Σ_b e_b σ'_ib x_b."""
         value, _, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)))
         error = self.output(value).sub_(labels)
         out.baddbmm_(slope.mul_(error[:, None]), x)
@@ -87,37 +85,28 @@ class Committee(Neurons):
         return torch.sum(value, dim=1)
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return f."""
         return self.output(self._link.value(torch.bmm(w, x.transpose(1, 2))))
 
 
-class Spherical(Committee):
-    """f = (1/m) Σ_i σ(w_i·x) with |w_i| = 1."""
-
+class _Spherical(_Committee):
     squared = 1.0
 
     def output(self, value: torch.Tensor) -> torch.Tensor:
-        """Return f."""
         return torch.mean(value, dim=1)
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Take away the part along the neuron."""
         gradient.addcmul_(torch.sum(gradient * w, dim=2, keepdim=True), w, value=-1)
 
     def put_back(self, w: torch.Tensor) -> None:
-        """Return to the sphere."""
         w.div_(torch.linalg.vector_norm(w, dim=2, keepdim=True))
 
 
-class Homogeneous(Neurons):
-    """f = Σ_i |w_i|² σ(w_i·x/|w_i|); `eigenvalues` (d,) are those of Σ in whitened weights, None for the identity."""
-
+class _Homogeneous(Neurons):
     def __init__(self, link: TorchLink, eigenvalues: torch.Tensor | None) -> None:
         super().__init__(link)
         self.metric = eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add the sum of isotropic inputs."""
         rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
         value, double, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)) / rho)
         error = (torch.sum(rho * rho * value, dim=1) - labels)[:, None]
@@ -125,18 +114,11 @@ class Homogeneous(Neurons):
         out.baddbmm_(slope.mul_(rho).mul_(error), x)
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return f."""
         rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
         return torch.sum(rho * rho * self._link.value(torch.bmm(w, x.transpose(1, 2)) / rho), dim=1)
 
 
-class Network(Neurons):
-    """f = s Σ_i v_i σ(w_i·x + b_i); the last two columns of the weights are v and b.
-
-    A column of learning rate ε moves at η ε; decay κ adds κ/ε times the weights to the gradient. Where ε = 0 but κ > 0,
-    it moves at η along its decay alone.
-    """
-
+class _Network(Neurons):
     def __init__(
         self, link: TorchLink, network: problem_forms.Network, eigenvalues: torch.Tensor | None, like: torch.Tensor
     ) -> None:
@@ -153,12 +135,11 @@ class Network(Neurons):
         self._decay = columns([decay / (rate or 1.0) for rate, decay in zip(rates, decays, strict=True)])
         self._decays = any(decays)
         self._lengths = None if network.lengths is None else torch.from_numpy(network.lengths).to(like)[:, None]
-        self.metric = columns([float(each) for each in self._trained])
+        self.metric = columns(list(map(float, self._trained)))
         if eigenvalues is not None:
             self.metric[:-2] *= eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add Σ e s v_i σ' x to the columns of w_i, Σ e s σ to that of v_i, Σ e s v_i σ' to that of b_i."""
         v, b, (of_w, of_v, of_b) = w[:, :, -2:-1], w[:, :, -1:], self._trained
         value, product, slope = self._link_at(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(b))
         error = torch.sum(torch.mul(value, v, out=product), dim=1).mul_(self._scale).sub_(labels)[:, None]
@@ -172,12 +153,10 @@ class Network(Neurons):
             out[:, :, :-2].baddbmm_(slope, x)
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return f."""
         value = self._link.value(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(w[:, :, -1:]))
         return torch.sum(value * w[:, :, -2:-1], dim=1).mul_(self._scale)
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Remove the gradient of fixed layers, and on the sphere the part along the neuron."""
         super().restrict(w, gradient)
         if self._lengths is not None:
             along, neurons = gradient[:, :, :-2], w[:, :, :-2]
@@ -185,44 +164,36 @@ class Network(Neurons):
             along.addcmul_(share, neurons, value=-1)
 
     def put_back(self, w: torch.Tensor) -> None:
-        """Return to the sphere, if neurons lie there."""
         if self._lengths is not None:
             neurons = w[:, :, :-2]
             neurons.mul_(self._lengths / torch.linalg.vector_norm(neurons, dim=2, keepdim=True))
 
     def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Add κ/ε times the weights."""
         if self._decays:
             gradient.addcmul_(w, self._decay)
 
     def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
-        """Move every column at its own learning rate."""
         w.addcmul_(direction, self._rates, value=-rate)
 
 
-class Frame(Neurons):
-    """f of the quadratic network Σ_i σ0² σ(u_i·x), whose neurons U (m, d) stay orthonormal."""
-
+class _Frame(Neurons):
     def __init__(self, link: TorchLink, squared_norm: float) -> None:
         super().__init__(link)
-        self._squared_norm = self.squared = squared_norm
+        self.squared = self._squared_norm = squared_norm
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add √2 Σ_b e_b z_b x_bᵀ, less its part in the span of the frame."""
         z = torch.bmm(w, x.transpose(1, 2))
         error = self._output(z) - labels
         pull = math.sqrt(2.0) * error[:, None] * z
         out.baddbmm_(pull, x - torch.bmm(z.transpose(1, 2), w))
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return f."""
         return self._output(torch.bmm(w, x.transpose(1, 2)))
 
     def _output(self, z: torch.Tensor) -> torch.Tensor:
         return self._squared_norm / math.sqrt(2.0) * (torch.sum(z * z, dim=1) - z.shape[1])
 
     def put_back(self, w: torch.Tensor) -> None:
-        """Take the polar factor."""
         values, vectors = torch.linalg.eigh(torch.nan_to_num(torch.bmm(w, w.transpose(1, 2))))
         w.copy_(torch.bmm((vectors / torch.sqrt(values)[:, None]) @ vectors.transpose(1, 2), w))
 
@@ -230,10 +201,10 @@ class Frame(Neurons):
 def make_neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neurons:
     """Return the student's kind; `like` is a tensor of its weights."""
     if is_frame(problem):
-        return Frame(link, float(problem.start().squared_norm[0]))
+        return _Frame(link, float(problem.start().squared_norm[0]))
     if not (is_homogeneous(problem) or is_network(problem)):
-        return (Spherical if is_spherical(problem) else Committee)(link)
+        return (_Spherical if is_spherical(problem) else _Committee)(link)
     inputs, values = problem.inputs, None
     if inputs is not None:
         values = torch.from_numpy(inputs.eigenvalues_of_axes(problem.dimension)).to(like)
-    return Network(link, network_of(problem), values, like) if is_network(problem) else Homogeneous(link, values)
+    return _Network(link, network_of(problem), values, like) if is_network(problem) else _Homogeneous(link, values)

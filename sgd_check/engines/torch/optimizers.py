@@ -6,7 +6,7 @@ tensor. Learning rates ε of the layers multiply the step of their columns, whic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -27,16 +27,13 @@ PASS_NUMBERS = 2**18
 
 
 class PlainSgd:
-    """w ← w − η g. Another optimizer is a class with another `move` or `pull`, and may keep arrays.
-
-    `make_optimizer` makes one for each group of runs.
-    """
+    """w ← w − η g of a group of runs. Another optimizer is a class with another `move` or `pull`, see `STEPS`."""
 
     #: Average of the weights (lanes, m, columns), None if the optimizer keeps none.
     average: torch.Tensor | None = None
 
-    def __init__(self, neurons: Neurons) -> None:
-        self._neurons = neurons
+    def __init__(self, optimizer: Any, neurons: Neurons, _weights: torch.Tensor, z: FreshDirections | None) -> None:
+        self._optimizer, self._neurons, self._directions, self._steps = optimizer, neurons, z, 0
 
     def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the mean gradient over a batch, with decay and without fixed layers, in memory of the runs."""
@@ -50,18 +47,16 @@ class PlainSgd:
         self._neurons.step(weights, gradient, rate)
 
 
-class Sgd(PlainSgd):
+class _Sgd(PlainSgd):
     """u ← β u + (1 − δ) g, u = g in the first step; w ← w − η u, or w − η (g + β u); a ← a + α (w − a)."""
 
-    def __init__(self, neurons: Neurons, optimizer: values.SGD, weights: torch.Tensor) -> None:
-        super().__init__(neurons)
-        self._optimizer, self._steps = optimizer, 0
+    def __init__(self, optimizer: Any, neurons: Neurons, weights: torch.Tensor, z: FreshDirections | None) -> None:
+        super().__init__(optimizer, neurons, weights, z)
         self._velocity = torch.zeros_like(weights)
         if optimizer.average is not None:
             self.average = weights.clone()
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step."""
         own, velocity, average = self._optimizer, self._velocity, self.average
         new = 1.0 - own.dampening if self._steps else 1.0
         velocity.mul_(own.momentum).add_(gradient, alpha=new)
@@ -72,17 +67,15 @@ class Sgd(PlainSgd):
         self._steps += 1
 
 
-class Adam(PlainSgd):
+class _Adam(PlainSgd):
     """Adam and, with β1 = 0, RMSprop, with bias correction and ε = 0: where v = 0, no step is taken."""
 
-    def __init__(self, neurons: Neurons, optimizer: values.Adam | values.RMSprop, weights: torch.Tensor) -> None:
-        super().__init__(neurons)
-        self._beta1, self._beta2, self._steps = optimizer.beta1, optimizer.beta2, 0
-        self._mean, self._square, self._root = (torch.zeros_like(weights) for _ in range(3))
+    def __init__(self, optimizer: Any, neurons: Neurons, weights: torch.Tensor, z: FreshDirections | None) -> None:
+        super().__init__(optimizer, neurons, weights, z)
+        self._kept = [torch.zeros_like(weights) for _ in range(3)]
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step."""
-        beta1, beta2, mean, square, root = self._beta1, self._beta2, self._mean, self._square, self._root
+        beta1, beta2, (mean, square, root) = self._optimizer.beta1, self._optimizer.beta2, self._kept
         self._steps += 1
         mean.lerp_(gradient, 1.0 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
@@ -92,29 +85,28 @@ class Adam(PlainSgd):
         self._neurons.step(weights, along, rate * root_of_bias / (1.0 - beta1**self._steps))
 
 
-class SignSgd(PlainSgd):
-    """w ← w − η sign(g)."""
-
+class _SignSgd(PlainSgd):
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step."""
         self._neurons.step(weights, gradient.sign_(), rate)
 
 
-class ZerothOrder(PlainSgd):
+class _ZerothOrder(PlainSgd):
     """g = (1/K) Σ_k q_k z_k over all that is trained, with K directions z_k ~ N(0, I) that a batch shares.
 
     q_k = z_k·∇ℓ in the limit ε → 0, else [ℓ(w + εz_k) − ℓ(w − εz_k)]/(2ε), ε = λ/√d, ℓ = ½ MSE of the batch.
     """
 
-    def __init__(self, neurons: Neurons, smoothing: float, dimension: int, directions: FreshDirections) -> None:
-        super().__init__(neurons)
-        self._size, self._directions = smoothing / dimension**0.5, directions
-
     def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return g and the gradient of decay, which no direction sees, in memory of the runs."""
-        z = self._directions.step()
-        if self._size:
-            pairs = [self._two_losses(each.view_as(runs.weights), runs, x, labels) for each in z.unbind(1)]
+        z, size = cast("FreshDirections", self._directions).step(), self._optimizer.smoothing / x.shape[2] ** 0.5
+
+        def quotient(z: torch.Tensor) -> torch.Tensor:
+            above = runs.loss(torch.add(runs.weights, z, alpha=size, out=runs.memory), x, labels)
+            below = runs.loss(torch.add(runs.weights, z, alpha=-size, out=runs.memory), x, labels)
+            return above.sub_(below).div_(2.0 * size)
+
+        if size:
+            pairs = [quotient(each.view_as(runs.weights)) for each in z.unbind(1)]
             along = torch.stack(pairs, dim=1)[:, None]
         else:
             along = torch.bmm(runs.gradient(x, labels).flatten(1)[:, None], z.transpose(1, 2))
@@ -123,24 +115,12 @@ class ZerothOrder(PlainSgd):
         self._neurons.add_decay(runs.weights, gradient)
         return gradient
 
-    def _two_losses(self, z: torch.Tensor, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return q (lanes,) of a direction z (lanes, m, columns)."""
-        size, moved = self._size, runs.memory
-        above = runs.loss(torch.add(runs.weights, z, alpha=size, out=moved), x, labels)
-        below = runs.loss(torch.add(runs.weights, z, alpha=-size, out=moved), x, labels)
-        return above.sub_(below).div_(2.0 * size)
-
 
 class WeightRuns:
     """Runs side by side in one tensor: weights (lanes, m, columns), moved on batches of B samples of a source."""
 
     def __init__(
-        self,
-        neurons: Neurons,
-        weights: torch.Tensor,
-        source: Source,
-        batch: int,
-        optimizer: PlainSgd,
+        self, neurons: Neurons, weights: torch.Tensor, source: Source, batch: int, optimizer: PlainSgd
     ) -> None:
         self.weights, self.source, self.optimizer = weights, source, optimizer
         #: Memory for a gradient.
@@ -180,28 +160,20 @@ class WeightRuns:
         return [slice(first, min(first + largest, count)) for first in range(0, count, largest)]
 
 
-def make_optimizer(
-    optimizer: values.Optimizer, neurons: Neurons, weights: torch.Tensor, dimension: int, z: FreshDirections | None
-) -> PlainSgd:
-    """Return the steps of an optimizer on these weights; zeroth order takes the directions z."""
-    if optimizer.is_plain:
-        return PlainSgd(neurons)
-    if isinstance(optimizer, values.SGD):
-        return Sgd(neurons, optimizer, weights)
-    if isinstance(optimizer, values.ZerothOrder) and z is not None:
-        return ZerothOrder(neurons, optimizer.smoothing, dimension, z)
-    if isinstance(optimizer, values.Adam | values.RMSprop):
-        return Adam(neurons, optimizer, weights)
-    return SignSgd(neurons)
+#: For each optimizer its steps, and how many arrays of the size of the weights they keep; one more of an average.
+STEPS = {
+    values.SGD: (_Sgd, 1),
+    values.Adam: (_Adam, 3),
+    values.RMSprop: (_Adam, 3),
+    values.SignSGD: (_SignSgd, 0),
+    values.ZerothOrder: (_ZerothOrder, 0),
+}
 
 
-def arrays_kept(optimizer: values.Optimizer) -> int:
-    """Return how many arrays of the size of the weights an optimizer keeps."""
-    if isinstance(optimizer, values.Adam | values.RMSprop):
-        return 3
-    if isinstance(optimizer, values.SGD) and not optimizer.is_plain:
-        return 1 if optimizer.average is None else 2
-    return 0
+def steps_of(optimizer: values.Optimizer) -> tuple[type[PlainSgd], int]:
+    """Return the class of the steps of an optimizer, and how many arrays of the size of the weights they keep."""
+    steps, kept = (PlainSgd, 0) if optimizer.is_plain else STEPS[type(optimizer)]
+    return steps, kept + (getattr(optimizer, "average", None) is not None)
 
 
 def check_optimizer(problem: Problem, options: EngineOptions) -> None:

@@ -1,10 +1,8 @@
 """Labelled samples in R^d for runs side by side: fresh ones in each step, or a sample of fixed size over and over.
 
-A source serves some lanes (runs) and gives batches x (lanes, B, d) with labels y = f*(x) + τξ (lanes, B).
-
-On the processor the numbers of a seed are its generator's, in the order of its steps: torch's generator in single
-precision, numpy's SFC64 in double precision, where it takes less than half the time. On a CUDA device with Triton they
-are a function of seed, sample and coordinate (`fused_kernels`), the same ones whichever kernel takes the steps.
+A source serves some lanes (runs) and gives batches x (lanes, B, d) with labels y = f*(x) + τξ (lanes, B). On the
+processor numbers are those of a generator of each seed, torch's in single precision and numpy's in double precision,
+where it takes less than half the time. On a CUDA device with Triton they are a function of seed, sample and coordinate.
 """
 
 from __future__ import annotations
@@ -187,7 +185,7 @@ def _along_axes(link: TorchLink, coefficients: torch.Tensor, axes: torch.Tensor)
 
 
 def _units(units: Sequence[tuple[float, TorchLink, torch.Tensor, float]], axes: torch.Tensor) -> torch.Tensor:
-    """Return the sum of the units a σ(θ·x + β), each given as (a, σ, θ, β)."""
+    """Return Σ a σ(θ·x + β), units being (a, σ, θ, β)."""
     total = axes.new_zeros(axes.shape[:-1])
     for a, link, direction, bias in units:
         along = torch.sum(axes * direction, dim=-1).add_(bias)
@@ -244,18 +242,16 @@ class FreshSamples:
 
 
 class FreshDirections:
-    """K directions z ~ N(0, I) of the weights in each step, for the seeds of some lanes, drawn many steps ahead.
-
-    `like` is a tensor (lanes, m, columns) of the weights; `spread` multiplies the columns of z.
-    """
+    """K directions z ~ N(0, I) of weights `like` (lanes, m, columns) in each step; `spread` multiplies columns of z."""
 
     def __init__(
         self, streams: Streams, lanes: range, count: int, like: torch.Tensor, spread: torch.Tensor | None
     ) -> None:
-        self._streams, self._lanes, self._spread, self._count = streams, lanes, spread, count
+        self._streams, self._lanes, self._spread = streams, lanes, spread
         _, width, columns = like.shape
         self._steps = self._step = steps_ahead(columns, count * width)
         self._z = like.new_empty(len(lanes), self._steps * count * width, columns)
+        self._of_step = self._z.view(len(lanes), self._steps, count, -1)
 
     def step(self) -> torch.Tensor:
         """Return the directions of the next step, shape (lanes, K, m columns)."""
@@ -265,7 +261,7 @@ class FreshDirections:
                 self._z.mul_(self._spread)
             self._step = 0
         self._step += 1
-        return self._z.view(len(self._lanes), self._steps, self._count, -1)[:, self._step - 1]
+        return self._of_step[:, self._step - 1]
 
 
 class FixedSamples:

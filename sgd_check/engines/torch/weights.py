@@ -1,14 +1,8 @@
 """SGD step by step on the weights in R^d in torch, with the seeds as a batch axis: gradient, optimizer, constraint.
 
-A step on a batch of B samples, those of `sgd_check.engines.torch.samples`, takes the mean gradient of the batch
-(`neurons`), has the optimizer move the weights along it (`optimizers`), and brings them back to where they must lie.
-
-For optimizers that see coordinates, teacher and start lie along axes that are drawn
-for each seed, whose coordinates are all of order 1/√d.
-
-On the processor every run has its own tensors, so that its rounding does not depend on the others; on a CUDA device
-runs are stepped together. Other engines take steps of plain SGD in closed form: blocks of steps in the span of their
-samples (`engine`), the Triton kernel, and those that draw projections alone and hold no gradient in R^d.
+A step on a batch of B samples (`samples`) takes the mean gradient of the batch (`neurons`), has the optimizer move the
+weights along it (`optimizers`), and brings them back to where they must lie. On the processor every run has its own
+tensors, so that its rounding does not depend on the others; on a CUDA device runs are stepped together.
 """
 
 from __future__ import annotations
@@ -28,8 +22,8 @@ from hermite.text.messages import require
 from sgd_check.engines.registry import Engine, EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import DENSE_AXES, DIRECTIONS, RunThreads, generators
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.neurons import Spherical, make_neurons
-from sgd_check.engines.torch.optimizers import WeightRuns, arrays_kept, check_optimizer, make_optimizer
+from sgd_check.engines.torch.neurons import make_neurons
+from sgd_check.engines.torch.optimizers import WeightRuns, check_optimizer, steps_of
 from sgd_check.engines.torch.samples import (
     FixedSamples,
     FreshDirections,
@@ -63,10 +57,7 @@ _entered = {"bodies": 0, "before": 1}
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Have torch use one thread in the body.
-
-    May be entered from several threads at once: every exit restores the number of before the first entry.
-    """
+    """Have torch use one thread in the body, until the last of several threads in bodies leaves."""
     with _counting:
         if not _entered["bodies"]:
             _entered["before"] = torch.get_num_threads()
@@ -99,10 +90,9 @@ def memory_needed(runs: int, width: int, dimension: int, drawn: int, dtype: torc
 
 
 class TorchRuns(Engine):
-    """Runs in R^d in torch side by side: device, link, teacher, and weights (seeds, m, columns), zero from d on.
+    """Runs in R^d side by side: device, link, teacher, and weights (seeds, m, columns), zero from d on.
 
-    So many samples of every run are `drawn` at a time. `kept` is the number of coordinates, d unless a rotation leaves
-    out those that are 0 for all weights and samples.
+    So many samples of every run are `drawn` at a time. `kept` is the number of coordinates if it is not d.
     """
 
     def __init__(
@@ -174,9 +164,8 @@ def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
 def _axes_of_start(problem: Problem, options: EngineOptions) -> int | None:
     """Return how many axes hold teacher and start, if the n samples that are used again span few others, else None.
 
-    Then weights move in the span of these axes and of the samples alone, and so many coordinates are the law in R^d.
-    That is not so for inputs with a spectrum, directions of zeroth order and steps along coordinates. The spherical
-    student has its neurons in R^d recorded.
+    Then weights move in the span of these axes and of the samples alone, and so many coordinates are the law in R^d,
+    but for inputs with a spectrum and other optimizers than SGD; the spherical student has its neurons recorded.
     """
     if options.training_samples is None or problem.inputs is not None or is_spherical(problem):
         return None
@@ -186,10 +175,7 @@ def _axes_of_start(problem: Problem, options: EngineOptions) -> int | None:
 
 
 def on_dense_axes(start: Array, span: int, dimension: int, seed: int) -> tuple[Array, Array]:
-    """Return a start [M | L] (m, D), whose first axes are the teacher's, on axes in R^d drawn from a seed, and these.
-
-    Shapes (m, d), and of the teacher's axes (span, d). The axes are orthonormal and uniform.
-    """
+    """Return a start [M | L] (m, D) on random orthonormal axes in R^d (m, d), and the teacher's axes (span, d)."""
     if start.shape[1] > span + len(start):  # only L Lᵀ matters
         start = np.hstack([start[:, :span], np.linalg.qr(start[:, span:].T).R.T])
     normals = generators(seed, [DENSE_AXES])[0].standard_normal((dimension, start.shape[1]))
@@ -201,10 +187,7 @@ def on_dense_axes(start: Array, span: int, dimension: int, seed: int) -> tuple[A
 def measured(
     weights: torch.Tensor, teacher: TorchTeacher, *, student: bool, squared: float | None = None, vectors: bool = False
 ) -> Measurement:
-    """Return overlaps of weights (lanes, m, d) in float64, or if `squared` is given of unit vectors of that |w|².
-
-    Of the student are the neurons themselves if `vectors`.
-    """
+    """Return overlaps of weights (lanes, m, d), if `squared` is given unit vectors of that |w|²; or the `vectors`."""
     w, directions = weights.to(torch.float64), teacher.directions
     squared_norm = torch.sum(w * w, dim=2)
     unit = w / torch.sqrt(squared_norm)[:, :, None] if squared is None else w
@@ -217,7 +200,7 @@ def measured(
 
 
 class WeightEngine(TorchRuns):
-    """A batch of runs that are stepped one step at a time; see the module's docstring for the students."""
+    """A batch of runs that are stepped one step at a time."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         batch, reused, seeds = options.batch_size, options.training_samples, options.seeds
@@ -227,26 +210,32 @@ class WeightEngine(TorchRuns):
         optimizer, m, layered = options.optimizer, problem.width, is_network(problem)
         count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
         drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
-        drawn += m * arrays_kept(optimizer) + (problem.teacher.span if optimizer.sees_axes else 0)
+        stepping, kept_arrays = steps_of(optimizer)
+        drawn += m * kept_arrays + (problem.teacher.span if optimizer.sees_axes else 0)
         drawn += steps_ahead(d, count * m) * count * m if count else 0
         super().__init__(problem, options, drawn, d + 2 if layered else d, d)
-        if optimizer.sees_axes:
-            self._turn(problem, seeds)
+        if optimizer.sees_axes:  # teacher and start lie along axes whose coordinates are all of order 1/√d
+            span, reduced = problem.teacher.span, problem.reduced_weights()
+            axes_of_runs = self._weights.new_empty(len(seeds), span, d)
+            for run, seed in enumerate(seeds):
+                turned, those_axes = on_dense_axes(reduced, span, d, seed)
+                self._weights[run, :, :d], axes_of_runs[run] = torch.from_numpy(turned), torch.from_numpy(those_axes)
+            self._teacher = replace(self._teacher, axes=axes_of_runs)
         if layered:
             start = problem.network_start()
             self._weights[:, :, d:] = torch.from_numpy(np.array([start.second_layer, start.bias]).T).to(self._weights)
         streams, on_cpu = make_streams(seeds, self._dtype, self._device), self._device.type == "cpu"
         others = make_streams(seeds, self._dtype, self._device, DIRECTIONS) if count else None
-        self._layered, self._groups = layered, list[WeightRuns]()
+        self._layered, self._spherical, self._groups = layered, is_spherical(problem), list[WeightRuns]()
         size = 1 if on_cpu else len(seeds)
         for first in range(0, len(seeds), size):
             lanes = range(first, first + size)
-            teacher, axes = self._teacher, self._teacher.axes
+            teacher, axes, those = self._teacher, self._teacher.axes, seeds[first : first + size]
             if axes is not None:
                 teacher = replace(teacher, axes=axes[first : first + size])
             source: Source = FreshSamples(teacher, streams, lanes, reused or batch, self._weights[:0, :, :d])
             if reused is not None:
-                those, sample = seeds[first : first + size], source.batch()
+                sample = source.batch()
                 if kept is not None:
                     turn_to_triangle(sample[0], kept, problem.dimension, those)
                 source = FixedSamples(sample, batch, those, reshuffled=options.reshuffle)
@@ -254,20 +243,10 @@ class WeightEngine(TorchRuns):
             own = self._weights[first : first + size].clone()
             spread = None if neurons.metric is None else torch.sqrt(neurons.metric)
             z = None if others is None else FreshDirections(others, lanes, count, own, spread)
-            made = make_optimizer(optimizer, neurons, own, d, z)
-            self._groups.append(WeightRuns(neurons, own, source, batch, made))
+            self._groups.append(WeightRuns(neurons, own, source, batch, stepping(optimizer, neurons, own, z)))
         self._weights = self._weights.new_empty(0)  # the groups have theirs
         many = on_cpu and m * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
         self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
-
-    def _turn(self, problem: Problem, seeds: tuple[int, ...]) -> None:
-        """Turn teacher and start to dense axes."""
-        d, span, reduced = problem.dimension, problem.teacher.span, problem.reduced_weights()
-        own = self._weights.new_empty(len(seeds), span, d)
-        for run, seed in enumerate(seeds):
-            weights, axes = on_dense_axes(reduced, span, d, seed)
-            self._weights[run, :, :d], own[run] = torch.from_numpy(weights), torch.from_numpy(axes)
-        self._teacher = replace(self._teacher, axes=own)
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
@@ -279,8 +258,8 @@ class WeightEngine(TorchRuns):
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons of the spherical student."""
-        own, vectors = self._neurons, isinstance(self._neurons, Spherical)
-        return measured(self.current(), self._teacher, student=student, squared=own.squared, vectors=vectors)
+        squared, vectors = self._neurons.squared, self._spherical
+        return measured(self.current(), self._teacher, student=student, squared=squared, vectors=vectors)
 
     def layers(self) -> Array:
         """Return v and b of a network."""
