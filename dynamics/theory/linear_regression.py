@@ -1,32 +1,13 @@
-r"""SGD on linear regression with Gaussian inputs of any covariance: the risk of every step, exactly.
+r"""Linear regression with Gaussian inputs: SGD on fresh and on reused samples, descent, and weak teachers of students.
 
 f = w·x is fitted to θ·x + τξ. With δ = w − θ, eigenvalues λ_l of the inputs' covariance and s_l = E δ_l² on its axes,
-the risk is R = Σ λ_l s_l, the squared error without noise. A gradient of B samples has the mean λ_l δ_l and the square
-
-.. math:: T_l = \frac1B \big[(R + \tau^2) \lambda_l + 2 \lambda_l^2 s_l\big] + \Big(1 - \frac1B\Big) \lambda_l^2 s_l .
-
-Along K random directions (`ZerothOrder`, whose difference of two losses is exact here, at any smoothing) it is
-
-.. math:: T_l \leftarrow \frac1K \sum_j T_j + \Big(1 + \frac1K\Big) T_l ,
-
-where for a small effective rank Σ λ_l/λ_1 the sum is far less than d times T_1. Steps of `SGD`, u ← βu + κg and
-w ← w − η (p g + r u), with κ = 1 − δ or 1 in the first step, and p = 0, r = 1, or p = 1, r = β for Nesterov, close in
-s = E δ², c = E δu and q = E u² of every axis:
-
-.. math:: q' = \beta^2 q + 2 \beta \kappa \lambda c + \kappa^2 T, \qquad e = E\,\delta u' = \beta c + \kappa \lambda s,
-   \qquad f = E\,g u' = \beta \lambda c + \kappa T,
-
-   s' = s - 2\eta (p \lambda s + r e) + \eta^2 (p^2 T + 2 p r f + r^2 q'), \qquad c' = e - \eta (p f + r q') .
-
-With δ_a of the average a there are also x = E δ_a δ, y = E δ_a u and z = E δ_a²,
-
-.. math:: y' = \beta y + \kappa \lambda x, \quad x' = x - \eta (p \lambda x + r y'), \quad
-   z \leftarrow (1 - \alpha)^2 z + 2 \alpha (1 - \alpha) x' + \alpha^2 s', \quad
-   (x, y) \leftarrow (1 - \alpha) (x', y') + \alpha (s', c') .
+the risk is R = Σ λ_l s_l, the squared error without noise. Bad arguments raise TypeError or ValueError.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +15,11 @@ from numpy.typing import ArrayLike
 
 from dynamics.kernels.jit import entry
 from dynamics.problem import Optimizer, checked_integer, checked_number
-from dynamics.problem.checks import check_memory, check_that, checked_real
+from dynamics.problem.checks import check_memory, check_switch, check_that, check_type, checked_list, checked_real
 from dynamics.problem.optimizers import SGD, ZerothOrder, checked_optimizer
 from dynamics.problem.rates import Schedule
-from dynamics.theory.schedules import checked_axes
-from hermite.arrays import Array, Matrix, Vector
-from hermite.text.messages import require, shown
+from hermite.arrays import Array, Matrix, Vector, real_column
+from hermite.text.messages import refuse, require, shown
 
 #: Least share of the limit at which the best learning rate is looked for, and its relative accuracy.
 LEAST_SHARE, ACCURACY = 0.05, 1e-5
@@ -47,6 +27,52 @@ LEAST_SHARE, ACCURACY = 0.05, 1e-5
 FIRST_STEPS, MOST_STEPS = 2**10, 2**24
 #: Power iterations at most, and the relative distance of the two bounds on an eigenvalue at which they end.
 ITERATIONS, TOLERANCE = 100_000, 1e-12
+#: Nodes of the law of eigenvalues, fewest and most, and factors e at which g^N may be left out.
+FEWEST_NODES, MOST_NODES, SMALL = 200, 500, 36.0
+#: Share of the largest eigenvalue below which one is 0.
+ROUNDING = 1e-12
+
+
+def checked_column(values: ArrayLike, name: str, fewest: int = 1) -> Array:
+    """Return a list of finite numbers of at least 0 as an array."""
+    found = real_column(values, name)
+    holds = found.ndim == 1 and found.size >= fewest and np.isfinite(found).all() and found.min(initial=0.0) >= 0.0
+    check_that(holds, name, "be a list of finite numbers of at least 0", f"is {shown(values)}")
+    return found
+
+
+def checked_axes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Array]:
+    """Return eigenvalues and squares on their axes, lists of one length of finite numbers that are at least 0."""
+    values, sizes = checked_column(eigenvalues, "eigenvalues"), checked_column(squares, "squares")
+    need = f"have {values.size} entries, as `eigenvalues`"
+    check_that(values.size == sizes.size, "squares", need, f"has {sizes.size}")
+    return values, sizes
+
+
+# --- SGD on fresh samples, exactly ------------------------------------------------------------------------------------
+#
+# A gradient of B samples has the mean λ_l δ_l and the square
+#
+# .. math:: T_l = \frac1B \big[(R + \tau^2) \lambda_l + 2 \lambda_l^2 s_l\big] + \Big(1 - \frac1B\Big) \lambda_l^2 s_l .
+#
+# Along K random directions (`ZerothOrder`, whose difference of two losses is exact here, at any smoothing) it is
+#
+# .. math:: T_l \leftarrow \frac1K \sum_j T_j + \Big(1 + \frac1K\Big) T_l ,
+#
+# where for a small effective rank Σ λ_l/λ_1 the sum is far less than d times T_1. Steps of `SGD`, u ← βu + κg and
+# w ← w − η (p g + r u), with κ = 1 − δ or 1 in the first step, and p = 0, r = 1, or p = 1, r = β for Nesterov, close in
+# s = E δ², c = E δu and q = E u² of every axis:
+#
+# .. math:: q' = \beta^2 q + 2 \beta \kappa \lambda c + \kappa^2 T, \quad e = E\,\delta u' = \beta c + \kappa \lambda s,
+#    \quad f = E\,g u' = \beta \lambda c + \kappa T,
+#
+#    s' = s - 2\eta (p \lambda s + r e) + \eta^2 (p^2 T + 2 p r f + r^2 q'), \qquad c' = e - \eta (p f + r q') .
+#
+# With δ_a of the average a there are also x = E δ_a δ, y = E δ_a u and z = E δ_a²,
+#
+# .. math:: y' = \beta y + \kappa \lambda x, \quad x' = x - \eta (p \lambda x + r y'), \quad
+#    z \leftarrow (1 - \alpha)^2 z + 2 \alpha (1 - \alpha) x' + \alpha^2 s', \quad
+#    (x, y) \leftarrow (1 - \alpha) (x', y') + \alpha (s', c') .
 
 
 class RegressionRisk(NamedTuple):
@@ -57,7 +83,7 @@ class RegressionRisk(NamedTuple):
 
 
 class FastestRate(NamedTuple):
-    """The constant learning rate that is fastest, and its number of steps, interpolated between whole ones."""
+    """The constant learning rate that is fastest, in units of 1/λ, and its steps, interpolated between whole ones."""
 
     learning_rate: float
     steps: float
@@ -75,19 +101,18 @@ def linear_regression_steps(
 ) -> RegressionRisk:
     r"""Return the mean risk of linear regression after each step of SGD, exactly at every d and learning rate.
 
+    A step takes a few operations for each distinct eigenvalue.
+
     .. math:: R = \sum_l \lambda_l\, E(w - \theta)_l^2, \qquad w \leftarrow w - \eta\, \nabla \tfrac12
        (w \cdot x - \theta \cdot x - \tau \xi)^2, \qquad x \sim N(0, \Sigma)
 
     Parameters
     ----------
-    eigenvalues : sequence of float
-        λ_l ≥ 0 of Σ, (d,).
-    squares : sequence of float
-        (w − θ)_l² ≥ 0 of the start on the axes of Σ, (d,).
+    eigenvalues, squares : sequence of float, (d,)
+        λ_l ≥ 0 of Σ, and (w − θ)_l² ≥ 0 of the start on its axes.
     learning_rate : float or Schedule
         η > 0, in units of 1/λ, or one for every step.
     steps : int
-        Number of steps.
     batch_size : int, default 1
         B, fresh samples per step.
     optimizer : SGD or ZerothOrder, optional
@@ -100,15 +125,6 @@ def linear_regression_steps(
     RegressionRisk
         Named tuple of arrays (steps + 1,): `risk`, and `average_risk` of the average of the weights, None without one.
         Beyond the limit of stability they grow up to inf and NaN.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
-    Notes
-    -----
-    A step takes a few operations for each distinct eigenvalue, at any d.
 
     Examples
     --------
@@ -123,8 +139,7 @@ def linear_regression_steps(
         rates = np.ascontiguousarray(learning_rate.table(count), dtype=np.float64)
     else:
         rates = np.full(count, checked_number(learning_rate, "learning_rate", positive=True))
-    noise = checked_number(label_noise, "label_noise", positive=False)
-    chosen = _known(optimizer)
+    noise, chosen = checked_number(label_noise, "label_noise", positive=False), _known(optimizer)
     risk, average = _iterated(values, counts, sums, rates, size, chosen, noise)
     return RegressionRisk(risk, average if getattr(chosen, "average", None) is not None else None)
 
@@ -183,16 +198,6 @@ def fastest_linear_regression(
     share : float, default 0.1
         Above 0 and below 1.
 
-    Returns
-    -------
-    FastestRate
-        Named tuple of `learning_rate`, in units of 1/λ, and `steps`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Examples
     --------
     >>> along = fastest_linear_regression([1.0] * 30, [1.0] * 30, optimizer="zeroth-order")
@@ -222,10 +227,8 @@ def fastest_linear_regression(
                 return float(n - 1 + before / (before - after))
             if not risk[count // 2 :].max() < risk[count // 4 : count // 2].max():
                 return 2.0 * MOST_STEPS  # never: a number, of which the search makes parabolas
-            need = (
-                f"Argument `eigenvalues` must let the risk fall to {part:g} of its start within {MOST_STEPS:.2g} steps"
-            )
-            require(count < MOST_STEPS, f"{need}, but it does not at the learning rate {rate:.3g}.")
+            need = f"let the risk fall to {part:g} of its start within {MOST_STEPS:.2g} steps"
+            check_that(count < MOST_STEPS, "eigenvalues", need, f"it does not at the learning rate {rate:.3g}")
             count *= 4
 
     bounds = np.log(least), np.log(largest)
@@ -236,8 +239,8 @@ def fastest_linear_regression(
 def _known(optimizer: object) -> Optimizer:
     """Return an optimizer of which second moments close."""
     chosen = checked_optimizer(optimizer)
-    need = "Argument `optimizer` must be SGD or ZerothOrder for linear regression, whose second moments close"
-    require(isinstance(chosen, (SGD, ZerothOrder)), f"{need}, but is {chosen}.")
+    need = "be SGD or ZerothOrder for linear regression, whose second moments close"
+    check_that(isinstance(chosen, (SGD, ZerothOrder)), "optimizer", need, f"is {chosen}")
     return chosen
 
 
@@ -311,3 +314,356 @@ def take_steps(state: Matrix, values: Vector, counts: Vector, rates: Vector, set
             state[0, at], state[1, at], state[2, at] = s, c, q
             state[3, at], state[4, at] = (1.0 - share) * x + share * s, (1.0 - share) * y + share * c
             state[5, at] = z
+
+
+# --- SGD on n = d/g samples that are used again, as d → ∞ -------------------------------------------------------------
+#
+# Samples are drawn with replacement, at η = c/d; time is t = steps/d. With eigenvalues x of XᵀX/n, whose law μ is that
+# of Marchenko and Pastur, and s = |w(0) − θ|²,
+#
+# .. math:: |w - \theta|^2 = \int \Big[s\, e^{-2cxt} + \frac{\tau^2 g}{x} \big(1 - e^{-cxt}\big)^2
+#    + \delta(x, t)\Big] d\mu, \qquad \delta' = -2cx\, \delta + c^2 x P,
+#
+# .. math::
+#    P = \tau^2 (1-g)_+ + \int \big[(sx + \tau^2 g)\, e^{-2cxt} + x\, \delta\big] d\mu .
+#
+# P is the mean of (w·x − y)² over the samples, δ the noise of single samples, which descent on all samples lacks. On N
+# nodes of μ with weights p, y = √p δ obeys y' = (−2cX + c² v vᵀ) y + c² v P_0, v = √p x, P_0 = P without δ: a symmetric
+# matrix of eigenvalues Λ, so that y is a sum of (e^{Λt} − e^{−2cxt})/(Λ + 2cx), exact at every time.
+#
+# Inputs of a covariance Σ = diag(λ) are drawn: then x and V are of their own XᵀX/n, p = 1/d, and the risk of a matrix
+# E δδᵀ = V D Vᵀ is Σ_l D_ll (VᵀΣV)_ll. Means over w(0), ξ and the order of the samples are exact for these inputs as
+# d → ∞, and inputs scatter little.
+
+
+class MultiPassRisk(NamedTuple):
+    """The risk E((w − θ)·x)² on new samples without noise, and the mean (w·x − y)² over the samples, at each time."""
+
+    time: Array
+    risk: Array
+    train_loss: Array
+    #: Standard errors of both over drawn inputs, 0 where none are drawn.
+    risk_error: Array
+    train_loss_error: Array
+
+
+def multi_pass_regression(
+    ratio: float,
+    *,
+    learning_rate: float,
+    times: ArrayLike,
+    label_noise: float = 0.0,
+    squared_distance: float = 1.0,
+    full_batch: bool = False,
+    eigenvalues: ArrayLike | None = None,
+    squares: ArrayLike | None = None,
+    draws: int = 4,
+    seed: int = 0,
+) -> MultiPassRisk:
+    r"""Return the risk of linear regression on n samples of which SGD takes one again and again, as d → ∞.
+
+    .. math:: w \leftarrow w - \frac{c}{d}\, (w \cdot x - y)\, x, \qquad y = \theta\cdot x + \tau\xi, \quad
+       x \sim N(0, \Sigma)
+
+    Parameters
+    ----------
+    ratio : float
+        n/d > 0, samples per dimension; inf for a new sample at each step.
+    learning_rate : float
+        c = η d > 0, stable below 2 d/tr Σ.
+    times : array_like, shape (k,)
+        Steps over d; n/d of them are an epoch.
+    label_noise : float, default 0
+        τ ≥ 0.
+    squared_distance : float, default 1
+        |w − θ|² ≥ 0 at the start, where no `squares` are given.
+    full_batch : bool, default False
+        The flow of gradient descent on all samples instead, at the same mean speed c.
+    eigenvalues : array_like, shape (d,), optional
+        λ_l ≥ 0 of Σ, by default all 1 and d → ∞. The n = ratio · d inputs are then drawn, at this d.
+    squares : array_like, shape (d,), optional
+        (w − θ)_l² of the start on the axes of Σ, by default equal.
+    draws, seed : int, default 4 and 0
+        Draws of the inputs that are averaged over, at least 2, and their seed.
+
+    Returns
+    -------
+    MultiPassRisk
+        Arrays (k,), which grow up to inf beyond the limit of stability.
+
+    References
+    ----------
+    Paquette, Lee, Pedregosa and Paquette, arXiv:2102.04396.
+
+    Examples
+    --------
+    >>> found = multi_pass_regression(2.0, learning_rate=0.6, times=[1, 4, 16], label_noise=0.5)
+    >>> found.risk.round(4).tolist()
+    [0.5599, 0.2829, 0.2642]
+    """
+    share = checked_real(ratio, "ratio")
+    check_that(share > 0.0, "ratio", "be above 0", f"is {shown(ratio)}")
+    c = checked_number(learning_rate, "learning_rate", positive=True)
+    s = checked_number(squared_distance, "squared_distance", positive=False)
+    noise = checked_number(label_noise, "label_noise", positive=False) ** 2
+    check_switch("full_batch", full_batch)
+    t = checked_column(times, "times")
+    if eigenvalues is not None:
+        lambdas = real_column(eigenvalues, "eigenvalues")
+        start = np.full(lambdas.shape, s / max(lambdas.size, 1)) if squares is None else squares
+        lambdas, sizes = checked_axes(lambdas, start)
+        d, count = lambdas.size, checked_integer(draws, "draws", minimum=2)
+        n = int(np.rint(checked_number(share * d, "ratio", positive=True)))
+        check_that(n >= 1, "ratio", f"leave a sample at the dimension {d}", f"is {shown(ratio)}")
+        check_memory("eigenvalues", d, 6.0 * d * d + 2.0 * d * n)
+        rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
+        given = lambdas, sizes, n, rng, c, t, noise, full_batch
+        found = np.array([_of_drawn_inputs(*given) for _ in range(count)])
+        return MultiPassRisk(t, *found.mean(axis=0), *(found.std(axis=0, ddof=1) / np.sqrt(count)))
+    check_that(squares is None, "squares", "be absent without `eigenvalues`", "is given")
+    g = 1.0 / share
+    x, p = eigenvalue_law(g)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        fading = np.exp(-2.0 * c * np.outer(t, x))
+        forces = p * (s * x + noise * g)
+        # Axes that no sample has, for n < d, keep their distance.
+        risk = s * (1.0 - p.sum()) + fading @ (s * p)
+        risk += np.expm1(-c * np.outer(t, x)) ** 2 @ (p * noise * g / x)
+        rest = noise * max(1.0 - g, 0.0)
+        train = rest + fading @ forces
+        if not full_batch:
+            delta = _noise_of_samples(x, p, c, t, rest, forces)
+            risk, train = risk + delta @ p, train + delta @ (p * x)
+    return MultiPassRisk(t, risk, train, np.zeros_like(t), np.zeros_like(t))
+
+
+@np.errstate(over="ignore", invalid="ignore", under="ignore")
+def _of_drawn_inputs(
+    lambdas: Array, sizes: Array, n: int, rng: np.random.Generator, c: float, t: Array, noise: float, full_batch: bool
+) -> tuple[Array, Array]:
+    """Return the risk and the mean loss over the samples for one draw of n inputs, (k,) each."""
+    d = lambdas.size
+    inputs = rng.standard_normal((n, d)) * np.sqrt(lambdas)
+    x, V = np.linalg.eigh(inputs.T @ inputs / n)
+    x = np.where(x > ROUNDING * x.max(), x, 0.0)
+    # The signs of w − θ do not matter on average.
+    start = V.T @ (np.sqrt(sizes) * rng.choice([-1.0, 1.0], d))
+    sigma = V.T @ (lambdas[:, None] * V)
+    left, some = np.exp(-c * np.outer(t, x)), x > 0.0
+    risk = np.einsum("kl,kl->k", left * start @ sigma, left * start)
+    risk += (1.0 - left[:, some]) ** 2 @ (np.diag(sigma)[some] * noise / (n * x[some]))
+    forces, rest = x * start**2 + np.where(some, noise / n, 0.0), noise * (1.0 - some.sum() / n)
+    train = rest + left**2 @ forces
+    if not full_batch:
+        delta = _noise_of_samples(x, np.full(d, 1.0 / d), c, t, rest, forces)
+        risk, train = risk + delta @ np.diag(sigma) / d, train + delta @ x / d
+    return risk, train
+
+
+def eigenvalue_law(g: float) -> tuple[Array, Array]:
+    """Return nodes x > 0 and weights of the law of Marchenko and Pastur of ratio g = d/n; the rest to 1 is at x = 0."""
+    if g == 0.0:
+        return np.ones(1), np.ones(1)
+    far = abs(np.log(g))
+    count = int(np.clip(np.ceil(SMALL / far), FEWEST_NODES, MOST_NODES)) if far > 0.0 else FEWEST_NODES
+    angle = np.pi * (np.arange(count) + 0.5) / count
+    # (1 − √g)² + 4 √g sin²(φ/2) has no cancellation at the lower end.
+    x = (1.0 - np.sqrt(g)) ** 2 + 4.0 * np.sqrt(g) * np.sin(0.5 * angle) ** 2
+    return x, 2.0 / count * np.sin(angle) ** 2 / x
+
+
+def _noise_of_samples(x: Array, p: Array, c: float, t: Array, rest: float, forces: Array) -> Array:
+    """Return δ at times and nodes, (k, N), driven by P_0 = rest + Σ forces e^{−2cxt}."""
+    v = np.sqrt(p) * x
+    values, vectors = np.linalg.eigh(np.diag(-2.0 * c * x) + c**2 * np.outer(v, v))
+    speeds, sizes = np.append(0.0, 2.0 * c * x), np.append(rest, forces)
+    apart = values[:, None] + speeds
+    along = c**2 * (vectors.T @ v)
+    found = np.empty((t.size, x.size))
+    for k, time in enumerate(t):
+        # (e^{Λt} − e^{−at})/(Λ + a), t e^{−at} where both are one.
+        grown = np.where(apart == 0.0, time, np.expm1(apart * time) / np.where(apart == 0.0, 1.0, apart))
+        found[k] = vectors @ (along * (grown * np.exp(-speeds * time) @ sizes))
+    return found / np.sqrt(p)
+
+
+# --- weak-to-strong generalisation ------------------------------------------------------------------------------------
+#
+# With s = Σ c_i² of the canonical correlations the mean risks E(f − f*)² of teacher and student are exactly those of
+# `predict_weak_to_strong`, and that of a student on the n labels is σ² d_s/(n − d_s − 1). Along the student's gradient
+# flow, with q = 1 − e^{−xt} for eigenvalues x of its inputs, of the law of ratio d_s/N, and v = σ²/(n − d_w − 1),
+#
+# .. math:: \mathrm{risk}(t) = |\theta|^2 \int (1-q)^2 + s v \int q^2 + (d_w-s)\, v\, \frac{d_s}{N} \int \frac{q^2}{x} .
+
+
+class WeakToStrongRisk(NamedTuple):
+    """Risks E(f − f*)², dimensionless: of the teacher, of the student at the end and along its flow at each time."""
+
+    weak: float
+    weak_to_strong: float
+    #: The student on the teacher's own n labels.
+    strong: float
+    time: Array
+    risk: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeakToStrong:
+    """A linear student that learns from the labels of a weaker linear teacher.
+
+    The target f* = θ·u lies in Gaussian features that both share. The teacher is the least-squares fit of n labels
+    f* + σξ, the student that of the teacher's labels of N fresh inputs.
+
+    Parameters
+    ----------
+    correlations : sequence of float
+        Canonical correlations c_i between the two sets of features, above 0 and at most 1; all others are 0. The target
+        lies in the features of c_i = 1.
+    weak_features, strong_features : int
+        Numbers d_w and d_s of features of teacher and student, at least as many as correlations.
+    samples : int
+        Number n ≥ d_w + 2 and d_s + 2 of labels.
+    pseudo_labels : int
+        Number N ≥ d_s + 2 of fresh inputs that the teacher labels.
+    label_noise : float, default 1
+        σ ≥ 0.
+    target_norm : float, default 1
+        |θ| ≥ 0, in equal parts on all shared features; 0 if there is none.
+
+    Examples
+    --------
+    >>> WeakToStrong(correlations=[1.0, 0.5], weak_features=4, strong_features=3, samples=9, pseudo_labels=20).overlap
+    1.25
+    """
+
+    correlations: Sequence[float]
+    weak_features: int
+    strong_features: int
+    samples: int
+    pseudo_labels: int
+    label_noise: float = 1.0
+    target_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        given = checked_list(self.correlations, "correlations")
+        found = tuple(checked_number(c, "correlations", positive=True, maximum=1.0) for c in given)
+        object.__setattr__(self, "correlations", found)
+        for name in ("weak_features", "strong_features"):
+            size = checked_integer(getattr(self, name), name, minimum=1)
+            need = f"be at least {len(found)}, the number of correlations"
+            check_that(size >= len(found), name, need, f"is {size}")
+            object.__setattr__(self, name, size)
+        for name, features in (
+            ("samples", max(self.weak_features, self.strong_features)), ("pseudo_labels", self.strong_features),
+        ):  # fmt: skip
+            size = checked_integer(getattr(self, name), name, minimum=1)
+            need = f"be at least {features + 2}, two more than the features, because the mean is infinite below"
+            check_that(size >= features + 2, name, need, f"is {size}")
+            object.__setattr__(self, name, size)
+        for name in ("label_noise", "target_norm"):
+            object.__setattr__(self, name, checked_number(getattr(self, name), name, positive=False))
+        is_held = self.target_norm == 0.0 or 1.0 in found
+        require(is_held, "Argument `target_norm` must be 0 without a shared feature of correlation 1, in which the "
+                f"target lies, but is {self.target_norm}.")  # fmt: skip
+
+    @property
+    def overlap(self) -> float:
+        """Dimension s = Σ c_i² in which both sets of features overlap."""
+        return float(np.sum(np.square(self.correlations)))
+
+
+def predict_weak_to_strong(problem: WeakToStrong, times: ArrayLike = ()) -> WeakToStrongRisk:
+    r"""Return the mean risks of a weak teacher, of the student that learns from it, and along the student's training.
+
+    .. math:: \frac{\sigma^2 d_w}{n-d_w-1}, \qquad
+       \frac{\sigma^2}{n-d_w-1}\Big[s + \frac{(d_w-s)\, d_s}{N-d_s-1}\Big], \qquad s = \sum_i c_i^2
+
+    The means of the three least-squares fits are exact (arXiv:2502.05075). The curve takes the law of eigenvalues as
+    d_s → ∞, and is off by about 1 % at d_s = 20; early stopping can beat its end.
+
+    Parameters
+    ----------
+    problem : WeakToStrong
+    times : array_like, shape (k,), optional
+        Times of the student's gradient flow on half of the mean squared error over its N inputs, from 0.
+
+    Returns
+    -------
+    WeakToStrongRisk
+        `time` and `risk` are of shape (k,).
+
+    Examples
+    --------
+    >>> pair = WeakToStrong(
+    ...     correlations=[1.0] * 5, weak_features=30, strong_features=20, samples=60, pseudo_labels=200
+    ... )
+    >>> found = predict_weak_to_strong(pair, times=[2.0, 8.0])
+    >>> round(found.weak, 4), round(found.weak_to_strong, 4), round(found.strong, 4), found.risk.round(4).tolist()
+    (1.0345, 0.2687, 0.5128, [0.2205, 0.2667])
+    """
+    check_type("problem", problem, WeakToStrong, "a WeakToStrong")
+    t, s = checked_column(times, "times", fewest=0), problem.overlap
+    weak, strong, n, N = problem.weak_features, problem.strong_features, problem.samples, problem.pseudo_labels
+    variance = problem.label_noise**2 / (n - weak - 1.0)
+    x, weights = eigenvalue_law(strong / N)
+    left = np.exp(-np.outer(t, x))
+    apart = (weak - s) * variance * strong / N / x
+    risk = (problem.target_norm**2 * left**2 + (1.0 - left) ** 2 * (s * variance + apart)) @ weights
+    student = variance * (s + (weak - s) * strong / (N - strong - 1.0))
+    return WeakToStrongRisk(weak * variance, student, problem.label_noise**2 * strong / (n - strong - 1.0), t, risk)
+
+
+# --- descent on a quadratic -------------------------------------------------------------------------------------------
+
+
+def descent_loss(
+    eigenvalues: ArrayLike, squares: ArrayLike, rates: ArrayLike | Schedule, steps: int | None = None
+) -> Array:
+    r"""Return the loss of gradient descent on a quadratic, before the first step and after each.
+
+    .. math:: L_T = \sum_l \lambda_l\, c_l^2 \prod_{t < T} (1 - \eta_t \lambda_l)^2,
+
+    with λ_l the eigenvalues of the Hessian H and c_l the distance from the minimum along its axes: this is
+    (w − w*)·H(w − w*). It is convex, so that any schedule is allowed, `silver` too, whose T steps act as the flow of
+    the time Σ η ~ T^1.2716 does (Altschuler and Parrilo, arXiv:2309.07879). That of a student with neurons is not.
+
+    Parameters
+    ----------
+    eigenvalues, squares : sequence of float
+        λ_l ≥ 0, in units of 1/η, and c_l² ≥ 0, as many.
+    rates : sequence of float or Schedule
+        η_t > 0 of all steps, or a schedule with `steps`.
+    steps : int, optional
+        Number T of steps of a schedule.
+
+    Returns
+    -------
+    ndarray
+        L_0, …, L_T, in units of λ c².
+
+    Examples
+    --------
+    >>> from dynamics import silver
+    >>> descent_loss([1.0, 0.1], [1.0, 1.0], silver(1.0), 3).round(4).tolist()
+    [1.1, 0.2453, 0.2188, 0.0642]
+    """
+    values, sizes = checked_axes(eigenvalues, squares)
+    if isinstance(rates, Schedule):
+        if steps is None:
+            refuse(f"Argument `steps` must be given beside a schedule, but is None beside {rates!r}.", TypeError)
+        count = checked_integer(steps, "steps", minimum=1)
+        check_memory("steps", count, 2 * count)
+        table = rates.table(count)
+    else:
+        check_type("steps", steps, type(None), "None beside a list of rates")
+        table = real_column(rates, "rates")
+    at = int(np.argmin(np.isfinite(table) & (table > 0.0))) if table.size else 0
+    given = f"is {table[at]} at step {at}" if table.size else "is empty"
+    holds = table.size > 0 and 0.0 < table[at] < np.inf
+    check_that(holds, "rates", "be finite and positive at every step", given)
+    left, losses = values * sizes, np.empty(table.size + 1)
+    losses[0] = left.sum()
+    for t, rate in enumerate(table.tolist()):
+        left *= (1.0 - rate * values) ** 2
+        losses[t + 1] = left.sum()
+    return losses

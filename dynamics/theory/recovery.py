@@ -1,4 +1,6 @@
-r"""Squared overlap of the estimators of degree 1 to 4 with the direction, at n samples in dimension d.
+r"""Recovery from n samples in dimension d: estimators of degree 1 to 4 of a direction, and of a quadratic form.
+
+*A direction*: the squared overlap of the estimator with it.
 
 For labels T(y) of mean 0, with ρ² = E[T h_k]²/E T² and κ = E[T²(z² − 1)²]/E T²,
 
@@ -29,19 +31,19 @@ intervals that σ sends into narrow bins of labels; ζ_k is the ratio of two exa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dynamics.problem.checks import require
+import hermite
+from dynamics.problem.checks import check_that, checked_integer
 from hermite import HermiteExpansion, polynomials
 from hermite.arrays import Array, as_integer
 from hermite.expansion import zero_tolerance
 from hermite.text.messages import refuse, shown, suggestion
 
-Transform: TypeAlias = Literal["labels", "optimal"] | Callable[[Array], Array]
 Function: TypeAlias = Callable[[Array], Array]
 
 #: Names of transformations.
@@ -117,10 +119,8 @@ class LabelLaw:
 def label_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
     """Return the law of T(σ(z) + τξ); ValueError if T(y) is constant, not finite, or has no second moment."""
     law = _noisy_law(link, transform, noise) if noise > 0.0 else _exact_law(link, transform)
-    require(
-        law.centred().square > 1e-12 * law.square,
-        "Argument `transform` must leave labels that vary, but T(y) is constant.",
-    )
+    varies = law.centred().square > 1e-12 * law.square
+    check_that(varies, "transform", "leave labels that vary", "T(y) is constant")
     return law
 
 
@@ -154,7 +154,7 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
 
     labels, weights, places = label(z, xi), np.outer(by_z, by_xi).ravel(), np.repeat(z, xi.size)
     far, size = np.linspace(-FAR, FAR, 401), float(weights @ labels**2)
-    require(np.isfinite(size), "Argument `transform` must leave labels of finite second moment, but does not.")
+    check_that(np.isfinite(size), "transform", "leave labels of finite second moment", "does not")
     top = largest_label(labels[np.abs(places) <= NEAR], label(far, far))
     return LabelLaw(places, labels, weights, top, NOISY_ZERO * np.sqrt(size))
 
@@ -181,12 +181,9 @@ def label_function(transform: object) -> Function:
         except Exception as error:
             msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
             raise TypeError(msg) from error
-        require(
-            found.shape == y.shape,
-            f"Argument `transform` must keep the shape {y.shape} of labels, but returns {found.shape}.",
-        )
-        if not np.isfinite(found).all():
-            refuse(f"Argument `transform` must be finite, but is not at the label {y[~np.isfinite(found)][0]:g}.")
+        check_that(found.shape == y.shape, "transform", f"keep the shape {y.shape} of labels", f"returns {found.shape}")
+        wrong = y[~np.isfinite(found)]
+        check_that(not wrong.size, "transform", "be finite", f"is not at the label {wrong[0]:g}" if wrong.size else "")
         return found
 
     return checked
@@ -212,11 +209,8 @@ def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, Label
     np.minimum.at(lowest, bins, values)
     np.maximum.at(highest, bins, values)
     edges = 0.5 * (highest[:-1] + lowest[1:])
-
-    def transform(y: Array) -> Array:
-        return np.asarray(best[np.searchsorted(edges, y)])
-
-    return transform, LabelLaw(z, label, weights / weights.sum(), top, THRESHOLD)
+    law = LabelLaw(z, label, weights / weights.sum(), top, THRESHOLD)
+    return lambda y: np.asarray(best[np.searchsorted(edges, y)]), law
 
 
 # --- degree 2 ---------------------------------------------------------------------------------------------------------
@@ -231,7 +225,7 @@ class Outlier(NamedTuple):
 
 def outlier(law: LabelLaw, ratio: float) -> Outlier:
     """Return the law at n/d = `ratio` of labels that are bounded, max T > 0."""
-    inverse, (z, T), mean = 1.0 / ratio, (law.z, law.label), law.mean
+    inverse, z, T, mean, grid = 1.0 / ratio, law.z, law.label, law.mean, _grid(law)
 
     def slope(level: float) -> float:
         return inverse - mean((T / (level - T)) ** 2)
@@ -239,7 +233,6 @@ def outlier(law: LabelLaw, ratio: float) -> Outlier:
     def balance(level: float) -> float:
         return inverse - mean(T * (z**2 - 1.0) / (level - T))
 
-    grid = _grid(law)
     edge = _crossing(slope, law, grid)
     if balance(edge) >= 0.0:
         return Outlier(0.0, edge * (inverse + mean(T / (edge - T))))
@@ -341,22 +334,18 @@ class Estimator:
 
 def check_positive_top(law: LabelLaw) -> None:
     """Refuse labels of which the law of degree 2 says nothing."""
-    require(
-        law.top > 0.0,
-        f"Argument `transform` must leave labels with a positive maximum for degree 2, but it is {law.top:.4g}.",
-    )
+    need = "leave labels with a positive maximum for degree 2"
+    check_that(law.top > 0.0, "transform", need, f"it is {law.top:.4g}")
 
 
 def make_estimator(link: HermiteExpansion, noise: float, degree: object, transform: object) -> Estimator:
     """Return the estimator that is asked for, or say in one sentence why there is none."""
     is_auto = isinstance(degree, str) and degree == AUTO
     number = None if is_auto else as_integer(degree)
-    require(is_auto or number in DEGREES, f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}.")
+    check_that(is_auto or number in DEGREES, "degree", "be 1, 2, 3, 4 or 'auto'", f"is {shown(degree)}")
     is_optimal = isinstance(transform, str) and transform == OPTIMAL
-    require(
-        not is_optimal or noise == 0.0,
-        "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'.",
-    )
+    need = "be 'labels' or a function where labels are noisy"
+    check_that(not is_optimal or noise == 0.0, "transform", need, "is 'optimal'")
     given = label_function(LABELS if is_optimal else transform)
     for k in DEGREES if number is None else (number,):
         sign = 1.0
@@ -367,13 +356,111 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
         found = Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
         if is_auto and found.signal == 0.0:
             continue
-        require(
-            not is_optimal or found.signal > 0.0,
-            f"Argument `degree` must be one at which labels tell something of {link.name}, but is {k}.",
-        )
+        tells = not is_optimal or found.signal > 0.0
+        check_that(tells, "degree", f"be one at which labels tell something of {link.name}", f"is {k}")
         if k == 2:
             check_positive_top(found.law)
         return found
     need = "Argument `degree` must be given where T(y) has no component of degree 1 to 4"
     msg = f"{need}, as for {link.name}, but is 'auto'."
     raise ValueError(msg)
+
+
+# --- hierarchical targets ---------------------------------------------------------------------------------------------
+#
+# y = g(p(x)) with p = ⟨A, xxᵀ − 1⟩/√2, |A|_F = 1, of a flat spectrum: eigenvalues ±1/√d in equal numbers. A first stage
+# is one step of any layer that is flat on degree 2, Â = (1/(n√2)) Σ y (xxᵀ − 1), whose mean lies in the plane of A and
+# 1. The law of ρ² = ⟨Â, A⟩²/|Â|² is exact up to the scatter of |Â|², which is small for large n. Since
+# p = R b/√(2d), with R ~ χ²_d and (1 + b)/2 ~ Beta(d/4, d/4) independent, means are double sums. The best function of
+# p̂ leaves Σ g_k² (1 − ρ^{2k}) of the labels, if p counts as normal, which is good enough for bounded links alone.
+
+#: Standard deviations that rules reach to, nodes in √R, and panels in b of eight nodes each.
+REACH, RADII, PANELS = 9.0, 161, 200
+
+
+class HierarchyRecovery(NamedTuple):
+    """Squared overlap of the first stage, and error of the best second stage, at each number of samples."""
+
+    samples: Array
+    overlap_squared: Array
+    #: Mean squared error of the best function of p̂; NaN for links without a bound, for which there is no law.
+    second_stage_loss: Array
+
+
+def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -> HierarchyRecovery:
+    r"""Predict how much of a quadratic form the first stage of a hierarchical target finds, and what is left then.
+
+    .. math:: y = g(p), \quad p = \frac{\langle A, xx^T - 1\rangle}{\sqrt2}, \qquad
+       \rho^2 = \frac{c^2}{c^2 + c_1^2 + (V - c^2 - c_1^2)/n}, \qquad \sum_k g_k^2 (1 - \rho^{2k}),
+
+    .. math:: c = E[y p], \qquad c_1 = \frac{E[y (|x|^2 - d)]}{\sqrt{2d}}, \qquad
+       V = \tfrac12 E\big[y^2 (|x|^4 - 2|x|^2 + d)\big].
+
+    n ~ d² samples are needed (arXiv:2311.13774).
+
+    Parameters
+    ----------
+    link : str, dict, sympy expression, callable or HermiteExpansion
+        g, with a component of degree 1: for others the mean of the first stage points along A², not along A.
+    dimension : int
+        Even d ≥ 4. A has the eigenvalues ±1/√d in equal numbers.
+    samples : sequence of int
+        Numbers n of samples.
+
+    Returns
+    -------
+    HierarchyRecovery
+        One number per n each. `second_stage_loss` is NaN for links without a bound: their labels feel that p is not
+        normal.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> found = predict_hierarchy("sign(z)", dimension=60, samples=[900, 3600, 14400])
+    >>> found.overlap_squared.round(3).tolist(), found.second_stage_loss.round(3).tolist()
+    ([0.235, 0.552, 0.831], [0.849, 0.628, 0.375])
+    """
+    g, d, counts = checked_hierarchy(link, dimension, samples)
+    p, square, weights = _form_law(d)
+    y = g.value(p)
+    c, along_one = float(weights @ (y * p)), float(weights @ (y * (square - d))) / np.sqrt(2.0 * d)
+    variance = 0.5 * float(weights @ (y**2 * (square**2 - 2.0 * square + d)))
+    n, mean = np.array(counts, dtype=np.float64), c**2 + along_one**2
+    found = c**2 / (mean + (variance - mean) / n)
+    near, far = (g.value(np.linspace(-reach, reach, 4001)) for reach in (NEAR, FAR))
+    is_bounded = np.isfinite(max(largest_label(near, far), largest_label(-near, -far)))
+    return HierarchyRecovery(n, found, g.norm_squared - g.kernel(found) if is_bounded else np.full(n.size, np.nan))
+
+
+def checked_hierarchy(
+    link: object, dimension: object, samples: Sequence[int]
+) -> tuple[HermiteExpansion, int, list[int]]:
+    """Return g, d and the numbers of samples, or say in one sentence what is wrong."""
+    g, d = hermite.expand(link), checked_integer(dimension, "dimension", minimum=4)
+    check_that(d % 2 == 0, "dimension", "be even, for eigenvalues of both signs in equal numbers", f"is {d}")
+    has_first = g.order >= 1 and bool(g.coefficients[1] != 0.0)
+    need = "have a component of degree 1, without which the first stage points along A², not A"
+    check_that(has_first, "link", need, f"{g.name} has none")
+    counts = [checked_integer(n, "samples", minimum=1) for n in samples]
+    check_that(counts, "samples", "hold at least one number of samples", "is empty")
+    return g, d, counts
+
+
+def _form_law(d: int) -> tuple[Array, Array, Array]:
+    """Return p and |x|² at the points of a rule, and its weights, whose sum is 1."""
+    v = np.sqrt(d) + np.linspace(-REACH, REACH, RADII) / np.sqrt(2.0)
+    v = v[v > 0.0]
+    radial = (d - 1.0) * np.log(v / np.sqrt(d)) - 0.5 * (v**2 - d)
+    # Panels on both sides of 0, at which odd links may jump.
+    ends = np.linspace(-1.0, 1.0, PANELS + 1) * min(1.0, REACH * np.sqrt(2.0 / (d + 2.0)))
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    half = 0.5 * np.diff(ends)
+    b = (0.5 * (ends[1:] + ends[:-1])[:, None] + half[:, None] * nodes).ravel()
+    angular = (half[:, None] * weights).ravel() * (1.0 - b**2) ** (0.25 * d - 1.0)
+    found = np.outer(np.exp(radial), angular)
+    square = np.repeat(v**2, b.size)
+    return square * np.tile(b, v.size) / np.sqrt(2.0 * d), square, found.ravel() / found.sum()

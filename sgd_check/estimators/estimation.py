@@ -20,7 +20,7 @@ from dynamics.theory import (
     WeakToStrong,
     WeakToStrongRisk,
     checked_hierarchy,
-    checked_times,
+    checked_column,
     first_coordinates,
     make_estimator,
     stream,
@@ -282,7 +282,7 @@ def draw_weak_to_strong(
     True
     """
     check_type("problem", problem, WeakToStrong, "a WeakToStrong")
-    count, t = checked_integer(draws, "draws", minimum=1), checked_times(times)
+    count, t = checked_integer(draws, "draws", minimum=1), checked_column(times, "times", fewest=0)
     rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
     found = []
     for _ in range(count):
