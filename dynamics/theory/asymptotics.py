@@ -5,8 +5,8 @@ Idealised: coefficients p^(−β), times exactly ∝ p^β, one direction after t
 .. math:: L(r) = \frac{\sum_{p > r} p^{-2\beta}}{\sum_p p^{-2\beta}}, \qquad t = r^\beta,\; m = r,\;
    n_{tuned} = r^{2\beta},\; m t = r^{1+\beta}
 
-after r directions are learned. Random starts, the lag of the norms and interactions are left out, so that what is left
-of a difference to the asymptotic exponents is the finite number P of directions and the steps of the staircase alone.
+after r directions are learned. Random starts, the lag of the norms and interactions are left out, so that only the
+finite number P of directions and the steps of the staircase make a difference to the asymptotic exponents.
 """
 
 from __future__ import annotations
@@ -59,15 +59,11 @@ class AsymptoticExponents:
 def asymptotic_exponents(
     information_exponent: int, beta: float | None, *, ratio: float | None = None, alpha: float | None = 0.0
 ) -> AsymptoticExponents:
-    r"""Return the exponents of the scaling laws for a power law of decay β, or for geometric coefficients of a ratio r.
+    """Return the exponents of the scaling laws for a power law of decay β, or for geometric coefficients of a ratio r.
 
-    On inputs with eigenvalues l^(−α) times grow as p^τ, τ = β + αk/2; α is None for others, without laws.
-
-    .. math:: a_p \propto p^{-\beta}: \quad L \propto t^{(1-2\beta)/\beta},\; m^{1-2\beta},\; n^{(1-2\beta)/(2\beta)},\;
-       (mt)^{(1-2\beta)/(1+\beta)} \qquad a_p \propto r^p: \quad L \propto t^{-2},\; r^{2m},\; n^{-1}
-
-    Entries are NaN, with a note, for k < 3, β ≤ ½ or no declared law (neither β nor r).
-    Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983. For geometric coefficients the tail Σ_{q>p} a_q² is ∝ T_p^(−2).
+    Inputs have eigenvalues l^(−α); α is None for others, without laws. Entries are NaN, with a note, for k < 3, β ≤ ½
+    or no declared law (neither β nor r). Of geometric coefficients L ∝ t^(−2), r^(2m) and n^(−1), since the tail
+    Σ_{q>p} a_q² is ∝ T_p^(−2). Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
     decouples, given = information_exponent >= 3, np.nan if beta is None else beta
     geometric, decay = beta is None and ratio is not None, np.nan if alpha is None else alpha
@@ -109,11 +105,7 @@ def spectral_decay(problem: Problem) -> float | None:
 
 
 def ideal_curve(count: int, beta: float, ranks: tuple[float, float] | None = None) -> tuple[Array, Array]:
-    """Return r and the idealised loss L(r) in units of E f*², a staircase seen at points equal in ln r.
-
-    `ranks` are the smallest and largest r, by default 1 and P^0.75, the window of
-    `dynamics.theory.fits.default_window`.
-    """
+    """Return r and the idealised loss L(r) in units of E f*², at points equal in ln r of `ranks`, or to P^0.75."""
     tail = np.append(np.cumsum((np.arange(1, count + 1.0) ** (-2.0 * beta))[::-1])[::-1], 0.0)
     low, high = (1.0, float(round(count**WINDOW_POWER))) if ranks is None else ranks
     learned = np.geomspace(low, high, POINTS)
@@ -122,12 +114,7 @@ def ideal_curve(count: int, beta: float, ranks: tuple[float, float] | None = Non
 
 
 def ideal_exponent(
-    count: int,
-    beta: float,
-    law: str,
-    *,
-    ranks: tuple[float, float] | None = None,
-    time_power: float | None = None,
+    count: int, beta: float, law: str, *, ranks: tuple[float, float] | None = None, time_power: float | None = None
 ) -> PowerLawFit:
     """Fit a law of `IDEAL_LAWS` to the curve of P ≥ 16 directions; times grow as p to `time_power`, by default β > 0.
 

@@ -7,11 +7,10 @@ sphere, near the saddle M = 0, it climbs the monomial
 
 so that all u_a = M_a² move along u_a + α_a τ with one clock, dτ = 2 κ M^α dt, and
 
-    T = ∫_0^∞ dτ / (2 |κ| Π_a (u_a + α_a τ)^(α_a/2)),
+    T = ∫_0^∞ dτ / (2 |κ| Π_a (u_a + α_a τ)^(α_a/2)).
 
-for x1*x2*x3 Carlson's R_F(u_1, u_2, u_3)/|κ|. Where κ M^α < 0 the clock first runs backwards, until the smallest
-u_a/α_a is used up: if α_a = 1, M_a passes through 0 with another sign and the climb begins there; else the neuron
-stays.
+Where κ M^α < 0 the clock first runs backwards, until the smallest u_a/α_a is used up: if α_a = 1, M_a passes through 0
+with another sign and the climb begins there; else the neuron stays.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from dynamics.problem.student import Student
 from dynamics.problem.teacher import Component
 from hermite import HermiteExpansion
 from hermite.arrays import Array
-from hermite.quadrature import QuadratureResult
+from hermite.quadrature import QuadratureResult, integrate
 
 #: A network is followed for so many times the sum of those that a neuron alone needs for the parts of its teacher.
 NETWORK_FACTOR = 20.0
@@ -59,8 +58,6 @@ def _of_neurons(problem: Problem, count: int) -> Array:
 
 def _scaled(link: HermiteExpansion, order: int, length: float, bias: float) -> QuadratureResult:
     """Return the norm and the coefficients c_j = D_j length^j / √(j!) of z ↦ σ(length z + bias)."""
-    from hermite.quadrature import integrate
-
     return integrate(lambda z: link.value(length * z + bias), order)
 
 
@@ -131,9 +128,18 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
     least, turn = int(np.argmin(share)), float(share.min())
     if alpha[least] != 1.0 or np.sum(share <= turn * (1.0 + 1e-14)) > 1:
         return math.inf
-    left = u - alpha * turn
+    others, left = np.arange(u.size) != least, u - alpha * turn
     left[least] = 0.0
-    return (_descent(u, alpha, least) + _climb(left, alpha)) / abs(kappa)
+
+    from scipy.integrate import quad
+
+    def back(r: float) -> float:
+        rest = u[others] - alpha[others] * turn * (1.0 - r * r)
+        return turn / (math.sqrt(u[least]) * float(np.prod(rest ** (0.5 * alpha[others]))))
+
+    # ∫_0^T dτ / (2 Π (u_a − α_a τ)^(α_a/2)) to T = u/α of the least, whose root goes with τ = T (1 − r²).
+    used = float(quad(back, 0.0, 1.0, epsabs=0.0, epsrel=1e-12, limit=200)[0])
+    return (used + _climb(left, alpha)) / abs(kappa)
 
 
 def _climb(u: Array, alpha: Array) -> float:
@@ -145,21 +151,8 @@ def _climb(u: Array, alpha: Array) -> float:
     return float(np.sum(0.5 * np.exp(y - log_terms)) * (y[1] - y[0]))
 
 
-def _descent(u: Array, alpha: Array, least: int) -> float:
-    """Return ∫_0^T dτ / (2 Π (u_a − α_a τ)^(α_a/2)) to T = u/α of the least, whose root goes with τ = T (1 − r²)."""
-    from scipy.integrate import quad
-
-    turn, others = float(u[least] / alpha[least]), np.arange(u.size) != least
-
-    def integrand(r: float) -> float:
-        rest = u[others] - alpha[others] * turn * (1.0 - r * r)
-        return turn / (math.sqrt(u[least]) * float(np.prod(rest ** (0.5 * alpha[others]))))
-
-    return float(quad(integrand, 0.0, 1.0, epsabs=0.0, epsrel=1e-12, limit=200)[0])
-
-
 def default_network_schedule(problem: Problem) -> SaveAt:
-    """Return the default schedule of a network; see `dynamics.solve_network`.
+    """Return the default schedule of a network.
 
     Near M = 0 one neuron alone follows M' = ε_w s v g D_L M^(L−1), g = f*_α/√α! or a_p D*_L/(L−1)!, and leaves it after
     1, ln d or (√d)^(L−2) over the rate for L = 1, 2 or more. With `inputs` the least eigenvalue s_l of the axes of a

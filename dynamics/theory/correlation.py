@@ -18,7 +18,7 @@ from numpy.polynomial import polynomial
 from dynamics.equations.correlation import StepMeans, signal_slope, step_means
 from dynamics.equations.losses import squared_error
 from dynamics.problem import Problem
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Array
 
@@ -80,10 +80,9 @@ def mean_time(
     level: float = EMERGED,
     directions: int | None = None,
 ) -> float:
-    """Return when the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
+    """Return η · step at which the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
 
-    Time is η · step. With K `directions` steps are of zeroth order. Raises ValueError for a learning rate where the
-    means of a step are not known.
+    With K `directions` steps are of zeroth order. ValueError is raised where the means of a step are not known.
     """
     from scipy.integrate import quad
 
@@ -147,16 +146,11 @@ def leading_time(problem: Problem) -> float:
 
 
 def largest_rate(problem: Problem, batch_size: int = 1, *, directions: int | None = None) -> float:
-    """Return the learning rate above which the mean step no longer leads from the start to C² = ½.
-
-    With K `directions` it is that of steps of zeroth order. Raises ValueError where the means of a step are not known,
-    or nothing emerges in the flow either.
-    """
+    """Return the learning rate above which the mean step no longer leads from the start to C² = ½."""
     way, means = escape_of(problem), step_means(problem, directions, batch_size)
-    need = "Argument `problem` must have a direction that is still to emerge in the flow, but has none."
-    require(way.first != way.last and np.isfinite(mean_time(problem)), need)
-    C = way.grid()
-    pull = way.pull(C)
+    emerges = way.first != way.last and np.isfinite(mean_time(problem))
+    check_that(emerges, "problem", "have a direction that is still to emerge in the flow", "has none")
+    C, pull = way.grid(), way.pull(way.grid())
     needed = slowing(means, C, pull, 1.0, batch_size)
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.where(needed * pull > 0.0, pull / needed, np.inf).min())

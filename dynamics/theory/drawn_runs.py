@@ -1,19 +1,19 @@
 r"""Times of events in drawn runs of SGD, for links whose directions do not decouple, such as relu and erf.
 
-A step of SGD moves w_i by −η e ∇_i, with ∇_i = |w_i| [(2σ − z_i σ') u_i + σ' x] and e = f − f* − label noise. In a flow
-time h of many steps the weights move by −h E[ē ∇] and by noise of covariance h (η/B) E[e² ∇∇ᵀ]. The first is known from
-the overlaps Q of neurons and directions, which have the weights w_b, n_i and −a_p,
+In a flow time h of many steps with gradients e ∇_i, ∇_i = |w_i| [(2σ − z_i σ') u_i + σ' x], the weights move by −h E[ē
+∇] and by noise of covariance h (η/B) E[e² ∇∇ᵀ]. The first is known from the overlaps Q of neurons and directions, which
+have the weights w_b, n_i and −a_p,
 
 .. math:: E[\bar e\,\nabla_i] = |w_i| \Big(\kappa_i u_i + \sum_b N_{ib} v_b\Big), \qquad N_{ib} = w_b\, g'(Q_{ib}),
    \qquad \kappa_i = \sum_b [2 w_b\, g(Q_{ib}) - N_{ib} Q_{ib}];
 
-the second is drawn as √(h η/(B M)) Σ_s ξ_s e_s ∇_s over M samples with random signs ξ, which have that covariance: the
-Euler–Maruyama method in the weights, of weak order 1. One run has no noise. The time of an event in the others over
-that in this one is free of most of what steps of the size h change.
+the second is drawn as √(h η/(B M)) Σ_s ξ_s e_s ∇_s over M samples with random signs ξ: the Euler–Maruyama method in the
+weights, of weak order 1. The time of an event over that in a run without noise is free of most of what the size h
+changes.
 
 Weights are carried on the teacher's r axes, on m more that hold the rest of the neurons, and on those that are new in
-the samples: what M samples have on the d − r − m axes left over is a triangular matrix (Bartlett). When there is no
-room for more, a QR factorisation brings the rest of the neurons back to m axes. Where d is not larger all are carried.
+the samples: what M samples have on the axes left over is a triangular matrix (Bartlett). When there is no room for
+more, a QR factorisation brings the rest of the neurons back to m axes.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class RunPlan(NamedTuple):
 
 
 def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> tuple[Array, float]:
-    """Return times at which a direction, from 0, has the event "emergence" or "learned", which the start has not.
+    """Return flow times at which a direction has the event "emergence" or "learned", which the start has not.
 
-    They are those of runs with noise, (draws,), and of the run without, in flow time, inf where it does not come.
+    They are those of runs with noise, (draws,), and of the run without, inf where it does not come.
     """
     times, alive, runs = np.full(plan.draws + 1, np.inf), np.arange(plan.draws + 1), _Runs(problem, plan, noise_rate)
     before = runs.reached(direction, event)
@@ -105,10 +105,8 @@ class _Runs:
         self._size = np.full((plan.draws + 1, 1), math.sqrt(plan.step * noise_rate / plan.samples))
         self._size[0] = 0.0
         self._rng = np.random.default_rng(DRAWN_SEED)
-        nodes = np.cos(np.linspace(np.pi, 0.0, INTERVALS + 1))
-        link = problem.activation
-        columns = (link.kernel(nodes), link.kernel_derivative(nodes))
-        self._table = [(column, np.diff(column)) for column in columns]
+        nodes, link = np.cos(np.linspace(np.pi, 0.0, INTERVALS + 1)), problem.activation
+        self._table = [(column, np.diff(column)) for column in (link.kernel(nodes), link.kernel_derivative(nodes))]
         self._look()
 
     def keep(self, stay: NDArray[np.bool_]) -> None:
@@ -148,7 +146,12 @@ class _Runs:
             along = plan.step * np.sum(2.0 * weights * value - slope * self._Q, axis=2)
             moved = plan.step * (slope[:, :, :m] @ U)
             moved[:, :, :r] += plan.step * (slope[:, :, m:] @ theta)
-            x, new = self._samples()
+            # Samples on the axes in use, (runs, M, used), and on new ones, (runs, M, M) or None.
+            x, new = self._rng.standard_normal((len(n), plan.samples, self._used)), None
+            if not self._whole:
+                new = np.tril(self._rng.standard_normal((len(n), plan.samples, plan.samples)), -1)
+                left = problem.dimension - self._used - np.arange(plan.samples)
+                np.einsum("rii->ri", new)[...] = np.sqrt(self._rng.chisquare(left, (len(n), plan.samples)))
             z, y = (units @ np.swapaxes(x[:, :, : units.shape[-1]], 1, 2) for units in (U, theta))
             output, gain = problem.activation.value(z), problem.activation.derivative(z)
             error = np.sum(n[:, :, None] * output, axis=1) - self._a @ problem.activation.value(y)
@@ -172,14 +175,3 @@ class _Runs:
             self._used = r + m
         self._look()
         return sound
-
-    def _samples(self) -> tuple[Array, Array | None]:
-        """Return samples on the axes in use, (runs, M, used), and on new ones, (runs, M, M) or None."""
-        M, runs, used = self._plan.samples, len(self._W), self._used
-        x = self._rng.standard_normal((runs, M, used))
-        if self._whole:
-            return x, None
-        new = np.tril(self._rng.standard_normal((runs, M, M)), -1)
-        left = self._problem.dimension - used - np.arange(M)
-        np.einsum("rii->ri", new)[...] = np.sqrt(self._rng.chisquare(left, (runs, M)))
-        return x, new

@@ -1,14 +1,4 @@
-r"""Power laws read off recorded curves: fits with their windows and errors, and where a curve falls below a level.
-
-The best step size of every width, read off losses at the end of runs, and whether it transfers between widths.
-
-.. math:: \delta\ell(m) = \frac{L^*(m) - L^*(M)}{L^*(M)}, \qquad
-   \delta\eta(m) = \left|\ln \frac{\eta^*(m)}{\eta^*(M)}\right|, \qquad \eta^*(m) = \arg\min_\eta L(m, \eta)
-
-against the largest width M. A loss near its least value is quadratic in ln η, so that a step carried over from width m
-costs ∝ δη². Transfer is fast if that is negligible beside what the width itself costs, that is, if the exponent of
-the drift exceeds half that of the gap: δη² falls faster than δℓ.
-"""
+"""Power laws read off recorded curves: fits with windows and errors, levels, and the transfer of the best step size."""
 
 from __future__ import annotations
 
@@ -21,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import checked_real, require
+from dynamics.problem.checks import check_that, checked_real, require
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse, shown
 
@@ -36,18 +26,14 @@ CLEAR, FALSE_ALARMS = 2.0, 0.05
 WINDOW_POWER = 0.75
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PowerLawFit:
-    """Fitted law y = prefactor · x^exponent."""
+    """Fitted law y = prefactor · x^exponent: ± 2 standard errors hold 95 %, `count` points of x in `window` entered."""
 
     exponent: float
-    #: From a delete-one-block jackknife, or from the scatter over runs (`fit_runs`), widened (`widening`): ± 2 of it
-    #: hold 95 %.
     standard_error: float
     prefactor: float
-    #: Smallest and largest x that entered.
     window: tuple[float, float]
-    #: Number of points that entered.
     count: int
 
 
@@ -63,16 +49,14 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
 
     .. math:: \min_{s, b} \int (\ln y - \ln b - s \ln x)^2 \, d\ln x
 
+    Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are.
+
     Parameters
     ----------
     x, y : array_like, shape (N,)
         Increasing positive x, and y positive inside the window.
     window : tuple (low, high), optional
         Part of x that enters, ends included; everything by default.
-
-    Returns
-    -------
-    PowerLawFit
 
     Raises
     ------
@@ -81,11 +65,10 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
 
     Notes
     -----
-    Points that are not uniform in log x are first interpolated, linearly in log–log, to as many that are. Residuals of
-    a staircase are correlated over whole steps, so the usual error of least squares is far too small. The standard
-    error is that of a delete-one-block jackknife over B = 8 contiguous blocks of log x (fewer when there are fewer than
-    16 points, at least 3): se² = w² (B − 1)/B Σ_b (s_b − s̄)², w = `widening(B)`. It is honest while a block is longer
-    than the correlation. It is too small for a curve whose deviations accumulate like a random walk, and it says
+    Residuals of a staircase are correlated over whole steps, so the usual error of least squares is far too small. The
+    standard error is that of a delete-one-block jackknife over B = 8 contiguous blocks of log x (fewer when there are
+    fewer than 16 points, at least 3): se² = w² (B − 1)/B Σ_b (s_b − s̄)², w = `widening(B)`. It is honest while a block
+    is longer than the correlation, too small for a curve whose deviations accumulate like a random walk, and says
     nothing of one that bends.
 
     Examples
@@ -96,25 +79,19 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     (-1.0, 3.0)
     """
     px, py = real_column(x, "x"), real_column(y, "y")
-    require(
-        px.ndim == 1 and px.shape == py.shape,
-        f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}.",
-    )
-    require(not (np.diff(px) <= 0.0).any(), "Argument `x` must increase, but does not.")
+    need = f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}."
+    require(px.ndim == 1 and px.shape == py.shape, need)
+    check_that(not (np.diff(px) <= 0.0).any(), "x", "increase", "does not")
     given: object = (-np.inf, np.inf) if window is None else window
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         refuse(f"Argument `window` must be a pair (low, high), but is {shown(window)}.", TypeError)
     low, high = (checked_real(end, "window") for end in given)
     inside = (px >= low) & (px <= high)
     px, py, count = px[inside], py[inside], int(np.count_nonzero(inside))
-    require(
-        count >= FEWEST_POINTS,
-        f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds {count}.",
-    )
-    require(
-        (px > 0.0).all() and (py > 0.0).all() and np.isfinite(px).all() and np.isfinite(py).all(),
-        "Arguments `x` and `y` must be positive and finite inside the window, but are not.",
-    )
+    given = f"[{low:g}, {high:g}] holds {count}"
+    check_that(count >= FEWEST_POINTS, "window", f"hold at least {FEWEST_POINTS} points", given)
+    holds = all((each > 0.0).all() and np.isfinite(each).all() for each in (px, py))
+    require(holds, "Arguments `x` and `y` must be positive and finite inside the window, but are not.")
     log_x = np.log(px)
     grid = np.linspace(log_x[0], log_x[-1], count)
     log_y = np.interp(grid, log_x, np.log(py))
@@ -122,32 +99,25 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     blocks = np.array_split(np.arange(count), min(BLOCKS, count // 2))
     slopes = np.array([np.polyfit(np.delete(grid, block), np.delete(log_y, block), 1)[0] for block in blocks])
     spread = (len(blocks) - 1) / len(blocks) * float(np.sum((slopes - slopes.mean()) ** 2))
-    return PowerLawFit(
-        exponent=float(exponent),
-        standard_error=float(np.sqrt(spread)) * widening(len(blocks)),
-        prefactor=float(np.exp(intercept)),
-        window=(float(px[0]), float(px[-1])),
-        count=count,
-    )
+    error, window = float(np.sqrt(spread)) * widening(len(blocks)), (float(px[0]), float(px[-1]))
+    return PowerLawFit(float(exponent), error, float(np.exp(intercept)), window, count)
 
 
 def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
     r"""Fit the geometric mean over runs (R, N) by a power law; the error is that of the scatter over runs.
 
-    .. math:: s = \frac1R \sum_r s_r, \qquad \delta s^2 = \frac{w^2}{R (R-1)} \sum_r (s_r - s)^2
+    .. math:: \delta s^2 = \frac{w^2}{R (R-1)} \sum_r (s_r - s)^2, \qquad w = \mathrm{widening}(R)
 
-    w = `widening(R)`; with one run it is the jackknife of `fit_power_law`. Points that are not positive and finite in
-    every run are left out; all is NaN if fewer than 6 are left.
+    With one run it is the jackknife of `fit_power_law`. Points that are not positive and finite in every run are left
+    out; all is NaN if fewer than 6 are left.
     """
     px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    require(
-        runs.ndim == 2 and runs.shape[1:] == px.shape,
-        f"Argument `y` must have shape (runs, {px.size}), but has shape {runs.shape}.",
-    )
+    fits = runs.ndim == 2 and runs.shape[1:] == px.shape
+    check_that(fits, "y", f"have shape (runs, {px.size})", f"has shape {runs.shape}")
     low, high = (-np.inf, np.inf) if window is None else window
     known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
     if (count := int(np.count_nonzero(known))) < FEWEST_POINTS:
-        return PowerLawFit(exponent=np.nan, standard_error=np.nan, prefactor=np.nan, window=(low, high), count=count)
+        return PowerLawFit(np.nan, np.nan, np.nan, (low, high), count)
     fit = fit_power_law(px[known], np.exp(np.log(runs[:, known]).mean(axis=0)))
     if len(runs) == 1:
         return fit
@@ -186,13 +156,9 @@ def inverse_fit(losses: Array, needed: Array) -> PowerLawFit:
     """Return the law L ∝ n^x, fitted by `fit_runs` as n, needed (R, N), against exact and falling losses (N,)."""
     fit, mean = fit_runs(losses[::-1], needed[:, ::-1]), np.exp(np.log(needed).mean(axis=0))
     known, exponent = mean[np.isfinite(mean)], 1.0 / fit.exponent
-    return replace(
-        fit,
-        exponent=exponent,
-        standard_error=fit.standard_error * exponent**2,
-        prefactor=fit.prefactor**-exponent,
-        window=(float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan),
-    )
+    window = (float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan)
+    error, prefactor = fit.standard_error * exponent**2, fit.prefactor**-exponent
+    return replace(fit, exponent=exponent, standard_error=error, prefactor=prefactor, window=window)
 
 
 def first_crossing(x: ArrayLike, y: ArrayLike, level: float, *, linear: bool = False) -> float:
@@ -231,7 +197,13 @@ def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float
 
 
 def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf) -> dict[str, Any]:
-    """Return the best step of every width, read off the losses at the end of runs, shape (W, E, R), by name.
+    r"""Return the best step of every width, read off the losses at the end of runs, shape (W, E, R), by name.
+
+    .. math:: \delta\ell(m) = \frac{L^*(m) - L^*(M)}{L^*(M)}, \qquad
+       \delta\eta(m) = \left|\ln \frac{\eta^*(m)}{\eta^*(M)}\right|, \qquad \eta^*(m) = \arg\min_\eta L(m, \eta)
+
+    against the largest width M. A loss near its least value is quadratic in ln η, so that a step carried over from
+    width m costs ∝ δη². Transfer is fast if that falls faster than δℓ, what the width itself costs.
 
     A loss is inf after a blow-up and NaN where it is not known; none counts above `nothing`, that of a student which
     has learned nothing. ln L is averaged over runs. A step size of which a run is not known is not the best.
@@ -248,11 +220,9 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
     """
     m, eta = np.asarray(widths, dtype=np.float64), np.asarray(rates, dtype=np.float64)
     L = np.asarray(losses, dtype=np.float64)
-    require(
-        L.ndim == 3 and L.shape[:2] == (m.size, eta.size) and m.size >= FEWEST_WIDTHS,
-        f"Argument `losses` must have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths, but has "
-        f"shape {L.shape} for {m.size} widths and {eta.size} rates.",
-    )
+    fits = L.ndim == 3 and L.shape[:2] == (m.size, eta.size) and m.size >= FEWEST_WIDTHS
+    need = f"have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths"
+    check_that(fits, "losses", need, f"has shape {L.shape} for {m.size} widths and {eta.size} rates")
     logs, runs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing))), L.shape[2]
     found, rng, again = _read(m, eta, logs.mean(axis=2)), np.random.default_rng(0), []
     for _ in range(RESAMPLES if runs > 1 else 1):

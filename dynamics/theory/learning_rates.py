@@ -1,8 +1,5 @@
 r"""Learning rates: those at which descent and SGD lose stability at the converged student, and those of a wanted loss.
 
-*Population gradient descent*: at the converged student the Hessian of ½ E(f − f*)² is E[∇f ∇fᵀ], because f = f*. A step
-multiplies a deviation by 1 − η λ, so that descent is stable up to η = 2/λ_max.
-
 *SGD on inputs of covariance Σ* is linear near there. Beside w_p = √a_p θ_p, θ_p on axis p, the error is e = Σ ∇·δ and a
 step is δ ← δ − η Σ e ∇ with g ~ N(0, I), ∇_pp = 2 √a_p σ(g_p) and ∇_pl = √a_p σ'(g_p) g_l, of neuron p on axis l ≠ p.
 Where c_1 = 0 and k ≥ 3 the mean of ∇∇ᵀ is diagonal, κ_pl/2 by the eigenvalues, and the squares D_pl = E δ_pl² obey, in
@@ -13,15 +10,12 @@ the time η · step, for means of B samples,
 
 a system with non-negative coefficients, which grows from η* = 1/ρ(κ⁻¹ [·]) on. This is exact for one learned direction
 and for k ≥ 5; of several at k = 3 and 4 steps make some products of two coordinates out of squares, which are left out.
-Where all axes are like those without a direction it is the condition of Feuer & Weinstein (1985) for the linear filter,
-and where all s_l are small beside tr Σ the limit of isotropic inputs with tr Σ for d.
 
 *Steps of zeroth order* along K random directions have the squares η [·] of SGD, S_pl on axis l of inputs, replaced by
 
 .. math:: \frac{s_l}{K} \sum_{qj} \frac{S_{qj}}{s_j} + \Big(1 + \frac1K\Big) S_{pl},
 
-since noise is isotropic in the weights, of which δ_pl is √s_l times one. *Momentum* β and dampening δ multiply every
-limit by (1 − β)/(1 − δ), as d → ∞.
+since noise is isotropic in the weights, of which δ_pl is √s_l times one.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ from dynamics.problem import (
     is_homogeneous,
     is_network,
 )
-from dynamics.problem.checks import require, share_of_limit
+from dynamics.problem.checks import check_that, require, share_of_limit
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.problem.student import HOMOGENEOUS
 from dynamics.theory.pairs import direction_speeds, first_learned
@@ -62,13 +56,9 @@ NO_LIMIT = "its steps do not shrink with the gradient, so that there is no limit
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:
     """Return a positive learning rate as a float; None is the flow, which "gradient-descent" has not."""
-    if learning_rate is not None:
-        return checked_number(learning_rate, "learning_rate", positive=True)
-    require(
-        method != "gradient-descent",
-        "Argument `learning_rate` must be given for method='gradient-descent', but is None.",
-    )
-    return None
+    is_given = learning_rate is not None
+    check_that(is_given or method != "gradient-descent", "learning_rate", f"be given for {method=}", "is None")
+    return checked_number(learning_rate, "learning_rate", positive=True) if is_given else None
 
 
 def resolved_rate(
@@ -81,56 +71,46 @@ def resolved_rate(
 ) -> float | None:
     """Return a positive learning rate as a float; text such as "0.1x" is a share of the limit of SGD, or of descent.
 
-    An optimizer has a limit of its own.
-
-    None stays None. Raises TypeError or ValueError for anything else, and where the limit is not known.
+    An optimizer has a limit of its own. None stays None. TypeError or ValueError is raised for anything else, and where
+    the limit is not known.
     """
     if learning_rate is None:
         return None
     if not isinstance(learning_rate, str):
         return checked_number(learning_rate, "learning_rate", positive=True)
-    share = share_of_limit(learning_rate)
+    share, given = share_of_limit(learning_rate), shown(learning_rate)
     if share is None:
-        refuse(
-            "Argument `learning_rate` must be a positive number, or a share of the limit of stability such as '0.1x', "
-            f"but is {shown(learning_rate)}."
-        )
+        need = "be a positive number, or a share of the limit of stability such as '0.1x'"
+        refuse(f"Argument `learning_rate` must {need}, but is {given}.")
     chosen = checked_optimizer(optimizer)
-    require(
-        isinstance(chosen, (SGD, ZerothOrder)),
-        f"Argument `learning_rate` must be a number for optimizer {chosen}, not a share such as "
-        f"{shown(learning_rate)}: {NO_LIMIT}.",
-    )
+    need = f"Argument `learning_rate` must be a number for optimizer {chosen}, not a share such as {given}: {NO_LIMIT}."
+    require(isinstance(chosen, (SGD, ZerothOrder)), need)
     return share * (descent_limit(problem) if descends else stable_rate(problem, batch_size, chosen))
 
 
 def stable_rate(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float:
     """Return the limit of the learning rate of any SGD with B samples per step; ValueError where none is known."""
-    chosen, directions = _limited(optimizer)
+    amplification, directions = _limited(optimizer)
     if is_correlation(problem):
         from dynamics.theory.correlation import largest_rate  # needs a compiler, which the other limits do not
 
         if directions is not None:
             return largest_rate(problem, batch_size, directions=directions)
-        return batch_size * largest_rate(problem) / _amplification(chosen)
+        return batch_size * largest_rate(problem) / amplification
     if is_frame(problem):
-        return batch_size * learning_rate_limit(problem, optimizer=chosen)
-    return learning_rate_limit(problem, batch_size=batch_size, optimizer=chosen)
+        return batch_size * learning_rate_limit(problem, optimizer=optimizer)
+    return learning_rate_limit(problem, batch_size=batch_size, optimizer=optimizer)
 
 
-def _limited(optimizer: Optimizer | str | None) -> tuple[Optimizer, int | None]:
-    """Return an optimizer that has a limit, and its number of directions, None where it sees gradients."""
+def _limited(optimizer: Optimizer | str | None) -> tuple[float, int | None]:
+    """Return how many times the rate of plain SGD steps are like, and their random directions, None for gradients."""
     chosen = checked_optimizer(optimizer)
-    require(
-        isinstance(chosen, (SGD, ZerothOrder)),
-        f"Argument `optimizer` must be SGD or ZerothOrder for a learning-rate limit, but is {chosen}: {NO_LIMIT}.",
-    )
-    return chosen, chosen.directions if isinstance(chosen, ZerothOrder) else None
-
-
-def _amplification(optimizer: Optimizer) -> float:
-    """Return how many times the learning rate of plain SGD steps are like."""
-    return optimizer.amplification if isinstance(optimizer, SGD) else 1.0
+    if isinstance(chosen, ZerothOrder):
+        return 1.0, chosen.directions
+    if not isinstance(chosen, SGD):
+        need = "Argument `optimizer` must be SGD or ZerothOrder for a learning-rate limit"
+        refuse(f"{need}, but is {chosen}: {NO_LIMIT}.")
+    return chosen.amplification, None
 
 
 def descent_limit(problem: Problem) -> float:
@@ -138,14 +118,12 @@ def descent_limit(problem: Problem) -> float:
 
     .. math:: \eta_{\max} = \frac{2}{\lambda_{\max}}, \qquad \lambda_{\max} = a_1 \max(g'(1), 4 g(1))
 
-    for orthonormal directions and k ≥ 3, c_0 = 0, where directions do not see each other; for one h_k pair it is
-    2/(max(4, k) a_1). For any other link and teacher λ_max is the largest eigenvalue of the Hessian, found by Lanczos
-    iteration.
+    for orthonormal directions and k ≥ 3, c_0 = 0, where directions do not see each other; for any other link and
+    teacher λ_max is the largest eigenvalue of the Hessian E[∇f ∇fᵀ], by Lanczos iteration.
 
-    The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p. With the kernel k(w, w') = n n' g(u·u') of two
-    neurons the Hessian has blocks ∂_w ∂_w' k. Neurons that share a direction change no eigenvalue but zero: only their
-    Σ n_i = a_p enters, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has
-    Σ^½ on both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
+    The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p. Neurons that share a direction change no
+    eigenvalue but zero, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has Σ^½
+    on both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
     """
     check_problem(problem, fields=("inputs",))
     link, a = problem.activation, problem.teacher.coefficients
@@ -219,9 +197,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     Parameters
     ----------
     problem : Problem
-        Of SGD on the squared error.
     batch_size : int
-        Number B of samples per step, over which the gradient is averaged.
+        B, over which the gradient is averaged.
     optimizer : dynamics.SGD or ZerothOrder, optional
         What a step does with the gradient, or its text; plain SGD by default. Momentum β and dampening δ multiply the
         limit by (1 − β)/(1 − δ), Nesterov's form and averages change nothing. The steps of `Adam`, `RMSprop` and
@@ -230,13 +207,11 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     Returns
     -------
     float
-        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` η*_1 = 2a_1/[d(n²m + Σa² + τ² +
-        4n²)], n = σ0², above which noise keeps the neurons from every direction; those of the others are the variable
-        `rate_limit` of `dynamics.solve_quadratic`. With `inputs` it is that of the mean square of steps of finite size,
-        about B c*/tr Σ. For a `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of whole a_p,
-        where Σ a_p ≠ 1 for the spherical student, and for m < P of the homogeneous one where c_1 ≠ 0 or directions are
-        oblique, it is the smaller one of two as in `dynamics.theory.network_limit`: at the state that the flow reaches,
-        which takes seconds, and at the start.
+        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` it is the first `rate_limit` of
+        `dynamics.solve_quadratic`. With `inputs` it is that of the mean square of finite steps, about B c*/tr Σ. For a
+        `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of whole a_p, where Σ a_p ≠ 1 for
+        the spherical student, and for m < P of the homogeneous one where c_1 ≠ 0 or directions are oblique, it is the
+        smaller one of two: at the state that the flow reaches, which takes seconds, and at the start.
 
     Raises
     ------
@@ -254,10 +229,9 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
         D_i' = −2 a_i g'(1) D_i + c a_i Σ_j a_j M_ij D_j,
 
     because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l. The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
-    to c*. A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
-    The mean of B samples has a square B times smaller. The min(m, P) largest coefficients count as learned. Corrections
-    are of relative order (m + P + B)/d: for small d this is an estimate. It is loss of stability of the mean square,
-    not a certainty for one run.
+    to c*, and A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ. The min(m, P) largest coefficients count as learned.
+    Corrections are of relative order (m + P + B)/d: for small d this is an estimate. It is loss of stability of the
+    mean square, not a certainty for one run.
 
     Examples
     --------
@@ -266,36 +240,31 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     >>> round(learning_rate_limit(problem) * 1000, 6)
     0.005376
     """
-    size, (chosen, directions) = checked_integer(batch_size, "batch_size", minimum=1), _limited(optimizer)
-    return _limit(problem, size, directions) / _amplification(chosen)
+    size, (amplification, directions) = checked_integer(batch_size, "batch_size", minimum=1), _limited(optimizer)
+    return _limit(problem, size, directions) / amplification
 
 
 def _limit(problem: Problem, size: int, directions: int | None) -> float:
     """Return the limit of plain SGD with batches, or of steps of zeroth order along K directions."""
     if is_frame(problem):
         check_quadratic(problem)
-        require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
-        need = "Argument `optimizer` must be SGD for a learning-rate limit of the stiefel student, but is ZerothOrder."
-        require(directions is None, need)
+        check_that(size == 1, "batch_size", "be 1 for the stiefel student", f"is {size}")
+        need = "be SGD for a learning-rate limit of the stiefel student"
+        check_that(directions is None, "optimizer", need, "is ZerothOrder")
         return float(rate_limits(problem).max())
     known = ("inputs",) if is_homogeneous(problem) or is_network(problem) else ()
     check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=known)
-    if not neurons_decouple(problem):
-        return _coupled_limit(problem, size, directions)
-    if problem.inputs is not None:
-        return 1.0 / largest_growth(Squares.of(problem), size, directions)
-    return _decoupled_limit(problem, size, directions)
-
-
-def _coupled_limit(problem: Problem, size: int, directions: int | None) -> float:
-    """Return the limit where deviations of different neurons move together."""
+    if neurons_decouple(problem):
+        if problem.inputs is not None:
+            return 1.0 / largest_growth(Squares.of(problem), size, directions)
+        return _decoupled_limit(problem, size, directions)
     fitted = fitted_neurons(problem)
     if is_homogeneous(problem) and problem.inputs is not None:
-        require(
-            fitted is not None and problem.teacher.is_orthonormal,
-            "Argument `problem` must have an orthonormal teacher, and at least as many neurons as directions or a "
-            "link with c_1 = 0, for a learning-rate limit with `inputs`, but has not.",
+        need = (
+            "have an orthonormal teacher, and at least as many neurons as directions or a link with c_1 = 0, for a "
+            "learning-rate limit with `inputs`"
         )
+        check_that(fitted is not None and problem.teacher.is_orthonormal, "problem", need, "has not")
     if fitted is not None:
         return fitted_limit(problem, fitted, size, directions)
     if is_homogeneous(problem):

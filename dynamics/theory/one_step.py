@@ -13,28 +13,27 @@ from numpy.typing import ArrayLike
 from dynamics.cores import blas_threads_for
 from dynamics.equations.finite_step import exact_moments
 from dynamics.problem import Problem, check_problem
-from dynamics.problem.checks import checked_integer, require
+from dynamics.problem.checks import check_that, checked_integer, require
 from dynamics.problem.start import check_rows
 from hermite.arrays import Array, real_array
 
 SYMMETRY_TOLERANCE = 1e-10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class OneStepMoments:
     r"""Mean change of R = WΘᵀ, (m, P), and S = WWᵀ, (m, m), in one step; dimensionless.
 
     .. math:: E[\Delta R] = \eta\, \mathrm{teacher\_first}, \qquad
        E[\Delta S] = \eta\, \mathrm{student\_first} + \eta^2\, \mathrm{student\_second}
 
-    exactly, for every learning rate η.
+    exactly, for every learning rate η. The last is for the dimension and the batch size asked for; its derivative in d
+    is all that is left of it as d → ∞ with η = c/d, and is ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]/B.
     """
 
     teacher_first: Array
     student_first: Array
-    #: For the dimension and the batch size asked for.
     student_second: Array
-    #: Its derivative in d, all that is left of it as d → ∞ with η = c/d. It is ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]/B.
     student_second_per_dimension: Array
 
 
@@ -44,7 +43,9 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
     .. math:: w_i \leftarrow w_i - \frac{\eta}{B} \sum_{b=1}^B e_b \nabla_i(x_b), \qquad
        \nabla_i = |w_i| [(2\sigma_i - z_i\sigma'_i) u_i + \sigma'_i x], \quad z_i = u_i \cdot x
 
-    with e = f − f* − noise. Nothing is sampled: the expectations are sums over Wick diagrams.
+    with e = f − f* − noise. Nothing is sampled: the expectations are sums over Wick diagrams, as derived in
+    `dynamics.equations.finite_step`. Rounding is relative to the largest diagram: at a perfect fit, where the exact
+    value is 0, `student_second` is up to 1e-13 d for h_3, 1e-12 d for h_4 and 1e-10 d for h_6.
 
     Parameters
     ----------
@@ -55,21 +56,11 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
     batch_size : int, default 1
         Number B ≥ 1 of samples per step.
 
-    Returns
-    -------
-    OneStepMoments
-
     Raises
     ------
     TypeError, ValueError
         If an argument is of another kind, if the weights do not fit the problem, or if the link is not a polynomial or
         has too many diagrams (every link up to degree 20 passes, h_k up to k = 70).
-
-    Notes
-    -----
-    Rounding is relative to the largest diagram: at a perfect fit, where the exact value is 0, `student_second` is up to
-    1e-13 d for h_3, 1e-12 d for h_4 and 1e-10 d for h_6. Derivation in `dynamics.equations.finite_step`; to close
-    online learning in overlaps is the idea of Saad & Solla 1995.
 
     Examples
     --------
@@ -86,11 +77,9 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
         R, S = start.teacher_overlap * rho[:, None], start.student_overlap * np.outer(rho, rho)
         return moments_of_overlaps(problem, R, S, batch_size=batch_size)
     rows, span, d = real_array(weights, "weights"), problem.teacher.span, problem.dimension
-    require(
-        rows.ndim == 2 and rows.shape[0] == problem.width and span <= rows.shape[1] <= d,
-        f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
-        f"but has shape {rows.shape}.",
-    )
+    fits = rows.ndim == 2 and rows.shape[0] == problem.width and span <= rows.shape[1] <= d
+    need = f"have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}"
+    check_that(fits, "weights", need, f"has shape {rows.shape}")
     check_rows("weights", rows)
     directions = np.eye(span) if problem.teacher.directions is None else problem.teacher.directions
     return moments_of_overlaps(problem, rows[:, :span] @ directions.T, rows @ rows.T, batch_size=batch_size)
@@ -108,24 +97,13 @@ def moments_of_overlaps(
 
     Parameters
     ----------
-    problem : Problem
-        Polynomial link; any teacher and label noise. Its start is not looked at.
+    problem, batch_size
+        As of `one_step_moments`, which also has the errors; the start is not looked at.
     teacher_products, student_products : array_like, shapes (m, P) and (m, m)
         R_ip = w_i·θ_p = |w_i| C_ip, and S_ij = w_i·w_j = |w_i| |w_j| G_ij, symmetric with a positive diagonal. That
         weights in R^d with these products exist is not checked.
     dimension : int, optional
         Dimension d, by default the problem's.
-    batch_size : int, default 1
-        Number B ≥ 1 of samples per step.
-
-    Returns
-    -------
-    OneStepMoments
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `one_step_moments`.
     """
     check_problem(problem)
     B = checked_integer(batch_size, "batch_size", minimum=1)
@@ -133,10 +111,9 @@ def moments_of_overlaps(
     m = problem.width
     R = _checked_matrix(teacher_products, "teacher_products", "(width, num_directions)", (m, problem.num_directions))
     S = _checked_matrix(student_products, "student_products", "(width, width)", (m, m))
-    uneven, least = np.abs(S - S.T).max(), np.diag(S).min()
-    need = "Argument `student_products` must"
-    require(uneven <= SYMMETRY_TOLERANCE * np.abs(S).max(), f"{need} be symmetric, but is not.")
-    require(least > 0, f"{need} have a positive diagonal, but its smallest entry is {least}.")
+    is_even, least = np.abs(S - S.T).max() <= SYMMETRY_TOLERANCE * np.abs(S).max(), np.diag(S).min()
+    check_that(is_even, "student_products", "be symmetric", "is not")
+    check_that(least > 0, "student_products", "have a positive diagonal", f"its smallest entry is {least}")
     link = problem.activation
     require(
         link.is_polynomial and link.truncation_error == 0.0,
@@ -146,18 +123,12 @@ def moments_of_overlaps(
     teacher = (np.array(problem.teacher.coefficients), problem.teacher.gram(), float(problem.label_noise))
     with blas_threads_for(m):
         parts = exact_moments(link.coefficients, R, S, teacher)
-    second = parts.base + d * parts.slope
-    return OneStepMoments(
-        teacher_first=parts.teacher_first,
-        student_first=parts.student_first,
-        student_second=parts.drift_gram + (second - parts.drift_gram) / B,
-        student_second_per_dimension=parts.slope / B,
-    )
+    second = parts.drift_gram + (parts.base + d * parts.slope - parts.drift_gram) / B
+    return OneStepMoments(parts.teacher_first, parts.student_first, second, parts.slope / B)
 
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
     matrix = np.ascontiguousarray(real_array(values, name))
-    need = f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."
-    require(matrix.shape == shape, need)
-    require(np.isfinite(matrix).all(), f"Argument `{name}` must be finite, but is not.")
+    check_that(matrix.shape == shape, name, f"have shape {symbols} = {shape}", f"has shape {matrix.shape}")
+    check_that(np.isfinite(matrix).all(), name, "be finite", "is not")
     return matrix

@@ -1,14 +1,12 @@
 r"""Pairs of a neuron and the direction that it learns, from information exponent 3 on: who they are, and their times.
 
 Greedy matching decides by the start alone which neuron learns which direction. Where the matrix of overlaps is too
-large, its outcome is drawn from its law. Results for many problems at once have the same last bits as for each
-alone.
+large, its outcome is drawn from its law. Results for many problems at once have the bits of each alone.
 
 An overlap with −θ is worth nothing for odd k and as much as one with θ for even links. A link with even k and odd
-coefficients too draws a neuron of negative overlap to −θ, at a speed of its own. There the neuron reproduces the share
-r = g(−1)/g(1) of the direction alone, with n → r a: the mass is r² a, and (1 − r²) a² g(1) of the loss stays, until a
-neuron of positive overlap arrives. A strong odd part stops it before −θ; then r = g(−s)/g(1) at the overlap −s where it
-rests, and it never emerges if s² < ½.
+coefficients too draws a neuron of negative overlap to −θ, at a speed of its own, or to an overlap −s where a strong odd
+part stops it. There the neuron reproduces the share r = g(−s)/g(1) of the direction alone: its mass is r² a, and
+(1 − r²) a² g(1) of the loss stays, until a neuron of positive overlap arrives. It never emerges if s² < ½.
 
 On inputs of covariance Σ every weight off the axes of the direction follows one clock Φ, ŵ_l(t) = ŵ_l(0) exp(s_l Φ), so
 that a pair alone is an exact flow of few numbers, two for a direction on an axis:
@@ -40,19 +38,18 @@ from hermite.arrays import Array, Integers
 LARGEST_MATRIX = 1 << 24
 _CHUNK = 1 << 17
 _QUANTILE_KNOTS = 1000
-#: ξ of the largest C below 1 that float64 tells from 1, and how far the other side's equivalent may lie below.
-_LARGEST, _LOWER = 36.0, 20.0
+#: ξ of the largest C below 1 that float64 tells from 1, how far the other side's equivalent may lie below, and the
+#: equivalent of an overlap that never emerges.
+_LARGEST, _LOWER, _NEVER = 36.0, 20.0, 1e-100
 #: Times the interval of a time is halved: to rounding.
 _HALVINGS = 53
-#: The equivalent of an overlap that never emerges.
-_NEVER = 1e-100
 #: How far a pair is followed: so many times the leading-order time to emerge, the time to grow to be learned.
 EMERGENCE_FACTOR, LEARNING_FACTOR = 50.0, 20.0
 RTOL, ATOL = 1e-11, 1e-13
 
 
 def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> Integers:
-    r"""Return the neuron matched with each direction, −1 for none: the pair of largest a_p |C_ip|^(k−2) first.
+    """Return the neuron matched with each direction, −1 for none: the pair of largest a_p |C_ip|^(k−2) first.
 
     Its neuron and direction are struck out, and so on. For odd k only positive overlaps count. Equal scores go to the
     smaller neuron, then to the smaller direction.
@@ -132,8 +129,7 @@ def draw_on_both_sides(
     """Return what `draw_matched_overlaps` does for a link with two unlike sides: who comes first, and who learns.
 
     Of the N neurons still free the largest overlap of each sign is drawn, as if independent; `equivalent` says which
-    overlap with θ it is worth. Where the first one does not learn, the largest positive one does, and two neurons are
-    taken; N counts them as they come out with N = m − r.
+    overlap with θ it is worth. Where the first one does not learn, the largest positive one does, and two are taken.
     """
     from scipy.special import ndtri
 
@@ -395,21 +391,12 @@ class WhitenedPair:
 
 def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, direction: int) -> WhitenedPair:
     """Return a pair of a problem on the axes of its `inputs`, of its reduced weights Ŵ (m, D)."""
-    teacher, row = problem.teacher, np.zeros(axes.places.size)
+    teacher, row, w = problem.teacher, np.zeros(axes.places.size), weights[neuron]
     rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
     row[: teacher.span] = rows[direction]
-    on = row != 0.0
-    square = np.zeros(axes.eigenvalue.size)
-    np.add.at(square, axes.kind[~on], weights[neuron, ~on] ** 2)
-    return WhitenedPair(
-        problem.activation,
-        float(teacher.coefficients[direction]),
-        axes.eigenvalues[on],
-        row[on],
-        weights[neuron, on],
-        axes.eigenvalue,
-        square,
-    )
+    on, square, a = row != 0.0, np.zeros(axes.eigenvalue.size), float(teacher.coefficients[direction])
+    np.add.at(square, axes.kind[~on], w[~on] ** 2)
+    return WhitenedPair(problem.activation, a, axes.eigenvalues[on], row[on], w[on], axes.eigenvalue, square)
 
 
 def direction_speeds(problem: Problem) -> Array:

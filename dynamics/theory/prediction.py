@@ -3,10 +3,8 @@
 From information exponent 3 on each teacher direction is learned by the neuron that greedy matching gives it, as if the
 two were alone: the pair obeys C' = a g'(C)(1 − C²) and (ln n)' = 4 (a g(C) − n g(1)).
 
-Below, neurons do not choose directions one by one, and the flow is linearised: of the link only c_0, c_1 and c_2 are
-kept, so that the forces are linear in the overlaps, g'(s) ≈ c_1² + 2 c_2² s between neurons and directions, and among
-neurons. All neurons and directions stay coupled and norms grow as they do. It is the flow itself until overlaps are so
-large that h_3, h_4, … pull too.
+Below, the flow is linearised: of the link only c_0, c_1 and c_2 are kept, so that the forces are linear in the
+overlaps. It is the flow itself until overlaps are so large that h_3, h_4, … pull too.
 """
 
 from __future__ import annotations
@@ -17,13 +15,12 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dynamics.cores import blas_threads_for
-from dynamics.integrators import Stepper
 from dynamics.integrators.stepper import Status
 from dynamics.problem import Axes, Problem, check_problem, is_correlation
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.problem.emergence import IDENTIFYING
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.theory.pairs import (
@@ -66,18 +63,17 @@ NOTE_NO_TIMES = "k <= 2 with inputs that are not isotropic: no theory predicts t
 NOTE_LEADING = "the leading order of the time is known without smoothing alone"
 #: Sources of predicted times: matched pairs from k = 3 on, below the linearised flow of all neurons.
 PAIRS, LINEARISED = "matched pairs", "linearised flow"
-#: The default schedule ends at this multiple of the last predicted learned time. Interactions delay the last direction:
-#: by a factor of 1.02 to 1.69 in eight random starts of the main command.
+#: The default schedule ends at this multiple of the last predicted learned time, which interactions delay (measured: by
+#: up to 1.69).
 LAST_LEARNED_FACTOR = 2.5
 #: A committee of k > 2 is followed for so many times that which a neuron of length 1 needs alone: measured, the last
 #: direction took at most 45 of these, but for a tenth of the odd links. Overlaps below a part of 1/√d do not count.
 ALONE_FACTOR, SMALLEST_OVERLAP = 250.0, 0.1
 #: Relative accuracy of the linearised flow and its times, and the part by which nothing moves in the time that is left.
 ACCURACY, STILLNESS = 1e-6, 1e-2
-#: It is given up after so many evaluations, or multiplications: seconds on one core.
-MOST_EVALUATIONS, MOST_WORK = 6000, 1.5e10
-#: The same between two looks whether anything moves, which are chances of Ctrl-C, and evaluations of a step.
-PIECE_EVALUATIONS, PIECE, STEP_EVALUATIONS = 192, 2e8, 12
+#: Evaluations, or multiplications, after which it is given up, seconds on one core; the same between two looks whether
+#: anything moves, which are chances of Ctrl-C; and evaluations of a step.
+MOST_EVALUATIONS, MOST_WORK, PIECE_EVALUATIONS, PIECE, STEP_EVALUATIONS = 6000, 1.5e10, 192, 2e8, 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +81,7 @@ class EmergencePrediction:
     """The neuron that learns each of P directions, and when, shape (P,); times are flow times, dimensionless.
 
     For k ≤ 2 no neuron is matched, C_0 is the overlap nearest to the direction, and the times are those of the
-    linearised flow of all neurons together; `theory` says which of the two.
+    linearised flow of all neurons together.
     """
 
     #: Neuron that greedy matching gives to the direction, −1 for none; its overlap C_0, with its sign, and n_0 = |w|²
@@ -199,10 +195,9 @@ def sum_formula_loss(problem: Problem, prediction: EmergencePrediction, times: A
 
     .. math:: L(t) = g(1) \sum_p a_p^2\, 1\{t < T_p\}
 
-    for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. T_p is the predicted
-    learned time, so that the lag of the norm behind the direction is included, for k ≤ 2 the carried time. A neuron at
-    −θ with the share r of a direction (`dynamics.theory.pairs`) takes r² g(1) a_p² away when it has half of that; the
-    rest goes with the neuron that learns the direction from the side of θ, if there is one. Of the objective
+    for an orthonormal teacher and c_0 = 0, else NaN. T_p is the predicted learned time, for k ≤ 2 the carried time. A
+    neuron at −θ with the share r of a direction (`dynamics.theory.pairs`) takes r² g(1) a_p² away when it has half of
+    that; the rest goes with the neuron that learns the direction from the side of θ, if there is one. Of the objective
     "correlation", where no norm grows, it is the loss of the start until the emergence, and that of C = 1 afterwards.
     """
     t = np.asarray(times, dtype=np.float64)
@@ -238,11 +233,8 @@ def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Ar
 def check_decouples(problem: Problem) -> None:
     """Raise ValueError unless directions are learned one by one, that is k ≥ 3."""
     k = problem.information_exponent
-    require(
-        k >= 3,
-        "Argument `problem` must have a link of information exponent at least 3, because directions do not "
-        f"decouple for k <= 2, but {problem.activation.name} has k = {k}.",
-    )
+    need = "have a link of information exponent at least 3, because directions do not decouple for k <= 2"
+    check_that(k >= 3, "problem", need, f"{problem.activation.name} has k = {k}")
 
 
 def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:
@@ -264,7 +256,7 @@ def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -
 
 
 def default_committee_schedule(problem: Problem) -> SaveAt:
-    """Return the default schedule of a committee; see `dynamics.solve_committee`.
+    """Return the default schedule of a committee.
 
     Beyond k = 2 one neuron of length 1 alone obeys C' = k a_p c_k² C^(k−1) near the equator and leaves it after
     C(0)^(2−k) / (k (k − 2) a_p c_k²).
@@ -309,7 +301,7 @@ def linear_times(problem: Problem, last: float) -> Array:
     Σ_i n_i g(C_ip)/g(1) ≥ a_p/2 with the kernel of c_0, c_1, c_2 alone: then the loss has fallen. Times (3, P) are inf
     if never and NaN if that would take too long to find out, or if this flow does not come to it.
     """
-    # Imported here because compiled functions need Numba, which closed forms do not.
+    # Compiled functions need Numba, which closed forms do not.
     from dynamics.equations.vectors import LinearisedSystem
     from dynamics.integrators import stepper_of
 
@@ -317,29 +309,23 @@ def linear_times(problem: Problem, last: float) -> Array:
     work = problem.width * system.initial_state.size
     most, piece = min(MOST_EVALUATIONS, MOST_WORK / work), min(PIECE_EVALUATIONS, PIECE / work)
     with blas_threads_for(problem.width):
-        stepper = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY)
+        stepper, known = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY), True
         asked = np.ones((3, problem.num_directions), dtype=bool)
         asked[1] = problem.learned_part.is_defined
-        known = _follow(stepper, last, most, piece, asked.ravel())
+        # Until it is known which of the events pass.
+        while np.isnan(stepper.event_times[asked.ravel()]).any() and stepper.time < last:
+            left = most - stepper.statistics()["rhs_evaluations"]
+            steps = max(math.ceil(min(left, piece) / STEP_EVALUATIONS), 1)
+            known = left >= 0.0 and stepper.advance(last, steps) in (Status.REACHED, Status.MAX_STEPS)
+            if not known:
+                break
+            now = stepper.time
+            moved = np.max(np.abs(stepper.derivative(now))) * (last - now)
+            if moved < STILLNESS * np.max(np.abs(stepper.interpolate(now))):
+                break
     times: Array = stepper.event_times.reshape(asked.shape)
     # A step may go beyond the last time.
     times[~(times <= last)] = np.inf if known else np.nan
     if problem.learned_part.definition == IDENTIFYING:
         times[1, np.isinf(times[1])] = np.nan
     return times
-
-
-def _follow(stepper: Stepper, last: float, most: float, piece: float, asked: NDArray[np.bool_]) -> bool:
-    """Take steps until it is known which events asked for pass up to time `last`; return whether that became known."""
-    while np.isnan(stepper.event_times[asked]).any() and stepper.time < last:
-        left = most - stepper.statistics()["rhs_evaluations"]
-        if left < 0.0:
-            return False
-        status = stepper.advance(last, max(math.ceil(min(left, piece) / STEP_EVALUATIONS), 1))
-        if status not in (Status.REACHED, Status.MAX_STEPS):
-            return False
-        now = stepper.time
-        moved = np.max(np.abs(stepper.derivative(now))) * (last - now)
-        if moved < STILLNESS * np.max(np.abs(stepper.interpolate(now))):
-            break
-    return True

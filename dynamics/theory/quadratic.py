@@ -12,7 +12,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, Teacher, check_problem, checked_number, is_frame
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.problem.student import FRAME, HOMOGENEOUS
 from hermite.arrays import Array
 
@@ -37,7 +37,7 @@ class QuadraticPrediction(NamedTuple):
 
 def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPrediction:
     """Return the predicted times of a quadratic network from A_j(0) of its start."""
-    (a, A), n = (problem.teacher.coefficients, initial_alignment), float(problem.start().squared_norm.mean())
+    a, A, n = problem.teacher.coefficients, initial_alignment, float(problem.start().squared_norm.mean())
     learned = _wait(a, A, LEARNED_SHARE * a / n) if is_frame(problem) else _growth_time(a, n, A)
     times = (_wait(a, A, EMERGENCE_LEVEL), learned)
     return QuadraticPrediction(*np.where(strongest(a, problem.width), times, np.inf))
@@ -47,14 +47,10 @@ def check_quadratic(problem: Problem) -> None:
     """Raise one sentence unless theory knows the network: link h_2, tied second layer, orthonormal directions."""
     check_problem(problem, FRAME if is_frame(problem) else HOMOGENEOUS)
     link = problem.activation.coefficients
-    require(
-        link.size > 2 and link[2] == 1.0 and (np.count_nonzero(link) == 1),
-        f"Argument `problem` must have the link he2 for a quadratic network, but has {problem.activation.name}.",
-    )
-    require(
-        problem.teacher.is_orthonormal,
-        "Argument `problem` must have an orthonormal teacher for a quadratic network, but it has not.",
-    )
+    is_he2 = link.size > 2 and link[2] == 1.0 and np.count_nonzero(link) == 1
+    check_that(is_he2, "problem", "have the link he2 for a quadratic network", f"has {problem.activation.name}")
+    need = "have an orthonormal teacher for a quadratic network"
+    check_that(problem.teacher.is_orthonormal, "problem", need, "it has not")
 
 
 def strongest(coefficients: Array, width: int) -> NDArray[np.bool_]:

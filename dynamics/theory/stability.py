@@ -11,16 +11,10 @@ stay D_c on each of them (neurons × neurons) and S of the others, and with K = 
    S \leftarrow S - \eta (H S + S H) + \eta^2 \Big[\tfrac1B E\,h h^T \Big(\sum_b n_b s_b\, u^T D_b u + h^T S h\Big)
    + \big(1 - \tfrac1B\big) H S H\Big] .
 
-The map −L of first order in η and T of second order are such that every η < 1/ρ(L⁻¹T) is stable and no larger one is;
-both are self-adjoint in the inner product Σ n_c tr D_c D_c' + tr S S', so that the quotient of Rayleigh of power
-iteration converges quadratically.
-
-A zeroth-order step with K directions z ~ N(0, I) has the mean of SGD and the second moments
-
-.. math:: T \leftarrow \frac1K \mathrm{tr}(\Lambda^{-1} T)\, \Lambda + \Big(1 + \frac1K\Big) T,
-
-with the trace over all trained weights, and Λ the rates of parameters over the root of which they are measured here.
-Isotropic linear regression goes from 2/(d + 2) to 2K/((d + 2)(d + K + 1)).
+With −L of first order in η and T of second order, every η < 1/ρ(L⁻¹T) is stable and no larger one is; both are
+self-adjoint in the inner product Σ n_c tr D_c D_c' + tr S S', so that the quotient of Rayleigh of power iteration
+converges quadratically. A step of zeroth order along K directions has T ← tr(Λ⁻¹T) Λ/K + (1 + 1/K) T, with the trace
+over all trained weights, and Λ the rates of parameters over the root of which they are measured here.
 """
 
 from __future__ import annotations
@@ -50,8 +44,9 @@ if TYPE_CHECKING:
 
 #: Power iterations at most, and the relative change of the quotient at which they end.
 ITERATIONS, TOLERANCE = 2000, 1e-6
-#: Part of the largest eigenvalue of L below which a direction of parameters changes nothing.
-ZERO = 1e-10
+#: Part of the largest eigenvalue of L below which a direction of parameters changes nothing, and of Q − MMᵀ below which
+#: an axis beyond the teacher's counts as empty.
+ZERO, EMPTY_AXIS = 1e-10, 1e-8
 #: Grid of the trapezoid rule for functions of one Gaussian coordinate: 0, where links may have kinks, is a point.
 REACH, STEP = 40.0, 2.0**-8
 #: Classes of units, and of eigenvalues of inputs, at most: neighbours are put together beyond, with their mean.
@@ -69,8 +64,6 @@ COMPARED = np.array([-1.7, -0.6, -0.1, 0.2, 0.9, 1.4])
 RTOL, ATOL, MOST_STEPS = 1e-4, 1e-6, 20_000
 #: Shares of the default times at which the loss is looked at, and the part of E f*² at which the teacher is learned.
 SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
-#: Part of the largest eigenvalue of Q − MMᵀ below which an axis beyond the teacher's counts as empty.
-EMPTY_AXIS = 1e-8
 
 
 class Moments(NamedTuple):
@@ -84,8 +77,7 @@ class Moments(NamedTuple):
 class Units:
     """Classes of independent units (C,), so many of each, with k functions of one Gaussian coordinate per unit.
 
-    Functions are u where `beyond` (k,) says so, and h else; `mean` (C, k) and `cumulants` (C, k, …), of second to
-    fourth order, are theirs.
+    Functions are u where `beyond` (k,) says so, and h else; `mean` (C, k) and `cumulants` 2 to 4 (C, k, …) are theirs.
     """
 
     count: Array
@@ -120,8 +112,8 @@ class Units:
 
     @property
     def differences(self) -> Array:
-        """Number n − 1 of independent differences within each class, shape (C,)."""
-        return self.count - 1.0
+        """Number n − 1 of independent differences within each class, shape (C, 1, 1)."""
+        return (self.count - 1.0)[:, None, None]
 
     @property
     def _sums(self) -> Array:
@@ -152,13 +144,13 @@ class Units:
         """Return E F Fᵀ (Fᵀ X F), by the cumulants of independent units."""
         (covariance, third, fourth), m, (C, k) = self.cumulants, self._sums, self.mean.shape
         M = self.second().joint
-        total = float(np.sum(M * X.joint) + np.sum(self.differences[:, None, None] * covariance * X.apart))
+        total = float(np.sum(M * X.joint) + np.sum(self.differences * covariance * X.apart))
         pulled, root = X.joint @ m, np.sqrt(self.count)[:, None]
         joint = total * M + 2.0 * M @ X.joint @ M - 2.0 * (m @ pulled) * np.outer(m, m)
         apart = total * covariance + 2.0 * covariance @ X.apart @ covariance
         # Of one unit alone: its block of X, and the terms of third cumulants that join it to a mean.
         own = X.joint.reshape(C, k, C, k)[np.arange(C), :, np.arange(C), :]
-        own = (own + self.differences[:, None, None] * X.apart) / self.count[:, None, None]
+        own = (own + self.differences * X.apart) / self.count[:, None, None]
         skew = (root * np.einsum("nacd,ncd->na", third, own)).ravel()
         joint += np.outer(skew, m) + np.outer(m, skew)
         alone = 2.0 * np.einsum("nabc,nc->nab", third, pulled.reshape(C, k) / root)
@@ -166,40 +158,21 @@ class Units:
         return Moments(joint + self._placed(alone), apart + alone)
 
 
-class Samples(NamedTuple):
-    """Functions u (N, m) and h (N, k) at N points of the given probabilities (N,)."""
-
-    of_outside: Array
-    of_inside: Array
-    weights: Array
-
-
-class Outside(NamedTuple):
-    """Axes outside of those on which functions depend: distinct eigenvalues (C,), and how many have each (C,)."""
-
-    eigenvalues: Array
-    counts: Array
-
-    @classmethod
-    def of(cls, problem: Problem, inside: int = 0) -> Outside:
-        """Return the axes of the inputs of a problem but for the first `inside`; few classes stand for many."""
-        axes = problem.input_axes()
-        if axes is None:
-            return cls(np.ones(1), np.array([problem.dimension - inside]))
-        counts = axes.sizes - np.bincount(axes.kind[:inside], minlength=axes.sizes.size)
-        kept = (counts > 0) & (axes.eigenvalue > 0.0)
-        return cls(*_classes(axes.eigenvalue[kept], counts[kept].astype(np.float64), MOST_EIGENVALUES))
+def outer_axes(problem: Problem, inside: int = 0) -> tuple[Array, Array]:
+    """Return eigenvalues (C,) of the axes of inputs but for the first `inside`, in few classes, and their counts."""
+    axes = problem.input_axes()
+    if axes is None:
+        return np.ones(1), np.array([problem.dimension - inside])
+    counts = axes.sizes - np.bincount(axes.kind[:inside], minlength=axes.sizes.size)
+    kept = (counts > 0) & (axes.eigenvalue > 0.0)
+    return _classes(axes.eigenvalue[kept], counts[kept].astype(np.float64), MOST_EIGENVALUES)
 
 
 def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: int | None = None) -> float:
-    """Return 1/ρ(L⁻¹T), the learning rate up to which steps are stable in mean square.
-
-    Functions u are each multiplied by `beyond` coordinates outside of those that they depend on. Steps are of zeroth
-    order along K `directions`, or for None those of SGD.
-    """
-    K, copies = units.second(), (units.count.size, 1)
-    parts = [_Part(each, np.tile(units.beyond, count)) for each, count in zip(K, copies, strict=True)]
-    sizes = (np.ones(()), units.differences[:, None, None])
+    """Return 1/ρ(L⁻¹T) where functions u are multiplied by `beyond` outer coordinates, of SGD or along `directions`."""
+    joint, apart = units.second()
+    parts = [_Part(joint, np.tile(units.beyond, units.count.size)), _Part(apart, units.beyond)]
+    sizes = (np.ones(()), units.differences)
     weights = [size * np.where(part.outer, beyond, 1.0) for size, part in zip(sizes, parts, strict=True)]
 
     def noise(X: Sequence[Array]) -> list[Array]:
@@ -209,15 +182,16 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: 
 
 
 def sampled_limit(
-    samples: Samples, outside: Outside, batch_size: int, directions: int | None = None, rates: Rates = (1.0, 1.0)
+    samples: tuple[Array, Array, Array],
+    outside: tuple[Array, Array],
+    batch_size: int,
+    directions: int | None = None,
+    rates: Rates = (1.0, 1.0),
 ) -> float:
-    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues.
-
-    `rates` are Λ, of parameters beside u and of those beside h.
-    """
-    u, h, points = samples
-    s, n = np.append(outside.eigenvalues, 1.0), np.append(outside.counts, 1.0)
-    functions, again = [*[u] * outside.counts.size, h], [*(2.0 * outside.eigenvalues), 0.0]
+    """Return the same for u (N, m) and h (N, k) at points of weights (N,) and for axes outside; Λ beside u and h."""
+    (u, h, points), (eigenvalues, counts) = samples, outside
+    s, n = np.append(eigenvalues, 1.0), np.append(counts, 1.0)
+    functions, again = [*[u] * counts.size, h], [*(2.0 * eigenvalues), 0.0]
     of_u, of_h = (_Part(F.T @ (points[:, None] * F), np.ones(F.shape[1], dtype=bool)) for F in (u, h))
 
     def noise(X: Sequence[Array]) -> list[Array]:
@@ -228,7 +202,7 @@ def sampled_limit(
             for scale, F, more, square in zip(s, functions, again, squares, strict=True)
         ]
 
-    parts, of_rates = [*(of_u.times(each) for each in outside.eigenvalues), of_h], [*[rates[0]] * len(s[:-1]), rates[1]]
+    parts, of_rates = [*(of_u.times(each) for each in eigenvalues), of_h], [*[rates[0]] * counts.size, rates[1]]
     return _largest_rate(parts, list(n), noise, batch_size, directions, of_rates)
 
 
@@ -240,10 +214,7 @@ def _largest_rate(
     directions: int | None,
     rates: Sequence[Array | float] | None = None,
 ) -> float:
-    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample, `weights` of the inner product.
-
-    `rates` are Λ of each part, by default 1.
-    """
+    """Return 1/ρ(L⁻¹T) by power iteration: parts of L, weights of the inner product, T of one sample, Λ or 1."""
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
@@ -251,11 +222,6 @@ def _largest_rate(
     rates = [1.0] * len(parts) if rates is None else rates
     scales = [np.eye(part.K.shape[-1]) * each for part, each in zip(parts, rates, strict=True)]
     inverse = [np.divide(1.0, each, out=np.zeros_like(each), where=each > 0.0) for each in scales]
-
-    def along_directions(Y: list[Array], K: int) -> list[Array]:
-        share = product(inverse, Y) / K
-        return [share * scale + (1.0 + 1.0 / K) * each for scale, each in zip(scales, Y, strict=True)]
-
     X = [part.divided(part.kept * np.eye(part.K.shape[-1])) for part in parts]
     quotient = 0.0
     for _ in range(ITERATIONS):
@@ -263,7 +229,9 @@ def _largest_rate(
             each / batch_size + (1.0 - 1.0 / batch_size) * part.K @ own @ part.K
             for part, own, each in zip(parts, X, noise(X), strict=True)
         ]
-        Y = Y if directions is None else along_directions(Y, directions)
+        if directions is not None:
+            share = product(inverse, Y) / directions
+            Y = [share * scale + (1.0 + 1.0 / directions) * each for scale, each in zip(scales, Y, strict=True)]
         before = quotient
         LX = [part.K @ each + each @ part.K for part, each in zip(parts, X, strict=True)]
         quotient = product(X, Y) / product(X, LX)
@@ -310,8 +278,7 @@ class Fitted(NamedTuple):
 def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: int | None = None) -> float:
     """Return the learning rate up to which steps are stable in mean square where the student is the teacher.
 
-    They are those of SGD, or of zeroth order along K `directions`. Of these, on the sphere, the part of the gradient
-    along the neurons, a share 1/d of the noise, is left out.
+    Of zeroth order on the sphere the part of the gradient along the neurons, a share 1/d of the noise, is left out.
     """
     if problem.teacher.is_orthonormal and problem.inputs is None:
         return mean_square_limit(*_separate(problem, fitted), batch_size, directions)
@@ -320,7 +287,7 @@ def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: 
 
 def narrow_limit(problem: Problem, batch_size: int, directions: int | None = None) -> float:
     """Return the limit of the homogeneous student with m < P, the smaller of both as of `network_limit`."""
-    # Imported here because other limits need no compiler.
+    # Other limits need no compiler.
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.theory.prediction import default_schedule
 
@@ -365,10 +332,7 @@ def degree_of(link: HermiteExpansion) -> float | None:
 
 
 def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
-    """Return the gradients of neurons on separate axes, and the number of coordinates off that axis.
-
-    A gradient is across the axis of its neuron, and along it unless its length is kept.
-    """
+    """Return gradients across and, unless lengths are kept, along the axes of separate neurons; coordinates off one."""
     link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
     length, squares = 1.0, fitted.shares
     functions: list[Callable[[Array], Array]] = [lambda z: link.derivative(length * z)]
@@ -393,10 +357,9 @@ def _classes(values: Array, counts: Array, most: int) -> tuple[Array, Array]:
     return sums[number > 0] / number[number > 0], number[number > 0]
 
 
-def _together(problem: Problem, fitted: Fitted) -> tuple[Samples, Outside]:
+def _together(problem: Problem, fitted: Fitted) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
     """Return the gradients of neurons of any directions at points of the teacher's axes, and the axes outside."""
-    link, W = problem.activation, fitted.weights
-    n, r = W.shape
+    link, W, (n, r) = problem.activation, fitted.weights, fitted.weights.shape
     count, length = n * (r + 1), np.linalg.norm(W, axis=1)
     is_quick = count <= FEW_INSIDE or (count > MOST_INSIDE and problem.inputs is None)
     axes, (x, weights) = W / length[:, None], points(r, POINTS if is_quick else FEW_POINTS)
@@ -407,11 +370,11 @@ def _together(problem: Problem, fitted: Fitted) -> tuple[Samples, Outside]:
         outer = root * link.derivative(length * z)
         along = -outer * z if problem.kind != COMMITTEE else np.zeros_like(z)
     if count > MOST_INSIDE:
-        return Samples(outer, np.empty((len(x), 0)), weights), Outside.of(problem)
+        return (outer, np.empty((len(x), 0)), weights), outer_axes(problem)
     inside = outer[:, :, None] * x[:, None, :] + along[:, :, None] * axes
     if (covariance := problem.input_axes()) is not None:
         inside = inside * np.sqrt(covariance.eigenvalues[:r])
-    return Samples(outer, inside.reshape(-1, n * r), weights), Outside.of(problem, inside=r)
+    return (outer, inside.reshape(-1, n * r), weights), outer_axes(problem, inside=r)
 
 
 def points(axes: int, count: int) -> tuple[Array, Array]:
@@ -433,17 +396,16 @@ def points(axes: int, count: int) -> tuple[Array, Array]:
 def network_limit(problem: Problem, batch_size: int, directions: int | None = None) -> tuple[float, float]:
     """Return the limits of SGD of a network, a committee or the spherical student, as the flow ends and at the start.
 
-    With K `directions` they are those of steps of zeroth order.
-
-    A deviation δ of the parameters changes f by ∇f·δ; second derivatives, which f − f* multiplies, are left out.
-    ValueError is raised where the flow is not known or does not get to its end, and for fields that are not known here.
+    With K `directions` they are those of steps of zeroth order. A deviation δ of the parameters changes f by ∇f·δ;
+    second derivatives, which f − f* multiplies, are left out. ValueError is raised where the flow is not known or does
+    not get to its end, and for fields that are not known here.
     """
     check_fields(problem, ("inputs",) if is_network(problem) else (), "here")
     asked = as_network(problem)
     v, b, weights = asked.network_start()
     start = (v, b, weights[:, : asked.teacher.span], weights @ weights.T)
-    given = batch_size, directions
-    return _limit_at(asked, reached_state(asked), *given), _limit_at(asked, start, *given)
+    reached, begun = (_limit_at(asked, state, batch_size, directions) for state in (reached_state(asked), start))
+    return reached, begun
 
 
 def as_network(problem: Problem) -> Problem:
@@ -472,7 +434,6 @@ def as_network(problem: Problem) -> Problem:
 
 def reached_state(problem: Problem) -> tuple[Array, ...]:
     """Return v, b, M and Q of a network where its flow has learned its teacher, or at the end of its default times."""
-    # Imported here because a limit of named students needs no compiler.
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     system = NetworkSystem(problem) if problem.inputs is None else NetworkClassSystem(problem)
@@ -517,4 +478,4 @@ def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int, direc
     parts = [(rate, values) for rate, values in ((of_b, slope), (of_v, link.value(z))) if rate > 0.0]
     inside = np.hstack([np.empty((len(x), 0)), *(rate * values for rate, values in parts)])
     rates = of_w**2, np.repeat([rate**2 for rate, _ in parts], v.size)
-    return sampled_limit(Samples(of_w * slope, inside, probability), Outside.of(problem), batch_size, directions, rates)
+    return sampled_limit((of_w * slope, inside, probability), outer_axes(problem), batch_size, directions, rates)

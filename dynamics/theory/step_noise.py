@@ -1,27 +1,20 @@
 r"""Effect of the noise of steps of SGD on the times of the flow, at leading order in the learning rate.
 
-Until a neuron emerges its output is negligible, and its overlap alone decides: `escape_bias`. After that the neuron
-grows, and the residual of its own pair is a part of the noise, so that overlap C and ln n move together:
-`learned_bias`.
+Until a neuron emerges its overlap alone decides: `escape_bias`. After that the residual of its own pair is a part of
+the noise, so that overlap C and ln n move together: `learned_bias`.
 
-Noise may also change which neuron has a direction. Greedy matching takes pairs by their rates
-ρ_ip = ln(a_p |C_ip|^(k−2)), ln T of a pair alone being const. − ρ. Noise moves every overlap of a neuron by about as
-much as the one with its own direction, whose ln T scatters by s. So a pair (i, p) may come second to one of overlap C_r
-and coefficient a_r if
+Noise may also change which neuron has a direction. Greedy matching takes pairs by a_p |C_ip|^(k−2), ∝ 1/T of the pair
+alone. Noise moves every overlap of a neuron by about as much as the one with its own direction, whose ln T scatters by
+s. So a pair (i, p) may come second to one of overlap C_r and coefficient a_r if
 
 .. math:: \frac{k-2}{|C_{ip}|} (C^* - C_r) < 3 s \sqrt{\frac{(s_r/s_p)^2 + (C^*/C_{ip})^2}{2}},
     \qquad C^* = |C_{ip}| \Big(\frac{a_p s_p}{a_r s_r}\Big)^{1/(k-2)},
 
-s_p the eigenvalue of the inputs along direction p, which multiplies both speed and noise of its overlaps, and C* the
-overlap at which both are equally fast; with a_r = a_p, `FAR_APART` · s in the logarithm of two near ones. A choice is
+s_p the eigenvalue of the inputs along direction p, and C* the overlap at which both are equally fast. A choice is
 *settled* if no pair that shares its neuron or its direction is so near, but for those that a settled choice before it
-has excluded: it takes its neuron, and its direction from the time at which that is learned. Where a choice is not
-settled (`rivals_of_pairs`), another neuron may be first, by which the mean of ln T is less by at most
-
-.. math:: \sum_j E \max(0, N(-x_j s, 2 s^2)),
-
-x_j the distance above over s; or the neuron may take another direction, so that this one waits for the neuron that is
-left. `exchanged_times` draws what comes of both.
+has excluded. Where it is not, another neuron may be first, by which the mean of ln T is less by at most
+Σ_j E max(0, N(−x_j s, 2 s²)), x_j the distance above over s; or the neuron may take another direction, so that this one
+waits for the neuron that is left. `exchanged_times` draws what comes of both.
 """
 
 from __future__ import annotations
@@ -55,19 +48,9 @@ _LARGEST_DEGREE = 31
 _TOLERANCE, _LONGEST = 1e-7, 10.0
 #: Distance of two times, in units of their scatter, at which they hardly ever change places.
 FAR_APART = 3.0
-#: Draws of the times of all pairs, most pairs, and seed.
-DRAWS, MOST_PAIRS, DRAW_SEED = 2_000, 1_024, 0
-#: Noise of early steps weighs more in which way a neuron goes than in when it arrives (measured, k = 3 and 4).
-EARLY_NOISE = 1.3
-#: Relative delay of a pair beyond which its leading order means nothing.
-LARGEST_DELAY = 0.6
-
-NOTE_CONSTANT = "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN"
-NOTE_INPUTS = (
-    "the inputs are not isotropic and the teacher's directions not on their axes, as the noise of the search takes "
-    "them to be: the bias is NaN"
-)
-NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN"
+#: Draws of the times of all pairs, most pairs, and seed; how much more early noise weighs in which way a neuron goes
+#: than in when it arrives (measured, k = 3 and 4); relative delay beyond which the leading order means nothing.
+DRAWS, MOST_PAIRS, DRAW_SEED, EARLY_NOISE, LARGEST_DELAY = 2_000, 1_024, 0, 1.3, 0.6
 
 
 # --- noise of a step while the student is negligible ------------------------------------------------------------------
@@ -183,30 +166,29 @@ def escape_bias(
 
     One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
     second order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the
-    mean of the first term is the flow, that of the others −η² B. The own direction enters through E[F(x_p) G(z)] =
-    Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as independent of z, C_iq ≈ 0. The mean time of exit
-    m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
+    mean of the first term is the flow, that of the others −η² B. Directions other than p are taken as independent of z.
+    The mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
 
-    With `inputs` of covariance Σ and directions on axes a step of the whitened neuron is −η e Σ∇, so that for small C
-
-    .. math:: b = s_p\, b_{\mathrm{iso}}, \qquad D = s_p^2\, D_{\mathrm{iso}}, \qquad
-        B = \tfrac12\, C\, E[f^{*2}\sigma'^2]\, \mathrm{tr}\, \Sigma^2 :
-
-    in the time s_p t these are the numbers of isotropic inputs at the learning rate s_p η and the dimension tr Σ²/s_p².
-    Corrections are of relative order C² (S/s_p − 1), S = uᵀΣu, and count where most of the time has passed. Delay and
-    scatter are divided by the time of the pair itself, which has them. With K `directions`, known for the objective
-    "correlation" alone, steps are of zeroth order.
+    With `inputs` of covariance Σ and directions on axes a step of the whitened neuron is −η e Σ∇, so that for small C,
+    in the time s_p t, the numbers are those of isotropic inputs at the learning rate s_p η and the dimension
+    tr Σ²/s_p². Corrections are of relative order C² (uᵀΣu/s_p − 1). Delay and scatter are divided by the time of the
+    pair itself, which has them. With K `directions`, known for the objective "correlation" alone, steps are of zeroth
+    order.
     """
     checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
         flow_time = float(prediction.predicted_emergence_time[0])
         return correlation_bias(problem, learning_rate, flow_time, directions=directions)
     a, start = problem.teacher.coefficients, prediction.predicted_emergence_time
+    is_spread = problem.inputs is not None and problem.teacher.directions is not None
     reasons = {
-        NOTE_CONSTANT: problem.activation.coefficients[0] != 0.0,
-        NOTE_DIRECTIONS: not problem.teacher.is_orthonormal,
-        NOTE_INPUTS: problem.inputs is not None and problem.teacher.directions is not None,
-    }
+        "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN":
+            problem.activation.coefficients[0] != 0.0,
+        "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN":
+            not problem.teacher.is_orthonormal,
+        "the inputs are not isotropic and the teacher's directions not on their axes, as the noise of the search takes "
+        "them to be: the bias is NaN": is_spread,
+    }  # fmt: skip
     if notes := tuple(note for note, holds in reasons.items() if holds):
         return EscapeBias(*(np.full(a.size, np.nan),) * 5, notes)
     parts, overlap, speed = np.full((4, a.size), np.nan), prediction.matched_overlap, direction_speeds(problem)
@@ -234,10 +216,9 @@ def pair_delays(
     overlap: Array,
     dimension: Array | None = None,
 ) -> Array:
-    """Return parts of T_η / T_0 − 1 and the scatter, (4, pairs), by quadrature in ξ = logit(C²).
+    """Return T_η / T_0 − 1 by the drift, by what of it finite steps have, and by fluctuations, and the scatter.
 
-    The parts are that of the drift, what of it the finite-step equation has, and that of the fluctuations. There may be
-    a learning rate (pairs,) and a dimension (pairs, 1) for each pair.
+    All by quadrature in ξ = logit(C²), (4, pairs); with a rate (pairs,) and a dimension (pairs, 1) for each if given.
     """
     xi = np.minimum(logit_of_square(overlap), 0.0)
     edges = np.linspace(0.0, 1.0, _PANELS + 1)
@@ -347,10 +328,9 @@ def learned_bias(
 
     b = −E[e m] is the flow of the pair, J its Jacobian, and b_2 = E[e² m_2]. The residual is e = n σ(z) − a_p σ(x_p)
     and, independent of it, that of all other directions, of the mean square that the sum formula has at that time, and
-    the label noise. For a batch of B samples η is the rate over B. The part of the mean by fluctuations of C, nearly
-    all before the emergence, is that of `escape`. For the objective "correlation", where no norm grows, it is the
-    theory of emergence up to another overlap, with K `directions` as of `escape_bias`. Where a neuron at −θ has a part
-    of the direction before, all is NaN.
+    the label noise. For a batch of B samples η is the rate over B. The part of the mean by fluctuations of C is that of
+    `escape`. For the objective "correlation" it is the theory of emergence up to another overlap. Where a neuron at −θ
+    has a part of the direction before, all is NaN.
     """
     time = float(prediction.predicted_learned_time[direction])
     if is_correlation(problem):
@@ -462,10 +442,7 @@ class LearningPair:
 
 
 class Rivals(NamedTuple):
-    """Effect of the rivals of its pair on each direction, shape (P,).
-
-    There are none (`settled`); what they take from the mean of ln T at most; and whether the neuron may go `elsewhere`.
-    """
+    """Per direction (P,): no rivals of its pair; what they take from ln T at most; its neuron may go elsewhere."""
 
     settled: NDArray[np.bool_]
     earlier: Array
@@ -515,10 +492,9 @@ def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
 def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int, noise_rate: float) -> Array | None:
     """Return draws (DRAWS,) of the flow time at which a direction, numbered from 0, emerges; None of too many pairs.
 
-    All overlaps C of neuron i with directions are moved by independent normal numbers of deviation 1.3 min_p s b T,
-    s and b(C) the scatter of ln T and the speed of the pair alone, which gives ln T of its pairs at least that scatter
-    at leading order; times have the delay of the pair. Of all directions that it can reach before they are learned a
-    neuron takes the one to which it is pulled most at the start, a_p |C|^(k−2).
+    All overlaps C of neuron i are moved by independent normal numbers of deviation 1.3 min_p s b T, s and b(C) the
+    scatter of ln T and the speed of the pair alone; times have the delay of the pair. Of all directions that it can
+    reach before they are learned a neuron takes the one to which it is pulled most at the start, a_p |C|^(k−2).
     """
     m, P = problem.width, problem.num_directions
     if m * P > MOST_PAIRS:

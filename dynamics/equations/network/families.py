@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,16 +23,13 @@ if TYPE_CHECKING:
 #: Families by their number in the kernels.
 RELU, SIGN, ERF, POLYNOMIAL, TABLE = range(5)
 
-# E σ_a σ_b and E σ'_a σ'_b of two units of variance 1, by quadrature: the teacher's own square, once per problem.
-#
-# With x = λ_a and λ_b = c x + √(1 − c²) y both integrals are over pieces that begin and end where a link may have a
-# kink, at 0: y at −(β_b + c x)/√(1 − c²), x at −β_a, and at −β_b/c, around which pieces grow from the width √(1 −
-# c²)/|c| of the kink that remains after the inner integral.
+# E σ_a σ_b and E σ'_a σ'_b of two units of variance 1, by quadrature: with x = λ_a and λ_b = c x + √(1 − c²) y over
+# pieces that end where a link may have a kink, at 0: y at −(β_b + c x)/√(1 − c²), x at −β_a, and at −β_b/c, around
+# which pieces grow from the width √(1 − c²)/|c| of the kink that remains after the inner integral.
 
-#: Reach of the integrals, beyond which the density is 1e-37, nodes per piece, and width of the widest piece.
-MEANS_REACH, MEANS_NODES, WIDEST = 13.0, 16, 1.2
-#: Pieces of the inner integral on each side of the kink.
-SIDES = 8
+#: Reach of the integrals, beyond which the density is 1e-37, nodes per piece, width of the widest piece, and pieces of
+#: the inner integral on each side of the kink.
+MEANS_REACH, MEANS_NODES, WIDEST, SIDES = 13.0, 16, 1.2, 8
 
 
 @cache
@@ -96,25 +93,22 @@ def _rule(edges: Array) -> tuple[Array, Array]:
 NEAR, JUMP = 1e-12, 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NetworkTeacher:
-    """A teacher as the kernels see it."""
+    """A teacher as the kernels see it: the distinct links of its units, and numbers as of the system.
 
-    #: The distinct links of its units.
+    `degree` is the largest order of a component, `biases` (units,) and `theta` (units, r) those of the units,
+    `components` the f*_α, `square` E f*², and `sensitivity` E ∂_a f* ∂_b f*, (r, r), NaN where a unit jumps.
+    """
+
     links: tuple[HermiteExpansion, ...]
-    #: As `dynamics.equations.network.system` says.
     parameters: Array
     sizes: Integers
-    #: Largest order of a component.
     degree: int
-    #: Biases (units,) and directions (units, r) of the units.
     biases: Array
     theta: Array
-    #: The f*_α of a polynomial, (components,).
     components: Array
-    #: E f*².
     square: float
-    #: E ∂_a f* ∂_b f*, (r, r); NaN where a unit jumps.
     sensitivity: Array
 
     @property
@@ -122,44 +116,27 @@ class NetworkTeacher:
         """Number of units."""
         return self.biases.size
 
-    def biases_by_link(self) -> list[list[float]]:
-        """Return the biases of the units of each link."""
-        links = self.sizes[: self.units]
-        return [self.biases[links == 1 + n].tolist() for n in range(len(self.links))]
-
 
 def network_teacher(problem: Problem) -> NetworkTeacher:
     """Return the teacher of a network's problem."""
-    return _polynomial_teacher(problem) if problem.teacher.is_polynomial else _unit_teacher(problem)
-
-
-def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
-    teacher, target = problem.teacher, cast("Polynomial", problem.teacher.target)
+    teacher = problem.teacher
+    if not teacher.is_polynomial:
+        return _unit_teacher(problem)
     orders = np.array([component.degrees for component in teacher.components], dtype=np.int64)
     values = np.array([component.value for component in teacher.components])
     roots = np.array([math.sqrt(math.prod(map(math.factorial, order))) for order in orders.tolist()])
-    mean = target.mean
-    return NetworkTeacher(
-        links=(),
-        parameters=np.concatenate([[mean], values / roots, [0.0], 1.0 / (roots * values)]),
-        sizes=np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()]),
-        biases=np.empty(0),
-        theta=np.empty((0, teacher.span)),
-        degree=int(orders.sum(axis=1).max()),
-        components=values,
-        square=mean**2 + float(values @ values),
-        sensitivity=_polynomial_sensitivity(orders, values),
-    )
-
-
-def _polynomial_sensitivity(orders: Integers, values: Array) -> Array:
-    """Return Σ √(α_a β_b) f*_α f*_β over the pairs with α − e_a = β − e_b."""
+    # ∂_a f* per axis: √α_a f*_α by α − e_a.
     slopes: list[dict[tuple[int, ...], float]] = [{} for _ in orders.T]
     for order, value in zip(orders.tolist(), values.tolist(), strict=True):
         for a in np.flatnonzero(order).tolist():
-            lower = (*order[:a], order[a] - 1, *order[a + 1 :])
-            slopes[a][lower] = math.sqrt(order[a]) * value
-    return np.array([[sum(x * right.get(key, 0.0) for key, x in left.items()) for right in slopes] for left in slopes])
+            slopes[a][*order[:a], order[a] - 1, *order[a + 1 :]] = math.sqrt(order[a]) * value
+    sums = [[sum(x * right.get(key, 0.0) for key, x in left.items()) for right in slopes] for left in slopes]
+    mean = cast("Polynomial", teacher.target).mean
+    parameters = np.concatenate([[mean], values / roots, [0.0], 1.0 / (roots * values)])
+    sizes = np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()])
+    degree, square = int(orders.sum(axis=1).max()), mean**2 + float(values @ values)
+    no_units = np.empty(0), np.empty((0, teacher.span))
+    return NetworkTeacher((), parameters, sizes, degree, *no_units, values, square, np.array(sums))
 
 
 def _unit_teacher(problem: Problem) -> NetworkTeacher:
@@ -173,26 +150,13 @@ def _unit_teacher(problem: Problem) -> NetworkTeacher:
             pair = mean_of_product(first.link, first.bias, second.link, second.bias, float(theta[p] @ theta[q]))
             means[:, p, q] = means[:, q, p] = pair
     square, slopes = np.outer(weights, weights) * means
-    return NetworkTeacher(
-        links=links,
-        parameters=np.concatenate([weights, biases, theta.ravel()]),
-        sizes=np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64),
-        biases=biases,
-        theta=theta,
-        degree=0,
-        components=np.empty(0),
-        square=float(square.sum()),
-        sensitivity=theta.T @ slopes @ theta * (np.nan if any(map(_jumps, links)) else 1.0),
-    )
+    # At 0, the one place where links with a name may jump.
+    jumps = any(np.ptp(link.value(np.array([-NEAR, NEAR]))) > JUMP for link in links)
+    sensitivity = theta.T @ slopes @ theta * (np.nan if jumps else 1.0)
+    parameters = np.concatenate([weights, biases, theta.ravel()])
+    sizes = np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64)
+    return NetworkTeacher(links, parameters, sizes, 0, biases, theta, np.empty(0), float(square.sum()), sensitivity)
 
-
-def _jumps(link: HermiteExpansion) -> bool:
-    """Return whether a link has a jump at 0, the one place where those with a name may have one."""
-    left, right = link.value(np.array([-NEAR, NEAR]))
-    return bool(abs(right - left) > JUMP)
-
-
-# The refusal of starts at which two neurons are alike, so that no flow would ever tell them apart.
 
 #: Rounding of overlaps in units of their size.
 ROUNDING = 1e-14
@@ -204,15 +168,12 @@ def check_no_ties(v: Array, b: Array, M: Array, Q: Array) -> None:
     M has what tells neurons apart beside v, b and Q: overlaps with the teacher, and with `inputs` squares by class.
     """
     own = np.column_stack([v, b, M, np.diag(Q)])
+    need = "start every two neurons apart, in second layer, bias, or overlaps with the teacher and the other neurons"
     for i in range(1, len(v)):
         for j in np.flatnonzero(_alike(own[:i], own[i])).tolist():
             others = np.delete(Q, (i, j), axis=1)
-            require(
-                not _alike(others[[j]], others[i])[0],
-                "Argument `problem` must start every two neurons apart, in second layer, bias, or overlaps with the "
-                f"teacher and the other neurons, but neurons {j} and {i} start alike: the flow would keep them so for "
-                "ever, which SGD does not.",
-            )
+            given = f"neurons {j} and {i} start alike: the flow would keep them so for ever, which SGD does not"
+            check_that(not _alike(others[[j]], others[i])[0], "problem", need, given)
 
 
 def _alike(rows: Array, row: Array) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,7 @@ from dynamics.equations.network.normal_kernels import (
     write_threshold_derivatives,
 )
 from dynamics.kernels.jit import inlined_kernel, kernel, vector
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from hermite import polynomials
 from hermite.arrays import Vector
 from hermite.expansion import FormulaLink, GivenTerms, compile_formula
@@ -395,18 +395,17 @@ def _columns(rho: Array, own: list[Array], coefficients: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SeriesTable:
-    """E_j of one link, by panels of ρ and values or panels of b."""
+    """E_j of one link, by panels of ρ between `lengths`, and by fixed `biases`, or panels of b for trained ones.
+
+    `terms` is J + 1, the number of terms of K. `data` are Chebyshev coefficients of the means of a neuron with itself,
+    then of E_0, E_1/ρ, E_2/ρ², E_3/ρ² …, (biases or panels, panels of ρ, nodes of b, nodes of ρ, OWN + terms + 2).
+    """
 
     functions: Functions
-    #: J + 1, the number of terms of K.
     terms: int
-    #: Edges of the panels of ρ; values outside them are not certified.
     lengths: Array
-    #: The fixed biases, or edges of the panels of b for trained ones.
     biases: Array
     trained: bool
-    #: Chebyshev coefficients of the means of a neuron with itself, then of E_0, E_1/ρ, E_2/ρ², E_3/ρ² …, shape
-    #: (biases or their panels, panels of ρ, nodes of b, nodes of ρ, OWN + terms + 2).
     data: Array
 
     @property
@@ -463,32 +462,29 @@ def series_table(
     if functions.bend is None:
         lengths[0] = max(lengths[0], LEAST_LENGTH)
     smooth = functions.is_smooth((1.0, float(lengths[-1])), float(places[len(places) // 2]))
-    require(
-        smooth or not trained,
-        f"Argument `student` must have a smooth link where biases are trained, or more than {MOST_BIASES} differ, but "
-        f"has {link.name}.",
-    )
+    need = f"have a smooth link where biases are trained, or more than {MOST_BIASES} differ"
+    check_that(smooth or not trained, "student", need, f"has {link.name}")
     measure = functions.trapezoid if smooth else functions.adaptive
     blocks = list(pairwise(places)) if trained else [(b, b) for b in places]
     shape = (NODES if trained else 1, UNIT_NODES if unit else NODES)
     ends = list(pairwise(lengths))
 
-    def panel(n: int) -> Array | None:
-        fits = [_fit(measure, ends[n], block, shape, terms + 2) for block in blocks]
-        return np.stack([series for series, _ in fits]) if all(agrees for _, agrees in fits) else None
+    def panels(order: range) -> list[Array]:
+        """Return those in this order, up to the first where the series fails."""
+        found = []
+        for n in order:
+            fits = [_fit(measure, ends[n], block, shape, terms + 2) for block in blocks]
+            if not all(agrees for _, agrees in fits):
+                break
+            found.append(np.stack([series for series, _ in fits]))
+        return found
 
-    # From the panel of ρ = 1 up and down, to the first where the series fails.
+    # From the panel of ρ = 1 up and down.
     start = next(n for n, (_, high) in enumerate(ends) if high >= 1.0)
-    above = _until_none(panel, range(start, len(ends)))
-    below = _until_none(panel, range(start - 1, -1, -1))[::-1]
-    require(above, f"Argument `student` must have a link whose means are smooth in |w|, but has {link.name}.")
+    above, below = panels(range(start, len(ends))), panels(range(start - 1, -1, -1))[::-1]
+    check_that(above, "student", "have a link whose means are smooth in |w|", f"has {link.name}")
     covered = lengths[start - len(below) : start + len(above) + 1]
     return SeriesTable(functions, terms, covered, places, trained, np.stack([*below, *above], axis=1))
-
-
-def _until_none(make: Callable[[int], Array | None], order: range) -> list[Array]:
-    """Return the made parts, in this order, up to the first None."""
-    return list(takewhile(lambda made: made is not None, map(make, order)))  # type: ignore[arg-type]
 
 
 def _fit(
@@ -550,10 +546,9 @@ class Link:
         return int(self.coefficients.shape[1])
 
     def tails(self, terms: int, q: Array, b: Array) -> Array:
-        """Return bounds on the error of σ and of σ' by a series of so many terms, shape (2, units).
+        """Return bounds on the error of σ and of σ' by a series of so many terms, (2, units); ∞ outside of a table.
 
-        Terms of relu, erf and sign are bounded one by one. Those of the slope of sign do not fall: its row holds their
-        bound. Infinity stands for what is outside the range of a table.
+        Terms of the slope of sign do not fall: its row holds their bound.
         """
         if self.family == POLYNOMIAL:
             return np.zeros((2, q.size))
@@ -574,10 +569,8 @@ def known_link(link: HermiteExpansion) -> Link | None:
     """Return a polynomial, or κ f + βz + γ with f one of relu, sign and erf(z/√2); None for any other link."""
     if link.is_polynomial:
         degree = len(link.link_coefficients()) - 1
-        require(
-            degree <= LARGEST_DEGREE,
-            f"Argument `student` must have links of degree at most {LARGEST_DEGREE}, but one is of degree {degree}.",
-        )
+        need = f"have links of degree at most {LARGEST_DEGREE}"
+        check_that(degree <= LARGEST_DEGREE, "student", need, f"one is of degree {degree}")
         return Link(POLYNOMIAL, np.stack([link.link_coefficients(), _at_zero(link)]))
     if link.exact_source is None or isinstance(link.exact_source, GivenTerms):
         return None
@@ -615,11 +608,10 @@ def _at_zero(link: HermiteExpansion) -> list[float]:
     return [derivative / math.sqrt(math.factorial(j)) for j, derivative in enumerate(derivatives)]
 
 
-# The part of the links that kernels of pairs of units take: the means K = E σ_a σ_b and their derivatives.
-#
-# Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the equations need K, K1 = E σ'_a σ_b, K12 = E
-# σ'_a σ'_b and K2 = E σ''_a σ_b; ∂K/∂c = K12, ∂K/∂q_a = K2/2 and ∂K/∂b_a = K1. They are closed for pairs of relu,
-# erf, step and sign, finite sums where one of the two is a polynomial, and else a series with a bound on its error.
+# What kernels of pairs of units take. Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the
+# equations need K = E σ_a σ_b, K1 = E σ'_a σ_b, K12 = E σ'_a σ'_b and K2 = E σ''_a σ_b. They are closed for pairs of
+# relu, erf, step and sign, finite sums where one of the two is a polynomial, and else a series with a bound on its
+# error.
 
 #: Least size of the table of square roots.
 _ROOTS = 40
@@ -627,13 +619,10 @@ _ROOTS = 40
 
 @dataclass(frozen=True, eq=False)
 class PairSource:
-    """Arguments of the kernels of all pairs of one network."""
+    """Arguments of the kernels of all pairs: numbers of the links, scratch per unit, and the student's link first."""
 
-    #: Numbers of the links.
     numbers: Array
-    #: Numbers of scratch per unit.
     row_size: int
-    #: The student's link and those of the teacher.
     links: tuple[Link, ...]
 
     @property
@@ -644,9 +633,9 @@ class PairSource:
     def series_error(self, link: Integers, q: Array, b: Array, gram: Array) -> float:
         """Return a bound on the error of K and K12 over all pairs that are a series, tail_a tail_b |s|^terms.
 
-        K2 has no bound of its own; its error is about √(q_b/q_a) times that of K12. `link` (n,) is 0 for neurons, else
-        the link of a unit of the teacher, `q` and `b` (n,) are variances |w|² and biases, `gram` (n, n) covariances,
-        all dimensionless. The bound is infinite where a unit is outside the range that its table covers.
+        `link` (n,) is 0 for neurons, else the link of a unit of the teacher, `q` and `b` (n,) are variances |w|² and
+        biases, `gram` (n, n) covariances. It is infinite outside of a table; the error of K2 is about √(q_b/q_a) times
+        that of K12.
         """
         if not self.is_series:
             return 0.0
@@ -674,16 +663,14 @@ def pair_source(
 ) -> PairSource:
     """Return the numbers of a student's link and the distinct links of the teacher's units, of length 1.
 
-    `biases` are all that neurons can have, None for any, as of trained ones; `teacher_biases` are those of the units of
-    each link of the teacher, by default 0. Where all are 0 kernels need no Φ_2 and are several times as fast.
-    ValueError is raised if a mean does not exist, as the square of the slope of a student that jumps, or is not known.
+    `biases` are all that neurons can have, None for any; `teacher_biases` those of the units of each link, by default
+    0. ValueError is raised if a mean does not exist, as the square of the slope of a student that jumps, or is not
+    known.
     """
     expansions = [student, *teachers]
     links = [known_link(expansion) or Link(TABLE) for expansion in expansions]
-    require(
-        links[0].family != SIGN,
-        f"Argument `student` must have a link without jumps, whose gradient is a delta, but has {student.name}.",
-    )
+    need = "have a link without jumps, whose gradient is a delta"
+    check_that(links[0].family != SIGN, "student", need, f"has {student.name}")
     given = [biases, *(teacher_biases or [[0.0]] * len(teachers))]
     values = [None if each is None else tuple(np.unique(np.asarray(each, dtype=float)).tolist()) for each in given]
     terms = max(link.terms for link in links)

@@ -7,14 +7,14 @@ A step on B samples changes the mean of v, b and M by η times the flow, that of
    \Big[\nabla_i\cdot\nabla_j + \tfrac1B \big(S_{ij} - E u_i\cdot E u_j\big)\Big], \qquad
    S_{ij} = \varepsilon_w^2 s^2 v_i v_j\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
 
-for "finite-d", exactly the mean of a step. In its limit d → ∞ at fixed η d, "infinite-d", η d S/(d B) is left, with d
-for |x|² in S, and overlaps of a single run concentrate. On the sphere, in that limit,
+for "finite-d". In its limit d → ∞ at fixed η d, "infinite-d", η d S/(d B) is left, with d for |x|² in S. On the sphere,
+in that limit,
 
 .. math:: M_i' = M_i'|_{\mathrm{flow}} - \frac{\eta}{2B} \frac{S_{ii}}{Q_{ii}} M_i, \qquad
    Q_{ij}' = Q_{ij}'|_{\mathrm{flow}} + \frac{\eta}{B}
    \Big[S_{ij} - \tfrac12 Q_{ij} \Big(\frac{S_{ii}}{Q_{ii}} + \frac{S_{jj}}{Q_{jj}}\Big)\Big];
 
-at finite d dividing by the length brings in means of all powers of η. S is known for erf(z/√2) and polynomials.
+S is known for erf(z/√2) and polynomials.
 
 The factor σ'_i σ'_j ∝ exp(−(λ_i² + λ_j²)/2), λ_i = w_i·x + b_i, is a change of measure: with U = (w_i, w_j),
 N = (1 + UᵀU)⁻¹ and β = (b_i, b_j) it has the mean E σ'_i σ'_j, and under it x ~ N(−UNβ, 1 − UNUᵀ), so that the mean of
@@ -35,7 +35,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,7 +48,7 @@ from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TAB
 from dynamics.equations.network.series import write_series_means
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import mean_derivatives, trimmed
 from hermite.text.messages import shown
@@ -373,10 +373,8 @@ def write_polynomial_second(
             out[i, j] = out[j, i] = diagram_second(i, j, noise, d, exact, absent, M, K, work)
 
 
-# Mean steps, of which the noise is that of erf or of polynomial neurons.
-#
-# State, events and constraints are those of the flow, whose Jacobian diagonal serves as it is. `parameters`
-# and `sizes` of the flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout |
+# Mean steps. State, events, constraints and Jacobian diagonal are those of the flow. `parameters` and `sizes` are
+# followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout |
 # exact | U | place of the layout | place of η | place in `work`], for U units of the teacher; `write_second` is
 # the kernel that writes the noise of its links.
 
@@ -407,10 +405,7 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
 def write_step_second(
     write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> Matrix:
-    """Write and return E of the products of the gradients of two neurons, after the flow.
-
-    They are S/B, and of the exact step (1 − 1/B) ∇∇ᵀ more; the upper half is not written.
-    """
+    """Write and return E of products of gradients, S/B and of the exact step (1 − 1/B) ∇∇ᵀ more, below the diagonal."""
     m, r, M, at = sizes[flow.WIDTH], sizes[flow.AXES], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
     first, step, exact = 2 * m + m * r, sizes[STEP_AT], sizes[EXACT] == 1
     C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
@@ -487,11 +482,9 @@ class NetworkStepSystem(flow.NetworkSystem):
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         exact = step_theory == "finite-d"
         super().__init__(problem)
-        require(
-            not exact or self.student.first_layer != "sphere",
-            "Argument `step_theory` must be 'infinite-d' for neurons on the sphere, whose mean step at finite d is no "
-            f"finite sum because it divides by a length, but is {shown(step_theory)}.",
-        )
+        where = "be 'infinite-d' for neurons on the sphere, whose mean step at finite d"
+        need = f"{where} is no finite sum because it divides by a length"
+        check_that(not exact or self.student.first_layer != "sphere", "step_theory", need, f"is {shown(step_theory)}")
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
         self.functions = _OF_POLYNOMIALS if source.is_polynomial else _OF_ERF
@@ -505,14 +498,10 @@ class NetworkStepSystem(flow.NetworkSystem):
         self.work_size += M * M + m * m + 2 * M + source.work_size
 
 
-# Which links have an exact mean step of finite size, and what its kernels take: E[(ē² + τ²) σ'_i σ'_j |x|²].
-#
-# It closes for neurons with erf(z/√2) and teachers of erf, relu, step, sign and polynomial units, and for polynomial
-# neurons and units. A polynomial teacher of several variables is a sum of polynomials of one projection each.
+# Which links have an exact mean step of finite size, and what its kernels take.
 
-#: The family of a link whose mean step is not known.
-UNKNOWN = TABLE
-_KINDS = {"relu": RELU, "sign": SIGN, "erf": ERF}
+#: Families of links by name, and that of a link whose mean step is not known.
+_KINDS, UNKNOWN = {"relu": RELU, "sign": SIGN, "erf": ERF}, TABLE
 
 
 class StepLink(NamedTuple):
@@ -537,8 +526,7 @@ class StepUnit(NamedTuple):
     bias: float
 
 
-@dataclass(frozen=True, slots=True)
-class StepSource:
+class StepSource(NamedTuple):
     """Arguments of `write_polynomial_second` for neurons that are polynomials, and else of `write_erf_second`."""
 
     is_polynomial: bool
@@ -608,11 +596,8 @@ def lacking_parity(links: Sequence[Sequence[float] | Array]) -> int:
 
 def _require_known(known: bool, links: str) -> None:
     """Raise ValueError with the links of a problem unless their mean step is known."""
-    require(
-        known,
-        "Argument `problem` must have links whose mean step of a finite learning rate is known exactly, but has "
-        f"{links}; `sgd_check.simulate` takes such steps.",
-    )
+    need = "have links whose mean step of a finite learning rate is known exactly"
+    check_that(known, "problem", need, f"has {links}; `sgd_check.simulate` takes such steps")
 
 
 def ridge_units(exponents: Sequence[Sequence[int]], powers: Sequence[float]) -> tuple[StepUnit, ...]:

@@ -10,16 +10,10 @@ with Ψ_i = E σ_i (f − f*), Ψ¹_i = E σ'_i (f − f*), Ψ²_i = E σ''_i (f
 .. math:: A_{ij} = s v_i [s v_j\, E \sigma'_i \sigma'_j + \delta_{ij} \Psi^2_i], \qquad
    B_{ia} = s v_i\, E[\sigma'_i \partial_a f^*].
 
-With rates ε and decay κ the flow is v' = −ε_v sΨ − κ_v v, b' = −ε_b s v∘Ψ¹ and
-
-.. math:: M' = -\varepsilon_w (A M - B) - \kappa_w M, \qquad Q' = -\varepsilon_w (G + G^T) - 2 \kappa_w Q, \quad
-   G = A Q - B M^T.
-
-On the sphere each neuron keeps its length: diag(r) is taken from A, r_i = G_ii/Q_ii. It is exact at every d.
-
-State y = [v (m) | b (m) | M (m, r) | Q (m, m)]. With the Gram matrix C = [Q M; Mᵀ 1] of the vectors (w_1 … w_m,
-teacher's axes) the mean gradient of the neurons is ∇ = N · vectors, N = [ε_w A + κ_w − diag(turn) | −ε_w B], so that
-F = N C = [∇ Wᵀ | ∇ Θᵀ], M' = −F_r and Q' = −F_m − F_mᵀ, to which steps of descent add η ∇∇ᵀ = η F Nᵀ.
+With rates ε and decay κ the flow, exact at every d, is v' = −ε_v sΨ − κ_v v, b' = −ε_b s v∘Ψ¹ and, with the Gram
+matrix C = [Q M; Mᵀ 1] of the vectors (w_1 … w_m, teacher's axes), of which the mean gradient of the neurons is
+N = [ε_w A + κ_w − diag(turn) | −ε_w B], F = N C, M' = −F_r and Q' = −F_m − F_mᵀ, to which steps of descent add η F Nᵀ.
+On the sphere the turn keeps the length of each neuron. State y = [v (m) | b (m) | M (m, r) | Q (m, m)].
 
 sizes = [the eighteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
 the teacher | those of the links]. `work` holds, one after another: C (m + r, m + r); one row of tables per neuron and
@@ -85,10 +79,8 @@ def views(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix
     return C, rows, means, pulls, A, N, matrix(work, sizes[PRODUCTS_AT], m, n)
 
 
-# Means of two units of any links: a neuron with a unit of the teacher, with another neuron, and with itself.
-#
-# Two links with a threshold have a closed form, a link with a threshold and a polynomial a sum, any others a series.
-# `numbers` and `head`, the place of a link in them, are those of `dynamics.equations.network.series`.
+# Means of two units of any links. `numbers` and `head`, the place of a link in them, are those of
+# `dynamics.equations.network.series`.
 
 
 @inlined_kernel
@@ -141,7 +133,7 @@ def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float
 # Means of all pairs of neurons: s Σ_j v_j (K, K1, K2)_ij, added to Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j K12_ij.
 #
 # Loops over neurons without calls and branches compute several pairs at once, in a tenth of the time of pairs one by
-# one: for relu and for erf, without biases and with them, and for sums over lists. `weight` is s v.
+# one. `weight` is s v.
 
 
 @kernel
@@ -620,9 +612,8 @@ def evaluate_means(
     events(0.0, y, shares, numbers[0], numbers[1], numbers[2])
 
 
-_VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
 #: Signature of a right-hand side and of events.
-_EVALUATION = types.void(types.float64, _VECTOR, _VECTOR, _VECTOR, _INTEGERS, _VECTOR)
+_EVALUATION = types.void(types.float64, *[types.float64[::1]] * 3, types.int64[::1], types.float64[::1])
 #: Neurons are looked at so much beyond where they are, for the end of a table.
 BEYOND = 1.0 + 1e-6
 #: Nodes of the mean squares in `stiffness`.
@@ -630,10 +621,10 @@ NODES = 200
 
 
 class NetworkSystem(FlowSystem):
-    """State layout, kernels and observables of a two-layer network, with `inputs` of its whitened weights.
+    """State layout, kernels and observables of a two-layer network; `more` are numbers that stand before the links'.
 
-    With a step η > 0 one Euler step of length η is one of population gradient descent. `more` are numbers that stand
-    before those of the links. ValueError is raised if two neurons start alike, or the means of the links are not known.
+    With a step η > 0 one Euler step of length η is one of population gradient descent. ValueError is raised if two
+    neurons start alike, or the means of the links are not known.
     """
 
     name = "network"
@@ -649,9 +640,17 @@ class NetworkSystem(FlowSystem):
         self.problem = problem
         self.teacher = teacher = network_teacher(problem)
         fixed = None if student.biases == "trained" else start.bias.tolist()
+        links = teacher.sizes[: teacher.units]
+        of_teacher = [teacher.biases[links == 1 + n].tolist() for n in range(len(teacher.links))]
         self.pairs = pairs = series.pair_source(
-            problem.activation, teacher.links, biases=fixed, teacher_biases=teacher.biases_by_link()
+            problem.activation, teacher.links, biases=fixed, teacher_biases=of_teacher
         )
+        own, pairing = pairs.links[0], LISTS
+        if own.has_line:
+            pairing = ONE_BY_ONE
+        elif own.family in (RELU, ERF):
+            by_family = {RELU: (CENTRAL_RELU, BIASED_RELU), ERF: (CENTRAL_ERF, BIASED_ERF)}
+            pairing = by_family[own.family][student.has_biases]
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
         rates = [*student.learning_rates, *student.decay, student.output_scale]
         scalars = [*rates, step or 0.0, problem.teacher.emergence_level]
@@ -659,7 +658,7 @@ class NetworkSystem(FlowSystem):
         n, means, at = m + r, m * (r + 3), SQUARES_AT + m
         counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)
         layout = [m, r, student.first_layer == "sphere", FLOW if step is None else DESCENT, *counts]
-        places = at, at + teacher.parameters.size + more.size, _pairing(pairs.links[0], biased=student.has_biases)
+        places = at, at + teacher.parameters.size + more.size, pairing
         # Gram matrix, rows, means with the teacher, pulls, slopes, forces and products.
         parts = np.cumsum([n * n, (m + teacher.units) * pairs.row_size, means, 3 * m, m * m, m * n, m * n])
         self.sizes: Integers = np.array([*layout, *places, *parts, *teacher.sizes], dtype=np.int64)
@@ -788,29 +787,15 @@ def _eigenvalues(H: Array) -> Array:
     return np.array(np.linalg.eigvalsh(H)[::-1], dtype=np.float64)
 
 
-def _pairing(link: series.Link, *, biased: bool) -> int:
-    """Return the function of the means of all pairs of neurons; it takes several at once if such a kernel exists."""
-    if link.family not in (RELU, ERF):
-        return LISTS
-    if link.has_line:
-        return ONE_BY_ONE
-    if biased:
-        return BIASED_RELU if link.family == RELU else BIASED_ERF
-    return CENTRAL_RELU if link.family == RELU else CENTRAL_ERF
-
-
 # On inputs of covariance Σ the motion is Σ times the gradient of isotropic inputs, exact at every d.
 #
-# With ŵ = Σ^½ w a neuron is σ(ŵ·z + b), z ~ N(0, I), so that the loss is that of isotropic inputs in M = ŴΘ̂ᵀ, Q = ŴŴᵀ,
-# v and b, which move as there. Gradient flow of w with decay is, on the axes l with eigenvalues s_l,
+# With ŵ = Σ^½ w the loss is that of isotropic inputs in M = ŴΘ̂ᵀ, Q = ŴŴᵀ, v and b, and the gradient flow of w is, on
+# the axes l of `Problem.input_axes` with eigenvalues s_l,
 #
-# .. math:: \hat w_{il}' = -\varepsilon_w s_l \Big(\sum_j A_{ij} \hat w_{jl} - B_{il}\Big) - \kappa_w \hat w_{il}
+# .. math:: \hat w_{il}' = -\varepsilon_w s_l \Big(\sum_j A_{ij} \hat w_{jl} - B_{il}\Big) - \kappa_w \hat w_{il}.
 #
-# with A and B as above, B_il = 0 beyond the teacher's axes. One Euler step is one of population gradient descent in w,
-# v and b. The axes are those of `Problem.input_axes`, as in `dynamics.equations.classes`.
-#
-# State y = [v (m) | b (m) | Ŵ (m, D)]. Parameters and sizes are those of isotropic inputs, with s (D) before
-# the numbers of the links; `work` ends with a state [v | b | M | Q] and its rates.
+# State y = [v (m) | b (m) | Ŵ (m, D)]. Parameters have s (D) before the numbers of the links; `work` ends with a state
+# [v | b | M | Q] and its rates.
 
 
 @kernel
