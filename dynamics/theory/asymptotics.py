@@ -34,25 +34,20 @@ FEWEST_DIRECTIONS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsymptoticExponents:
-    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds.
+    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds, as notes say.
 
-    τ = β + αk/2 for inputs with eigenvalues l^(−α), β for isotropic ones.
+    With τ = β + αk/2 for inputs with eigenvalues l^(−α), β for isotropic ones, L ∝ t^((1−2β)/τ), m^(1−2β),
+    n^((1−2β)/(2τ)) at a step size tuned to the last wanted direction, and (m t)^((1−2β)/(1+τ)), at the best width
+    m ∝ (m t)^(1/(1+τ)); T_p ∝ p^τ (tr Σ)^(k/2−1), tr Σ ∝ d^(1−α) for α < 1.
     """
 
-    #: L ∝ t^((1−2β)/τ).
     loss_time: float
-    #: L ∝ m^(1−2β).
     loss_width: float
-    #: L ∝ n^((1−2β)/(2τ)) with a step size tuned to the last wanted direction.
     loss_samples: float
-    #: L ∝ (m t)^((1−2β)/(1+τ)).
     loss_compute: float
-    #: Best width m ∝ (m t)^(1/(1+τ)).
     width_compute: float
-    #: T_p ∝ p^τ (tr Σ)^(k/2−1), tr Σ ∝ d^(1−α) for α < 1.
     emergence_time_direction: float
     emergence_time_dimension: float
-    #: Why an exponent is NaN.
     notes: tuple[str, ...] = ()
 
 

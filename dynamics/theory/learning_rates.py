@@ -21,6 +21,7 @@ since noise is isotropic in the weights, of which δ_pl is √s_l times one.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -48,7 +49,7 @@ from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, shown
 
-#: Number of squares up to which the matrix is formed.
+#: Size up to which a matrix is formed.
 MOST_DENSE = 400
 #: Why other optimizers than SGD and its form of zeroth order have no limit.
 NO_LIMIT = "its steps do not shrink with the gradient, so that there is no limit of stability"
@@ -279,8 +280,15 @@ def _decoupled_limit(problem: Problem, size: int, directions: int | None) -> flo
     (fourth,) = means_of(problem.activation, [(0, 4, 0)])
     spread = max(fourth - slope**2, 0.0)
     if directions is not None:
-        growth = growth_along_directions(a, slope, spread, problem.dimension, size, directions)
-        return 1.0 / (problem.dimension * growth)
+        d, K = problem.dimension, directions
+        own = spread / size + (1.0 - 1.0 / size) * slope**2 / d
+
+        def product(D: Array) -> Array:
+            """Return L⁻¹ (d/K 1 1ᵀ + 1 + 1/K) A D, L = 2g'(1) diag(a) and A = g'(1)²/B aaᵀ + diag(own a²)."""
+            grown = slope**2 / size * (a @ D) * a + own * a**2 * D
+            return np.asarray((d / K * grown.sum() + (1.0 + 1.0 / K) * grown) / (2.0 * slope * a))
+
+        return 1.0 / (d * spectral_radius(product, a.size))
 
     def secular(value: float) -> float:
         return slope**2 * float(np.sum(a / (value - spread * a))) - 1.0
@@ -291,35 +299,6 @@ def _decoupled_limit(problem: Problem, size: int, directions: int | None) -> flo
     while a.size > 1 and largest < (middle := 0.5 * (largest + high)) < high:
         largest, high = (middle, high) if secular(middle) > 0.0 else (largest, middle)
     return size * 2.0 * slope / largest / problem.dimension
-
-
-def growth_along_directions(a: Array, slope: float, spread: float, dimension: int, batch: int, K: int) -> float:
-    r"""Return ρ(L⁻¹ (d/K 1 1ᵀ + 1 + 1/K) A) of decoupled neurons, `slope` g'(1), `spread` E σ'⁴ − g'(1)².
-
-    .. math:: L = 2 g'(1)\, \mathrm{diag}(a), \qquad A = \frac{g'(1)^2}{B} a a^T + \mathrm{diag}(s a^2), \qquad
-       s = \frac{\mathrm{spread}}{B} + \Big(1 - \frac1B\Big) \frac{g'(1)^2}{d} .
-
-    An eigenvector is D_i = (α w + β q a_i x)/(2g'μ a_i − β s a_i²) with x = aᵀD, w = 1ᵀAD, α = d/K, β = 1 + 1/K and
-    q = g'²/B, which leaves a matrix 2 × 2 for (x, w), of non-negative numbers that fall as μ rises.
-    """
-    alpha, beta, pair = dimension / K, 1.0 + 1.0 / K, slope**2 / batch
-    own = spread / batch + (1.0 - 1.0 / batch) * slope**2 / dimension
-
-    def is_above(value: float) -> bool:
-        left = 2.0 * slope * value * a - beta * own * a**2
-        if left.min() <= 0.0:
-            return False
-        of_x, of_w = beta * pair * a / left, alpha / left
-        sums = pair * np.sum(a) * a + own * a**2
-        found = np.array([[a @ of_x, a @ of_w], [sums @ of_x, sums @ of_w]])
-        return bool(np.abs(np.linalg.eigvals(found)).max() < 1.0)
-
-    # At most the largest sum of a row.
-    largest = float(pair * np.sum(a) * a.max() + own * a.max() ** 2)
-    low, high = 0.0, (alpha * a.size + beta) * largest / (slope * float(a.min()))
-    while low < (middle := 0.5 * (low + high)) < high:
-        low, high = (low, middle) if is_above(middle) else (middle, high)
-    return high
 
 
 def quick_limit(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float | None:
@@ -394,8 +373,6 @@ class Squares(NamedTuple):
 
 def largest_growth(squares: Squares, batch_size: int, directions: int | None = None) -> float:
     """Return the spectral radius of κ⁻¹ times what multiplies η, of SGD or of zeroth order along K directions."""
-    from scipy.sparse.linalg import LinearOperator, eigs
-
     kappa = squares.decay()
 
     def product(flat: Array) -> Array:
@@ -406,11 +383,17 @@ def largest_growth(squares: Squares, batch_size: int, directions: int | None = N
             grown = squares.s * total / directions + (1.0 + 1.0 / directions) * grown
         return np.asarray((grown / kappa).ravel())
 
-    if kappa.size <= MOST_DENSE:
-        matrix = np.array([product(row) for row in np.eye(kappa.size)]).T
-        return float(np.abs(np.linalg.eigvals(matrix)).max())
-    operator = LinearOperator((kappa.size,) * 2, matvec=product, dtype=np.float64)
-    return float(abs(eigs(operator, 1, v0=np.ones(kappa.size), tol=1e-10, return_eigenvectors=False)[0]))
+    return spectral_radius(product, kappa.size)
+
+
+def spectral_radius(product: Callable[[Array], Array], size: int) -> float:
+    """Return the spectral radius of a linear map of vectors."""
+    from scipy.sparse.linalg import LinearOperator, eigs
+
+    if size <= MOST_DENSE:
+        return float(np.abs(np.linalg.eigvals(np.array([product(row) for row in np.eye(size)]).T)).max())
+    operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
+    return float(abs(eigs(operator, 1, v0=np.ones(size), tol=1e-10, return_eigenvectors=False)[0]))
 
 
 def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:

@@ -113,18 +113,15 @@ def linear_regression_steps(
     learning_rate : float or Schedule
         η > 0, in units of 1/λ, or one for every step.
     steps : int
-    batch_size : int, default 1
-        B, fresh samples per step.
+    batch_size, label_noise : int and float, default 1 and 0
+        B, fresh samples per step, and τ ≥ 0.
     optimizer : SGD or ZerothOrder, optional
         What a step does with the gradient; plain SGD by default. Smoothing has no effect on a squared error of w·x.
-    label_noise : float, default 0
-        τ ≥ 0.
 
     Returns
     -------
     RegressionRisk
-        Named tuple of arrays (steps + 1,): `risk`, and `average_risk` of the average of the weights, None without one.
-        Beyond the limit of stability they grow up to inf and NaN.
+        Beyond the limit of stability arrays grow up to inf and NaN.
 
     Examples
     --------
@@ -337,12 +334,14 @@ def take_steps(state: Matrix, values: Vector, counts: Vector, rates: Vector, set
 
 
 class MultiPassRisk(NamedTuple):
-    """The risk E((w − θ)·x)² on new samples without noise, and the mean (w·x − y)² over the samples, at each time."""
+    """The risk E((w − θ)·x)² on new samples without noise, and the mean (w·x − y)² over the samples, at each time.
+
+    Their standard errors are those over drawn inputs, 0 where none are drawn.
+    """
 
     time: Array
     risk: Array
     train_loss: Array
-    #: Standard errors of both over drawn inputs, 0 where none are drawn.
     risk_error: Array
     train_loss_error: Array
 
@@ -373,27 +372,20 @@ def multi_pass_regression(
         c = η d > 0, stable below 2 d/tr Σ.
     times : array_like, shape (k,)
         Steps over d; n/d of them are an epoch.
-    label_noise : float, default 0
-        τ ≥ 0.
-    squared_distance : float, default 1
-        |w − θ|² ≥ 0 at the start, where no `squares` are given.
+    label_noise, squared_distance : float, default 0 and 1
+        τ ≥ 0, and |w − θ|² ≥ 0 at the start, where no `squares` are given.
     full_batch : bool, default False
         The flow of gradient descent on all samples instead, at the same mean speed c.
-    eigenvalues : array_like, shape (d,), optional
-        λ_l ≥ 0 of Σ, by default all 1 and d → ∞. The n = ratio · d inputs are then drawn, at this d.
-    squares : array_like, shape (d,), optional
-        (w − θ)_l² of the start on the axes of Σ, by default equal.
+    eigenvalues, squares : array_like, shape (d,), optional
+        λ_l ≥ 0 of Σ, by default all 1 and d → ∞; and (w − θ)_l² of the start on its axes, by default equal. The
+        n = ratio · d inputs are then drawn, at this d.
     draws, seed : int, default 4 and 0
         Draws of the inputs that are averaged over, at least 2, and their seed.
 
     Returns
     -------
     MultiPassRisk
-        Arrays (k,), which grow up to inf beyond the limit of stability.
-
-    References
-    ----------
-    Paquette, Lee, Pedregosa and Paquette, arXiv:2102.04396.
+        Arrays (k,), which grow up to inf beyond the limit of stability (Paquette et al., arXiv:2102.04396).
 
     Examples
     --------
@@ -497,11 +489,10 @@ def _noise_of_samples(x: Array, p: Array, c: float, t: Array, rest: float, force
 
 
 class WeakToStrongRisk(NamedTuple):
-    """Risks E(f − f*)², dimensionless: of the teacher, of the student at the end and along its flow at each time."""
+    """Risks E(f − f*)²: of teacher, student, one that has the teacher's n labels, and of the student at each time."""
 
     weak: float
     weak_to_strong: float
-    #: The student on the teacher's own n labels.
     strong: float
     time: Array
     risk: Array
@@ -519,16 +510,10 @@ class WeakToStrong:
     correlations : sequence of float
         Canonical correlations c_i between the two sets of features, above 0 and at most 1; all others are 0. The target
         lies in the features of c_i = 1.
-    weak_features, strong_features : int
-        Numbers d_w and d_s of features of teacher and student, at least as many as correlations.
-    samples : int
-        Number n ≥ d_w + 2 and d_s + 2 of labels.
-    pseudo_labels : int
-        Number N ≥ d_s + 2 of fresh inputs that the teacher labels.
-    label_noise : float, default 1
-        σ ≥ 0.
-    target_norm : float, default 1
-        |θ| ≥ 0, in equal parts on all shared features; 0 if there is none.
+    weak_features, strong_features, samples, pseudo_labels : int
+        d_w and d_s, at least as many as correlations; n ≥ d_w + 2 and d_s + 2; N ≥ d_s + 2.
+    label_noise, target_norm : float, default 1
+        σ ≥ 0, and |θ| ≥ 0, in equal parts on all shared features; 0 if there is none.
 
     Examples
     --------
@@ -581,16 +566,7 @@ def predict_weak_to_strong(problem: WeakToStrong, times: ArrayLike = ()) -> Weak
     The means of the three least-squares fits are exact (arXiv:2502.05075). The curve takes the law of eigenvalues as
     d_s → ∞, and is off by about 1 % at d_s = 20; early stopping can beat its end.
 
-    Parameters
-    ----------
-    problem : WeakToStrong
-    times : array_like, shape (k,), optional
-        Times of the student's gradient flow on half of the mean squared error over its N inputs, from 0.
-
-    Returns
-    -------
-    WeakToStrongRisk
-        `time` and `risk` are of shape (k,).
+    `times` (k,) are those of the student's gradient flow on half of the mean squared error over its N inputs, from 0.
 
     Examples
     --------
@@ -632,9 +608,7 @@ def descent_loss(
     eigenvalues, squares : sequence of float
         λ_l ≥ 0, in units of 1/η, and c_l² ≥ 0, as many.
     rates : sequence of float or Schedule
-        η_t > 0 of all steps, or a schedule with `steps`.
-    steps : int, optional
-        Number T of steps of a schedule.
+        η_t > 0 of all steps, or a schedule with `steps`, its number T of steps.
 
     Returns
     -------

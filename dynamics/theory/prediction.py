@@ -80,37 +80,34 @@ MOST_EVALUATIONS, MOST_WORK, PIECE_EVALUATIONS, PIECE, STEP_EVALUATIONS = 6000, 
 class EmergencePrediction:
     """The neuron that learns each of P directions, and when, shape (P,); times are flow times, dimensionless.
 
-    For k ≤ 2 no neuron is matched, C_0 is the overlap nearest to the direction, and the times are those of the
-    linearised flow of all neurons together.
+    Matched are the neuron that greedy matching gives to the direction, −1 for none, its overlap C_0, with its sign, and
+    n_0 = |w|² at the start, NaN for none. The pair that learns it is the matched one, but where that starts on the side
+    of −θ and cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one. Times are
+
+    * the leading order, 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none;
+    * the exact transit of the isolated pair to C² = ½: 0 if there already, inf if never;
+    * the first with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the pair that learns, alone: inf if
+      never, NaN where no formula or the linearised flow gives it, or where the link has no degree from 3 on.
+
+    `far_side_share` is r of `dynamics.theory.pairs`, None for all or nothing. For k ≤ 2 no neuron is matched, C_0 is
+    the overlap nearest to the direction, the times are those of the linearised flow of all neurons and
+    `leading_escape`, and `carried_time`, the steps of the sum formula, are those at which half of the weight is
+    carried, the degrees 0, 1 and 2 of the link counted.
     """
 
-    #: Neuron that greedy matching gives to the direction, −1 for none; its overlap C_0, with its sign, and n_0 = |w|²
-    #: at the start, NaN for none.
     matched_neuron: Integers
     matched_overlap: Array
     matched_squared_norm: Array
-    #: The same of the pair that learns the direction: the matched one, but where that starts on the side of −θ and
-    #: cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one.
     learning_neuron: Integers
     learning_overlap: Array
     learning_squared_norm: Array
-    #: T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none. For k ≤ 2 as
-    #: `leading_escape`.
     leading_order_time: Array
-    #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
-    #: First time with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the pair that learns, alone; inf if
-    #: never, NaN where no formula or the linearised flow gives it, or where the link has no degree from 3 on.
     predicted_learned_time: Array
     _: KW_ONLY
-    #: r of `dynamics.theory.pairs`: the part of a direction that a neuron at −θ has; None for all or nothing.
     far_side_share: float | None = None
-    #: Times of the steps of the sum formula, where they are not learned times: for k ≤ 2, when half of the weight is
-    #: carried, the degrees 0, 1 and 2 of the link counted.
     carried_time: Array | None = None
-    #: Effects that the numbers do not model.
     notes: tuple[str, ...] = ()
-    #: "matched pairs" (k ≥ 3) or "linearised flow" (k ≤ 2).
     theory: str = PAIRS
 
 

@@ -46,14 +46,13 @@ from hermite.text.messages import refuse, shown, suggestion
 
 Function: TypeAlias = Callable[[Array], Array]
 
-#: Names of transformations.
+#: Names of transformations; degrees of estimators, and the smallest at which the labels have a component.
 LABELS, OPTIMAL = "labels", "optimal"
-#: Degrees of estimators.
-DEGREES = (1, 2, 3, 4)
+DEGREES, AUTO = (1, 2, 3, 4), "auto"
 #: T counts as bounded if beyond |z| = 8, and to |z| = 40, it grows by no more than this part of itself.
 NEAR, FAR, GROWTH = 8.0, 40.0, 0.01
-#: Where labels are noisy: half width and number of nodes of the rule in z and ξ, and components that count as zero,
-#: relative to the norm, because jumps leave as much of the rule's error.
+#: Where labels are noisy: half width and number of nodes of the rule in z and ξ, and components relative to the norm
+#: that jumps leave as the rule's error.
 NOISY_RULE, NOISY_ZERO = ((10.0, 2003), (8.0, 157)), 1e-3
 #: The bins of optimal labels reach to |z| = 2√k + this; ζ_k counts as bounded if it hardly grows beyond this.
 NEAR_OPTIMAL = 6.0
@@ -61,8 +60,6 @@ NEAR_OPTIMAL = 6.0
 TRIED = np.geomspace(1e-10, 1e8, 73)
 #: Keys of a seed's streams: the coordinate along the direction, the noise of the labels, and all other coordinates.
 ALONG, NOISE, ACROSS = 1100, 1101, 1102
-#: Degree: the smallest at which the labels have a component.
-AUTO = "auto"
 
 
 def stream(seed: int, key: int) -> np.random.Generator:
@@ -83,7 +80,7 @@ def first_coordinates(link: HermiteExpansion, noise: float, samples: int, seed: 
 class LabelLaw:
     """Means over z ~ N(0, 1) and the noise: points z, labels T(y) there, and weights that sum to 1.
 
-    `top` is the largest label, infinite if there is none. Components E[T h_k] of at most `tolerance` count as zero.
+    `top` is the largest label, or infinite. Components E[T h_k] of at most `tolerance` count as zero.
     """
 
     z: Array
@@ -277,8 +274,7 @@ def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Arra
 class Estimator:
     """An estimator of the direction of y = σ(θ·x) + τξ: its degree k, T as a function of labels, and their law.
 
-    T has the sign for which E[T h_k] ≥ 0, so that the direction shows at the upper end of the spectrum; `sign` is what
-    it was multiplied by. The law of labels of degree 1, 3 and 4 is centred.
+    T was multiplied by the `sign` for which E[T h_k] ≥ 0. The law of labels of degree 1, 3 and 4 is centred.
     """
 
     link: HermiteExpansion
@@ -379,11 +375,10 @@ REACH, RADII, PANELS = 9.0, 161, 200
 
 
 class HierarchyRecovery(NamedTuple):
-    """Squared overlap of the first stage, and error of the best second stage, at each number of samples."""
+    """Squared overlap of the first stage, and mean squared error of the best function of p̂, by number of samples."""
 
     samples: Array
     overlap_squared: Array
-    #: Mean squared error of the best function of p̂; NaN for links without a bound, for which there is no law.
     second_stage_loss: Array
 
 
@@ -405,7 +400,6 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
     dimension : int
         Even d ≥ 4. A has the eigenvalues ±1/√d in equal numbers.
     samples : sequence of int
-        Numbers n of samples.
 
     Returns
     -------

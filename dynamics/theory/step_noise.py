@@ -40,8 +40,8 @@ from hermite.arrays import Array
 _PANELS = 64
 _CHUNK = 1024
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-#: Nodes of the rule for delay and scatter of a correlation.
-NODES = 1000
+#: Nodes of the rule for delay and scatter of a correlation, and the size of the overlap up to which they are.
+NODES, EMERGED = 1000, math.sqrt(EMERGENCE_LEVEL)
 #: Degree up to which products of links that are no polynomials are integrated exactly.
 _LARGEST_DEGREE = 31
 #: Tolerance of the path of mean and covariance, and its end in times of the flow.
@@ -112,11 +112,7 @@ class SearchNoise:
         return 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
-        """Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
-
-        That equation moves C by −½ C H, H the relative mean square of a step: its overlap is the ratio of the mean
-        products.
-        """
+        """Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)]."""
         others = self.label_noise**2 + self._variance * (self.total - a**2)
         return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self._output) + self._variance * others)
 
@@ -209,12 +205,7 @@ def escape_bias(
 
 
 def pair_delays(
-    problem: Problem,
-    noise: SearchNoise,
-    learning_rate: Array | float,
-    a: Array,
-    overlap: Array,
-    dimension: Array | None = None,
+    problem: Problem, noise: SearchNoise, rate: Array | float, a: Array, overlap: Array, dimension: Array | None = None
 ) -> Array:
     """Return T_η / T_0 − 1 by the drift, by what of it finite steps have, and by fluctuations, and the scatter.
 
@@ -232,14 +223,13 @@ def pair_delays(
     flow = a[:, None] * slope * far
     turn = a[:, None] * (problem.activation.kernel_derivative(C, n=2) * far - 2.0 * C * slope)
     B, D = noise(C, a[:, None], dimension)
-    rate = np.asarray(learning_rate)[..., None]
+    step = np.asarray(rate)[..., None]
     # dt = dC / b, and dC = C (1 − C²) dξ / 2.
     dt = -xi[:, None] * 2.0 * points * weights * 0.5 * C * far / flow
     time = np.sum(dt, axis=1)
     time[~(time > 0.0)] = 1.0
-
-    losses = (rate * push / flow for push in (B, B - noise.unseen(C, a[:, None])))
-    return _delays(dt, flow, turn, losses, rate * D, time)
+    losses = (step * push / flow for push in (B, B - noise.unseen(C, a[:, None])))
+    return _delays(dt, flow, turn, losses, step * D, time)
 
 
 def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread: Array, time: Array | float) -> Array:
@@ -256,12 +246,7 @@ def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread
 
 
 def correlation_bias(
-    problem: Problem,
-    noise_rate: float,
-    flow_time: float,
-    *,
-    level: float = math.sqrt(EMERGENCE_LEVEL),
-    directions: int | None = None,
+    problem: Problem, noise_rate: float, flow_time: float, *, level: float = EMERGED, directions: int | None = None
 ) -> EscapeBias:
     """Return `escape_bias` of the objective "correlation" up to an overlap of size `level`.
 
