@@ -20,7 +20,7 @@ from hermite.arrays import Array, real_array
 SYMMETRY_TOLERANCE = 1e-10
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OneStepMoments:
     r"""Mean change of R = WΘᵀ, (m, P), and S = WWᵀ, (m, m), in one step; dimensionless.
 
@@ -123,8 +123,13 @@ def moments_of_overlaps(
     teacher = (np.array(problem.teacher.coefficients), problem.teacher.gram(), float(problem.label_noise))
     with blas_threads_for(m):
         parts = exact_moments(link.coefficients, R, S, teacher)
-    second = parts.drift_gram + (parts.base + d * parts.slope - parts.drift_gram) / B
-    return OneStepMoments(parts.teacher_first, parts.student_first, second, parts.slope / B)
+    second = parts.base + d * parts.slope
+    return OneStepMoments(
+        teacher_first=parts.teacher_first,
+        student_first=parts.student_first,
+        student_second=parts.drift_gram + (second - parts.drift_gram) / B,
+        student_second_per_dimension=parts.slope / B,
+    )
 
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
