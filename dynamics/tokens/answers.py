@@ -108,7 +108,6 @@ def solve(
         As `dynamics.solve_overlaps`; ValueError too if no times are given and not all components are learned in
         20 million steps.
 
-
     Examples
     --------
     >>> from dynamics import tokens

@@ -148,8 +148,8 @@ class MemorySystem(TokenSystem):
         closed = self.closed_times()
         self.time_scale, self.geometric = float(closed.min()), bool(closed.max() > 8.0 * closed.min())
 
-    def log_shares(self, state: Array) -> Array:
-        """Return ln P_m of all groups."""
+    def learning(self, state: Array) -> tuple[float, Array]:
+        """Return the loss, and P_m of all groups."""
         M, n = self._sizes.size, self._sizes
         delta, theta = state[:M], state[M:].reshape(M, M)
         mates = (np.diag(theta) - delta) / n
@@ -157,12 +157,8 @@ class MemorySystem(TokenSystem):
         np.fill_diagonal(logits, mates)
         right = mates + delta
         total = special.logsumexp(np.vstack([logits, right]), axis=0, b=np.vstack([counts, np.ones(M)]))
-        return np.asarray(right - total)
-
-    def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and P_m of all groups."""
-        shares = self.log_shares(state)
-        return float(-(self._sizes * self._rates) @ shares), np.exp(shares)
+        logs = np.asarray(right - total)
+        return float(-(n * self._rates) @ logs), np.exp(logs)
 
     def closed_times(self) -> Array:
         """Return T_m of every group alone: closed for gradient descent, a quadrature for the spectral optimizer."""

@@ -284,15 +284,7 @@ def draw_weak_to_strong(
     check_type("problem", problem, WeakToStrong, "a WeakToStrong")
     count, t = checked_integer(draws, "draws", minimum=1), checked_column(times, "times", fewest=0)
     rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
-    found = []
-    for _ in range(count):
-        stop_if_heard()
-        found.append(_drawn(problem, t, rng))
-    return found
-
-
-def _drawn(problem: WeakToStrong, t: Array, rng: np.random.Generator) -> WeakToStrongRisk:
-    c = np.array(problem.correlations)
+    c, found = np.array(problem.correlations), list[WeakToStrongRisk]()
     weak, strong, shared = problem.weak_features, problem.strong_features, np.flatnonzero(c == 1.0)
     target = np.zeros(max(weak, strong))
     target[shared] = problem.target_norm / max(shared.size, 1) ** 0.5
@@ -302,14 +294,16 @@ def _drawn(problem: WeakToStrong, t: Array, rng: np.random.Generator) -> WeakToS
         z[:, : c.size] = c * u[:, : c.size] + np.sqrt(1.0 - c**2) * z[:, : c.size]
         return u, z
 
-    u, z = features(problem.samples)
-    labels = u @ target[:weak] + problem.label_noise * rng.standard_normal(problem.samples)
-    teacher = np.linalg.lstsq(u, labels, rcond=None)[0]
-    alone = np.linalg.lstsq(z, labels, rcond=None)[0]
-    u, z = features(problem.pseudo_labels)
-    x, V = np.linalg.eigh(z.T @ z / problem.pseudo_labels)
-    end = V.T @ np.linalg.lstsq(z, u @ teacher, rcond=None)[0]
-    # The target has no other features than shared ones, so that risks are distances of the weights.
-    path = (1.0 - np.exp(-np.outer(t, x))) * end
-    apart = [float(np.sum((w - target[: w.size]) ** 2)) for w in (teacher, V @ end, alone)]
-    return WeakToStrongRisk(apart[0], apart[1], apart[2], t, np.sum((path @ V.T - target[:strong]) ** 2, axis=1))
+    for _ in range(count):
+        stop_if_heard()
+        u, z = features(problem.samples)
+        labels = u @ target[:weak] + problem.label_noise * rng.standard_normal(problem.samples)
+        teacher, alone = (np.linalg.lstsq(x, labels, rcond=None)[0] for x in (u, z))
+        u, z = features(problem.pseudo_labels)
+        x, V = np.linalg.eigh(z.T @ z / problem.pseudo_labels)
+        end = V.T @ np.linalg.lstsq(z, u @ teacher, rcond=None)[0]
+        # The target has no other features than shared ones, so that risks are distances of the weights.
+        path = (1.0 - np.exp(-np.outer(t, x))) * end
+        first, last, own = (float(np.sum((w - target[: w.size]) ** 2)) for w in (teacher, V @ end, alone))
+        found.append(WeakToStrongRisk(first, last, own, t, np.sum((path @ V.T - target[:strong]) ** 2, axis=1)))
+    return found

@@ -211,7 +211,7 @@ def sample_complexity(
         increase = inside and all(a < b for a, b in pairwise(smoothings))
         need = "hold increasing numbers from 0 to 0.25"
         check_that(increase, "smoothing_exponents", need, f"is {shown(smoothings)}")
-    chosen = None if optimizers is None else [_known(each, smoothings) for each in _listed(optimizers)]
+    chosen = None if optimizers is None else _checked_optimizers(optimizers, smoothings)
     usual_dimensions, usual_rate = USUAL if smoothings is None else USUAL_SMOOTHED
     sizes = checked_increasing(usual_dimensions if dimensions is None else dimensions, "dimensions", minimum=2)
     settings: dict[str, Any] = {
@@ -234,24 +234,19 @@ def sample_complexity(
     return SgdStudy("sample-complexity", title, settings, longest.problem, progress, solve, steps=steps)
 
 
-def _listed(optimizers: object) -> list[object]:
-    """Return one or more optimizers that are all different."""
-    found = checked_list(optimizers, "optimizers")
-    texts = [str(checked_optimizer(each)) for each in found]
-    need, each = "hold one or more optimizers, each of them once", bool(texts) and len(set(texts)) == len(texts)
-    check_that(each, "optimizers", need, f"holds {', '.join(texts) or 'none'}")
+def _checked_optimizers(optimizers: object, smoothings: Sequence[float] | None) -> list[Optimizer]:
+    """Return different optimizers, plain or of zeroth order; refuse others, and a landscape that is smoothed twice."""
+    found = [checked_optimizer(each) for each in checked_list(optimizers, "optimizers")]
+    texts = ", ".join(map(str, found)) or "none"
+    need, each = "hold one or more optimizers, each of them once", len({*map(str, found)}) == len(found) > 0
+    check_that(each, "optimizers", need, f"holds {texts}")
+    for one in found:
+        along = isinstance(one, ZerothOrder) and one.smoothing == 0.0
+        need = "hold plain SGD or ZerothOrder without smoothing"
+        check_that(one.is_plain or along, "optimizers", need, f"holds {one}")
+        rough = one.is_plain or smoothings in (None, [0.0])
+        check_that(rough, "smoothing_exponents", "be 0 alone for steps of zeroth order", f"is {shown(smoothings)}")
     return found
-
-
-def _known(value: object, smoothings: Sequence[float] | None) -> Optimizer:
-    """Return plain SGD or zeroth order; refuse others, and a landscape that is smoothed twice."""
-    chosen = checked_optimizer(value)
-    along = isinstance(chosen, ZerothOrder) and chosen.smoothing == 0.0
-    need = "hold plain SGD or ZerothOrder without smoothing"
-    check_that(chosen.is_plain or along, "optimizers", need, f"holds {chosen}")
-    rough = chosen.is_plain or smoothings in (None, [0.0])
-    check_that(rough, "smoothing_exponents", "be 0 alone for steps of zeroth order", f"is {shown(smoothings)}")
-    return chosen
 
 
 def cell_of(k: int, exponent: float | None, pair: Problem, rate: float, optimizer: Optimizer = PLAIN) -> Cell:

@@ -20,7 +20,6 @@ import hermite
 from dynamics.commands import study_function
 from dynamics.problem import (
     Problem,
-    SaveAt,
     Student,
     Teacher,
     checked_integer,
@@ -33,7 +32,6 @@ from dynamics.solve.reused_data import FEWEST, MOST, cost, solve_reused_data
 from hermite.arrays import Array
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.runs.simulation import simulate
 from sgd_check.studies.sgd_study import SgdStudy, checked_runs
 from sgd_check.verdicts.check import measured_seconds_per_step
 
@@ -66,18 +64,9 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
                 theory[f"{prefix}_loss"][at] = source["loss"].values[records]
             theory["reused_overlap_error"][at] = again["teacher_overlap_error"].values[records, 0, 0]
             samples = round(ratio * settings["dimension"])
-            found = simulate(
-                problem,
-                learning_rate=rate,
-                seeds=study.seeds_of(number),
-                engine="torch",
-                training_samples=samples,
-                batch_size=samples // batches,
-                passes=epochs,
-                reshuffle=False,
-                save_at=SaveAt.at(rate * records),
-                progress=False,
-            )
+            reused: Any = {"training_samples": samples, "batch_size": samples // batches, "reshuffle": False}
+            steps, seeds = records.tolist(), study.seeds_of(number)
+            found = study.simulated(problem, rate, steps[-1], seeds, steps, engine="torch", **reused)
             measured["overlap"][at] = found["teacher_overlap"].values[:, :, 0, 0].T
             for name in ("loss", "train_loss"):
                 measured[name][at] = found[name].values.T

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 import hermite
 from dynamics.commands import study_function
 from dynamics.laws import Meter
-from dynamics.problem import Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number
+from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import check_that
 from dynamics.solve import predict_recovery
 from dynamics.theory import fit_slope
@@ -32,7 +32,6 @@ from hermite.quadrature import integrate
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.runs.recording import CrossingTracker
-from sgd_check.runs.simulation import simulate
 from sgd_check.studies.sgd_study import SgdStudy, checked_runs
 from sgd_check.verdicts.check import measured_seconds_per_step
 
@@ -56,17 +55,9 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
             problem, seeds = descent_problem(link, d), study.seeds_of(number)
             found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
             spectral[at] = found["overlap_squared"].to_numpy()
-            last = simulate(
-                problem,
-                learning_rate=settings["rate"],
-                steps=settings["steps"],
-                seeds=seeds,
-                engine="torch",
-                batch_size=samples,
-                training_samples=samples,
-                save_at=SaveAt.at([settings["rate"] * settings["steps"]]),
-                progress=False,
-            )
+            reused: Any = {"batch_size": samples, "training_samples": samples}
+            rate, steps = settings["rate"], settings["steps"]
+            last = study.simulated(problem, rate, steps, seeds, [steps], engine="torch", **reused)
             descent[at] = last["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
             meter.add(settings["steps"] * runs)
         for row, d in enumerate(settings["online_dimensions"]):

@@ -66,9 +66,9 @@ class SgdStudy(PreparedStudy):
             yield meter
 
     def simulated(
-        self, problem: Problem, learning_rate: float, steps: int, seeds: range, records: Sequence[int]
+        self, problem: Problem, learning_rate: float, steps: int, seeds: range, records: Sequence[int], **options: Any
     ) -> xr.Dataset:
-        """Return the runs of one point, recorded after so many steps."""
+        """Return the runs of one point, recorded after so many steps; `options` are further ones of `simulate`."""
         return simulate(
             problem,
             learning_rate=learning_rate,
@@ -76,6 +76,7 @@ class SgdStudy(PreparedStudy):
             seeds=seeds,
             save_at=SaveAt.at([learning_rate * record for record in records]),
             progress=False,
+            **options,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,16 +25,6 @@ Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
 TOLERATED, VISIBLE_ERROR = 0.004, 0.05
 #: The same two for the number of recovered items, of which the closed form is an approximation.
 TOLERATED_COUNT, VISIBLE_COUNT = 0.06, 0.2
-
-
-class Distances(NamedTuple):
-    """Mean log ratio of measured over predicted times without the effect of the batch, by component, and its test."""
-
-    mean: Array
-    error: Array
-    p_value: Array
-    #: Smallest relative error that is seen with probability 0.8.
-    visible: Array
 
 
 def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate: float = 0.01) -> xr.DataTree:
@@ -110,22 +100,22 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     if learning_rate != given:
         own, theirs = (solve(problem, learning_rate=r, keep="summary", progress=False) for r in (learning_rate, given))
         times = times * (own["learned_time"].values / theirs["learned_time"].values)
-    found, names = distances(simulation, times, rate / max(times.size, 1)), prediction["component"].values
-    worst = combined_p_value(found.p_value, np.full(times.size, 1.0 / max(times.size, 1)))
-
+    names, found = prediction["component"].values, distances(simulation, times, rate / max(times.size, 1))
+    mean, p_value = found["mean_log_ratio"], found["component_p_value"]
+    worst = combined_p_value(p_value, np.full(times.size, 1.0 / max(times.size, 1)))
     never, difference = np.isposinf(prediction["predicted_learned_time"].values), ""
     surprising = never & np.isfinite(measured).any(axis=0)
     due = times * (1.0 + 2.0 * VISIBLE_ERROR) < float(simulation["time"].values[-1])
     missing = due & np.isnan(measured).all(axis=0) & (simulation.attrs["stop_reason"] == "reached_end")
     if worst < rate:
-        at = int(np.nanargmin(found.p_value))
-        off = f"{100 * abs(np.expm1(found.mean[at])):.1f} % {'late' if found.mean[at] > 0 else 'early'}"
+        at = int(np.nanargmin(p_value))
+        off = f"{100 * abs(np.expm1(mean[at])):.1f} % {'late' if mean[at] > 0 else 'early'}"
         difference = f"{names[at]} is learned {off} (p = {worst:.2g} < {rate:g})."
     elif surprising.any():
         difference = f"{', '.join(names[surprising])} is learned, but predicted never to be."
     elif missing.any():
         difference = f"{', '.join(names[missing])} is predicted to be learned, but no run does."
-    unseen, error = ~(found.visible <= VISIBLE_ERROR) & ~never, f"n error of {100 * VISIBLE_ERROR:.0f} %"
+    unseen, error = ~(found["visible_error"] <= VISIBLE_ERROR) & ~never, f"n error of {100 * VISIBLE_ERROR:.0f} %"
     advice = "use more steps or seeds, or larger batches"
     agreement = f"No time of learning leaves its band (p = {worst:.2g}), and a{error} would have been seen."
     sentences = Sentences(
@@ -133,10 +123,8 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
         lacking=f"A{error} could have gone unseen in {', '.join(names[unseen])}: {advice}." if unseen.any() else "",
         agreement="Nothing is predicted ever to be learned, and nothing was." if never.all() else agreement,
     )
-    values = {"expected_time": times, "mean_log_ratio": found.mean, "standard_error": found.error}
-    values |= {"component_p_value": found.p_value, "visible_error": found.visible}
-    attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
-    return f"Runs on tokens against theory: {problem.kind}", {"component": names}, sentences, values, attributes
+    attributes, title = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}, "Runs on tokens against theory"
+    return f"{title}: {problem.kind}", {"component": names}, sentences, {"expected_time": times, **found}, attributes
 
 
 def _items_compared(_problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
@@ -157,8 +145,8 @@ def _items_compared(_problem: Any, prediction: xr.Dataset, simulation: xr.Datase
     return "Recovered items against theory", {}, sentences, {}, numbers
 
 
-def distances(simulation: xr.Dataset, times: Array, level: float) -> Distances:
-    """Return the distances of all components from predicted times; NaN where a run has no time."""
+def distances(simulation: xr.Dataset, times: Array, level: float) -> dict[str, Array]:
+    """Return mean log ratios to predicted times, without the effect of the batch, and their test, by component."""
     sizes = simulation["run_batch_size"].values
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(simulation["learned_time"].values / times)
@@ -172,4 +160,5 @@ def distances(simulation: xr.Dataset, times: Array, level: float) -> Distances:
     freedom, error = variance**2 / np.maximum(spread, 1e-60), np.sqrt(variance)
     p_value = 2.0 * stats.t.sf(np.maximum(np.abs(mean) - TOLERATED, 0.0) / error, freedom)
     reach = np.array([reach_in_errors(each, level) for each in freedom.tolist()])
-    return Distances(mean, error, p_value, TOLERATED + reach * error)
+    found = {"mean_log_ratio": mean, "standard_error": error, "component_p_value": p_value}
+    return found | {"visible_error": TOLERATED + reach * error}

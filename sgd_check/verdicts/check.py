@@ -48,7 +48,6 @@ from sgd_check.engines import Engine, EngineOptions, SpanEngine, make_engine
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.simulation import checked_engine, checked_options, checked_steps, simulate
 from sgd_check.verdicts import curves
-from sgd_check.verdicts.curves import Curve
 from sgd_check.verdicts.expectation import expectation, predicted_times
 from sgd_check.verdicts.mean_field import width_verdict
 from sgd_check.verdicts.path_tests import interpolated
@@ -657,7 +656,10 @@ def _plan_by_curves(
     prediction = pilot.prediction
     awaited, ends, seeing = list(awaited_ends(prediction).values()), list[float](), None
     if learning_rate is None or steps is None:
-        ends, end = possible_ends(pilot.problem, prediction), t_max
+        last = known_times(prediction)[-1]
+        *ends, late = sorted({*ends_of_curves(pilot.problem, prediction), *(one for one in awaited if one <= last)})
+        # Runs without noise would tell an error until each end but the last.
+        ends, end = [*(one for one in ends if _tells(pilot.problem, prediction, one)), late], t_max
         if end is None and directions is not None and awaited:
             end = awaited[min(directions, len(awaited)) - 1]
         if learning_rate is None and steps is None:
@@ -784,14 +786,6 @@ def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
     return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
 
 
-def possible_ends(problem: Problem, prediction: xr.Dataset) -> list[float]:
-    """Return the times at which a check may end, ascending, if runs without noise would tell an error until then."""
-    last = known_times(prediction)[-1]
-    awaited = (end for end in awaited_ends(prediction).values() if end <= last)
-    ends = sorted({*awaited, *ends_of_curves(problem, prediction)})
-    return [*(end for end in ends[:-1] if _tells(problem, prediction, end)), ends[-1]]
-
-
 def known_times(prediction: xr.Dataset) -> Array:
     """Return the saved times that a prediction reached."""
     return np.asarray(prediction["time"].values[np.isfinite(prediction["loss"].values)])
@@ -866,7 +860,7 @@ def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
         theory, *dilated = interpolated(times, one.values, grid)
         if np.isfinite(theory).all():
             still, runs = np.zeros(kept.size), theory[np.newaxis]
-            curve = Curve(one.kind, one.label, kept, theory, runs, still, np.array(dilated), one.scale)
+            curve = curves.Curve(one.kind, one.label, kept, theory, runs, still, np.array(dilated), one.scale)
             powers.append(curves.power_of(curve, curves.places_of(theory), 0.0, FEWEST_RUNS - 1, ROUNDING))
     return _all_seen(powers)
 

@@ -121,11 +121,6 @@ class EventTests(NamedTuple):
         """Awaited directions (P,) for which theory has a band, or noise decides."""
         return self.awaited if self.event is not LEARNING else self.awaited & np.isfinite(self.expected.low)
 
-    @property
-    def what(self) -> str:
-        """Words before the number of a direction in sentences."""
-        return "learned time of direction" if self.event is LEARNING else "direction"
-
     def doubts(self) -> Iterator[str]:
         """Yield which directions theory puts beyond its end, or the runs', and runs have."""
         had = [each for each in self.counts if each.having]
@@ -138,22 +133,20 @@ class EventTests(NamedTuple):
     def gaps(self) -> dict[str, Switches]:
         """Return the awaited directions that are not known to agree, by the sentence on them."""
         found: dict[str, Switches] = {}
-        past, present = self.event.past, self.event.present
+        what, few = f"{self.event.what} {{}}", f"since too few runs {self.event.past}"
         for p in np.flatnonzero(self.due).tolist():
             test = self.tests[p]
             if test is None and self.expected.low[p] == -np.inf:
-                noise = f"Not tested, since the noise of the steps decides when it {present}"
-                words = f"{noise}: {self.what} {{}}; use a smaller learning rate."
+                noise = f"Not tested, since the noise of the steps decides when it {self.event.present}"
+                words = f"{noise}: {what}; use a smaller learning rate."
             elif test is None:
-                words = f"Not tested, since too few runs {past}: {self.what} {{}}."
+                words = f"Not tested, {few}: {what}."
             elif test.early is None:
-                words = f"Tested for lateness only, since too few runs {past}: {self.what} {{}}."
+                words = f"Tested for lateness only, {few}: {what}."
             elif test.late is None:
-                words = f"Tested for earliness only, since theory does not bound the lateness: {self.what} {{}}."
+                words = f"Tested for earliness only, since theory does not bound the lateness: {what}."
             elif not test.resolved:
-                words = (
-                    f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {self.what} {{}}: {MORE_WORK}."
-                )
+                words = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {what}: {MORE_WORK}."
             else:
                 continue
             found.setdefault(words, np.zeros_like(self.due))[p] = True
@@ -171,7 +164,7 @@ class EventTests(NamedTuple):
             (beyond & ~counted, "Not tested, since no time is predicted for it"),
         ):
             if which.any():
-                yield f"{words}: {self.what} {_named(which)}."
+                yield f"{words}: {self.event.what} {_named(which)}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,12 +42,14 @@ class Event(NamedTuple):
     past: str
     present: str
     variable: str
+    #: Words before the number of a direction.
+    what: str = "direction"
 
 
 #: A neuron finds a direction, the span of a frame has half of it, or neurons carry its learned mass.
 EMERGENCE = Event("emergence", "emerge", "emerged", "emerges", "emergence_time")
 ALIGNMENT = Event("alignment", "align", "aligned", "aligns", "emergence_time")
-LEARNING = Event("learning", "be learned", "learned it", "is learned", "learned_time")
+LEARNING = Event("learning", "be learned", "learned it", "is learned", "learned_time", "learned time of direction")
 
 
 def event_of(dataset: xr.Dataset) -> Event:

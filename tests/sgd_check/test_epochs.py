@@ -98,12 +98,10 @@ def test_batches_in_turn_are_those_of_the_answer():
 
 
 def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
-    from sgd_check.studies import epochs
-
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(epochs, "simulate", interrupted)
+    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
     with pytest.raises(dynamics.SolveInterrupted) as caught:
         sgd_check.epochs_study(**SMALL)
     found = caught.value.dataset

@@ -380,7 +380,7 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sgd_check.studies.full_batch.simulate", interrupted)
+    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
     with pytest.raises(dynamics.SolveInterrupted) as caught:
         full_batch_recovery(**SMALL, progress=False)
     found = caught.value.dataset

@@ -298,7 +298,7 @@ def test_the_verdict_rejects_at_its_rate(off, fewest, most):
     # At a level of 5 %, of 200 repetitions at most 12 if theory holds, which for 5 % has a probability of 0.79; what
     # is tolerated makes it far less. One of two components is off.
     rng, times = np.random.default_rng(1), np.array([60.0, 500.0])
-    found = [synthetic(rng, times, np.array([1.0, off])).p_value.min() < 0.025 for _ in range(200)]
+    found = [synthetic(rng, times, np.array([1.0, off]))["component_p_value"].min() < 0.025 for _ in range(200)]
     assert fewest <= sum(found) <= most
 
 
