@@ -1,18 +1,13 @@
 r"""The coupled overlap flow on inputs of covariance Σ: Σ times the field of isotropic inputs, exact for any link.
 
-With ŵ = Σ^½ w the loss, C, G and n = wᵀΣw are those of isotropic inputs in ŵ, and gradient flow of w is
-ŵ' = −Σ ∇_ŵ ½E(f − f*)². In unit vectors u_i = ŵ_i/√n_i, on the axes l with eigenvalues s_l,
+In unit vectors u_i = ŵ_i/√n_i, ŵ = Σ^½ w, on the axes l with eigenvalues s_l (docs/inputs.md),
 
 .. math::
    u_{il}' = s_l Y_{il} - \tfrac12 \ell_i'\, u_{il}, \qquad \ell_i' = (\ln n_i)' = 2 \sum_l s_l u_{il} Y_{il}, \qquad
    Y_i = F_i + (2 S_i - F_i \cdot u_i)\, u_i
 
-with F the forces of `dynamics.equations.vectors` and S_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij).
-Axes of one eigenvalue are a class. Within it neurons stay in the span of their start and the teacher, so that r_c + m
-axes carry it however many there are: the flow of R_c = Ŵ_cΘ̂_cᵀ and Q_c = Ŵ_cŴ_cᵀ in fewer numbers, and of vectors in
-R^d where all eigenvalues are distinct.
-
-State, sizes, parameters and work are those of `dynamics.equations.vectors`, with s (D) before the data of the link.
+with F the forces of `dynamics.equations.vectors` and S_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij). State, sizes, parameters
+and work are those of that module, with s (D) before the data of the link.
 """
 
 from __future__ import annotations
@@ -185,19 +180,18 @@ class ClassDescentSystem(ClassSystem):
         return super().unpack(np.concatenate([unit.reshape(state.shape), log_norm], axis=-1))
 
 
-# The overlaps under online SGD of a finite learning rate on inputs of covariance Σ, closed class by class.
+# The overlaps under online SGD of a finite learning rate, closed class by class (axes of one eigenvalue).
 #
-# Whitened, a sample g ~ N(0, I) moves ŵ_i by −η e Σ ∇_i, ∇_i = ρ_i [α(z_i) u_i + σ'(z_i) g] as on isotropic inputs
-# (`dynamics.equations.finite_step`). With U the coordinates of unit neurons on the axes of the teacher, K_c the share
-# of class c in G, and X_c that of class c in the Gram matrix X of the m unit neurons and P directions,
+# Whitened, a sample g ~ N(0, I) moves ŵ_i by −η e Σ ∇_i, ∇_i as in `dynamics.equations.finite_step`. With U the
+# coordinates of unit neurons on the axes of the teacher, and K_c and X_c the shares of class c in G and in the Gram
+# matrix X of the m unit neurons and P directions,
 #
 # .. math::
 #    U_{il}' = s_l Y_{il} - \tfrac12 \ell_i' U_{il}, \qquad
 #    K_c' = s_c (V_c + V_c^T) + s_c^2 H_c - \tfrac12 (\ell_i' + \ell_j') K_c, \qquad
 #    \ell_i' = (\ln n_i)' = \sum_c [2 s_c V_c + s_c^2 H_c]_{ii}
 #
-# in the time η · step, with Y = F U + A Θ, A = a g'(C), V_c the products of Y and U within class c, F = diag(e) −
-# n g'(G), e_i = 2 [Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij)] − Σ_p A_ip C_ip + Σ_j n_j g'(G_ij) G_ij, and H_c = η [D_c +
+# with Y = F U + A Θ, V_c the products of Y and U within class c, F and A of `write_forces`, and H_c = η [D_c +
 # (second_c − D_c)/B] for batches of B samples, D_c = Y_c Y_cᵀ. For class c of d_c axes Stein's lemma leaves second_c =
 # d_c E[(ē² + τ²) σ'_i σ'_j] + Σ_ab J_ab X_c,ab, with J linear in means of four functions. In ē = Σ_a w_a σ_a,
 # w = (n, −a), and A(z) = α + σ'' of mean derivatives (2 − k) f̂_k, its entries are sums of
@@ -212,9 +206,8 @@ class ClassDescentSystem(ClassSystem):
 # and of the same with i and j exchanged. "infinite-d" keeps d_c E[…]/B alone, the limit tr Σ → ∞ at fixed η tr Σ.
 #
 # State y = [U (m, r) | K (classes, m, m) | ln n (m)]; sizes = [m, P, r, P, sign_matters, place of the link, classes,
-# degree, whole | class of every axis of the teacher (r)], of which the first six are as above; parameters = [a (P) |
-# Θ (P, r) | s | d_c (classes) | τ, two weights | f̂ (degree + 4) | data of the link]. A diagram (e, r, s) is one of
-# `hermite.polynomials`.
+# degree, whole | class of every axis of the teacher (r)]; parameters = [a (P) | Θ (P, r) | s | d_c (classes) | τ, two
+# weights | f̂ (degree + 4) | data of the link]. Diagrams (e, r, s) are those of `hermite.polynomials`.
 
 CLASSES, DEGREE, WHOLE, KINDS = 6, 7, 8, 9
 
@@ -224,8 +217,7 @@ def tables(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Vector, Matri
     """Return N (m, M), Q (M, M), w (M), the parts of Q by class (classes, M²), `second` (classes, m²), and scratch."""
     m, M, classes = sizes[0], sizes[0] + sizes[1], sizes[CLASSES]
     of_parts = m * M + M * M + M
-    of_second = of_parts + classes * M * M
-    end = of_second + classes * m * m
+    of_second, end = of_parts + classes * M * M, of_parts + classes * (M * M + m * m)
     N, Q, w = matrix(work, 0, m, M), matrix(work, m * M, M, M), vector(work, of_parts - M, M)
     parts, second = matrix(work, of_parts, classes, M * M), matrix(work, of_second, classes, m * m)
     return N, Q, w, parts, second, vector(work, end, work.size - end)
@@ -302,8 +294,7 @@ def write_pair_means(c: float, degree: int, hat: Vector, Z: Matrix) -> None:
 @kernel
 def write_halves(e: int, i: int, j: int, degree: int, hat: Vector, w: Vector, Q: Matrix, H: Matrix) -> int:
     """Write w_a f̂_(e+r+s) Q_ai^r Q_aj^s/(r! s!) of σ, σ' and σ'', three blocks of rows; return how many (r, s) are."""
-    rows = 0
-    most = (degree + 1) * (degree + 2) // 2
+    rows, most = 0, (degree + 1) * (degree + 2) // 2
     for r in range(degree - e + 1):
         for s in range(degree - e + 1 - r):
             for a in range(w.size):
@@ -323,9 +314,7 @@ def join_halves(
     e: int, degree: int, whole: bool, hat: Vector, Z: Matrix, H: Matrix, Y: Matrix, P: Matrix, ends: Matrix
 ) -> None:
     """Add the diagrams of e edges a–b to the sums over b (`ends`, rows 0–2) and over both (row 3), and to P = Z H'."""
-    most, M = Y.shape
-    count = degree - e + 1
-    x = -1
+    (most, M), count, x = Y.shape, degree - e + 1, -1
     for r in range(count):
         for s in range(count - r):
             x += 1
@@ -427,8 +416,7 @@ def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Intege
     write_parts(y, parameters, sizes, work)
     write_forces(y, parameters, sizes, work)
     write_noise(parameters, sizes, work)
-    N = matrix(work, 0, m, m + P)
-    growth = vector(out, logs, m)
+    N, growth = matrix(work, 0, m, m + P), vector(out, logs, m)
     growth.fill(0.0)
     for c in range(classes):
         own = vector(out, m * r + c * mm, mm)
@@ -492,11 +480,7 @@ def step_normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 
 class ClassStepSystem(ClassSystem):
-    """State layout, kernels and observables of the mean steps of a problem that has `inputs`.
-
-    State: U (m, r) on the teacher's axes, K (classes, m, m), and ln n (m,). Raises ValueError if the link is not a
-    polynomial or of too many diagrams, or if the classes are too many.
-    """
+    """The mean steps of a problem with `inputs`; ValueError for other links than polynomials, and too many classes."""
 
     name = "class-step"
     against_clusters = FlowSystem.against_clusters
@@ -508,17 +492,12 @@ class ClassStepSystem(ClassSystem):
         (unit, log_norm), axes, teacher = self.start, self.axes, problem.teacher
         m, P, r, classes = problem.width, problem.num_directions, teacher.span, axes.eigenvalue.size
         hat, M = mean_derivatives(np.trim_zeros(problem.activation.coefficients, "b")), m + P
-        count, most = count_diagrams(hat, hat), MOST_WEIGHTS // M**2
-        require(
-            count <= MOST_DIAGRAMS,
-            "Argument `problem` must have a link of lower degree or of fewer terms for the equation of a finite "
-            f"learning rate, but degree {hat.size - 1} gives up to {count} diagrams, more than {MOST_DIAGRAMS}.",
-        )
-        require(
-            classes <= most,
-            f"Argument `inputs` must have at most {most} distinct eigenvalues for the equation of a finite learning "
-            f"rate with {M} neurons and directions together, but has {classes}.",
-        )
+        count, most, here = count_diagrams(hat, hat), MOST_WEIGHTS // M**2, "for the equation of a finite learning rate"
+        need = f"Argument `problem` must have a link of lower degree or of fewer terms {here}"
+        but = f"but degree {hat.size - 1} gives up to {count} diagrams, more than {MOST_DIAGRAMS}."
+        require(count <= MOST_DIAGRAMS, f"{need}, {but}")
+        need = f"Argument `inputs` must have at most {most} distinct eigenvalues {here}"
+        require(classes <= most, f"{need} with {M} neurons and directions together, but has {classes}.")
         shares = [unit[:, axes.kind == kind] @ unit[:, axes.kind == kind].T for kind in range(classes)]
         self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
         self._shape = (classes, m, r)
@@ -526,9 +505,8 @@ class ClassStepSystem(ClassSystem):
         whole, share = step_theory == "finite-d", learning_rate / batch_size
         weights = [problem.label_noise, learning_rate - share if whole else 0.0, share]
         numbers = [teacher.coefficients, self._theta, axes.eigenvalue, axes.sizes, weights, hat, np.zeros(4)]
-        self.parameters, self.sizes = with_link(
-            problem, [m, P, r, P], numbers, [classes, hat.size - 1, whole, *axes.kind[:r]]
-        )
+        more = [classes, hat.size - 1, whole, *axes.kind[:r]]
+        self.parameters, self.sizes = with_link(problem, [m, P, r, P], numbers, more)
         self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(M * M + classes, 2 * m * M)
 
     def unpack(self, state: Array) -> tuple[Array, ...]:

@@ -1,7 +1,7 @@
 r"""Online learning of a committee, f(x) = Σ_i σ(w_i·x), in its order parameters R = WΘᵀ and S = WWᵀ.
 
-One step of SGD is w_i ← w_i − η e σ'(λ_i) x with λ_i = w_i·x and e = ē − noise, ē = Σ_b w_b σ(v_b·x). The M = m + P
-vectors v_b, with Gram matrix C, are the neurons, of weight 1, and the directions, of weight −a_p. By Stein's lemma
+The M = m + P vectors v_b, with Gram matrix C, are the neurons, of weight w_b = 1, and the directions, of weight −a_p.
+By Stein's lemma
 
 .. math:: E[\bar e\, \sigma'_i\, x] = \sum_b N_{ib} v_b + k_i w_i, \qquad N_{ib} = w_b E\,\sigma'_i\sigma'_b, \qquad
    k_i = \sum_b w_b E\,\sigma''_i\sigma_b,
@@ -9,12 +9,9 @@ vectors v_b, with Gram matrix C, are the neurons, of weight 1, and the direction
 so that with F = N C + diag(k) C, and in time t = η · step,
 
 .. math:: R' = -F_{\cdot p}, \qquad S' = -F_{\cdot j} - F_{\cdot j}^T + \eta\, E[(\bar e^2 + \tau^2)\,
-   \sigma'_i \sigma'_j\, |x|^2].
+   \sigma'_i \sigma'_j\, |x|^2]
 
-The last term is left out in the flow η → 0; as d → ∞ with η d fixed |x|² is d (Saad & Solla 1995, their η is η d and
-their α is step/d, for weights scaled by √d). For B samples per step it is divided by B, and the products of two samples
-add η (1 − 1/B) D, D = F (N + diag(k))ᵀ that of the mean gradients, which is nothing in that limit. Means are closed
-forms for erf(z/√2), finite sums for polynomials.
+for one sample, see docs/committees.md. Means are closed forms for erf(z/√2), finite sums for polynomials.
 
 State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory, lowest degree that counts in learned masses,
 family of the link, place of N | layout of the step] with theory 1 for the step's limit d → ∞ and 2 for the step at
@@ -225,11 +222,7 @@ STEP_THEORIES = ("infinite-d", "finite-d")
 
 
 class CommitteeSystem(FlowSystem):
-    """State layout, kernels and observables of a committee at a learning rate η, by default in the flow η → 0.
-
-    In the term of order η², of B samples, |x|² is d for "infinite-d" and exact for "finite-d". Raises
-    ValueError if the means of the link are not known exactly.
-    """
+    """A committee at a learning rate η, by default in the flow η → 0; ValueError unless means are known exactly."""
 
     name = "committee"
 
@@ -327,10 +320,8 @@ class CommitteeSystem(FlowSystem):
 class CommitteeLink:
     """A link of which Gaussian means are known exactly at every norm: erf(z/√2), or a polynomial.
 
-    The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance. E σ_a σ_b is
-    (2/π) arcsin(C_ab / √((1 + C_aa)(1 + C_bb))) or Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a). Of a vector of
-    length ρ the part of degree k is that of σ(ρ z) with the Hermite polynomial h_k(z), z ~ N(0, 1). In E σ_a σ_b it
-    makes the term with C_ab^k: degree 1 of erf(z/√2), which is odd, makes the linear term of the arcsine.
+    E σ_a σ_b is (2/π) arcsin(C_ab / √((1 + C_aa)(1 + C_bb))) or Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a). The
+    part of degree k, that of σ(ρ z) with h_k(z), z ~ N(0, 1), is the term with C_ab^k, of the arcsine the linear one.
     """
 
     #: The mean derivatives F_k at variance 1, k = 0 … K, of a polynomial; none for erf.
@@ -355,9 +346,8 @@ class CommitteeLink:
             width = np.sqrt(1.0 + np.diag(gram))
             return np.asarray((2.0 / math.pi if degree == 1 else 0.0) * gram / np.outer(width, width))
         lack = 0.5 * (np.diag(gram) - 1.0)
-        mean = np.zeros_like(lack)
-        for j, F in enumerate(self.numbers[degree::2].tolist()):
-            mean += F * lack**j / math.factorial(j)
+        terms = (F * lack**j / math.factorial(j) for j, F in enumerate(self.numbers[degree::2].tolist()))
+        mean = sum(terms, np.zeros_like(lack))
         return np.asarray(gram**degree / math.factorial(degree) * np.outer(mean, mean))
 
 
@@ -365,15 +355,10 @@ def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
     """Return the means of a link; ValueError unless it is erf(z/√2) or a polynomial, of low degree for steps."""
     if link == hermite.expand("erf", order=link.order):
         return CommitteeLink(np.empty(0))
-    require(
-        link.is_polynomial and link.truncation_error <= 0.0,
-        f"Argument `problem` must have a polynomial link or 'erf' for a committee, but has {link.name}; "
-        "`activation=problem.activation.truncated()` asks for its series, close to it at norms up to 1 alone.",
-    )
-    numbers = mean_derivatives(np.trim_zeros(link.coefficients, "b"))
-    require(
-        not for_step or numbers.size - 1 <= steps.LARGEST_STEP_DEGREE,
-        f"Argument `problem` must have a link of degree at most {steps.LARGEST_STEP_DEGREE} for a finite learning "
-        f"rate, but has {numbers.size - 1}.",
-    )
+    need = f"Argument `problem` must have a polynomial link or 'erf' for a committee, but has {link.name}"
+    why = "`activation=problem.activation.truncated()` asks for its series, close to it at norms up to 1 alone."
+    require(link.is_polynomial and link.truncation_error <= 0.0, f"{need}; {why}")
+    numbers, most = mean_derivatives(np.trim_zeros(link.coefficients, "b")), steps.LARGEST_STEP_DEGREE
+    need = f"Argument `problem` must have a link of degree at most {most} for a finite learning rate"
+    require(not for_step or numbers.size - 1 <= most, f"{need}, but has {numbers.size - 1}.")
     return CommitteeLink(numbers)

@@ -1,31 +1,19 @@
 r"""The overlaps under online SGD of a finite learning rate, closed by the exact mean change of one step.
 
-With R = WΘᵀ, S = WWᵀ and the moments of `dynamics.equations.finite_step`, in the time η · step,
-
-.. math::
-   R' = \mathrm{teacher\_first}, \qquad
-   S' = \mathrm{student\_first} + \eta \begin{cases}
-      D + (\mathrm{base} + d\,\mathrm{slope} - D)/B & \text{"finite-d"} \\
-      d\,\mathrm{slope}/B & \text{"infinite-d"} \end{cases}
-
-for minibatches of B samples.  In the coordinates of the flow, C = R/ρ, G = S/(ρρᵀ) and ln n = ln S_ii, with H the
-relative part of second order, (S' − student_first)/(ρρᵀ),
+In the coordinates of the flow, C = R/ρ, G = S/(ρρᵀ) and ln n = ln S_ii, and in the time η · step,
 
 .. math::
    C' = C'_{\mathrm{flow}} - \tfrac12 C_{ip} H_{ii}, \qquad
    G' = G'_{\mathrm{flow}} + H_{ij} - \tfrac12 G_{ij} (H_{ii} + H_{jj}), \qquad
    (\ln n_i)' = (\ln n_i)'_{\mathrm{flow}} + H_{ii},
 
-so that G_ii = 1 is kept. H is made of Gram matrices of gradients, so that overlaps of vectors stay those of vectors.
+with H = η [D + (base + d slope − D)/B] of the moments below, divided by ρρᵀ, for batches of B samples, or η d slope/B
+in the limit d → ∞ at fixed η d ("infinite-d", Saad & Solla 1995). Above the limit of stability the solution blows up in
+finite time, (ln n)' ~ η d n².
 
-"infinite-d" is the limit d → ∞ at fixed η d (Saad & Solla 1995), in which the overlaps of a single run concentrate.
-"finite-d" keeps every term of the mean step; the scatter of single runs about the mean, which it leaves out, changes
-means by O(η) too, a part 1/d of the terms with d. Above the limit of stability the solution blows up in finite time,
-(ln n)' ~ η d n²: a squared norm beyond 1e4 Σ a counts as infinite, and the run ends there.
-
-State, events and constraint are those of `dynamics.equations.overlaps`, whose Jacobian diagonal serves as it
-is: it is dominant where the equation is stiff. parameters = [a (P) | T (P, P) | τ, three weights | `numbers` | data of
-the link], sizes = [m, P, orthonormal, sign_matters, place of the link | `layout`] of `MomentTables`.
+State, events and constraint are those of `dynamics.equations.overlaps`, whose Jacobian diagonal serves as it is: it is
+dominant where the equation is stiff. parameters = [a (P) | T (P, P) | τ, three weights | `numbers` | data of the link],
+sizes = [m, P, orthonormal, sign_matters, place of the link | `layout`] of `MomentTables`.
 """
 
 from __future__ import annotations
@@ -64,16 +52,12 @@ def is_blown_up(y: Vector, a: Vector, m: int, P: int) -> bool:
 
 
 @kernel
-def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """C' = diag(r) C − F, G' = H − F − Fᵀ + diag(r) G + G diag(r), (ln n)' = −2 r, r_i = F_ii − ½ H_ii, or NaN."""
+def write_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Return the Gram matrix Q, N + diag(κ), F = (N + diag(κ)) Q, and H, written to the scratch."""
     m, P = sizes[0], sizes[1]
-    mP, mm, M, at = m * P, m * m, m + P, P + P * P
-    if is_blown_up(y, parameters, m, P):
-        out.fill(np.nan)
-        return
-    dC, dG, growth = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
+    mm, M, at = m * m, m + P, P + P * P
     layout, scratch = vector(sizes, LAYOUT, sizes.size - LAYOUT), vector(work, 3 * mm, work.size - 3 * mm)
-    Q, F = matrix(scratch, layout[POWERS_AT] + M * M, M, M), matrix(scratch, layout[DRIFT_AT] + m * M, m, M)
+    Q, place = matrix(scratch, layout[POWERS_AT] + M * M, M, M), layout[DRIFT_AT]
     H, base, slope = matrix(work, 0, m, m), matrix(work, mm, m, m), matrix(work, 2 * mm, m, m)
     write_gram(y, m, matrix(parameters, P, P, P), Q)
     write_norms(y, vector(scratch, 0, m))
@@ -82,8 +66,22 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     numbers = vector(parameters, at + 4, parameters.size - at - 4)
     step_moments(parameters[at], (numbers, layout, scratch), (H, base, slope))
     for i in range(m):
-        for j in range(i + 1):
+        for j in range(m):
             H[i, j] = parameters[at + 1] * H[i, j] + parameters[at + 2] * base[i, j] + parameters[at + 3] * slope[i, j]
+    return Q, matrix(scratch, place, m, M), matrix(scratch, place + m * M, m, M), H
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """C' = diag(r) C − F, G' = H − F − Fᵀ + diag(r) G + G diag(r), (ln n)' = −2 r, r_i = F_ii − ½ H_ii, or NaN."""
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    if is_blown_up(y, parameters, m, P):
+        out.fill(np.nan)
+        return
+    dC, dG, growth = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
+    Q, _, F, H = write_second(y, parameters, sizes, work)
+    for i in range(m):
         growth[i] = F[i, i] - 0.5 * H[i, i]
         for p in range(P):
             dC[i, p] = growth[i] * Q[i, m + p] - F[i, m + p]
@@ -152,13 +150,12 @@ def write_singles(layout: Integers, work: Vector) -> None:
     """U_r(i) of all powers, and Y_e,r(i) of the pairs (e, r) that terms use."""
     m, top, count = layout[0], layout[2], layout[4]
     M = m + layout[1]
-    power, U, Y = layout[POWERS_AT], layout[11], layout[12]
+    power, U, Y, place = layout[POWERS_AT], layout[11], layout[12], layout[15]
     for r in range(top + 1):
         for i in range(m):
             row, source = U + (r * m + i) * M, power + (r * M + i) * M
             for b in range(M):
                 work[row + b] = work[b] * work[source + b]
-    place = layout[15]
     for x in range(count):
         e, r = layout[place + 2 * x], layout[place + 2 * x + 1]
         rows, Q = matrix(work, U + r * m * M, m, M), matrix(work, power + e * M * M, M, M)
@@ -168,11 +165,9 @@ def write_singles(layout: Integers, work: Vector) -> None:
 @kernel
 def write_mixed(i: int, layout: Integers, work: Vector) -> None:
     """X_rs(i, j) and Y_e,rs(i, j) for one i and all j ≥ i."""
-    m, segments, mixed = layout[0], layout[5], layout[6]
-    M = m + layout[1]
+    m, segments, mixed, place = layout[0], layout[5], layout[6], layout[17]
+    M, count = m + layout[1], m - i
     power, U, X, Y = layout[POWERS_AT], layout[11], layout[13], layout[14]
-    count = m - i
-    place = layout[17]
     for x in range(mixed):
         first = U + (layout[place + 2 * x] * m + i) * M
         second = power + layout[place + 2 * x + 1] * M * M
@@ -193,12 +188,9 @@ def write_mixed(i: int, layout: Integers, work: Vector) -> None:
 def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tuple[float, float]:
     """Sum all terms of one pair: the part of `second` without d, and its slope in d, both divided by ρ_i ρ_j."""
     numbers, layout, work = tables
-    m, groups = layout[0], layout[7]
-    M = m + layout[1]
-    degree = layout[3]
+    m, M, degree, groups = layout[0], layout[0] + layout[1], layout[3], layout[7]
     place, powers, terms = layout[18], layout[19], layout[20]
-    coefficients, weights = layout[21], layout[22]
-    spans = layout[23]
+    coefficients, weights, spans = layout[21], layout[22], layout[23]
     for t in range(1, degree + 3):
         work[spans + t] = work[spans + t - 1] * s
     base = slope = 0.0
@@ -228,8 +220,7 @@ def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tupl
 @kernel
 def step_moments(noise: float, tables: Tables, parts: Parts) -> None:
     """Write F, which stays in `work`, and the parts of one sample, divided by ρ_i ρ_j; w and Q stand in `work`."""
-    _, layout, work = tables
-    drift_gram, base, slope = parts
+    (_, layout, work), (drift_gram, base, slope) = tables, parts
     m, M, power = layout[0], layout[0] + layout[1], layout[POWERS_AT]
     size = M * M
     # The elementwise powers 0, 2, 3 … of Q.
@@ -289,15 +280,9 @@ def check_polynomial(problem: Problem) -> None:
 # .. math:: \nabla_i = \rho_i [\alpha(z_i)\, u_i + \sigma'(z_i)\, x], \qquad \alpha = 2\sigma - z\sigma', \qquad
 # \rho_i = |w_i|, \quad u_i = w_i/\rho_i, \quad z_i = u_i \cdot x,
 #
-# and e = ē − noise, ē = Σ_a w_a σ(v_a·x): the vectors v are the m unit neurons, with weights n_i, and the P directions,
-# with weights −a_p. Q is the Gram matrix of all of them, g(s) = Σ_k c_k² s^k.
-#
-# *First order.* E[ē ∇_i], the gradient of ½ E ē² = ½ Σ_ab w_a w_b g(Q_ab), is ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b
-# g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib]. E[ΔR_ip] = −η E[ē ∇_i]·θ_p, the part of E[ΔS_ij] of first order is
-# −η (E[ē ∇_i]·w_j + i ↔ j), and D_ij is the product of two such vectors.
-#
-# *Second order.* second_ij = E[e² ∇_i·∇_j] contains |x|². By parts E[F |x|²] = d E F + E[x·∂F], and x·∂ acts on a
-# function of v·x as z d/dz, so that every factor depends on one projection:
+# and e = ē − noise, ē = Σ_a w_a σ(v_a·x). First order: E[ē ∇_i] is ρ_i (κ_i u_i + Σ_b N_ib v_b), and D_ij the product
+# of two such vectors. Second order: second_ij = E[e² ∇_i·∇_j] contains |x|². By parts E[F |x|²] = d E F + E[x·∂F], and
+# x·∂ acts on a function of v·x as z d/dz, so that every factor depends on one projection:
 #
 # .. math:: \frac{\mathrm{second}_{ij}}{\rho_i\rho_j} = E\big[(\bar e^2 + \tau^2)\{G_{ij}\alpha_i\alpha_j +
 # \beta_i\sigma'_j + \sigma'_i\beta_j + d\,\sigma'_i\sigma'_j\}\big] + 2\,E[\bar e\,\epsilon\,\sigma'_i\sigma'_j],
@@ -307,16 +292,14 @@ def check_polynomial(problem: Problem) -> None:
 #
 # σ' : ĉ_(k+1)     α : (2−k) ĉ_k − ĉ_(k+2)     β : (1−k) ĉ_(k+1) + k (3−k) ĉ_(k−1)     zσ' : k ĉ_k + ĉ_(k+2).
 #
-# *Four series.* Each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] over a and b, and that a sum over
-# the diagrams of `hermite.polynomials`, for given numbers of edges a polynomial in G_ij times
+# Each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] over a and b, and that a sum over the diagrams of
+# `hermite.polynomials`, for given numbers of edges a polynomial in G_ij times
 #
 # .. math:: \sum_{ab} X_{rs}(a)\, Q_{ab}^e\, X_{r's'}(b), \qquad X_{rs}(a) = w_a Q_{ai}^r Q_{aj}^s:
 #
-# (m+P)² operations per pair where both r and s are positive, an inner product elsewhere, and none for e = 0. For h_4
-# that leaves three matrix products of (m+P) × (m+P) by (m+P) × m²/2. Rounding is relative to the largest diagram, which
-# grows with the degree K about as E h_K⁴ does, like 9^K.
-#
-# *Parts.* second = base + d · slope; the limit d → ∞ has slope alone, which needs a quarter of the diagrams.
+# (m+P)² operations per pair where both r and s are positive, an inner product elsewhere, and none for e = 0. Rounding
+# is relative to the largest diagram, which grows with the degree K about as E h_K⁴ does, like 9^K. second = base + d ·
+# slope; the limit d → ∞ has slope alone, which needs a quarter of the diagrams.
 
 
 class MomentParts(NamedTuple):
@@ -334,8 +317,7 @@ class MomentParts(NamedTuple):
 def exact_moments(coefficients: Array, R: Array, S: Array, teacher: Teacher) -> MomentParts:
     """Return the moments at R = WΘᵀ (m, P) and S = WWᵀ (m, m) for a polynomial link, and a (P,), T (P, P) and noise τ.
 
-    Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked. Raises ValueError if the link
-    has too many diagrams.
+    Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked. Too many diagrams: ValueError.
     """
     (m, P), (a, T, noise), rho = R.shape, teacher, np.sqrt(np.diag(S))
     M, (numbers, layout, size), scale = m + P, moment_tables(coefficients, m, P), np.outer(rho, rho)
@@ -379,29 +361,15 @@ class MomentTables(NamedTuple):
     work_size: int
 
 
-class _Link(NamedTuple):
-    """Numbers of the link alone; rows of `edges` and `weights` are sorted by group."""
-
-    squares: Array
-    edges: Integers
-    weights: Array
-    #: The first row of each group, with the end.
-    first: Integers
-    factors: list[Array]
-
-
-class _Rows(NamedTuple):
-    """Which rows are made: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X."""
-
-    singles: list[tuple[int, int]]
-    segments: list[tuple[int, int, int, int]]
-    mixed: list[tuple[int, int]]
+#: Which rows are made: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X.
+Rows = tuple[list[tuple[int, int]], list[tuple[int, int, int, int]], list[tuple[int, int]]]
 
 
 def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole: bool = True) -> MomentTables:
     """Return the tables of m neurons and P directions, `whole` or of what grows with d; ValueError if too many."""
-    link = _link(trimmed(coefficients), whole)
-    rows, degree, count = _rows(link.edges), link.squares.size - 1, len(link.factors)
+    edges, link_weights, first, link_factors = _link(trimmed(coefficients), whole)
+    squares = np.square(trimmed(coefficients))
+    (singles, segments, mixed), degree = _rows(edges), squares.size - 1
     # Every row is U, X or Y of at most max(1, K) legs.
     m, M, top = width, width + num_directions, max(1, degree)
     sizes = {
@@ -409,30 +377,29 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole
         "powers": (top + 1) * M * M,
         "drift": 2 * m * M,
         "U": (top + 1) * m * M,
-        "single": len(rows.singles) * m * M,
-        "X": len(rows.mixed) * m * M,
-        "Y": sum(segment[2] for segment in rows.segments) * m * M,
+        "single": len(singles) * m * M,
+        "X": len(mixed) * m * M,
+        "Y": sum(segment[2] for segment in segments) * m * M,
         "s": degree + 4,
     }
     *starts, work_size = np.cumsum([0, *sizes.values()]).tolist()
     at = dict(zip(sizes, starts, strict=True))
-    terms = _operands(link.edges, rows, at, m * M)
+    terms = _operands(edges, (singles, segments, mixed), at, m * M)
 
-    occurring = [np.flatnonzero(factor.any(axis=0)) for factor in link.factors]
-    factors = [factor[:, powers].T.ravel() for factor, powers in zip(link.factors, occurring, strict=True)]
+    occurring = [np.flatnonzero(factor.any(axis=0)) for factor in link_factors]
+    factors = [factor[:, powers].T.ravel() for factor, powers in zip(link_factors, occurring, strict=True)]
     first_coefficient = np.cumsum([0, *map(len, occurring)])
-    lists = (*rows, np.stack([link.first, first_coefficient], axis=1), np.concatenate(occurring), terms)
+    lists = (singles, segments, mixed, np.stack([first, first_coefficient], axis=1), np.concatenate(occurring), terms)
     parts = [np.array(part, dtype=np.int64).ravel() for part in lists]
-    header = [m, num_directions, top, degree]
-    header += [len(rows.singles), len(rows.segments), len(rows.mixed), count, len(terms)]
+    header = [m, num_directions, top, degree, len(singles), len(segments), len(mixed), len(factors), len(terms)]
     header += [at[name] for name in ("powers", "drift", "U", "single", "X", "Y")]
     header += np.cumsum([HEADER, *map(len, parts[:-1])]).tolist()
     header += [degree + 1, degree + 1 + 2 * int(first_coefficient[-1]), at["s"]]
     layout = np.concatenate([np.array(header, dtype=np.int64), *parts])
-    return MomentTables(np.concatenate([link.squares, *factors, link.weights.ravel()]), layout, work_size)
+    return MomentTables(np.concatenate([squares, *factors, link_weights.ravel()]), layout, work_size)
 
 
-def _rows(edges: Integers) -> _Rows:
+def _rows(edges: Integers) -> Rows:
     """Return the rows that the diagrams need, X sorted by r + s so that a segment of it is one matrix."""
     halves = [(r, s) for row in edges.tolist() for r, s in (row[1:3], row[3:5])]
     mixed = sorted({pair for pair in halves if min(pair) > 0}, key=lambda pair: (sum(pair), pair))
@@ -441,14 +408,13 @@ def _rows(edges: Integers) -> _Rows:
     for e, legs in sorted({(e, r + s) for e, r, s in left if r * s > 0}):
         members = [x for x, pair in enumerate(mixed) if sum(pair) == legs]
         segments.append((e, members[0], len(members), sum(segment[2] for segment in segments)))
-    return _Rows(sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments, mixed)
+    return sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments, mixed
 
 
-def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
+def _operands(edges: Integers, rows: Rows, at: dict[str, int], matrix_size: int) -> Integers:
     """Return where the two rows of each diagram lie, shape (D, 8); the left one is Q^(∘e) times its factors."""
-    shift = {(e, sum(rows.mixed[x])): row - x for e, x, _, row in rows.segments}
-    mixed = {pair: x for x, pair in enumerate(rows.mixed)}
-    singles = {pair: x for x, pair in enumerate(rows.singles)}
+    shift = {(e, sum(rows[2][x])): row - x for e, x, _, row in rows[1]}
+    singles, mixed = ({pair: x for x, pair in enumerate(pairs)} for pairs in (rows[0], rows[2]))
     terms = np.empty((edges.shape[0], 8), dtype=np.int64)
     for term, (e, r, s, r2, s2) in zip(terms, edges.tolist(), strict=True):
         if r * s > 0:
@@ -463,8 +429,11 @@ def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int
 
 
 @lru_cache(maxsize=32)
-def _link(coefficients: tuple[float, ...], whole: bool) -> _Link:
-    """Return the diagrams of a link, grouped by (r + r', s + s'), with the factors of each group in powers of G_ij."""
+def _link(coefficients: tuple[float, ...], whole: bool) -> tuple[Integers, Array, Integers, list[Array]]:
+    """Return edges and weights of the diagrams of a link, sorted by their groups (r + r', s + s').
+
+    Then the first row of each group, with the end, and its factors in powers of G_ij.
+    """
     hat = mean_derivatives(coefficients)
     k, size = np.arange(hat.size + 1.0), hat.size + 1
     padded = np.concatenate([np.zeros(1), hat, np.zeros(4)])
@@ -493,10 +462,6 @@ def _link(coefficients: tuple[float, ...], whole: bool) -> _Link:
     order = np.argsort(code, kind="stable")
     # Group 0 is [0, 0] whether or not a diagram is in it: it multiplies the variance of the label noise.
     codes = np.unique(np.append(code, 0))
-    return _Link(
-        squares=np.square(coefficients),
-        edges=table.edges[used][order],
-        weights=weights[used][order],
-        first=np.append(np.searchsorted(code[order], codes), code.size),
-        factors=[np.stack([base[c // size, c % size], slope[c // size, c % size]]) for c in codes.tolist()],
-    )
+    first = np.append(np.searchsorted(code[order], codes), code.size)
+    factors = [np.stack([base[c // size, c % size], slope[c // size, c % size]]) for c in codes.tolist()]
+    return table.edges[used][order], weights[used][order], first, factors

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers, Vector
 
-#: Place of g in the data of a link, and of its coefficients in those of a polynomial. Functions receive int(VALUE): for
-#: a constant Numba compiles them once more.
+#: Place of g in the data of a link, and of coefficients in those of a polynomial; for a constant that is not int(VALUE)
+#: Numba compiles functions once more.
 VALUE, HEAD = 3, 3
 #: Numbers of a block: two blocks of 8 bytes each stay in the first level of cache.
 BLOCK = 512
@@ -162,12 +162,6 @@ def g2(link: Vector, s: float) -> float:
 
 
 @kernel
-def learned_kernel(link: Vector, s: float) -> float:
-    """Return g_3(s) = Σ_{j≥3} c_j² s^j, the kernel of learned masses."""
-    return polynomial(link, int(link[2]), s)
-
-
-@kernel
 def write_g0(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
     """Write g of each of many numbers."""
     write_polynomial(link, int(VALUE), s, out)
@@ -183,9 +177,3 @@ def write_g1(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
 def write_g2(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
     """Write g'' of each of many numbers."""
     write_polynomial(link, int(link[1]), s, out)
-
-
-@kernel
-def write_learned(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write g_3 of each of many numbers."""
-    write_polynomial(link, int(link[2]), s, out)

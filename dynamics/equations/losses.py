@@ -105,21 +105,16 @@ def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Arra
     return total / (len(vectors) * len(second))
 
 
-# The loss by Hermite degree: what f lacks of the common parts of f*, and of what tells directions apart.
-#
-# In Hermite polynomials of x ~ N(0, I) functions of different degree are orthogonal, so that
-#
-# .. math:: E(f - f^*)^2 = \sum_{j=0}^{2} E\,(f_j - f^*_j)^2 + \text{rest},
-#
-# with f_0 a number, f_1 linear and f_2 quadratic in x, and the degrees from 3 on in the rest. With A_ij the coefficient
-# of h_j(û_i·x) in what neuron i adds to f, and B_pj that of h_j(θ_p·x) in unit p of f*,
+# The loss by Hermite degree. Functions of different degree are orthogonal under x ~ N(0, I), so that E(f − f*)² is the
+# sum of E(f_j − f*_j)² for j = 0, 1, 2 and a rest. With A_ij the coefficient of h_j(û_i·x) in what neuron i adds to f,
+# and B_pj that of h_j(θ_p·x) in unit p of f*,
 #
 # .. math:: E\,(f_j - f^*_j)^2 = \sum_{ik} A_{ij} A_{kj} (\hat u_i\cdot\hat u_k)^j
 #    - 2 \sum_{ip} A_{ij} B_{pj} (\hat u_i\cdot\theta_p)^j + \sum_{pq} B_{pj} B_{qj} (\theta_p\cdot\theta_q)^j.
 #
-# Of f = Σ_i n_i σ(u_i·x) and f* = Σ_p a_p σ(θ_p·x), σ = Σ_j c_j h_j, they are n_i c_j and a_p c_j; of a network, whose
-# neurons have lengths ρ_i and biases b_i, A_ij = s v_i E σ(ρ_i z + b_i) h_j(z), and B_pj = a_p E σ_p(z + β_p) h_j(z).
-# Of a polynomial teacher the last two sums are those of f_α f*_α and f*_α² over its components of degree j.
+# Of f = Σ_i n_i σ(u_i·x) and f* = Σ_p a_p σ(θ_p·x) they are n_i c_j and a_p c_j; of a network, whose neurons have
+# lengths ρ_i and biases b_i, A_ij = s v_i E σ(ρ_i z + b_i) h_j(z), and B_pj = a_p E σ_p(z + β_p) h_j(z). Of a
+# polynomial teacher the last two sums are those of f_α f*_α and f*_α² over its components of degree j.
 
 #: Values of the coordinate `degree`.
 DEGREES = ("0", "1", "2", "rest")
@@ -156,7 +151,7 @@ def teacher_parts(problem: Problem, whole: float) -> Array | None:
 
 
 def told_by_degree(parts: ArrayLike, whole: float) -> Array | None:
-    """Return the parts of E f*² of degree 0, 1 and 2 and the rest, (4,); None if one of these is all of it."""
+    """Return the parts of E f*² as `by_degree` does, (4,); None if one of these is all of it."""
     found = by_degree(parts, whole)
     return None if found.max() >= (1.0 - NEGLIGIBLE) * whole else found
 
@@ -191,10 +186,9 @@ class NetworkDegrees:
     def __call__(
         self, weights: Array, bias: Array, overlaps: tuple[Array, Array, Array], record: Mapping[str, Any]
     ) -> Array:
-        """Return E of the squares of the parts of f − f*, (4,).
+        """Return E of the squares of the parts of f − f*, (4,), for s v_i, b_i, (C (m, r), G, n), and a record.
 
-        `weights` are s v_i, `overlaps` C (m, r), G (m, m) and n (m,), and `record` has the loss and, of a polynomial
-        teacher, the components f_α.
+        It has the loss and, of a polynomial teacher, the components f_α.
         """
         C, G, n = overlaps
         A = weights * hermite_coefficients(self._link, np.sqrt(n), bias).T

@@ -1,32 +1,15 @@
 r"""The infinite-width limit of the spherical network, closed in the projections of its neurons on the teacher.
 
-Neurons w on the unit sphere of R^d with law ρ compute f(x) = ∫ σ(w·x) ρ(dw) and follow the tangential gradient of
-½ E(f − f*)², with velocities scaled by the width,
-
-.. math:: w' = -(I - w w^T) \nabla\Phi(w), \qquad
-   \Phi(w) = \int K(w, w')\, \rho(dw') - \sum_p a_p\, g^*(w\cdot\theta_p), \qquad g^*(s) = \sum_j c_j c^*_j s^j.
-
-A law that is isotropic at the start stays invariant under rotations that keep the teacher, so that Φ depends on the
-projections a of w on the r axes of the teacher alone, at every dimension d > r:
-
-.. math:: a' = -(I - a a^T)\, \nabla\Phi(a), \qquad K(a, a') = E_z\, g(a\cdot a' + s s' z), \quad s^2 = 1 - |a|^2,
-
-z one coordinate of the uniform law on the sphere of the other n = d − r axes. For a polynomial g the kernel is a sum of
-products, K = Σ_k c_k F_k(a) F_k(a'), c_k ≥ 0, so that the field needs only the moments μ_k = ∫ F_k dρ and one
-evaluation costs O(N) for N particles. With μ*_k the moments that a teacher of the student's own link has, scaled by
-c*_j/c_j, the loss is a sum of squares too, exact to rounding where it is small,
+The field at the projections a of a neuron is Φ(a) = ∫ K(a, a') ρ(da') − Σ_p a_p g*(a·θ_p) (docs/mean_field.md). For a
+polynomial g the kernel is a sum of products, K = Σ_k c_k F_k(a) F_k(a'), c_k ≥ 0, so that the field needs only the
+moments μ_k = ∫ F_k dρ and one evaluation costs O(N) for N particles. With μ*_k the moments that a teacher of the
+student's own link has, scaled by c*_j/c_j, the loss is exact to rounding where it is small:
 
 .. math:: E(f - f^*)^2 = \mathrm{floor} + \sum_k c_k (\mu_k - \mu^*_k)^2,
 
-where the floor is what the student's link cannot express. For r > 1 the F_k are the monomials a^κ u^q, u = 1 − |a|²
-(`SubspaceSystem`), for r = 1 the zonal polynomials C_l of R^d (Gegenbauer, C_l(1) = 1, `AxisSystem`), of which the
-mean over z is diagonal:
-
-.. math:: E z^{2q} = \frac{1\cdot 3 \cdots (2q-1)}{n (n+2) \cdots (n + 2q - 2)}, \qquad
-   E_z\, C_l(\alpha\alpha' + s s' z) = C_l(\alpha)\, C_l(\alpha').
-
-The 2-homogeneous student f(x) = Σ_i n_i σ(u_i·x), n_i = |w_i|², is the same system with masses that grow: in the
-measure ρ = Σ_i n_i δ_(u_i) its flow is u' = −(I − uuᵀ) ∇Φ(u) and (ln n)' = −4 Φ(u). The clock is the same.
+the floor being what the student's link cannot express. The F_k of r axes are the monomials a^κ u^q, u = 1 − |a|²
+(`SubspaceSystem`), of one the zonal polynomials C_l of R^d (Gegenbauer, C_l(1) = 1, `AxisSystem`). Masses of the
+2-homogeneous student grow by (ln n)' = −4 Φ.
 """
 
 from __future__ import annotations
@@ -105,10 +88,9 @@ RESTING_SPEED = 1e-12
 
 
 class MeanFieldSystem(System):
-    """State and observables of particles with projections (N, r) and positive masses (N,); its subclasses know moments.
+    """Particles with projections (N, r) and masses (N,), of sum 1 unless they grow; its subclasses know moments.
 
-    For the spherical student the masses sum to 1 and stay. `levels` are fractions of E f*² below which the loss is
-    timed; the events are these, then the directions' learned masses.
+    `levels` are fractions of E f*² below which the loss is timed; the events are these, then learned masses.
     """
 
     name = "mean-field"
@@ -119,19 +101,16 @@ class MeanFieldSystem(System):
         # The kernels import Numba, which what else this module holds does not need.
         from dynamics.equations import mean_field_kernels as kernels
 
-        teacher = problem.teacher
-        self.problem = problem
-        self.weights = weights
+        self.problem, self.weights, self.grows, teacher = problem, weights, is_homogeneous(problem), problem.teacher
         self.functions = Functions(kernels.rhs, kernels.event_values, kernels.normalise)
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / problem.learned_part.kernel_at_one
-        self.grows = is_homogeneous(problem)
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
-        self._levels = np.array(levels)
+        self._levels = np.array(levels) * self.teacher_loss()
         layout, numbers, rows = self._of_kernels()
         tables = [self.coefficients, self.targets, self._learned.ravel(), teacher.coefficients]
-        scalars = [self._levels * self.teacher_loss(), [self.floor, float(problem.dimension)]]
+        scalars = [self._levels, [self.floor, float(problem.dimension)]]
         self.parameters: Array = np.concatenate([*tables, *scalars, weights, numbers])
         counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
         self.sizes: Integers = np.array([*counts, teacher.span, int(self.grows), *layout], dtype=np.int64)
@@ -183,7 +162,7 @@ class MeanFieldSystem(System):
     def event_values(self, moments: Array) -> Array:
         """Return the values that the kernel `event_values` writes."""
         masses = self.learned_mass(moments) - 0.5 * self.problem.teacher.coefficients
-        return np.concatenate([self._levels * self.teacher_loss() - self.loss(moments), masses])
+        return np.concatenate([self._levels - self.loss(moments), masses])
 
     def overlaps(self, state: Array) -> Array:
         """Return w·θ_p of every particle, shape (N, P)."""
@@ -192,16 +171,14 @@ class MeanFieldSystem(System):
         return projections if rows is None else projections @ rows.T
 
     def motion(self, state: Array, moments: Array) -> tuple[Array, Array, Array]:
-        r"""Return a' (N, r), and on the sphere the speed |w'| (N,) and the local Hessian (N,).
+        """Return a' (N, r), and on the sphere the speed |w'| (N,) and the local Hessian (N,).
 
-        The local Hessian is the largest eigenvalue of the derivative of a particle's velocity in its position, the
-        law held fixed: on the tangent space −(I − wwᵀ) ∇²Φ + (w·∇Φ) I. Its r eigenvalues within the teacher's axes
-        are those of (a·∇Φ) I − B ∇²Φ B, B² = I − aaᵀ; the other d − 1 − r are a·∇Φ.
+        That is the largest eigenvalue of the derivative of a particle's velocity in its position, the law held fixed:
+        r are those of (a·∇Φ) I − B ∇²Φ B, B² = I − aaᵀ, and the other d − 1 − r are a·∇Φ.
         """
         a = self.unpack(state)
         parts = [self._block_motion(a[first : first + BLOCK], moments) for first in range(0, len(a), BLOCK)]
-        velocity, speed, hessian = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return velocity, speed, hessian
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
     def _block_motion(self, a: Array, moments: Array) -> tuple[Array, Array, Array]:
         gradient, second = self.potential_derivatives(a, moments)
@@ -243,11 +220,10 @@ class MeanFieldSystem(System):
         moving = speed > RESTING_SPEED
         ratio = np.where(moving, size * np.maximum(hessian, 0.0) / np.where(moving, speed, 1.0), 0.0)
         on_axis = {"alpha": projections[:, 0].copy(), "velocity": velocity[:, 0]}
-        position = on_axis if projections.shape[1] == 1 else {"projection": projections.copy()}
         beyond = size**2 * self.problem.dimension >= 1.0
         return {
             **self.summarise(state),
-            **position,
+            **(on_axis if projections.shape[1] == 1 else {"projection": projections.copy()}),
             **({"particle_mass": self.masses(state)} if self.grows else {}),
             "speed": speed,
             "local_hessian": hessian,
@@ -256,18 +232,15 @@ class MeanFieldSystem(System):
         }
 
 
-# Particles that stand for the isotropic law of neurons at t = 0: projections on the teacher's axes, and weights.
-#
-# One projection α of a uniform w on the sphere in R^d has α² ~ Beta(½, (d − 1)/2); in the angle φ, α = sin φ, its
-# density is ∝ cos^(d−2) φ. "graded" is the trapezoidal rule in x, φ = Φ sinh(x)/sinh(x_max), with nodes drawn to the
-# equator: its error falls exponentially in N as soon as it resolves the map from α(0) to α(t), whose front, at the
-# neurons that are just escaping, moves to the equator and steepens. "quantiles" are midpoint quantiles of equal weight,
-# whose error falls as a power of N.
+# Particles that stand for the isotropic law of neurons at t = 0. One projection α of a uniform w on the sphere in R^d
+# has α² ~ Beta(½, (d − 1)/2); in the angle φ, α = sin φ, its density is ∝ cos^(d−2) φ. "graded" is the trapezoidal rule
+# in x, φ = Φ sinh(x)/sinh(x_max): its error falls exponentially in N once it resolves the map from α(0) to α(t), whose
+# front moves to the equator and steepens. "quantiles" are midpoint quantiles, whose error falls as a power of N.
 
 QUADRATURES = ("auto", "graded", "quantiles", "random", "neurons")
 #: The rule "graded" ends where the density has fallen to exp(−LAST_SPREAD²/2) of that at the equator.
 LAST_SPREAD = 8.5
-#: x_max: nodes lie closer at the equator than at an even spacing in φ by sinh(x_max)/x_max, 15 times.
+#: x_max, for nodes 15 times as close at the equator as at an even spacing in φ.
 GRADING = 5.0
 
 
@@ -282,14 +255,12 @@ def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Arra
     axes, dimension, grows = problem.teacher.span, problem.dimension, is_homogeneous(problem)
     if quadrature == "neurons":
         neurons = problem.reduced_weights()
-        squared_norm = np.sum(neurons**2, axis=1)
-        on_axes = neurons[:, :axes] / np.sqrt(squared_norm)[:, None]
-        return on_axes, squared_norm if grows else np.full(problem.width, 1.0 / problem.width)
+        n = np.sum(neurons**2, axis=1)
+        return neurons[:, :axes] / np.sqrt(n)[:, None], n if grows else np.full(problem.width, 1.0 / problem.width)
     total = problem.width * problem.initial_norm**2 if grows else 1.0
     if quadrature == "random":
         rng = np.random.default_rng(problem.seed)
-        normal = rng.standard_normal((count, axes))
-        rest = rng.chisquare(dimension - axes, count)
+        normal, rest = rng.standard_normal((count, axes)), rng.chisquare(dimension - axes, count)
         projections = normal / np.sqrt(np.sum(normal**2, axis=1) + rest)[:, None]
         return np.sort(projections, axis=0) if axes == 1 else projections, np.full(count, total / count)
     if quadrature == "quantiles":
@@ -308,13 +279,8 @@ def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Arra
     return np.sin(angle)[:, None], total * (weights / weights.sum())
 
 
-# Particles of the mean field along one axis, in zonal polynomials of R^d.
-#
-# With γ the zonal coefficients of Σ_j c_j² s^j, and τ those of Σ_j c_j c*_j s^j,
-#
-# .. math:: K(\alpha, \alpha') = \sum_l \gamma_l C_l(\alpha) C_l(\alpha'), \qquad
-# \mu^*_l = \frac{\tau_l}{\gamma_l} \sum_p a_p C_l(\pm 1), \qquad
-# \alpha' = -(1 - \alpha^2) \sum_l \gamma_l (\mu_l - \mu^*_l)\, C_l'(\alpha).
+# Along one axis, with γ the zonal coefficients of Σ_j c_j² s^j and τ those of Σ_j c_j c*_j s^j: K(α, α') =
+# Σ_l γ_l C_l(α) C_l(α'), μ*_l = τ_l/γ_l Σ_p a_p C_l(±1), α' = −(1 − α²) Σ_l γ_l (μ_l − μ*_l) C_l'(α).
 
 #: Largest number of degrees at which the kernels sum powers of α: at degree 12 their coefficients reach 10^4 in the
 #: plane, less in more dimensions, and so does the rounding. Beyond, they run the recurrence of the zonal polynomials.
@@ -322,23 +288,20 @@ MOST_POWERS = 13
 
 
 class AxisSystem(MeanFieldSystem):
-    """Particles along one axis, r = 1, in zonal polynomials; parameters as `MeanFieldSystem`."""
+    """Particles along one axis, r = 1, in zonal polynomials."""
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)
-        own, shared, other = (
-            zonal_coefficients(powers, self.problem.dimension) for powers in (student**2, student * teacher, teacher**2)
-        )
-        learned = padded(self.problem.learned_part.coefficients, student.size)
-        learned = zonal_coefficients(learned**2, self.problem.dimension)
+        counted = padded(self.problem.learned_part.coefficients, student.size)
+        powers = (student**2, student * teacher, teacher**2, counted**2)
+        own, shared, other, learned = (zonal_coefficients(each, self.problem.dimension) for each in powers)
         rows = self.problem.teacher.directions
         signs = np.ones(self.problem.num_directions) if rows is None else rows[:, 0]
         signs = signs[:, None] ** np.arange(own.size)
         mixture = self.problem.teacher.coefficients @ signs
         ratio = np.divide(shared, own, out=np.zeros_like(own), where=own > 0.0)
-        floor = float(np.sum(np.maximum(other - ratio * shared, 0.0) * mixture**2))
-        if np.array_equal(student, teacher):
-            floor = 0.0
+        missed = 0.0 if np.array_equal(student, teacher) else np.maximum(other - ratio * shared, 0.0)
+        floor = float(np.sum(missed * mixture**2))
         return own, ratio * mixture, floor, signs * learned
 
     def _of_kernels(self) -> tuple[list[int], Array, int]:
@@ -366,13 +329,10 @@ class AxisSystem(MeanFieldSystem):
         return total(slopes, d + 2.0)[:, None], total(bends, d + 4.0)[:, None, None]
 
 
-# Particles of the mean field in r axes, in monomials.
+# In r axes, of monomials with j = |κ| + 2q: (r + J choose J) for a link of degree J, with z as `coordinate_moments`,
 #
 # .. math:: K(a, a') = \sum_{\kappa, q} c_j^2 \binom{j}{2q} \frac{|\kappa|!}{\kappa!} E z^{2q}\;
-# a^\kappa u^q\; a'^\kappa u'^q, \qquad j = |\kappa| + 2q, \quad u = 1 - |a|^2,
-#
-# with z one coordinate of the uniform law on the sphere of the other d − r axes: (r + J choose J) monomials for a
-# link of degree J.
+# a^\kappa u^q\; a'^\kappa u'^q.
 
 #: Largest number of monomials a^κ: beyond, a step of 10^4 particles takes a second.
 LARGEST_MONOMIALS = 4000
@@ -392,14 +352,11 @@ class SubspaceSystem(MeanFieldSystem):
                 f"Argument `problem` must need at most {LARGEST_MONOMIALS} monomials for its mean field, but a link of "
                 f"degree {degree} in the {axes} axes of the teacher needs more.",
             )
-        places = {word: k for k, word in enumerate(words)}
-
-        def place(word: tuple[int, ...], axis: int) -> int:
-            """Return the place of a monomial with one factor less along an axis, 0 where it has none."""
-            return places.get(tuple(e - (i == axis) for i, e in enumerate(word)), 0)
-
+        places, steps = {word: k for k, word in enumerate(words)}, np.eye(axes, dtype=np.int64)
         self._exponents = np.array(words)
-        self._lower = np.array([[place(word, axis) for axis in range(axes)] for word in words])
+        #: Places of the monomials with one factor less along each axis, 0 where they have none.
+        lower = self._exponents[:, None] - steps
+        self._lower = np.array([[places.get(tuple(word), 0) for word in row] for row in lower.tolist()])
         self._axis = np.argmax(self._exponents > 0, axis=1)
         self._parent = self._lower[np.arange(len(words)), self._axis]
         self._powers_of_rest = 1 + degree // 2
@@ -410,8 +367,7 @@ class SubspaceSystem(MeanFieldSystem):
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)
         target = self.problem.teacher
-        axes, Q = target.span, self._powers_of_rest
-        total = self._exponents.sum(axis=1)
+        axes, Q, total = target.span, self._powers_of_rest, self._exponents.sum(axis=1)
         words = self._exponents.tolist()
         ways = np.array([math.factorial(sum(word)) / math.prod(map(math.factorial, word)) for word in words])
         twice = 2 * np.arange(Q)
@@ -447,8 +403,7 @@ class SubspaceSystem(MeanFieldSystem):
 
     def features(self, a: Array) -> Array:
         """Return F_k(a), shape (M, n), of projections (n, r)."""
-        products = self._monomials(a)[:, None, :] * self._rest_powers(a)
-        return products.reshape(-1, a.shape[0])
+        return (self._monomials(a)[:, None, :] * self._rest_powers(a)).reshape(-1, a.shape[0])
 
     def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
         axes, Q = a.shape[1], self._powers_of_rest
@@ -487,29 +442,19 @@ MIXTURE_TOLERANCE = 1e-6
 
 def check_axes(problem: Problem) -> None:
     """Refuse teachers that span more than `MOST_AXES` axes, or all d of them."""
-    axes = problem.teacher.span
-    require(
-        axes <= MOST_AXES,
-        f"Argument `problem` must have a teacher that spans at most {MOST_AXES} axes here, but it spans {axes}.",
-    )
-    require(
-        problem.dimension > axes,
-        f"Argument `problem` must have a dimension above {axes}, the number of axes that the teacher spans, for a mean "
-        f"field, but it is {problem.dimension}.",
-    )
+    axes, need = problem.teacher.span, "Argument `problem` must have a"
+    require(axes <= MOST_AXES, f"{need} teacher that spans at most {MOST_AXES} axes here, but it spans {axes}.")
+    need = f"{need} dimension above {axes}, the number of axes that the teacher spans, for a mean field"
+    require(problem.dimension > axes, f"{need}, but it is {problem.dimension}.")
 
 
 def checked_quadrature(problem: Problem, quadrature: str) -> str:
     """Return the name of the rule for a problem, with "auto" replaced by the rule it stands for."""
-    axes = problem.teacher.span
-    require(
-        axes == 1 or quadrature not in ("graded", "quantiles"),
-        f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {shown(quadrature)}.",
-    )
-    require(
-        problem.start_is_random or quadrature in ("auto", "neurons"),
-        f"Argument `quadrature` must be 'neurons' for a problem with a given start, but is {shown(quadrature)}.",
-    )
+    axes, need, but = problem.teacher.span, "Argument `quadrature` must be", f"but is {shown(quadrature)}."
+    fits = axes == 1 or quadrature not in ("graded", "quantiles")
+    require(fits, f"{need} 'random' or 'neurons' for {axes} axes, {but}")
+    fits = problem.start_is_random or quadrature in ("auto", "neurons")
+    require(fits, f"{need} 'neurons' for a problem with a given start, {but}")
     if quadrature != "auto":
         return quadrature
     return "neurons" if not problem.start_is_random else "graded" if axes == 1 else "random"
@@ -530,23 +475,16 @@ def checked_particles(problem: Problem, particles: int | None, quadrature: str) 
 
 def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
     """Return the projections of tracers, shape (n, r); none if none are given."""
-    axes = problem.teacher.span
+    axes, need = problem.teacher.span, "Argument `tracers` must"
     if tracers is None:
         return np.empty((0, axes))
-    require(
-        not is_homogeneous(problem),
-        "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given.",
-    )
+    norms = "be absent for the homogeneous student, whose neurons have norms, but is given"
+    require(not is_homogeneous(problem), f"{need} {norms}.")
     positions = real_array(tracers, "tracers")
-    require(
-        positions.ndim == 2 and positions.shape[1] == axes,
-        f"Argument `tracers` must have shape (n, {axes}), but has shape {positions.shape}.",
-    )
+    sound = positions.ndim == 2 and positions.shape[1] == axes
+    require(sound, f"{need} have shape (n, {axes}), but has shape {positions.shape}.")
     longest = np.sqrt(np.sum(positions**2, axis=1)).max(initial=0.0)
-    require(
-        longest <= 1.0,
-        f"Argument `tracers` must have rows of length at most 1, but the longest has length {longest:.6g}.",
-    )
+    require(longest <= 1.0, f"{need} have rows of length at most 1, but the longest has length {longest:.6g}.")
     return positions
 
 
@@ -566,10 +504,9 @@ def warn_of_mixture(problem: Problem) -> None:
 #: Shares of the particles whose overlap lies below the recorded quantiles.
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 OVERLAP_BINS = 100
-#: Observables of single particles, which mirror images have too.
-PER_PARTICLE = {"alpha", "velocity", "speed", "local_hessian", "self_concordance", "particle_mass"}
-#: Of these, the factor of the image, and that of the particle itself.
+#: Observables of single particles -> the factor of a mirror image, and that of the particle itself.
 IMAGES = {"alpha": (-1.0, 1.0), "velocity": (-1.0, 1.0), "particle_mass": (0.5, 0.5)}
+IMAGES |= dict.fromkeys(("speed", "local_hessian", "self_concordance"), (1.0, 1.0))
 
 
 def overlap_edges() -> Array:
@@ -588,8 +525,8 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
         if mirrored:
             overlaps = np.concatenate([-overlaps[::-1], overlaps])
             weights = 0.5 * np.concatenate([weights[::-1], weights])
-            for name in PER_PARTICLE.intersection(found):
-                image, own = IMAGES.get(name, (1.0, 1.0))
+            for name in IMAGES.keys() & found:
+                image, own = IMAGES[name]
                 found[name] = np.concatenate([image * found[name][::-1], own * found[name]])
         laws = [_law(overlap, weights, edges) for overlap in overlaps.T]
         quantiles, densities = zip(*laws, strict=True)

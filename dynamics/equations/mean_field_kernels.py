@@ -1,24 +1,19 @@
 """Compiled motion of the mean field's particles, along one axis in zonal polynomials, in several in monomials.
 
-The field is a function of the moments μ (M,) of the law: the loss is floor + Σ c (μ − μ*)², a particle's potential is
-Φ = Σ c (μ − μ*) times its own share of each moment. sizes = [N, M, P, n, r, grows, …] for N particles in r axes, P
-directions and n levels of the loss; parameters = [c (M) | μ* (M) | learned (P, M) | a (P) | levels (n) | floor, d |
-masses at the start (N) | …]. State y = projections (N, r), and where the masses grow, by (ln n)' = −4 Φ, their
-logarithms (N). `work` starts with moments, sums and slopes (M each) and masses (lanes); scratch for blocks follows.
-Blocks of one step depend on each other through the moments alone.
+sizes = [N, M, P, n, r, grows, …] for N particles in r axes, M moments, P directions and n levels of the loss;
+parameters = [c (M) | μ* (M) | learned (P, M) | a (P) | levels (n) | floor, d | masses at the start (N) | …]. State y =
+projections (N, r), and where the masses grow their logarithms (N). `work` starts with moments, sums and slopes (M each)
+and masses (lanes); scratch for blocks follows.
 
-One axis: moment l is the mean of the zonal polynomial C_l of R^d, so the potential is Σ_l f_l C_l(α) with the forces f,
-and α' = −(1 − α²) Σ_l f_l C_l'(α), where C_l' = l (l + d − 2)/(d − 1) times C_(l−1) of R^(d+2). sizes go on with
-[stride, start]: where the stride is not 0, moments and potential go through the powers α^k with k = start, start +
-stride, …, which is several times faster, and the coefficients of the C_l in all powers (M, M) follow the masses in the
-parameters. Then sums are those of powers, and slopes the coefficients of Φ' in powers; else sums are the moments, and
-slopes the coefficients of Φ' in zonal polynomials of R^(d+2), at the place of the degree l. Degree 0 has no slope; its
-place holds the constant of Φ. Scratch: two rows of lanes.
+One axis: C_l' = l (l + d − 2)/(d − 1) times C_(l−1) of R^(d+2). sizes go on with [stride, start]: where the stride is
+not 0, moments and potential go through the powers α^k with k = start, start + stride, …, which is several times faster,
+and the coefficients of the C_l in all powers (M, M) follow the masses in the parameters. Then sums are those of powers,
+and slopes the coefficients of Φ' in powers; else slopes are those of Φ' in zonal polynomials of R^(d+2), at the place
+of the degree l. Degree 0 has no slope; its place holds the constant of Φ. Scratch: two rows of lanes.
 
-Several axes: u = 1 − |a|². Moment (κ, q) is the mean of the monomial a^κ u^q, at place κ Q + q. sizes go on with
-[K, Q | parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1. Sums are the
-moments, and slopes the forces. The potential Φ = Σ f_κq a^κ u^q is differentiated backwards along the same chain, so
-that a gradient costs about as much as a value: a' = −(I − a aᵀ)(∂_a − 2 a ∂_u) Φ. Scratch: a^κ (K, lanes), its adjoint
+Several axes, u = 1 − |a|²: moment (κ, q) is the mean of the monomial a^κ u^q, at place κ Q + q. sizes go on with
+[K, Q | parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1. Slopes are
+the forces. Φ = Σ f_κq a^κ u^q is differentiated backwards along the same chain. Scratch: a^κ (K, lanes), its adjoint
 (K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_u (lanes).
 """
 
@@ -28,8 +23,7 @@ from dynamics.equations.link import HEAD, write_polynomial
 from dynamics.kernels.jit import kernel, matrix, vector
 from hermite.arrays import Integers, Matrix, Vector
 
-#: Particles of a block along one axis and in several: so many that calls cost nothing beside the vector instructions in
-#: them, and so few that scratch stays in the fastest cache.
+#: Particles of a block along one axis and in several, of which scratch stays in the fastest cache.
 LANES, LANES_IN_SUBSPACE = 2048, 64
 
 

@@ -1,49 +1,7 @@
-r"""The mean motion of overlaps under optimizers other than plain SGD, and under learning rates that vary.
+"""The mean motion of overlaps under optimizers other than plain SGD, and under learning rates that vary.
 
-It is closed wherever that of plain SGD at one rate is.
-
-A sample of a student gives neuron i a gradient g_i. Its mean is a sum of neurons and directions, and the student's own
-equations know it and the mean products of two gradients,
-
-.. math:: E\,g_i = \sum_j N_{ij} w_j + \sum_a N_{ia} \theta_a, \qquad S_{ij} = E\,g_i\cdot g_j,
-
-S exactly for "finite-d", or with d for |x|² for "infinite-d". That is all that these rules need; G_x denotes E g xᵀ,
-N times the overlaps of neurons and directions with x, and X_xy = X Yᵀ.
-
-*A rate that varies*, of plain SGD and zeroth order: Q' = −G_w − G_wᵀ + η(t) S, by `dynamics.equations.rates`.
-
-*Momentum and averages* (`SGD`), a map of means: with the buffer u and p = u, or βu + g of Nesterov,
-
-.. math:: u \leftarrow \beta u + (1 - \delta) g, \qquad w \leftarrow w - \eta p, \qquad
-   a \leftarrow a + \alpha (w - a)
-
-   X_{uu} \leftarrow \beta^2 X_{uu} + \beta (1 - \delta) (G_u + G_u^T) + (1 - \delta)^2 S, \qquad
-   X_{wu} \leftarrow \beta X_{wu} + (1 - \delta) G_w^T
-
-and so on for every pair; overlaps with θ follow the means. One Euler step of length η of what is integrated here is one
-step of the map. Second layer and biases have buffers and averages of their means.
-
-*Zeroth order*: K directions z ~ N(0, 1) in the N = m d trained weights, shared by a batch. The mean of a step is that
-of SGD, and
-
-.. math:: E\,g_i\cdot g_j \to \Big(1 + \frac1K\Big) S_{ij} + \delta_{ij} \frac{d}{K} \sum_k S_{kk} .
-
-The smoothing λ = ε√d > 0, as d → ∞ with K = 1: N at the overlaps Q + λ² 1, of which the product is with Q, and
-δ_ij d² E(ℓ₊ − ℓ₋)²/(4λ²) for the right, ℓ± the loss of a sample at w_i·x ± λ ζ_i, ζ_i ~ N(0, 1).
-
-*Adam and RMSprop* on single samples, dense directions, d → ∞ with κ = (1 − β2) d: all coordinates of a neuron have one
-mean square v_i, S_ii/d on average over the last 1/(1 − β2) samples. With D = diag(v̂)^(−½), in the time η · step,
-
-.. math:: v' = \frac{1 - \beta_2}{\eta} \Big(\frac{S_{ii}}{d} - v\Big), \quad \hat v = \frac{v}{1 - e^{-(1 - \beta_2)
-   t/\eta}}, \quad M' = -D\,E g\,\Theta^T, \quad Q' = -D G_w - (D G_w)^T + \eta D S D .
-
-*Sign SGD* on single samples, dense directions, d → ∞: sign(e σ'_i) sign(x) has with x·y the mean √(2/π) of
-sign(e σ'_i) x·y, where label noise τ turns sign(e) into erf(ē/(τ√2)), and
-
-.. math:: Q' = -\sqrt{2/\pi}\,E[s_i\,x\cdot w_j] + (i \leftrightarrow j) + \eta d\,E\,\mathrm{sign}(\sigma'_i \sigma'_j)
-   .
-
-Means of sign SGD, and of the loss at λ > 0, are sums over nodes in all projections of x that matter.
+It is closed wherever that of plain SGD at one rate is, and made of the same means: N of E g_i = Σ_j N_ij w_j +
+Σ_a N_ia θ_a, and S_ij = E g_i·g_j, with d for |x|² in "infinite-d". docs/optimizers.md has the equations.
 
 State: [v (m) | b (m) | M (m, P) | Q (m, m)] of the weights, for committees and homogeneous neurons too, whose v and b
 rest. A map adds [v, b, M of u | X_wu | X_uu], and with averages [v, b, M, X_aa of a | X_wa | X_ua]; Adam adds v (m).
@@ -64,7 +22,6 @@ from dynamics.equations.network import steps
 from dynamics.equations.network import system as network
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, normalised_overlaps
 from dynamics.equations.rates import RateTable, rate_at
-from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.problem import is_homogeneous, is_network
 from dynamics.problem.checks import require
@@ -93,12 +50,7 @@ Moments = tuple[Matrix, Matrix, Matrix]
 
 @inlined_kernel
 def network_moments(
-    write_second: Callable[..., None],
-    y: Vector,
-    rates: Vector,
-    parameters: Vector,
-    sizes: Integers,
-    work: Vector,
+    write_second: Callable[..., None], y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> Moments:
     """Return N, C and S of a network."""
     network.rhs(0.0, y, rates, parameters, sizes, work)
@@ -109,12 +61,7 @@ def network_moments(
 
 @inlined_kernel
 def committee_moments(
-    write_second: Callable[..., None],
-    y: Vector,
-    rates: Vector,
-    parameters: Vector,
-    sizes: Integers,
-    work: Vector,
+    write_second: Callable[..., None], y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> Moments:
     """Return N, C and S of a committee."""
     m, M = sizes[0], sizes[0] + sizes[1]
@@ -138,42 +85,33 @@ def overlaps_of(y: Vector, out: Vector, m: int, P: int) -> None:
             G[i, j] = Q[i, j] / math.sqrt(Q[i, i] * Q[j, j]) if i != j else 1.0
 
 
-@kernel
-def homogeneous_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
+@inlined_kernel
+def homogeneous_moments(
+    write_second: Callable[..., tuple[Matrix, Matrix, Matrix, Matrix]], y: Vector, rates: Vector, parameters: Vector,
+    sizes: Integers, work: Vector,
+) -> Moments:  # fmt: skip
     """Return N, C and S of homogeneous neurons, NaN once the weights have blown up."""
     m, P = sizes[0], sizes[1]
-    mP, mm, M, at = m * P, m * m, m + P, P + P * P
-    state = vector(work, work.size - mP - mm - m, mP + mm + m)
+    size = m * P + m * m + m
+    state = vector(work, work.size - size, size)
     overlaps_of(y, state, m, P)
-    layout = vector(sizes, finite_step.LAYOUT, sizes.size - finite_step.LAYOUT)
-    scratch = vector(work, 3 * mm, work.size - 3 * mm - state.size)
-    C = matrix(scratch, layout[finite_step.POWERS_AT] + M * M, M, M)
-    N = matrix(scratch, layout[finite_step.DRIFT_AT], m, M)
-    S, base, slope = matrix(work, 0, m, m), matrix(work, mm, m, m), matrix(work, 2 * mm, m, m)
     for i in range(2 * m):
         rates[i] = 0.0
-    if finite_step.is_blown_up(state, parameters, m, P):
-        N.fill(np.nan)
-        S.fill(np.nan)
-        return N, C, S
-    overlaps.write_gram(state, m, matrix(parameters, P, P, P), C)
-    write_norms(state, vector(scratch, 0, m))
-    for p in range(P):
-        scratch[m + p] = -parameters[p]
-    numbers = vector(parameters, at + 4, parameters.size - at - 4)
-    finite_step.step_moments(parameters[at], (numbers, layout, scratch), (S, base, slope))
+    C, N, _, S = write_second(state, parameters, sizes, vector(work, 0, work.size - size))
     for i in range(m):
-        rho = math.exp(0.5 * state[mP + mm + i])
+        rho = math.exp(0.5 * state[size - m + i])
         for j in range(m):
-            other = math.exp(0.5 * state[mP + mm + j])
-            both = parameters[at + 1] * S[i, j] + parameters[at + 2] * base[i, j] + parameters[at + 3] * slope[i, j]
-            S[i, j] = rho * other * both
+            other = math.exp(0.5 * state[size - m + j])
+            S[i, j] *= rho * other
             N[i, j] *= rho / other
             C[i, j] *= rho * other
         for p in range(P):
             N[i, m + p] *= rho
             C[i, m + p] *= rho
             C[m + p, i] *= rho
+    if finite_step.is_blown_up(state, parameters, m, P):
+        N.fill(np.nan)
+        S.fill(np.nan)
     return N, C, S
 
 
@@ -363,14 +301,9 @@ def projections(
 
 @kernel
 def error_at(
-    z: Vector,
-    y: Vector,
-    scale: float,
-    units: tuple[Vector, Vector, Matrix],
-    table: Integers,
-    means: Vector,
+    z: Vector, y: Vector, scale: float, units: tuple[Vector, Vector, Matrix], table: Integers, means: Vector,
     signs: Vector,
-) -> float:
+) -> float:  # fmt: skip
     """Return f − f* at some projections, and write the signs of ∂f/∂(w_i·x)."""
     m, error = signs.size, 0.0
     for a in range(z.size):
@@ -437,9 +370,10 @@ def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, In
 
 @inlined_kernel
 def write_rates(
-    moments: Callable[..., Moments], t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Write what is integrated, or (F(y) − y)/η of a map, by the moments of a student."""
+    moments: Callable[..., Moments], write_second: Callable[..., Any], t: float, y: Vector, out: Vector,
+    parameters: Vector, sizes: Integers, work: Vector,
+) -> None:  # fmt: skip
+    """Write what is integrated, or (F(y) − y)/η of a map, by the moments of a student and their second order."""
     m, size, rule = sizes[WIDTH], sizes[STATE], sizes[RULE]
     numbers, given, scratch = inner(parameters, sizes, work)
     own = vector(work, sizes[SCRATCH], work.size - sizes[SCRATCH])
@@ -454,7 +388,7 @@ def write_rates(
             looked[x] = y[x]
         for i in range(m):
             looked[size - m * m + i * m + i] += parameters[SMOOTHING] ** 2
-    found = moments(looked, vector(out, 0, size), numbers, given, scratch)
+    found = moments(write_second, looked, vector(out, 0, size), numbers, given, scratch)
     if rule == MAP:
         write_map(t, y, out, found, parameters, sizes, own)
     else:
@@ -462,59 +396,33 @@ def write_rates(
 
 
 @kernel
-def network_erf(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
-    """Return the moments of a network of erf."""
-    return network_moments(steps.write_erf_second, y, rates, parameters, sizes, work)
-
-
-@kernel
-def network_polynomial(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
-    """Return the moments of a network of a polynomial."""
-    return network_moments(steps.write_polynomial_second, y, rates, parameters, sizes, work)
-
-
-@kernel
-def committee_erf(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
-    """Return the moments of a committee of erf."""
-    return committee_moments(steps.write_central_erf_second, y, rates, parameters, sizes, work)
-
-
-@kernel
-def committee_polynomial(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
-    """Return the moments of a committee of a polynomial."""
-    return committee_moments(steps.write_polynomial_second, y, rates, parameters, sizes, work)
-
-
-@kernel
-def network_erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+def network_erf(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates of a network of erf."""
-    write_rates(network_erf, t, y, out, parameters, sizes, work)
+    write_rates(network_moments, steps.write_erf_second, t, y, out, parameters, sizes, work)
 
 
 @kernel
-def network_polynomial_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+def network_polynomial(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates of a network of a polynomial."""
-    write_rates(network_polynomial, t, y, out, parameters, sizes, work)
+    write_rates(network_moments, steps.write_polynomial_second, t, y, out, parameters, sizes, work)
 
 
 @kernel
-def committee_erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+def committee_erf(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates of a committee of erf."""
-    write_rates(committee_erf, t, y, out, parameters, sizes, work)
+    write_rates(committee_moments, steps.write_central_erf_second, t, y, out, parameters, sizes, work)
 
 
 @kernel
-def committee_polynomial_rhs(
-    t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
+def committee_polynomial(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates of a committee of a polynomial."""
-    write_rates(committee_polynomial, t, y, out, parameters, sizes, work)
+    write_rates(committee_moments, steps.write_polynomial_second, t, y, out, parameters, sizes, work)
 
 
 @kernel
-def homogeneous_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+def homogeneous(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates of homogeneous neurons."""
-    write_rates(homogeneous_moments, t, y, out, parameters, sizes, work)
+    write_rates(homogeneous_moments, finite_step.write_second, t, y, out, parameters, sizes, work)
 
 
 # Events are those of the student, at the weights.
@@ -549,7 +457,7 @@ LARGEST_FORGETTING = 5.0
 MOST_NODES, FINENESS, WIDEST, REACH = 10**6, 0.6, 0.3, 6.6
 #: Axes of nodes -> points of Gauss–Hermite's rule on each.
 POINTS = {2: 60, 3: 32, 4: 20}
-ADAPTIVE_OPTIMIZERS = (Adam, RMSprop)
+RULES = {SGD: MAP, ZerothOrder: ZEROTH_ORDER, Adam: ADAPTIVE, RMSprop: ADAPTIVE, SignSGD: SIGN}
 
 
 def optimized_system(
@@ -564,29 +472,28 @@ def optimized_system(
     if is_network(problem):
         base = steps.NetworkStepSystem(problem, 1.0, step_theory, batch_size)
         is_polynomial = base.functions.rhs is steps.polynomial_rhs
-        functions = network_polynomial_rhs if is_polynomial else network_erf_rhs, network_events
+        functions = network_polynomial if is_polynomial else network_erf, network_events
     elif is_homogeneous(problem):
         base = finite_step.FiniteStepSystem(problem, 1.0, step_theory, batch_size)
-        functions = homogeneous_rhs, homogeneous_events
+        functions = homogeneous, homogeneous_events
     else:
         base = committee.CommitteeSystem(problem, 1.0, step_theory, batch_size)
         is_polynomial = base.functions is committee.STEPS[committee.POLYNOMIAL]
-        functions = committee_polynomial_rhs if is_polynomial else committee_erf_rhs, committee_events
+        functions = committee_polynomial if is_polynomial else committee_erf, committee_events
     return OptimizedSystem(base, Functions(*functions), learning_rate, optimizer)
 
 
 def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optimizer) -> None:
     """Refuse what does not close under an optimizer."""
-    student, d = problem.student, problem.dimension
-    need, name = "Argument `problem` must have", type(optimizer).__name__
-    name = "a learning rate that varies" if optimizer.is_plain else name
+    student, need = problem.student, "Argument `problem` must have"
+    name = "a learning rate that varies" if optimizer.is_plain else type(optimizer).__name__
     require(problem.inputs is None, f"{need} isotropic inputs for {name}, but has {problem.inputs!r}.")
     layered, decays = False, False
     if is_network(problem):
         own = cast("Student", student)
-        why = "since no buffer or direction stays on the sphere"
-        why = "which is not known on the sphere" if optimizer.is_plain else why
-        require(own.first_layer == "free", f"{need} a student with a free first layer for {name}, {why}.")
+        plain = optimizer.is_plain
+        why = "which is not known" if plain else "since no buffer or direction stays"
+        require(own.first_layer == "free", f"{need} a student with a free first layer for {name}, {why} on the sphere.")
         layered, decays = own.second_layer == "trained" or own.biases == "trained", any(own.decay)
     if isinstance(optimizer, SGD):
         return
@@ -607,13 +514,13 @@ def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optim
     check_dense(optimizer, problem, batch_size)
     need = f"Argument `problem` must have a student of which the first layer alone is trained for {name}"
     require(not layered, f"{need}: mean squares of other layers do not close.")
-    if isinstance(optimizer, ADAPTIVE_OPTIMIZERS):
+    if isinstance(optimizer, Adam | RMSprop):
         links = [problem.activation, *(unit.link for unit in problem.teacher.units(problem.teacher_link))]
         why = "since mean squares of gradients of polynomials come from rare samples, which runs have not seen"
         of_polynomials = problem.teacher.target is not None or any(link.is_polynomial for link in links)
         need = "Argument `problem` must have links that are no polynomials"
         require(not of_polynomials, f"{need} for {name}, {why}.")
-        kappa = (1.0 - optimizer.beta2) * d
+        kappa = (1.0 - optimizer.beta2) * problem.dimension
         why = "with fewer samples in its mean squares runs lag behind the equation"
         need = f"Argument `optimizer` must have (1 - beta2) d <= {LARGEST_FORGETTING:g}: {why}"
         require(kappa <= LARGEST_FORGETTING, f"{need}; it has {kappa:.3g}.")
@@ -634,9 +541,8 @@ class OptimizedSystem(FlowSystem):
         self._base, self.problem, self.functions = base, base.problem, functions
         problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
         m, P = problem.width, base.sizes[1]
-        self._averages, self._rule = sgd.average is not None, _rule_of(optimizer)
-        weights = self._weights_at_start()
-        mP, mm = m * P, m * m
+        self._averages, self._rule = sgd.average is not None, PLAIN if optimizer.is_plain else RULES[type(optimizer)]
+        mP, mm, weights = m * P, m * m, self._weights_at_start()
         state = [weights]
         if self._rule == MAP:
             state.append(np.zeros(2 * m + mP + 2 * mm))
@@ -654,26 +560,27 @@ class OptimizedSystem(FlowSystem):
         numbers = [rate, sgd.momentum, 1.0 - sgd.dampening, *nesterov, alpha, problem.dimension]
         numbers += [getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0)]
         own = np.concatenate([numbers, nodes.ravel(), means, varying])
-        scratch = base.work_size + base.initial_state.size
-        axes = max(nodes.shape[1] - 1, 0)
+        scratch, axes = base.work_size + base.initial_state.size, max(nodes.shape[1] - 1, 0)
         header = [m, P, self._rule, self._averages, own.size, scratch, weights.size, len(nodes), axes, table.size]
-        header.append(varying.size)
         self.parameters: Array = np.concatenate([own, base.parameters])
-        self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
+        self.sizes: Integers = np.concatenate([header, [varying.size], table, base.sizes]).astype(np.int64)
         self.work_size = scratch + 6 * mm + 4 * m + table.size + weights.size
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree
+        # A network has a teacher of its own, homogeneous neurons have E f*².
+        self.teacher: Any = getattr(base, "teacher", None)
+        self.teacher_term: Any = getattr(base, "teacher_term", None)
 
     def _weights_at_start(self) -> Array:
         """Return [v | b | M | Q] of the start."""
-        m, at_rest, state = self.problem.width, [1.0, 0.0], self._base.initial_state
+        state = self._base.initial_state
         if is_network(self.problem):
             return np.array(state)
         if is_homogeneous(self.problem):
             C, G, n = self._base.unpack(state)
             rho = np.sqrt(n)
             state = np.concatenate([(rho[:, None] * C).ravel(), (np.outer(rho, rho) * G).ravel()])
-        return np.concatenate([np.repeat(at_rest, m), state])
+        return np.concatenate([np.repeat([1.0, 0.0], self.problem.width), state])
 
     def of_student(self, state: Array, *, average: bool = False) -> Array:
         """Return the state of the student's system at the weights, or at their averages."""
@@ -737,28 +644,9 @@ class OptimizedSystem(FlowSystem):
         """Return a bound on the error of means that are series, of a network."""
         return float(self._base.series_error(self.of_student(state)))
 
-    @property
-    def teacher(self) -> Any:
-        """The teacher of a network."""
-        return self._base.teacher
-
-    @property
-    def teacher_term(self) -> float:
-        """E f*² of homogeneous neurons."""
-        return float(self._base.teacher_term)
-
     def teacher_sensitivity(self) -> Array:
         """Return the eigenvalues of E ∂_a f* ∂_b f* of a network's teacher."""
         return np.asarray(self._base.teacher_sensitivity())
-
-
-def _rule_of(optimizer: Optimizer) -> int:
-    """Return the rule of an optimizer."""
-    if isinstance(optimizer, SGD):
-        return PLAIN if optimizer.is_plain else MAP
-    if isinstance(optimizer, ZerothOrder):
-        return ZEROTH_ORDER
-    return SIGN if isinstance(optimizer, SignSGD) else ADAPTIVE
 
 
 def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, Array]:

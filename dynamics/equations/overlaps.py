@@ -5,12 +5,11 @@ r"""The exact coupled overlap flow of the 2-homogeneous student, for any Hermite
    C' &= A T - B C - \mathrm{diag}(r) C, \qquad G' = X + X^T - \mathrm{diag}(r) G - G\,\mathrm{diag}(r) \\
    (\ln n_i)' &= 4 \Big[ \sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij}) \Big]
 
-with C = u·θ, G = u·u, n = |w|², g(s) = Σ_j c_j² s^j and T = ΘΘᵀ. It is the gradient flow of ½ E(f − f*)² on Gaussian
-data, exact for every d ≥ P. ln n is integrated, since n could cross zero within an absolute tolerance.
+with C = u·θ, G = u·u, n = |w|², g(s) = Σ_j c_j² s^j and T = ΘΘᵀ, exact for every d ≥ P. ln n is integrated, since n
+could cross zero within an absolute tolerance.
 
 State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal | data of the link],
-sizes = [m, P, orthonormal, sign_matters, place of the link]. One right-hand side costs 4 m² P + 2 m³ operations in BLAS
-products (2 m P² more for a general teacher Gram matrix) and one pass over C and G.
+sizes = [m, P, orthonormal, sign_matters, place of the link].
 """
 
 from __future__ import annotations
@@ -172,9 +171,8 @@ class OverlapSystem(FlowSystem):
         self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
         self.problem, start, teacher = problem, problem.start(), problem.teacher
         m, P = problem.width, problem.num_directions
-        self.initial_state: Array = np.concatenate(
-            [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
-        )
+        parts = [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
+        self.initial_state: Array = np.concatenate(parts)
         gram = np.empty(0) if teacher.is_orthonormal else teacher.gram()
         self.parameters, self.sizes = with_link(problem, [m, P, teacher.is_orthonormal], [teacher.coefficients, gram])
         self.work_size = 2 * m * P + 3 * m * m + 2 * m + m * max(m, P)
@@ -219,41 +217,33 @@ class OverlapSystem(FlowSystem):
     def observe(self, state: Array) -> dict[str, Array]:
         """Return the full observables of a state, or of a stack: overlaps, as views of it, squared norms, loss."""
         C, G, n = self.unpack(state)
-        loss = self.loss(C, G, n)
-        record = {"teacher_overlap": C, "student_overlap": G, "squared_norm": n, "loss": loss}
-        return record | self._losses_by_degree(C, G, n, loss)
+        return {"teacher_overlap": C, "student_overlap": G} | self._losses(C, G, n)
 
     def summarise(self, state: Array) -> dict[str, Array]:
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
-        C, G, n = self.unpack(state)
-        part, loss = self.problem.learned_part, self.loss(C, G, n)
-        record = {
-            "max_overlap": losses.largest_overlaps(self.problem, C),
-            "learned_mass": losses.weighed_kernel(n, part, C) / part.kernel_at_one,
-            "squared_norm": n,
-            "loss": loss,
-        }
-        return record | self._losses_by_degree(C, G, n, loss)
+        (C, G, n), part = self.unpack(state), self.problem.learned_part
+        mass = losses.weighed_kernel(n, part, C) / part.kernel_at_one
+        largest = losses.largest_overlaps(self.problem, C)
+        return {"max_overlap": largest, "learned_mass": mass} | self._losses(C, G, n)
 
-    def _losses_by_degree(self, C: Array, G: Array, n: Array, loss: Array) -> dict[str, Array]:
-        """Return E of the squares of the parts of f − f*, (…, 4), where the loss is told by degree."""
+    def _losses(self, C: Array, G: Array, n: Array) -> dict[str, Array]:
+        """Return n and the loss, by degree (…, 4) too where it is told so."""
+        record = {"squared_norm": n, "loss": self.loss(C, G, n)}
         if self.teacher_by_degree is None:
-            return {}
+            return record
         a, parts = self.problem.teacher.coefficients, zip(self._parts, self.teacher_by_degree[:-1], strict=True)
         found = [losses.population_loss(part, constant, a, C, G, n) for part, constant in parts]
-        return {"degree_loss": losses.by_degree(found, loss)}
+        return record | {"degree_loss": losses.by_degree(found, record["loss"])}
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
-        return losses.population_loss(
-            self.problem.activation, self.teacher_term, self.problem.teacher.coefficients, C, G, n
-        )
+        a = self.problem.teacher.coefficients
+        return losses.population_loss(self.problem.activation, self.teacher_term, a, C, G, n)
 
     def gram_margin(self, state: Array) -> Array:
-        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.
+        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ of a state or a stack: vectors have these where it is ≥ 0.
 
-        Of a state, or of each of a stack. NaN for overlaps that are not finite, and above `MARGIN_ROWS` neurons, where
-        it would cost more than the flow between two saved times.
+        NaN for overlaps that are not finite, and above `MARGIN_ROWS` neurons, where it would cost more than the flow.
         """
         if self.problem.width > MARGIN_ROWS:
             return np.full(state.shape[:-1], np.nan)

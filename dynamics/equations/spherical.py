@@ -5,15 +5,13 @@ The tangential gradient flow of ½ E(f − f*)², with velocities scaled by the 
 .. math:: w_i' = F_i - (F_i\cdot w_i)\, w_i, \qquad
    F_i = \sum_p a_p\, g^{*\prime}(w_i\cdot\theta_p)\, \theta_p - \frac1m \sum_{j \ne i} g'(w_i\cdot w_j)\, w_j,
 
-g(s) = Σ_j c_j² s^j, g*(s) = Σ_j c_j c*_j s^j, in the D = min(d, r + m) coordinates that no gradient leaves. The
-overlaps (C, G) close too, with the algebra of `dynamics.equations.overlaps` at n_i = 1/m, but carry m² numbers at 2 m³
-operations where these are m D at 4 m² D: wide networks in few dimensions, the case of interest here, want the vectors.
+g*(s) = Σ_j c_j c*_j s^j, in the D = min(d, r + m) coordinates that no gradient leaves: 4 m² D operations, where the
+closed overlaps of `dynamics.equations.overlaps` at n_i = 1/m take 2 m³.
 
 State y = W (m, D), rows of length 1; sizes = [m, P, D, rows of θ, sign_matters, place of the link, J, n], of which the
-first six are those of `dynamics.equations.vectors`, for J coefficients of the teacher's kernel g*(s) = Σ_j c_j c*_j s^j
-and n levels of the loss; parameters = [a (P) | θ (rows, D) | c c* (J) | levels (n) | E f*² | link]. The Gram matrix is
-made in strips of `STRIP` rows, which stay in the cache; one right-hand side costs 4 m² D operations in BLAS products
-and m² values of g'. Scratch: a strip (STRIP, m) and `BLOCK` values of the link, or C and the learned masses (m, P) and
+first six are those of `dynamics.equations.vectors`, for J coefficients of g* and n levels of the loss; parameters =
+[a (P) | θ (rows, D) | c c* (J) | levels (n) | E f*² | link]. The Gram matrix is made in strips of `STRIP` rows, which
+stay in the cache. Scratch: a strip (STRIP, m) and `BLOCK` values of the link, or C and the learned masses (m, P) and
 n (m).
 """
 
@@ -167,12 +165,9 @@ class SphericalSystem(SphericalObservables):
         start, _ = unit_vectors(problem)
         self.initial_state: Array = start.ravel()
         (m, D), P, self._rows = start.shape, problem.num_directions, teacher_rows(problem, start.shape[1])
-        self.parameters, self.sizes = with_link(
-            problem,
-            [m, P, D, len(self._rows)],
-            [problem.teacher.coefficients, self._rows, *self._fixed],
-            [self._kernel.size, len(levels)],
-        )
+        numbers = [problem.teacher.coefficients, self._rows, *self._fixed]
+        counts = [self._kernel.size, len(levels)]
+        self.parameters, self.sizes = with_link(problem, [m, P, D, len(self._rows)], numbers, counts)
         self.work_size = max(STRIP * m + BLOCK, 2 * m * P + m)
 
     def unpack(self, state: Array) -> Array:
@@ -196,16 +191,14 @@ class SphericalSystem(SphericalObservables):
 
 # Neurons that follow the mean field, and the linear equation of their distance from a network of finite width.
 #
-# With w̄_i a neuron that follows the field from the start of neuron i, and Δ_i = w_i − w̄_i, to first order
-#
+# With w̄_i a neuron that follows the field from the start of neuron i, and Δ_i = w_i − w̄_i, to first order,
 # .. math:: \Delta_i' = D_i \Delta_i - \frac1m\sum_j H_{ij} \Delta_j + \varepsilon_i, \qquad
 # H_{ij} = P_i\, [\, g'(s_{ij}) I + g''(s_{ij})\, \bar w_j \bar w_i^T ]\, , \quad s_{ij} = \bar w_i\cdot\bar w_j,
 # \quad P_i = I - \bar w_i \bar w_i^T,
 #
 # D_i the derivative of the velocity −P∇Φ in a neuron's position, the law held fixed, and ε_i the velocity at w̄ in
-# the field of the m neurons w̄_j less that in the mean field. Σ_ij Δ_i·H_ij Δ_j, m² times the mean square of the change
-# of f, is not negative for tangent Δ. So with λ the largest eigenvalue of any D_i on the tangent space, the largest
-# local Hessian, d‖Δ‖/dt ≤ λ ‖Δ‖ + ‖ε‖, ‖Δ‖² = mean_i |Δ_i|².
+# the field of the m neurons w̄_j less that in the mean field. Σ_ij Δ_i·H_ij Δ_j is not negative for tangent Δ. So with
+# λ the largest local Hessian, d‖Δ‖/dt ≤ λ ‖Δ‖ + ‖ε‖, ‖Δ‖² = mean_i |Δ_i|².
 
 
 def make_particle_system(problem: Problem, projections: Array) -> MeanFieldSystem:
@@ -256,30 +249,26 @@ class LinearisedCoupling:
         return np.asarray(vectors - np.sum(vectors * self._w, axis=1)[:, None] * self._w)
 
 
-# The spherical network f(x) = (1/m) Σ_i σ(w_i·x), |w_i| = 1, under SGD with steps of a finite size γ = η d, d → ∞.
+# The same network under SGD with steps of a finite size γ = η d, d → ∞.
 #
-# One step on B samples moves each neuron against the tangential gradient, scaled by the width, and back to the sphere:
-#
-# .. math:: w_i \leftarrow \frac{w_i - \eta u_i}{|w_i - \eta u_i|}, \qquad
-#    u_i = \frac1B \sum_b e_b\, \sigma'(w_i\cdot x_b)\, (x_b - (w_i\cdot x_b)\, w_i).
-#
-# u_i is orthogonal to w_i, so that the length is √(1 + η²|u_i|²), and as d → ∞, at η = γ/d, u_i·u_j is d/B times the
-# mean of e² σ'_i σ'_j over the batch, up to parts smaller by 1/d. With C = WΘᵀ, G = WWᵀ, in the time η · step,
+# One step on B samples moves each neuron against the tangential gradient, scaled by the width, and back to the sphere,
+# w ← (w − η u)/|w − η u|, with u_i the mean of e σ'(w_i·x) (x − (w_i·x) w_i). u_i is orthogonal to w_i, so that the
+# length is √(1 + η²|u_i|²), and as d → ∞ u_i·u_j is d/B times the mean of e² σ'_i σ'_j over the batch. With C = WΘᵀ,
+# G = WWᵀ, in the time η · step,
 #
 # .. math:: C_{ip}' = F_i\cdot\theta_p - (F_i\cdot w_i)\, C_{ip} - \frac{\gamma}{2B} V_{ii} C_{ip}, \qquad
 #    V_{ij} = E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j],
 #
 #    G_{ij}' = F_i\cdot w_j + w_i\cdot F_j - (F_i\cdot w_i + F_j\cdot w_j)\, G_{ij}
-#    + \frac{\gamma}{B} \Big[V_{ij} - \tfrac12 G_{ij} (V_{ii} + V_{jj})\Big],
+#    + \frac{\gamma}{B} \Big[V_{ij} - \tfrac12 G_{ij} (V_{ii} + V_{jj})\Big].
 #
-# F that of the flow, ē = f − f*. At finite d the mean step does not close: dividing by the length brings in means of
-# all powers of η. V is known for polynomial links and for neurons of erf(z/√2): see `dynamics.equations.network.steps`.
+# At finite d the mean step does not close: dividing by the length brings in means of all powers of η. V is known for
+# polynomial links and for neurons of erf(z/√2): see `dynamics.equations.network.steps`.
 #
 # State y = [C (m, P) | G (m, m)], sizes = [m, P, P, P, sign_matters, place of the link, J, n, M, place of the numbers |
-# layout], of which the first eight are those of the flow with T for the directions, parameters =
-# [a (P) | T (P, P) | c c* (J) | levels of the loss (n) | E f*² | γ/B | τ² | biases (M), all 0 | weights (M) | numbers |
-# link], for M vectors: neurons, directions, and what has no direction. `numbers` and `layout` are those of
-# `dynamics.equations.network.steps`.
+# layout], as those of the flow with T for the directions, parameters = [a (P) | T (P, P) | c c* (J) | levels of the
+# loss (n) | E f*² | γ/B | τ² | biases (M), all 0 | weights (M) | numbers | link], for M vectors: neurons, directions,
+# and what has no direction. `numbers` and `layout` are those of `dynamics.equations.network.steps`.
 #
 # Functions that take another one are inlined: Numba stores no function on disk that hands one over at run time.
 
@@ -369,9 +358,8 @@ class SphericalStepSystem(SphericalObservables):
         step = [learning_rate * problem.dimension / batch_size, problem.label_noise**2]
         given: list[Any] = [problem.teacher.coefficients, gram, *self._fixed, step, np.zeros(M), weights]
         counts = [self._kernel.size, len(levels), M, sum(np.size(part) for part in given)]
-        self.parameters, self.sizes = with_link(
-            problem, [m, P, P, P], [*given, noise.numbers], [*counts, *noise.layout.tolist()]
-        )
+        counts += noise.layout.tolist()
+        self.parameters, self.sizes = with_link(problem, [m, P, P, P], [*given, noise.numbers], counts)
         self.work_size = M * M + 2 * m * M + m * m + noise.work_size
 
     def unpack(self, state: Array) -> tuple[Array, Array]:

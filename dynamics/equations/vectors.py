@@ -7,15 +7,13 @@ r"""The coupled overlap flow carried by unit vectors, for the implicit method.
 
 in R^D, D = min(d, r + m), of which the state [C | G | ln n] of `dynamics.equations.overlaps` is a function. Integrated
 by themselves (C, G) leave the set of overlaps that vectors have: rates of G are differences of terms of order 1, so
-that rounding moves neurons at rest by 1e-16 per unit of time, and where C and G contradict each other learned
-directions exert a force that should cancel. With a horizon of 1e10 that decides where a slow neuron goes. The rates of
-vectors are right relative to the components that move.
+that rounding moves neurons at rest by 1e-16 per unit of time. With a horizon of 1e10 that decides where a slow neuron
+goes. The rates of vectors are right relative to the components that move.
 
 State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P)
-| θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's
-directions are the first P axes. One right-hand side costs 4 m² D operations in BLAS products, a product with its
-Jacobian 10 m² D; a general teacher adds 4 m P D to the one and 8 m P D to the other. `work` holds A (m, P), B (m, m),
-n (m), overlaps of neurons with directions or neurons, values of g there, and what the Jacobian needs.
+| θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's directions
+are the first P axes. `work` holds A (m, P), B (m, m), n (m), overlaps of neurons with directions or neurons, values of
+g there, and what the Jacobian needs.
 """
 
 from __future__ import annotations
@@ -56,8 +54,9 @@ def write_events(
 ) -> None:
     """Write max_i C_ip² − `EMERGENCE_LEVEL`, C > 0 if the sign matters, then learned mass − `LEARNED_SHARE` a_p."""
     P = C.size // n.size
-    links.write_learned(link, C, learned)
-    whole = links.learned_kernel(link, 1.0)
+    of_learned = int(link[2])
+    links.write_polynomial(link, of_learned, C, learned)
+    whole = links.polynomial(link, of_learned, 1.0)
     for p in range(P):
         out[p] = -EMERGENCE_LEVEL
         out[P + p] = -LEARNED_SHARE * a[p]
@@ -214,16 +213,13 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 def jacobian_product(
     t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Write the derivative of `rhs` along v = [dU | d ln n].
+    """Write the derivative of `rhs` along v = [dU | d ln n], without differences of forces that are nearly equal.
 
-    dF = dA θ + dB U + B dU with dA = a g''(C) dC, dB_ij = −n_j (g''(G) dG + g'(G) d ln n_j), dG = dU Uᵀ + U dUᵀ. No
-    difference of nearly equal forces is taken, so that products stay accurate however slow v is.
+    dF = dA θ + dB U + B dU with dA = a g''(C) dC, dB_ij = −n_j (g''(G) dG + g'(G) d ln n_j), dG = dU Uᵀ + U dUᵀ.
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
-    mP, mm, lead = m * P, m * m, m * D
-    overlaps, largest = mP + mm + m, max(mP, mm)
-    changes = overlaps + largest
-    last = changes + largest
+    mP, mm, lead, largest = m * P, m * m, m * D, m * max(m, P)
+    overlaps, changes, last = mP + mm + m, mP + mm + m + largest, mP + mm + m + 2 * largest
     r = last + 2 * lead
     U, V, dF, rate = matrix(y, 0, m, D), matrix(v, 0, m, D), matrix(out, 0, m, D), vector(out, lead, m)
     A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
@@ -319,22 +315,14 @@ def directions_and_norms(weights: Array) -> tuple[Array, Array]:
 
 def teacher_rows(problem: Problem, columns: int) -> Array:
     """Return the directions θ_p as rows, shape (P, columns); no row if they are the first P axes themselves."""
-    directions = problem.teacher.directions
-    if directions is None:
-        return np.empty((0, columns))
-    rows = np.zeros((problem.num_directions, columns))
-    rows[:, : directions.shape[1]] = directions
-    return rows
+    rows = problem.teacher.directions
+    return np.empty((0, columns)) if rows is None else np.pad(rows, ((0, 0), (0, columns - rows.shape[1])))
 
 
 def overlap_state(
-    U: Array,
-    log_norm: Array,
-    teacher: Array,
-    num_directions: int,
-    out: Array | None = None,
+    U: Array, log_norm: Array, teacher: Array, num_directions: int, out: Array | None = None,
     products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, np.swapaxes(U, -1, -2), out=G),
-) -> Array:
+) -> Array:  # fmt: skip
     """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
     (*stack, m, _), P = U.shape, num_directions
     state = np.empty((*stack, m * P + m * m + m)) if out is None else out
