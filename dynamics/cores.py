@@ -27,8 +27,6 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-#: The kernels of OpenBLAS that use AVX-512, by its names in small letters.
-WITH_SMALL_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}
 #: How often the bodies of "runs", "one core" and "one thread" are entered now.
 _entered: Counter[str] = Counter()
 _limit: Any = None
@@ -113,15 +111,6 @@ def _libraries(_with_torch: bool, /) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-def has_kernels_for_small_matrices() -> bool:
-    """Return whether BLAS multiplies small matrices without copying them, as OpenBLAS does with its AVX-512 kernels.
-
-    OpenBLAS is asked, since some releases take kernels of AVX2 on processors that have AVX-512.
-    """
-    libraries = [library for library in find_blas().info() if library["internal_api"] == "openblas"]
-    return bool(libraries) and all(library["architecture"].lower() in WITH_SMALL_KERNELS for library in libraries)
 
 
 @contextmanager

@@ -1,21 +1,9 @@
 r"""One spherical neuron that learns one direction by their correlation: its flow, and the mean motion under SGD.
 
-The flow of −E[y σ(w·x)], averaged over the neurons of `dynamics.equations.correlation`, is
+.. math:: C' = a\, g_\lambda'(C)\, (1 - C^2)
 
-.. math:: C' = a\, g_\lambda'(C)\, (1 - C^2),
-
-exact at every d. With steps w ← (w + η u)/|w + η u|, u the mean of y ψ x_⊥ over B samples, and in time η · step, the
-mean of a step to second order in η adds
-
-.. math:: -\frac{\eta}{2} C\, E|u|^2, \qquad
-   E|u|^2 = \frac{1}{B} E[y^2 \psi^2 r^2] + \Big(1 - \frac1B\Big) a^2 g_\lambda'(C)^2 (1 - C^2).
-
-Under zeroth-order SGD with K directions u is the part orthogonal to w of the mean of (G·z) z, G that of y ψ x and
-z ~ N(0, I): with (G·z)² of mean |G|² and |z_⊥|² of mean d − 1, and what they share,
-
-.. math:: E|u|^2 = \frac{d-1}{K} E|G|^2 + \Big(1 + \frac1K\Big) E|G_\perp|^2.
-
-Integrated is x = artanh C. Dimensionless throughout.
+is exact at every d. With steps w ← (w + η u)/|w + η u|, u the mean of y ψ x_⊥ over B samples, and in time η · step, the
+mean of a step to second order in η adds −½ η C E|u|² (docs/smoothing.md).
 
 State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. sizes = [terms of a g_λ', terms of
 g_3, terms of N, whether the sign matters, numbers of the table of rates], parameters = [η/2B, η (1 − 1/B) F/2,
@@ -122,18 +110,18 @@ class CorrelationSystem(FlowSystem):
         optimizer: Optimizer | None = None,
         table: RateTable | None = None,
     ) -> None:
-        slope, means = signal_slope(problem), StepMeans(chebyshev.Chebyshev([0.0]), chebyshev.Chebyshev([0.0]))
+        slope, own = signal_slope(problem), problem.learned_part.coefficients**2
+        drag, share = np.zeros(1), 1.0
         if learning_rate > 0.0:
             check_optimizer(optimizer)
             means = step_means(problem, getattr(optimizer, "directions", None), batch_size)
-        drag = means.drag.coef
-        own = problem.learned_part.coefficients**2
+            drag, share = np.asarray(means.drag.coef, dtype=np.float64), means.drift_share
         self.problem, self.batch_size = problem, batch_size
         C = float(problem.start().teacher_overlap[0, 0])
         with np.errstate(divide="ignore"):
             self.initial_state: Array = np.clip([np.arctanh(C)], -LARGEST_STATE, LARGEST_STATE)
         rate, rates = (learning_rate, np.empty(0)) if table is None else (1.0, table.nodes)
-        step = 0.5 * rate * np.array([1.0 / batch_size, means.drift_share * (1.0 - 1.0 / batch_size)])
+        step = 0.5 * rate * np.array([1.0 / batch_size, share * (1.0 - 1.0 / batch_size)])
         threshold = LEARNED_SHARE * own.sum() * problem.teacher.coefficients[0]
         self.parameters: Array = np.concatenate([step, [threshold], slope, own, drag, rates])
         counts = [slope.size, own.size, drag.size, problem.information_exponent % 2, rates.size]
@@ -165,16 +153,14 @@ class CorrelationSystem(FlowSystem):
         return self.summarise(state) | {"teacher_overlap": self.unpack(state)[0]}
 
 
-# The correlation of a neuron and one direction, averaged over neurons around it: its signal and its gradient.
-#
-# With w smoothed uniformly over (w + λz)/√(1 + λ²), z on the unit sphere orthogonal to w and E ζ^(2j) = μ_j for one
-# coordinate ζ of z, a sample x enters through a_0 = w·x and r² = |x|² − a_0² alone. The gradient in w is ψ x_⊥,
+# The correlation of a neuron and one direction, averaged over (w + λz)/√(1 + λ²), z uniform on the unit sphere
+# orthogonal to w. A sample x enters through a_0 = w·x and r² = |x|² − a_0² alone, and the gradient in w is ψ x_⊥,
 #
 # .. math:: \varphi(a_0, r^2) = E_\zeta\, \sigma\Big(\frac{a_0 + \lambda r \zeta}{\sqrt{1+\lambda^2}}\Big), \qquad
 # \psi = \frac{\partial\varphi}{\partial a_0} - 2 a_0 \frac{\partial\varphi}{\partial r^2}, \qquad
 # g_\lambda(C) = \sum_k c_k c^*_k (1+\lambda^2)^{-k/2} \sum_j \binom{k}{2j} C^{k-2j} \lambda^{2j} (1-C^2)^j \mu_j,
 #
-# and a g_λ(C) is the mean of y φ over y = a σ*(θ·x). (Damian, Nichani, Ge and Lee, arXiv:2305.10633.)
+# ζ one coordinate of z, μ_j = E ζ^(2j). (Damian, Nichani, Ge and Lee, arXiv:2305.10633.)
 
 #: Largest degree of a link that is smoothed, or whose steps have exact means: sums in powers lose digits beyond.
 LARGEST_DEGREE = 12
@@ -317,12 +303,12 @@ def check_optimizer(optimizer: Optimizer | None) -> None:
     """Refuse optimizers under which the mean of a step is not known, with the reason."""
     if optimizer is None or optimizer.is_plain:
         return
-    need = "Argument `optimizer` must be plain SGD or ZerothOrder for the objective 'correlation'"
-    reason = "as buffers do not stay on the sphere, and signs and mean squares see the axes"
-    require(isinstance(optimizer, ZerothOrder), f"{need}, {reason}, but is {optimizer}.")
-    need = "Argument `optimizer` must have `smoothing` 0 for the objective 'correlation'"
-    reason = "whose steps are along slopes"
-    require(getattr(optimizer, "smoothing", 0.0) == 0.0, f"{need}, {reason}, but is {optimizer}.")
+    need, here = "Argument `optimizer` must", "for the objective 'correlation'"
+    why = "as buffers do not stay on the sphere, and signs and mean squares see the axes"
+    plain = isinstance(optimizer, ZerothOrder)
+    require(plain, f"{need} be plain SGD or ZerothOrder {here}, {why}, but is {optimizer}.")
+    smooth, why = getattr(optimizer, "smoothing", 0.0), "whose steps are along slopes"
+    require(smooth == 0.0, f"{need} have `smoothing` 0 {here}, {why}, but is {optimizer}.")
 
 
 def chi_square_rule(freedom: int, count: int) -> tuple[Array, Array]:

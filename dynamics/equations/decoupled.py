@@ -4,10 +4,8 @@ The loss of a pair is a² ℓ, with v = a / n and g the signal,
 
     a² g(1) − 2 n a g + n² g(1) = a² [g(1) (1 − 1/v)² + 2 (g(1) − g) / v],
 
-free of cancellation when the pair has converged.  Unmatched directions keep their a_p² g(1); neurons that are matched
-with no direction are ignored.
-
-Its cells hold g(1) − g, e^(−4Γ) and X as functions of R, the time to wait, negative once it has passed.
+free of cancellation when the pair has converged. Unmatched directions keep their a_p² g(1). Cells of the loss hold
+g(1) − g, e^(−4Γ) and X as functions of R, the time to wait, negative once it has passed.
 """
 
 from __future__ import annotations
@@ -33,17 +31,13 @@ if TYPE_CHECKING:
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array, Integers
 
-_OCTAVE_BITS = 8
-_SHIFT = 52 - _OCTAVE_BITS
-_FIRST = 1023 << _OCTAVE_BITS
-_MASK = (1 << _SHIFT) - 1
-_UNIT = 2.0**-_SHIFT
+#: Bits of a double below those of its octave and of the 256 cells in it, and what the latter are at 1.
+_SHIFT, _FIRST = 44, 1023 << 8
 
 
 def octave_edges(octaves: int) -> Vector:
     """Return the edges y − 1 of cells that split every octave of y = 1 … 2^octaves into 256 equal parts."""
-    count = 1 << _OCTAVE_BITS
-    within = 1.0 + np.arange(count) / count
+    within = 1.0 + np.arange(256) / 256
     return np.append((2.0 ** np.arange(octaves)[:, None] * within).ravel(), 2.0**octaves) - 1.0
 
 
@@ -52,12 +46,11 @@ def add_pair_losses(
     loss: Vector, times: Vector, coefficient: Vector, remaining: Vector, ratio: Vector, cells: Matrix, offset: int,
     places: Vector, norm: float, end: Vector,
 ) -> None:  # fmt: skip
-    """Add Σ_p a_p² ℓ(t) to `loss`, ℓ = g(1) (1 − 1/v)² + 2 (g(1) − g) / v.
+    """Add Σ_p a_p² ℓ(t) to `loss`, ℓ = g(1) (1 − 1/v)² + 2 (g(1) − g) / v, at times that increase.
 
-    Row i of `cells` holds four powers of the place within the cell for each of the three functions.  Rows from `offset`
-    on are for R ≥ 0, in octaves of 1 + places[0] R.  Those before are for R < 0, in octaves of 1 − places[1] R, or in
-    equal cells of 1 / places[1] if places[2] is 0.  `end` holds R, the signal g and g(1) − g beyond the table.  Times
-    increase.
+    Row i of `cells` holds four powers of the place within the cell for each of the three functions. Rows from `offset`
+    on are for R ≥ 0, in octaves of 1 + places[0] R. Those before are for R < 0, in octaves of 1 − places[1] R, or in
+    equal cells of 1 / places[1] if places[2] is 0. `end` holds R, the signal g and g(1) − g beyond the table.
     """
     last_remaining, last_signal, last_gap = end[0], end[1], end[2]
     final = norm / last_signal if last_signal > 0.0 else 0.0
@@ -100,7 +93,7 @@ def _look_up(cells: Matrix, offset: int, remaining: float, places: Vector, value
         # The leading bits of a number are its octave and its cell, the others its place within.
         bits = np.float64(1.0 + (-remaining * places[1] if passed else remaining * places[0])).view(np.int64)
         row = int((bits >> _SHIFT) - _FIRST)
-        theta = (bits & _MASK) * _UNIT
+        theta = (bits & ((1 << _SHIFT) - 1)) * 2.0**-_SHIFT
         limit = offset if passed else cells.shape[0] - offset
         if row >= limit:
             row, theta = limit - 1, 1.0
@@ -147,8 +140,8 @@ class DecoupledSolution:
 def solve_pairs(problem: Problem, prediction: EmergencePrediction, times: ArrayLike) -> DecoupledSolution:
     """Solve every matched pair alone, at increasing flow times t ≥ 0 (T,), for an information exponent of at least 3.
 
-    O(P T), memory O(P T) up to P = 10^4 and O(P) above.  Histories are accurate to about 1e-12; the loss above
-    P = 10^4, read from a coarser table, to about 1e-9 relative down to 1e-14.
+    Histories are accurate to about 1e-12; the loss above P = 10^4, read from a coarser table, to about 1e-9 relative
+    down to 1e-14.
     """
     t = np.asarray(times, dtype=np.float64)
     c, a = problem.activation.coefficients, problem.teacher.coefficients
@@ -181,12 +174,12 @@ def _branch_loss(
     # |C| = 1 is at infinity; the largest C below it moves as little.
     xi = np.minimum(logit_of_square(C), LARGEST_LOGIT)
     table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
+    here = xi < table.barrier
+    pairs, xi = pairs[here], xi[here]
     ratio = a[pairs] / prediction.learning_squared_norm[pairs]
-    beyond = xi >= table.barrier
-    pairs, xi, ratio = pairs[~beyond], xi[~beyond], ratio[~beyond]
     if histories is None:
-        return _summed_loss(table, times, a[pairs], xi, ratio), bool(beyond.any())
-    return _histories(table, times, a, pairs, xi, ratio, sign, histories), bool(beyond.any())
+        return _summed_loss(table, times, a[pairs], xi, ratio), not here.all()
+    return _histories(table, times, a, pairs, xi, ratio, sign, histories), not here.all()
 
 
 @np.errstate(under="ignore")

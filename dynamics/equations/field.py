@@ -29,111 +29,10 @@ def rounded_coordinate(u: float) -> float:
     return u if abs(u) > SMALLEST_COORDINATE else 0.0
 
 
-# Products of a block of a few rows with the rows of another matrix, in either precision, by loops or by BLAS.
-#
-# BLAS copies its factors before it multiplies them, which for four rows takes several times as long as the product. So
-# loops keep two rows times four others in registers, and a part of their columns in the first level of cache. Where
-# BLAS has kernels for AVX-512, which copy no factor of a small product, it is faster
-# (`has_kernels_for_small_matrices`).
-
-COLUMNS = 512
-#: Products of numbers up to which BLAS copies no factor.
+#: Products of numbers up to which BLAS copies no factor, as it has kernels of AVX-512 for small matrices.
 UNCOPIED = 1e6
 
-
-@kernel
-def add_overlaps(
-    rows: NDArray[Real], x: int, others: NDArray[Real], begin: int, count: int, j: int, out: NDArray[Real]
-) -> None:
-    """Add the products of parts of rows x and x + 1, from `begin` on, with the others j to j + 3, or up to the last."""
-    y, S = min(x + 1, rows.shape[0] - 1), others.shape[0]
-    u, v = row_part(rows, x, begin, count), row_part(rows, y, begin, count)
-    of_u, of_v = row_part(out, x, 0, S), row_part(out, y, 0, S)
-    end = others.shape[0] - 1
-    a, b, c, d = j, min(j + 1, end), min(j + 2, end), min(j + 3, end)
-    row_a, row_b = row_part(others, a, begin, u.size), row_part(others, b, begin, u.size)
-    row_c, row_d = row_part(others, c, begin, u.size), row_part(others, d, begin, u.size)
-    u_a, u_b, u_c, u_d = of_u[a], of_u[b], of_u[c], of_u[d]
-    v_a, v_b, v_c, v_d = of_v[a], of_v[b], of_v[c], of_v[d]
-    for k in range(u.size):
-        x, y = u[k], v[k]
-        u_a += x * row_a[k]
-        u_b += x * row_b[k]
-        u_c += x * row_c[k]
-        u_d += x * row_d[k]
-        v_a += y * row_a[k]
-        v_b += y * row_b[k]
-        v_c += y * row_c[k]
-        v_d += y * row_d[k]
-    of_u[a], of_u[b], of_u[c], of_u[d] = u_a, u_b, u_c, u_d
-    of_v[a], of_v[b], of_v[c], of_v[d] = v_a, v_b, v_c, v_d
-
-
-@kernel
-def overlaps_of_rows(by_blas: bool, rows: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
-    """Set out = rows othersᵀ."""
-    if by_blas:
-        product(rows, others.T, out)
-        return
-    (R, D), S = rows.shape, others.shape[0]
-    out.fill(0.0)
-    for begin in range(0, D, COLUMNS):
-        count = min(COLUMNS, D - begin)
-        for j in range(0, S, 4):
-            for x in range(0, R, 2):
-                add_overlaps(rows, x, others, begin, count, j, out)
-
-
-@kernel
-def add_to_two(
-    out: NDArray[Real], x: int, weights: NDArray[Real], others: NDArray[Real], begin: int, count: int, j: int
-) -> None:
-    """Add multiples of the others j to j + 3 to parts of rows x and x + 1, from column `begin` on."""
-    S = others.shape[0]
-    u, v = row_part(out, x, begin, count), row_part(out, x + 1, begin, count)
-    of_u, of_v = row_part(weights, x, 0, S), row_part(weights, x + 1, 0, S)
-    row_a, row_b = row_part(others, j, begin, u.size), row_part(others, j + 1, begin, u.size)
-    row_c, row_d = row_part(others, j + 2, begin, u.size), row_part(others, j + 3, begin, u.size)
-    u_a, u_b, u_c, u_d = of_u[j], of_u[j + 1], of_u[j + 2], of_u[j + 3]
-    v_a, v_b, v_c, v_d = of_v[j], of_v[j + 1], of_v[j + 2], of_v[j + 3]
-    for k in range(u.size):
-        a, b, c, d = row_a[k], row_b[k], row_c[k], row_d[k]
-        u[k] += u_a * a + u_b * b + u_c * c + u_d * d
-        v[k] += v_a * a + v_b * b + v_c * c + v_d * d
-
-
-@kernel
-def add_to_one(u: NDArray[Real], of_u: NDArray[Real], others: NDArray[Real], begin: int, j: int) -> None:
-    """Add a multiple of the other j, and of j + 1 if there is one, to a part of a row."""
-    last = min(j + 1, others.shape[0] - 1)
-    row_a, row_b = row_part(others, j, begin, u.size), row_part(others, last, begin, u.size)
-    u_a, u_b = of_u[j], of_u[last] if last > j else 0.0
-    for k in range(u.size):
-        u[k] += u_a * row_a[k] + u_b * row_b[k]
-
-
-@kernel
-def sums_of_others(by_blas: bool, weights: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
-    """Set out = weights others."""
-    if by_blas:
-        product(weights, others, out)
-        return
-    (R, D), S = out.shape, others.shape[0]
-    paired, fours = R - R % 2, S - S % 4
-    out.fill(0.0)
-    for begin in range(0, D, COLUMNS):
-        count = min(COLUMNS, D - begin)
-        for j in range(0, fours, 4):
-            for x in range(0, paired, 2):
-                add_to_two(out, x, weights, others, begin, count, j)
-        for x in range(R):
-            for j in range(fours if x < paired else 0, S, 2):
-                add_to_one(row_part(out, x, begin, count), row_part(weights, x, 0, S), others, begin, j)
-
-
-# Compiled field of unit vectors, the coordinates in which large flows and gradient descent are computed.
-#
-# Row i is a unit vector u_i in R^D, n_i its squared norm, and `link` is the data of g (`link`):
+# In double precision. Row i is a unit vector u_i in R^D, n_i its squared norm, and `link` is the data of g:
 #
 # F_i = Σ_p a_p g'(u_i·θ_p) θ_p − Σ_{j≠i} n_j g'(u_i·u_j) u_j,   growth_i = Σ_p a_p g(u_i·θ_p) − Σ_j n_j g(u_i·u_j)
 #
@@ -151,10 +50,9 @@ SCRATCH = 3 * BLOCK
 
 @kernel
 def weigh(link: Vector, mass: Vector, overlap: NDArray[Real], smallest: float, totals: Vector, scratch: Vector) -> None:
-    """Replace overlaps s of rows with S others by −n_j g'(s), or 0 if that is below `smallest`; write Σ_j n_j g(s).
+    """Replace overlaps s of R rows with S others by −n_j g'(s), or 0 if that is below `smallest`; write Σ_j n_j g(s).
 
-    `overlap` (R S,) holds row after row, `totals` (R,) takes the sums, `mass` (S,) holds n, and `scratch` has `SCRATCH`
-    numbers. In either precision of the overlaps g is computed in double.
+    `overlap` is (R S,), `totals` (R,), `mass` (S,), `scratch` (`SCRATCH`,). g is computed in double.
     """
     R, S = totals.size, mass.size
     together = max(BLOCK // max(S, 1), 1)
@@ -280,18 +178,16 @@ def write_field(
 def field_rows(
     begin: int, end: int, link: Vector, state: Rows, target: Target, pairs: Vector, field: Rows, work: Vector
 ) -> None:
-    """Write the field (F, growth) of rows begin … end − 1, both multiples of 128 or m, from what `pair_products` wrote.
+    """Write (F, growth) of rows begin … end − 1, multiples of 128 or m, from what `pair_products` wrote.
 
-    The state is (U, n), the target (a, teacher): `teacher` (P, D) holds the directions, or no row if they are the first
-    P axes; `work` has 128 (m + P) numbers.
+    `teacher` is that of `UnitField`; `work` has 128 (m + P) numbers.
     """
     write_field(range(begin, end, FIELD_BLOCK), link, state, target, pairs, field, work)
 
 
-# Compiled field of unit vectors with the products of different neurons in single precision, at twice the speed.
-#
-# A product of unit vectors is then wrong by some 1e-8. Where two neurons are near each other their part is computed in
-# double. Few of the m weights of a learned neuron matter in this precision: these alone are summed.
+# With the products of different neurons in single precision, wrong by some 1e-8, at twice the speed. Where two neurons
+# are near each other their part is computed in double. Few of the m weights of a learned neuron matter in this
+# precision: these alone are summed.
 
 # Weights below this part of the teacher's force on a row may be left out, all together 3e-8 of it among 1000 neurons,
 # and the part of them that may remain, since products of whole rows take as long as sums of about a tenth.

@@ -14,14 +14,14 @@ keep its relative precision: it grows as C^(2−k) to the left.  The scaled inve
 
     v(ξ) = e^{−4Γ(ξ)} [ (a / n_0) e^{4Γ_0} + 4 g(1) (a t + X_0 − X(ξ)) ],        a t = R_0 − R(ξ).
 
-R, Γ and X are tabulated to rounding, as piecewise polynomials of ξ.
+They are tabulated to rounding, as piecewise polynomials of ξ.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -68,10 +68,8 @@ def _rates(powers: Array, k: int, xi: Array) -> tuple[Array, Array, Array, Array
 def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitTable:
     """Return the table from ξ = `lowest` on of the branch on which C has this sign, for a link Σ_j c_j h_j."""
     c = np.array(coefficients)
-    k = exponent(c)
-    powers = c**2 * float(sign) ** np.arange(c.size)
+    k, powers, norm = exponent(c), c**2 * float(sign) ** np.arange(c.size), float(np.sum(c[1:] ** 2))
     powers[0] = 0.0
-    norm = float(np.sum(c[1:] ** 2))
     barrier = _first_zero(powers, k)
     knots = _knots(k, lowest, barrier)
     step = np.diff(knots)
@@ -92,24 +90,16 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
     signal, slope = gf / f, np.sqrt(scipy.special.expit(knots)) / (2.0 * f)
     level = 2.0 * signal * (1.0 + lift) / norm + 4.0 * norm * (remaining + excess)
     level_slope = 2.0 * slope**2 * scipy.special.expit(-knots) + 8.0 * signal**2 - 4.0 * norm**2
-    return TransitTable(
-        powers=powers,
-        norm=norm,
-        knots=knots,
-        remaining_pieces=_quintic(knots, remaining, -f, -f1),
-        growth_pieces=growth_pieces,
-        excess_pieces=_quintic(knots, excess, -lift * f, excess_bend),
-        waiting=-remaining,
-        level=_cubic(knots, level, level_slope * (1.0 + lift) * f / norm),
-        barrier=barrier,
-    )
+    of_remaining, of_excess = _quintic(knots, remaining, -f, -f1), _quintic(knots, excess, -lift * f, excess_bend)
+    of_level = _cubic(knots, level, level_slope * (1.0 + lift) * f / norm)
+    return TransitTable(powers, norm, knots, of_remaining, growth_pieces, of_excess, -remaining, of_level, barrier)
 
 
 def _first_zero(powers: Array, k: int) -> float:
     """Return the smallest ξ at which g' changes sign, inf if it does not."""
     slopes = np.arange(k, powers.size) * powers[k:]
 
-    def pull(xi: Array) -> Array:
+    def pull(xi: Any) -> Any:
         return polynomial(slopes, np.sqrt(scipy.special.expit(xi)))
 
     grid = np.linspace(-80.0, LAST_LOGIT, 30001)
@@ -117,7 +107,7 @@ def _first_zero(powers: Array, k: int) -> float:
     if not adverse.size:
         return np.inf
     low, high = grid[adverse[0] - 1 :][:2].tolist()
-    return scipy.optimize.brentq(lambda xi: float(pull(np.asarray(xi))), low, high, xtol=1e-15)
+    return scipy.optimize.brentq(pull, low, high, xtol=1e-15)
 
 
 def _knots(k: int, lowest: float, barrier: float) -> Array:
@@ -134,9 +124,8 @@ def _knots(k: int, lowest: float, barrier: float) -> Array:
 
 def _from_right(panels: Array, reference: int) -> Array:
     """Return the integrals from each knot to the reference knot, summed outwards from the reference."""
-    right = -np.cumsum(panels[reference:])
     left = np.cumsum(panels[:reference][::-1])[::-1]
-    return np.concatenate([left, [0.0], right])
+    return np.concatenate([left, [0.0], -np.cumsum(panels[reference:])])
 
 
 def _quintic(knots: Array, value: Array, slope: Array, bend: Array) -> PPoly:
@@ -174,8 +163,8 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
 
     .. math:: \tau = \int_{C_0}^{C_1} \frac{ds}{g'(s)\,(1 - s^2)}
 
-    The coefficients are c_0 … c_N of a link with information exponent at least 3. Both overlaps have one sign, and
-    `end` is at least as far from zero. The time is inf where g' vanishes or is adverse on the way.
+    For a link with information exponent at least 3, overlaps of one sign, and `end` at least as far from zero; inf
+    where g' vanishes or is adverse on the way.
     """
     c = np.asarray(coefficients, dtype=np.float64)
     first, last = np.broadcast_arrays(np.asarray(start, dtype=np.float64), np.asarray(end, dtype=np.float64))
@@ -217,11 +206,11 @@ class TransitTable:
     barrier: float
 
     def remaining(self, xi: Array) -> Array:
-        """Return R(ξ) = τ from ξ to C² = ½, negative beyond, shape of `xi`."""
+        """Return R(ξ) = τ from ξ to C² = ½, negative beyond."""
         return self._evaluate(self.remaining_pieces, xi, -1.0 / self.end_rate if self.end_rate else 0.0)
 
     def growth(self, xi: Array) -> Array:
-        """Return Γ(ξ) = ∫ g dτ, shape of `xi`."""
+        """Return Γ(ξ) = ∫ g dτ."""
         return self._evaluate(self.growth_pieces, xi, self.end_signal / self.end_rate if self.end_rate else 0.0)
 
     def excess(self, xi: Array) -> Array:
@@ -276,11 +265,9 @@ class TransitTable:
         last = self.knots[-1]
         begin, inside = np.minimum(start, last), np.minimum(xi, last)
         tail = np.maximum(elapsed - np.maximum(self.remaining(begin) + self.waiting[-1], 0.0), 0.0)
-        tail = np.where(xi >= last, tail, 0.0)
-        base = self.growth(begin)
+        tail, base = np.where(xi >= last, tail, 0.0), self.growth(begin)
         grown = np.exp(-4.0 * (self.growth(inside) - base))
-        before = elapsed - tail
-        gain = before * np.exp(-4.0 * base) + (self.excess(begin) - self.excess(inside)) * np.exp(-4.0 * base)
+        gain = (elapsed - tail) * np.exp(-4.0 * base) + (self.excess(begin) - self.excess(inside)) * np.exp(-4.0 * base)
         value = grown * (ratio + 4.0 * self.norm * gain)
         final = self.norm / self.end_signal if self.end_signal > 0 else 0.0
         return final + (value - final) * np.exp(-4.0 * self.end_signal * tail)
@@ -300,8 +287,7 @@ class TransitTable:
         grown = np.exp(4.0 * self.growth(xi))
         known = 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
         xi = xi - (known - need) / self.level(xi, 1)
-        value = np.maximum(origin - self.remaining(xi), 0.0)
-        late = need > best[-1]
+        value, late = np.maximum(origin - self.remaining(xi), 0.0), need > best[-1]
         if late.any():
             value[late] = self._tail_time(origin[late], begin[late], ratio[late])
         already = self.signal(start) / self.norm >= 0.5 * ratio

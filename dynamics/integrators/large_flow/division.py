@@ -12,7 +12,6 @@ plan[1] (2, c + 1)  FIRST      place in ORDER at which each cluster begins, and 
 plan[2] (2, P)      ACTIVE     a_p of the directions without a cluster, 0 for the others
                     TEACHER    a_p of every direction
 plan[LINK]                     data of g (`dynamics.equations.link`); g(0) = g'(0) = 0
-plan[BY_BLAS]                  whether BLAS multiplies blocks of a few rows, or loops (`dynamics.equations.field`)
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
 
 
 # Tables rather than arrays: for each array that a function is given the compiler carries seven numbers.
-Plan = tuple[Integers, Integers, Matrix, Vector, bool]
+Plan = tuple[Integers, Integers, Matrix, Vector]
 LINK: Final = 3
-BY_BLAS: Final = 4
 ORDER, CLUSTER, POLE, PLACE = 0, 1, 2, 3
 FIRST, DIRECTION = 0, 1
 ACTIVE, TEACHER = 0, 1
@@ -121,8 +119,7 @@ class Division:
 class Divider:
     """Divides neurons, step after step, with hysteresis.
 
-    With `both_poles` a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel; `by_blas` says how blocks
-    of a few rows are multiplied.
+    With `both_poles` a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel.
     """
 
     link: Array  # data of g
@@ -131,7 +128,6 @@ class Divider:
     slope: float  # g'(1)
     columns: int  # D
     both_poles: bool
-    by_blas: bool
     #: Of the last division: direction without a cluster that each neuron may be about to learn, −1 for none.
     leading: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -176,13 +172,13 @@ class Divider:
         active[directions] = 0.0
         of_rows = np.stack([order, number, sign.astype(np.int64), np.arange(m)])
         clusters = np.stack([first, np.append(directions, -1)])
-        work, most = BLOCK * sources.size * self.columns, UNCOPIED if self.by_blas else np.inf
-        block = BLOCK if work <= most else BLOCK // 2 if work <= 2 * most else LONGEST_BLOCK
+        work = BLOCK * sources.size * self.columns
+        block = BLOCK if work <= UNCOPIED else BLOCK // 2 if work <= 2 * UNCOPIED else LONGEST_BLOCK
         return Division(
             fast=fast,
             cluster=cluster,
             sources=sources,
-            plan=(of_rows, clusters, np.stack([active, self.a]), self.link, self.by_blas),
+            plan=(of_rows, clusters, np.stack([active, self.a]), self.link),
             cuts=_cuts(sources.size, first, m, block),
             rates=self.a[directions, None] * self._rates,
             directions=directions,

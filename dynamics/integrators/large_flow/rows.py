@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.cores import has_kernels_for_small_matrices
 from dynamics.equations.field import SCRATCH, SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.vectors import teacher_rows
@@ -304,8 +303,6 @@ class Rows:
         large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
         self.single = bool(large and loose and m <= LARGEST_CROWD * self.a.size)
         self._follows = m >= FEWEST_FOLLOWED
-        #: Whether BLAS multiplies blocks of a few rows.
-        self.by_blas = has_kernels_for_small_matrices()
         self.workers = Workers(m, columns, threads, smallest=SMALLEST_PASS, smallest_of_long=SMALLEST_STAGES)
         self._field: UnitField | SingleUnitField = UnitField(self.link, self.workers, self.a, self.teacher, m)
         if self.single:

@@ -540,14 +540,14 @@ def add_sources(
     """Write what the fast sources exert on those from number `first` on; `overlap` takes a number for each pair."""
     R, S = growth.size, mass.size
     products = matrix(overlap, 0, R, S)
-    field.overlaps_of_rows(plan[plans.BY_BLAS], u, sources, products)
+    product(u, sources.T, products)
     for x in range(R):
         # Where g and g' are 0.
         products[x, first + x] = 0.0
     field.weigh(plan[LINK], mass, overlap, 0.0, growth, scratch)
     for x in range(R):
         growth[x] = -growth[x]
-    field.sums_of_others(plan[plans.BY_BLAS], products, sources, F)
+    product(products, sources, F)
 
 
 @kernel
@@ -569,7 +569,7 @@ def far_forces(
     distant, mass, near = sources
     R, S = rows.size, mass.size
     products = matrix(overlap, 0, R, S)
-    field.overlaps_of_rows(plan[plans.BY_BLAS], vectors, distant, products)
+    product(vectors, distant.T, products)
     for x in range(R):
         i = rows[x]
         for j in range(S):
@@ -581,7 +581,7 @@ def far_forces(
     field.weigh(plan[LINK], mass, overlap, field.SMALLEST_WEIGHT, growth, scratch)
     for x in range(R):
         growth[x] = -growth[x]
-    field.sums_of_others(plan[plans.BY_BLAS], products, distant, force)
+    product(products, distant, force)
 
 
 @kernel
@@ -745,7 +745,7 @@ def partial_rows(
     (U, log_n, field, field_growth), (out_F, out_growth), (numbers, room) = state, out, work
     sources, mass = all_sources[0], all_sources[2]
     D, S = U.shape[1], mass.size
-    of_rows, clusters, teacher, link, _ = plan
+    of_rows, clusters, teacher, link = plan
     peak, scratch = g0(link, 1.0), vector(numbers, numbers.size - SCRATCH, SCRATCH)
     for b in range(first_block, last_block):
         first, R = cuts[b], cuts[b + 1] - cuts[b]
@@ -1012,7 +1012,7 @@ def step_group(
     `given` is (U, ln n) where the step begins, and the first three of `AllSources`; `powers` see `write_powers`.
     """
     (U, log_n, sources, mass, near), (stages, growth_stages) = given, all_stages
-    (pace, drift), (of_rows, clusters, teacher, link, _) = slowing, plan
+    (pace, drift), (of_rows, clusters, teacher, link) = slowing, plan
     R, D = rows.size, U.shape[1]
     peak, own, c = g0(link, 1.0), direction_of(rows[0], of_rows, clusters), of_rows[CLUSTER, rows[0]]
     held, held_norm = (1.0 - pace[c, 0], 1.0 - pace[c, 1]) if c >= 0 else (0.0, 0.0)
@@ -1065,7 +1065,7 @@ def step_rows(
     (first_block, last_block, cuts), (again, has_dense, h), (work, room) = blocks, how, all_work
     sources, mass, near, times, nodes, node_mass, node_powers, ahead, ahead_growth = all_sources
     state, given = (start[0], start[1]), (start[0], start[1], sources, mass, near)
-    of_rows, clusters, teacher, link, _ = plan
+    of_rows, clusters, teacher, link = plan
     D, K, last_stage = start[0].shape[1], times.size, 15 if has_dense else 11
     scratch = vector(work, work.size - SCRATCH, SCRATCH)
     for b in range(first_block, last_block):

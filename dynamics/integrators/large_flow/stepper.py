@@ -334,7 +334,7 @@ class LargeFlowStepper(ClusterStepper):
         lag_tolerance = LAG_TOLERANCE * np.array([rtol / np.sqrt(problem.dimension), rtol])
         self.rows = rows = Rows(problem, D, np.array(tolerances(problem, rtol, atol)), lag_tolerance, threads)
         both_poles = problem.activation.parity == "even"
-        self._divider = Divider(rows.link, rows.a, rows.value, rows.slope, D, both_poles, rows.by_blas)
+        self._divider = Divider(rows.link, rows.a, rows.value, rows.slope, D, both_poles)
         self._rests = Rests(m, D)
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
