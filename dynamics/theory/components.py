@@ -1,16 +1,8 @@
 r"""Components of a polynomial teacher before anything is integrated: blindness, escape times, how long to follow them.
 
-A neuron of bias b sees the component α through the mean derivative D_j(Q, b) = E σ^(j)(√Q z + b), j = |α|. Alone on a
-sphere, near the saddle M = 0, it climbs the monomial
-
-    dM_a/dt = κ α_a M^α / M_a,    κ = ε_w s v f*_α D_|α| / √(α!),
-
-so that all u_a = M_a² move along u_a + α_a τ with one clock, dτ = 2 κ M^α dt, and
-
-    T = ∫_0^∞ dτ / (2 |κ| Π_a (u_a + α_a τ)^(α_a/2)).
-
-Where κ M^α < 0 the clock first runs backwards, until the smallest u_a/α_a is used up: if α_a = 1, M_a passes through 0
-with another sign and the climb begins there; else the neuron stays.
+Alone on a sphere, near the saddle M = 0, a neuron climbs the monomial dM_a/dt = κ α_a M^α / M_a, so that all u_a = M_a²
+move along u_a + α_a τ with one clock, dτ = 2 κ M^α dt (`docs/theory_equations.md`). Where κ M^α < 0 the clock first
+runs backwards; if the smallest u_a/α_a has α_a = 1, M_a passes through 0 and the climb begins there; else it stays.
 """
 
 from __future__ import annotations

@@ -1,19 +1,8 @@
 r"""Times of events in drawn runs of SGD, for links whose directions do not decouple, such as relu and erf.
 
-In a flow time h of many steps with gradients e ∇_i, ∇_i = |w_i| [(2σ − z_i σ') u_i + σ' x], the weights move by −h E[ē
-∇] and by noise of covariance h (η/B) E[e² ∇∇ᵀ]. The first is known from the overlaps Q of neurons and directions, which
-have the weights w_b, n_i and −a_p,
-
-.. math:: E[\bar e\,\nabla_i] = |w_i| \Big(\kappa_i u_i + \sum_b N_{ib} v_b\Big), \qquad N_{ib} = w_b\, g'(Q_{ib}),
-   \qquad \kappa_i = \sum_b [2 w_b\, g(Q_{ib}) - N_{ib} Q_{ib}];
-
-the second is drawn as √(h η/(B M)) Σ_s ξ_s e_s ∇_s over M samples with random signs ξ: the Euler–Maruyama method in the
-weights, of weak order 1. The time of an event over that in a run without noise is free of most of what the size h
-changes.
-
-Weights are carried on the teacher's r axes, on m more that hold the rest of the neurons, and on those that are new in
-the samples: what M samples have on the axes left over is a triangular matrix (Bartlett). When there is no room for
-more, a QR factorisation brings the rest of the neurons back to m axes.
+In a flow time h of many steps the weights move by −h E[ē ∇], known from the overlaps, and by noise that is drawn over
+M samples with random signs: the Euler–Maruyama method (`docs/theory_equations.md`). The time of an event over that in
+a run without noise is free of most of what the size h changes.
 """
 
 from __future__ import annotations

@@ -1,22 +1,4 @@
-r"""Learning rates: those at which descent and SGD lose stability at the converged student, and those of a wanted loss.
-
-*SGD on inputs of covariance Σ* is linear near there. Beside w_p = √a_p θ_p, θ_p on axis p, the error is e = Σ ∇·δ and a
-step is δ ← δ − η Σ e ∇ with g ~ N(0, I), ∇_pp = 2 √a_p σ(g_p) and ∇_pl = √a_p σ'(g_p) g_l, of neuron p on axis l ≠ p.
-Where c_1 = 0 and k ≥ 3 the mean of ∇∇ᵀ is diagonal, κ_pl/2 by the eigenvalues, and the squares D_pl = E δ_pl² obey, in
-the time η · step, for means of B samples,
-
-.. math:: D_{pl}' = -\kappa_{pl} D_{pl} + \eta \Big[\frac{1}{B} s_l^2 \sum_{qj} E[\nabla_{pl}^2 \nabla_{qj}^2] D_{qj}
-   + \Big(1 - \frac1B\Big) \frac{\kappa_{pl}^2}{4} D_{pl}\Big],
-
-a system with non-negative coefficients, which grows from η* = 1/ρ(κ⁻¹ [·]) on. This is exact for one learned direction
-and for k ≥ 5; of several at k = 3 and 4 steps make some products of two coordinates out of squares, which are left out.
-
-*Steps of zeroth order* along K random directions have the squares η [·] of SGD, S_pl on axis l of inputs, replaced by
-
-.. math:: \frac{s_l}{K} \sum_{qj} \frac{S_{qj}}{s_j} + \Big(1 + \frac1K\Big) S_{pl},
-
-since noise is isotropic in the weights, of which δ_pl is √s_l times one.
-"""
+"""Learning rates of stability at the converged student, and of a wanted loss; derived in `docs/theory_equations.md`."""
 
 from __future__ import annotations
 
@@ -222,17 +204,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
 
     Notes
     -----
-    With w_i = √a_i θ_i + δ_i and δ_i orthogonal to the teacher, the error is e = Σ_j √a_j σ'(z_j) x·δ_j to first order,
-    z_j = θ_j·x, and x·δ_j is independent of every z. One step with η = c/d moves δ_i by −η e √a_i σ'(z_i) x, whose
-    mean is −η a_i g'(1) δ_i (other neurons enter with (E σ')² = c_1² = 0) and whose square is η² d e² a_i σ'(z_i)².
-    So D_i = |δ_i|² obeys, in the time η · step,
-
-        D_i' = −2 a_i g'(1) D_i + c a_i Σ_j a_j M_ij D_j,
-
-    because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l. The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
-    to c*, and A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ. The min(m, P) largest coefficients count as learned.
-    Corrections are of relative order (m + P + B)/d: for small d this is an estimate. It is loss of stability of the
-    mean square, not a certainty for one run.
+    The min(m, P) largest coefficients count as learned. Corrections are of relative order (m + P + B)/d: for small d
+    this is an estimate. It is loss of stability of the mean square, not a certainty for one run.
 
     Examples
     --------

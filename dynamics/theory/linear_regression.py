@@ -51,28 +51,7 @@ def checked_axes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Arr
 
 # --- SGD on fresh samples, exactly ------------------------------------------------------------------------------------
 #
-# A gradient of B samples has the mean λ_l δ_l and the square
-#
-# .. math:: T_l = \frac1B \big[(R + \tau^2) \lambda_l + 2 \lambda_l^2 s_l\big] + \Big(1 - \frac1B\Big) \lambda_l^2 s_l .
-#
-# Along K random directions (`ZerothOrder`, whose difference of two losses is exact here, at any smoothing) it is
-#
-# .. math:: T_l \leftarrow \frac1K \sum_j T_j + \Big(1 + \frac1K\Big) T_l ,
-#
-# where for a small effective rank Σ λ_l/λ_1 the sum is far less than d times T_1. Steps of `SGD`, u ← βu + κg and
-# w ← w − η (p g + r u), with κ = 1 − δ or 1 in the first step, and p = 0, r = 1, or p = 1, r = β for Nesterov, close in
-# s = E δ², c = E δu and q = E u² of every axis:
-#
-# .. math:: q' = \beta^2 q + 2 \beta \kappa \lambda c + \kappa^2 T, \quad e = E\,\delta u' = \beta c + \kappa \lambda s,
-#    \quad f = E\,g u' = \beta \lambda c + \kappa T,
-#
-#    s' = s - 2\eta (p \lambda s + r e) + \eta^2 (p^2 T + 2 p r f + r^2 q'), \qquad c' = e - \eta (p f + r q') .
-#
-# With δ_a of the average a there are also x = E δ_a δ, y = E δ_a u and z = E δ_a²,
-#
-# .. math:: y' = \beta y + \kappa \lambda x, \quad x' = x - \eta (p \lambda x + r y'), \quad
-#    z \leftarrow (1 - \alpha)^2 z + 2 \alpha (1 - \alpha) x' + \alpha^2 s', \quad
-#    (x, y) \leftarrow (1 - \alpha) (x', y') + \alpha (s', c') .
+# Second moments s = E δ², c = E δu, q = E u² of every axis, and x, y, z of the average (`docs/theory_equations.md`).
 
 
 class RegressionRisk(NamedTuple):
@@ -315,22 +294,8 @@ def take_steps(state: Matrix, values: Vector, counts: Vector, rates: Vector, set
 
 # --- SGD on n = d/g samples that are used again, as d → ∞ -------------------------------------------------------------
 #
-# Samples are drawn with replacement, at η = c/d; time is t = steps/d. With eigenvalues x of XᵀX/n, whose law μ is that
-# of Marchenko and Pastur, and s = |w(0) − θ|²,
-#
-# .. math:: |w - \theta|^2 = \int \Big[s\, e^{-2cxt} + \frac{\tau^2 g}{x} \big(1 - e^{-cxt}\big)^2
-#    + \delta(x, t)\Big] d\mu, \qquad \delta' = -2cx\, \delta + c^2 x P,
-#
-# .. math::
-#    P = \tau^2 (1-g)_+ + \int \big[(sx + \tau^2 g)\, e^{-2cxt} + x\, \delta\big] d\mu .
-#
-# P is the mean of (w·x − y)² over the samples, δ the noise of single samples, which descent on all samples lacks. On N
-# nodes of μ with weights p, y = √p δ obeys y' = (−2cX + c² v vᵀ) y + c² v P_0, v = √p x, P_0 = P without δ: a symmetric
-# matrix of eigenvalues Λ, so that y is a sum of (e^{Λt} − e^{−2cxt})/(Λ + 2cx), exact at every time.
-#
-# Inputs of a covariance Σ = diag(λ) are drawn: then x and V are of their own XᵀX/n, p = 1/d, and the risk of a matrix
-# E δδᵀ = V D Vᵀ is Σ_l D_ll (VᵀΣV)_ll. Means over w(0), ξ and the order of the samples are exact for these inputs as
-# d → ∞, and inputs scatter little.
+# Time is t = steps/d, at η = c/d; x are the eigenvalues of XᵀX/n, of the law of Marchenko and Pastur, P is the mean of
+# (w·x − y)² over the samples, and δ the noise of single samples (`docs/theory_equations.md`).
 
 
 class MultiPassRisk(NamedTuple):
@@ -481,11 +446,8 @@ def _noise_of_samples(x: Array, p: Array, c: float, t: Array, rest: float, force
 
 # --- weak-to-strong generalisation ------------------------------------------------------------------------------------
 #
-# With s = Σ c_i² of the canonical correlations the mean risks E(f − f*)² of teacher and student are exactly those of
-# `predict_weak_to_strong`, and that of a student on the n labels is σ² d_s/(n − d_s − 1). Along the student's gradient
-# flow, with q = 1 − e^{−xt} for eigenvalues x of its inputs, of the law of ratio d_s/N, and v = σ²/(n − d_w − 1),
-#
-# .. math:: \mathrm{risk}(t) = |\theta|^2 \int (1-q)^2 + s v \int q^2 + (d_w-s)\, v\, \frac{d_s}{N} \int \frac{q^2}{x} .
+# Means of least-squares fits, and along the student's flow over the law of its eigenvalues
+# (`docs/theory_equations.md`).
 
 
 class WeakToStrongRisk(NamedTuple):

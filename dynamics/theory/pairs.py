@@ -8,15 +8,8 @@ coefficients too draws a neuron of negative overlap to −θ, at a speed of its 
 part stops it. There the neuron reproduces the share r = g(−s)/g(1) of the direction alone: its mass is r² a, and
 (1 − r²) a² g(1) of the loss stays, until a neuron of positive overlap arrives. It never emerges if s² < ½.
 
-On inputs of covariance Σ every weight off the axes of the direction follows one clock Φ, ŵ_l(t) = ŵ_l(0) exp(s_l Φ), so
-that a pair alone is an exact flow of few numbers, two for a direction on an axis:
-
-.. math::
-   \Phi' = E = 2\,[a\, g(C) - n\, g(1)] - C\, a\, g'(C), \qquad
-   \hat w_l' = s_l\, [E\, \hat w_l + \sqrt n\, a\, g'(C)\, \hat\theta_l], \qquad
-   n = \sum_{l:\, \hat\theta_l \ne 0} \hat w_l^2 + \sum_c N_c\, e^{2 s_c \Phi}
-
-with N_c = Σ ŵ_l(0)² over the other axes of class c.
+On inputs of covariance Σ every weight off the axes of the direction follows one clock Φ, so that a pair alone is an
+exact flow of few numbers (`docs/theory_equations.md`).
 """
 
 from __future__ import annotations

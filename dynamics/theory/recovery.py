@@ -1,28 +1,8 @@
 r"""Recovery from n samples in dimension d: estimators of degree 1 to 4 of a direction, and of a quadratic form.
 
-*A direction*: the squared overlap of the estimator with it.
-
-For labels T(y) of mean 0, with ρ² = E[T h_k]²/E T² and κ = E[T²(z² − 1)²]/E T²,
-
-.. math:: k = 1:\ \frac{1}{1 + (d-1)/(n\rho^2)}, \qquad
-   k = 3:\ 1 - \frac{c\,(1 + \kappa\vartheta/2)}{\vartheta(\vartheta + c)},\ c = \frac2d,\
-   \vartheta = \frac{6\rho^2 n}{d^2}, \qquad k = 4:\ 1 - \frac{n_c}{n}, \qquad n_c = d,\
-   \frac{d^{3/2}}{\sqrt{18}\,\rho^2},\ \frac{d^2}{12\rho^2}\ (k = 1, 3, 4),
-
-nothing where this is negative. Laws of degree 2 to 4 are asymptotic, that of degree 1 holds to 1/d.
-
-*Degree 2*: how the first eigenvector of D = (1/n) Σ T_i x_i x_iᵀ leans on the direction. Labels are not centred.
-With δ = n/d, l > max T and means over (z, T),
-
-.. math:: F(l) = \frac1\delta + E\frac{T}{l-T} - E\frac{Tz^2}{l-T}, \qquad P(l) = \frac1\delta - E\frac{T^2}{(l-T)^2},
-   \qquad P(\bar l) = 0:
-
-if F(l̄) ≥ 0 the eigenvector says nothing; else F(l*) = 0, l* > l̄, and with Q = E[T²z²/(l* − T)²]
-
-.. math:: (\hat\theta\cdot\theta)^2 = \frac{P(l^*)}{P(l^*) + Q}, \qquad \text{eigenvalue } l^* E\frac{Tz^2}{l^*-T}
-
-(Lu and Li 2017; Mondelli and Montanari 2018; real case). The means are those of the law of the labels, or sums over one
-sample: then it is the secular equation of that sample, for labels without a bound.
+Squared overlaps with a direction at degree 1, 3 and 4 are formulas in ρ² = E[T h_k]²/E T² and κ = E[T²(z² − 1)²]/E T²
+of labels T(y) of mean 0. At degree 2 the first eigenvector of (1/n) Σ T_i x_i x_iᵀ leans on the direction beyond roots
+of F and P (`docs/theory_equations.md`), whose means are those of the law of the labels, or sums over one sample.
 
 *Optimal labels* show most in degree k: T = ζ_k(y) = E[h_k(z) | y = σ(z)], for which ρ² = λ_k². The line is cut into
 intervals that σ sends into narrow bins of labels; ζ_k is the ratio of two exact integrals over the intervals of a bin,
@@ -364,11 +344,8 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
 
 # --- hierarchical targets ---------------------------------------------------------------------------------------------
 #
-# y = g(p(x)) with p = ⟨A, xxᵀ − 1⟩/√2, |A|_F = 1, of a flat spectrum: eigenvalues ±1/√d in equal numbers. A first stage
-# is one step of any layer that is flat on degree 2, Â = (1/(n√2)) Σ y (xxᵀ − 1), whose mean lies in the plane of A and
-# 1. The law of ρ² = ⟨Â, A⟩²/|Â|² is exact up to the scatter of |Â|², which is small for large n. Since
-# p = R b/√(2d), with R ~ χ²_d and (1 + b)/2 ~ Beta(d/4, d/4) independent, means are double sums. The best function of
-# p̂ leaves Σ g_k² (1 − ρ^{2k}) of the labels, if p counts as normal, which is good enough for bounded links alone.
+# Since p = R b/√(2d), with R ~ χ²_d and (1 + b)/2 ~ Beta(d/4, d/4) independent, means are double sums
+# (`docs/theory_equations.md`).
 
 #: Standard deviations that rules reach to, nodes in √R, and panels in b of eight nodes each.
 REACH, RADII, PANELS = 9.0, 161, 200

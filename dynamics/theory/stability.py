@@ -1,20 +1,8 @@
 r"""Mean-square stability of SGD near a student that fits its teacher, from the linear map of second moments.
 
-Where f = f* a step on one sample is δ ← δ − η ψ (ψ·δ + noise), ψ = ∇f with parameters in units of the root of their
-rates. With r teacher axes the part of ψ on a coordinate y_l outside of them is u_i(z) y_l, of neuron i, and h(z) are
-all others. Let n_c outer axes have inputs of variance s_c, c = 1, 2, …. By rotations of these the second moments of δ
-stay D_c on each of them (neurons × neurons) and S of the others, and with K = E uuᵀ, H = E hhᵀ and means of B samples
-
-.. math:: D_c \leftarrow D_c - \eta s_c (K D_c + D_c K) + \eta^2 s_c \Big[\tfrac1B E\,u u^T
-   \Big(\sum_b n_b s_b\, u^T D_b u + 2 s_c\, u^T D_c u + h^T S h\Big) + \big(1 - \tfrac1B\big) s_c K D_c K\Big],
-
-   S \leftarrow S - \eta (H S + S H) + \eta^2 \Big[\tfrac1B E\,h h^T \Big(\sum_b n_b s_b\, u^T D_b u + h^T S h\Big)
-   + \big(1 - \tfrac1B\big) H S H\Big] .
-
-With −L of first order in η and T of second order, every η < 1/ρ(L⁻¹T) is stable and no larger one is; both are
-self-adjoint in the inner product Σ n_c tr D_c D_c' + tr S S', so that the quotient of Rayleigh of power iteration
-converges quadratically. A step of zeroth order along K directions has T ← tr(Λ⁻¹T) Λ/K + (1 + 1/K) T, with the trace
-over all trained weights, and Λ the rates of parameters over the root of which they are measured here.
+With −L of first order in η and T of second order (`docs/theory_equations.md`), every η < 1/ρ(L⁻¹T) is stable and no
+larger one is; both are self-adjoint, so that the quotient of Rayleigh of power iteration converges quadratically.
+Functions u multiply coordinates outside of the teacher's axes, h are all other parts of the gradient.
 """
 
 from __future__ import annotations

@@ -1,20 +1,9 @@
 r"""Effect of the noise of steps of SGD on the times of the flow, at leading order in the learning rate.
 
 Until a neuron emerges its overlap alone decides: `escape_bias`. After that the residual of its own pair is a part of
-the noise, so that overlap C and ln n move together: `learned_bias`.
-
-Noise may also change which neuron has a direction. Greedy matching takes pairs by a_p |C_ip|^(k−2), ∝ 1/T of the pair
-alone. Noise moves every overlap of a neuron by about as much as the one with its own direction, whose ln T scatters by
-s. So a pair (i, p) may come second to one of overlap C_r and coefficient a_r if
-
-.. math:: \frac{k-2}{|C_{ip}|} (C^* - C_r) < 3 s \sqrt{\frac{(s_r/s_p)^2 + (C^*/C_{ip})^2}{2}},
-    \qquad C^* = |C_{ip}| \Big(\frac{a_p s_p}{a_r s_r}\Big)^{1/(k-2)},
-
-s_p the eigenvalue of the inputs along direction p, and C* the overlap at which both are equally fast. A choice is
-*settled* if no pair that shares its neuron or its direction is so near, but for those that a settled choice before it
-has excluded. Where it is not, another neuron may be first, by which the mean of ln T is less by at most
-Σ_j E max(0, N(−x_j s, 2 s²)), x_j the distance above over s; or the neuron may take another direction, so that this one
-waits for the neuron that is left. `exchanged_times` draws what comes of both.
+the noise, so that overlap C and ln n move together: `learned_bias`. Noise may also change which neuron has a direction:
+a choice of greedy matching is *settled* if no pair that shares its neuron or its direction is near
+(`docs/theory_equations.md`). Else another neuron may be first, or the neuron may take another direction.
 """
 
 from __future__ import annotations
@@ -158,18 +147,10 @@ def escape_bias(
     .. math:: \frac{\eta}{2} \int \frac{D\, b'}{b^3}\, dC \;\text{ to the mean},\qquad
         \eta \int \frac{D}{b^3}\, dC \;\text{ to the variance};
 
-    with z = u·x and x_⊥ the part of x orthogonal to u.
-
-    One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
-    second order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the
-    mean of the first term is the flow, that of the others −η² B. Directions other than p are taken as independent of z.
-    The mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
-
-    With `inputs` of covariance Σ and directions on axes a step of the whitened neuron is −η e Σ∇, so that for small C,
-    in the time s_p t, the numbers are those of isotropic inputs at the learning rate s_p η and the dimension
-    tr Σ²/s_p². Corrections are of relative order C² (uᵀΣu/s_p − 1). Delay and scatter are divided by the time of the
-    pair itself, which has them. With K `directions`, known for the objective "correlation" alone, steps are of zeroth
-    order.
+    with z = u·x, x_⊥ the part of x orthogonal to u, and e = −f* (+ label noise) while f ≈ 0. The derivation
+    is in `docs/theory_equations.md`. With `inputs` on whose axes directions are, delay and scatter are divided by the
+    time of the pair itself, which has them. With K `directions`, known for the objective "correlation" alone, steps are
+    of zeroth order.
     """
     checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
@@ -311,11 +292,11 @@ def learned_bias(
         m_2 = \begin{pmatrix} -\tfrac12 C \sigma'^2 |x_\perp|^2 - 2 \sigma \sigma' (x_p - C z) \\
         \sigma'^2 |x_\perp|^2 - 4 \sigma^2 \end{pmatrix},
 
-    b = −E[e m] is the flow of the pair, J its Jacobian, and b_2 = E[e² m_2]. The residual is e = n σ(z) − a_p σ(x_p)
-    and, independent of it, that of all other directions, of the mean square that the sum formula has at that time, and
-    the label noise. For a batch of B samples η is the rate over B. The part of the mean by fluctuations of C is that of
-    `escape`. For the objective "correlation" it is the theory of emergence up to another overlap. Where a neuron at −θ
-    has a part of the direction before, all is NaN.
+    b = −E[e m] is the flow of the pair, J its Jacobian, and b_2 = E[e² m_2]; the residual of all other directions has
+    the mean square that the sum formula has at that time (`docs/theory_equations.md`). For a batch of B samples η is
+    the rate over B. The part of the mean by fluctuations of C is that of `escape`. For the objective "correlation" it
+    is the theory of emergence up to another overlap. Where a neuron at −θ has a part of the direction before, all is
+    NaN.
     """
     time = float(prediction.predicted_learned_time[direction])
     if is_correlation(problem):

@@ -608,7 +608,7 @@ def _at_zero(link: HermiteExpansion) -> list[float]:
     return [derivative / math.sqrt(math.factorial(j)) for j, derivative in enumerate(derivatives)]
 
 
-# What kernels of pairs of units take. Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the
+# Arguments of the kernels of pairs. Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the
 # equations need K = E σ_a σ_b, K1 = E σ'_a σ_b, K12 = E σ'_a σ'_b and K2 = E σ''_a σ_b. They are closed for pairs of
 # relu, erf, step and sign, finite sums where one of the two is a polynomial, and else a series with a bound on its
 # error.

@@ -1,29 +1,9 @@
 r"""A two-layer network under SGD of a finite learning rate η, in its order parameters.
 
-A step on B samples changes the mean of v, b and M by η times the flow, that of Q also in the second order. In the time
-η · step, with u_i = ε_w s v_i e σ'_i x, e = f − f* − noise, and ∇_i = ε_w ∇_{w_i} + κ_w w_i, whose first part is E u_i,
-
-.. math:: Q_{ij}' = Q_{ij}'|_{\mathrm{flow}} + \eta\,
-   \Big[\nabla_i\cdot\nabla_j + \tfrac1B \big(S_{ij} - E u_i\cdot E u_j\big)\Big], \qquad
-   S_{ij} = \varepsilon_w^2 s^2 v_i v_j\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
-
-for "finite-d". In its limit d → ∞ at fixed η d, "infinite-d", η d S/(d B) is left, with d for |x|² in S. On the sphere,
-in that limit,
-
-.. math:: M_i' = M_i'|_{\mathrm{flow}} - \frac{\eta}{2B} \frac{S_{ii}}{Q_{ii}} M_i, \qquad
-   Q_{ij}' = Q_{ij}'|_{\mathrm{flow}} + \frac{\eta}{B}
-   \Big[S_{ij} - \tfrac12 Q_{ij} \Big(\frac{S_{ii}}{Q_{ii}} + \frac{S_{jj}}{Q_{jj}}\Big)\Big];
-
-S is known for erf(z/√2) and polynomials.
-
-The factor σ'_i σ'_j ∝ exp(−(λ_i² + λ_j²)/2), λ_i = w_i·x + b_i, is a change of measure: with U = (w_i, w_j),
-N = (1 + UᵀU)⁻¹ and β = (b_i, b_j) it has the mean E σ'_i σ'_j, and under it x ~ N(−UNβ, 1 − UNUᵀ), so that the mean of
-ē² is a sum of means of pairs at other variances and biases. For the exact |x|²,
-
-    E|x|² g = d E g + ∂_λ E g under N(0, e^2λ),
-
-where ∂_λ of the covariances v_a·Av_b is 2 (v_a·Av_b − B_a·B_b), B = VᵀUN, that of the biases −2 B_a·Nβ, and that of
-ln E σ'_i σ'_j is tr N − 2 + βᵀNβ − |Nβ|².
+To the flow the mean step adds S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²] over B, exactly for "finite-d", with d
+for |x|² in the limit "infinite-d" (`docs/theory_equations.md`). Under the measure of the factor σ'_i σ'_j of erf the
+mean of ē² is a sum of means of pairs at other variances and biases: with U = (w_i, w_j), V the vectors and
+N = (1 + UᵀU)⁻¹ their covariances are VᵀV − BUᵀV, B = VᵀUN.
 
 `layout` = [J, 0, or 1 if all biases are 0, or 2 if all vectors are of erf too | kind, place, degree of every vector],
 kinds as in `families`; a polynomial alone has `numbers` at its place: E p^(j)(z), z ~ N(0, 1). A row of tables: the
