@@ -1,54 +1,9 @@
-r"""Online SGD as the diffusion it tends to for small steps: many steps at once, for runs of 10^9 and more.
+"""Online SGD as the diffusion it tends to for small steps: many steps at once, for runs of 10^9 and more.
 
-Small steps add up to their mean and to Gaussian noise. The engine takes h steps of SGD in one: the mean of h steps
-around noise with the exact covariance of one step (below), Strang's splitting, of second order in the drift and exact
-in mean and covariance to order η³ for h = 1. The weights themselves move, in the coordinates that a student sees, so
-that S − R Rᵀ stays positive semidefinite; the noise on the d − r − m other axes enters through the Bartlett factor of a
-Wishart matrix, with its fluctuations and at a cost independent of d.
-
-Before each step, and before its noise is drawn, h is chosen from the state: the drift may change by `DRIFT_TOLERANCE`
-of itself wherever drift and three standard deviations of noise may lead, and noise may give a weight vector a relative
-variance of `NOISE_TOLERANCE`. Looks are hit exactly.
-
-*Where it holds.* One step must be small: `small_step_ratio`, the largest relative change of a weight vector (root mean
-square) or of the mean gradient in it, must stay below `SMALL_STEP`. Steps must be many: the noise of one has heavy
-tails (`excess_kurtosis`: 4e3 for h_3, 2e5 for h_4 and 5e8 for h_6), that of N steps an N-th of it; above `TAIL_SHARE`
-runs scatter less than the diffusion says.
-
-*The law of one step*, in the coordinates that a student sees. A sample moves w_i by −η e ∇_i, ∇_i = ρ_i [α_i u_i + σ'_i
-x], α = 2σ − zσ', e = ē − noise, ē = Σ_b w_b σ(v_b·x), where the vectors v are the m unit neurons u_i, with weights n_i,
-and the P directions, with weights −a_p. On the D = r + m axes that hold all v, the *visible* ones, the mean E[ē ∇_i] is
-that of `dynamics.equations.finite_step`; on every other axis the mean is 0 and the covariance ρ_i ρ_j E[e² σ'_i σ'_j].
-
-*Covariance.* Integrating x by parts, E[F x xᵀ] = E[F] I + E[∂∂ᵀF], leaves products of links and derivatives alone:
-
-.. math:: \frac{E[e^2 \nabla_i \nabla_j^T]}{\rho_i \rho_j} = E[e^2 \sigma'_i \sigma'_j]\, I
-   + \sum_{cc'} q_{cc'} v_c v_{c'}^T
-
-with γ = α + σ'' and γ' = σ' − zσ'' + σ''', where q is the sum of
-
-    v_c ⊗ v_c' : 2 w_c w_c' E[σ'_c σ'_c' σ'_i σ'_j]          v_c ⊗ v_c : 2 w_c E[ē σ''_c σ'_i σ'_j]
-    u_i ⊗ v_c : 2 w_c E[ē σ'_c γ_i σ'_j]                     v_c ⊗ u_j : 2 w_c E[ē σ'_c σ'_i γ_j]
-    v_c ⊗ u_i : 2 w_c E[ē σ'_c σ''_i σ'_j]                   u_j ⊗ v_c : 2 w_c E[ē σ'_c σ'_i σ''_j]
-    u_i ⊗ u_j : E[e² γ_i γ_j]                                u_j ⊗ u_i : E[e² σ''_i σ''_j]
-    u_i ⊗ u_i : E[e² γ'_i σ'_j]                              u_j ⊗ u_j : E[e² σ'_i γ'_j].
-
-*Four links.* Given y, the projections of x on u_i and on the rest of u_j, the projections z_c and z_c' of the others
-are Gaussian with covariance κ = Q_cc' − the part in y, and by Mehler's formula
-
-.. math:: E[f(z_c) g(z_{c'}) | y] = \sum_e \frac{\kappa^e}{e!} E[f^{(e)}(z_c) | y]\, E[g^{(e)}(z_{c'}) | y].
-
-Each factor is a polynomial in y: for h_n it is q^n h_n(μ/q), μ the mean of z_c and q² the variance of μ, and its
-recurrence never divides by q. Gauss-Hermite rules of 2K + 2 points in y, one axis for i = j and for neurons that
-coincide and two otherwise, are exact for a link of degree K.
-
-*Frames* of orthogonal neurons are a diffusion in large dimensions and in M = UΘᵀ alone,
-
-.. math:: dM = [2 (M\Lambda - M\Lambda M^T M) - \eta (d - m)\, D M]\, dt
-   + \sqrt{2\eta}\, D^{1/2}\, dB\, (I - M^T M)^{1/2}, \qquad D = (|Q - A|^2 + \tau^2) I + 4\, U (Q - A)^2 U^T,
-
-with Λ = diag(a), U(Q − A)²Uᵀ = n²I − 2nMΛMᵀ + MΛ²Mᵀ and |Q − A|² = n²m − 2n tr MΛMᵀ + Σa². Steps are those of the
-midpoint rule in the drift, with the noise of their start, and keep M within the unit ball.
+`docs/engines.md` derives the mean and the covariance of a step. Before each step of h steps of SGD, h is chosen from
+the state: the drift may change by `DRIFT_TOLERANCE` of itself wherever drift and three standard deviations of noise may
+lead, and noise may give a weight vector a relative variance of `NOISE_TOLERANCE`. Frames take steps of the midpoint
+rule in the drift, with the noise of their start, and keep M within the unit ball.
 """
 
 from __future__ import annotations

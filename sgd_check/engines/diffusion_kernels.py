@@ -1,6 +1,6 @@
 r"""Compiled steps of the diffusion, and the mean and covariance of one step of SGD in the visible coordinates.
 
-The formulas are in `sgd_check.engines.diffusion`. The rows of V (M, D) are the m unit neurons and the P directions,
+The formulas are in `docs/engines.md`. The rows of V (M, D) are the m unit neurons and the P directions,
 with weights w = (n_i, −a_p) and products Q = V Vᵀ. `link` holds, for the Hermite coefficients c: c_j²; the table b_en =
 c_(e+n) sqrt(binom(e+n, e)), with two rows of zeros below; √j; and the nodes (y_1, y_2, weight) of Gauss-Hermite rules
 in one and two dimensions.

@@ -1,13 +1,4 @@
-"""Online SGD that never sees d: exact in law, in the projections of the samples alone.
-
-A neuron is w_i = (M_i, L_i): r coordinates on the teacher's axes and the row of an m×m lower-triangular factor of the
-orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) and χ ~ chi(d − r − m), takes the sample (v, y, χ) in
-an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again: O(m² + m r) operations,
-for every d ≥ m + r. A batch has the Bartlett factor of a Wishart matrix on its new axes.
-
-*Inputs of covariance Σ.* With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. Axes of one
-eigenvalue s are a class, with a triangular factor and a χ of its own if it has more than m axes beside the teacher's,
-and with the coordinates of g themselves if not. Isotropic inputs are one class, s = 1.
+"""Online SGD that never sees d: exact in law, in the projections of the samples alone (`docs/engines.md`).
 
 *A teacher* f* is (a, β, θ, groups, links): coefficients a (units,), biases β (units,) and directions θ (units, r) of
 units that are sorted by their links; θ has no row where unit p looks at axis p. Row l of `groups` holds the first unit
@@ -15,43 +6,17 @@ of link l and the place of that link in `links`, the last row the numbers of uni
 polynomial there are no units, and `links` is its program.
 
 *State*: W (D, m), column i the whitened coordinates of neuron i: on the teacher's axes, on those of classes with at
-most m more, then for every other class on the m rows of its factor, so that W[first + j, i] = 0 for j > i. A step draws
-the sample in those axes and in new ones,
-
-    w_i ← g_i w_i − Σ_b h_ib x_b,   g_i = 1 − η/B Σ_b e_b (2σ_ib − z_ib σ'_ib),   h_ib = η/B e_b |w_i| σ'_ib,
-
-with s in front of h and, for homogeneous neurons, of g − 1. `weigh` says what g and H are, and `move` takes the step.
-`axes` holds the eigenvalues (D,) of the rows, the first row of each factor, and the numbers of new axes of the factors.
+most m more, then for every other class on the m rows of its factor, so that W[first + j, i] = 0 for j > i; of a network
+v and b, the rows of `layers`. A step w_i ← g_i w_i − Σ_b h_ib x_b draws the sample in those axes and in new ones, which
+`move` turns away. `axes` holds the eigenvalues (D,) of the rows, the first row of each factor, and their new axes.
 
 *Draws* are `samples`, `gammas` and `labels` (steps, B), first their noise. A row of samples has B samples of D numbers
 N(0, 1), then for B > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the
-squares of those on it, for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m)
-with the rows z, |w|, σ, σ', g, h and one to carry columns, scratch of links, H (B, m), memory of its shape, and
-`stack`. All rates are η/B. An entry returns how many steps were taken before W was not finite.
-
-*Turns.* A rotation of all axes beyond the teacher's brings the factor of the neurons back to lower-triangular form. One
-sample takes two sweeps of Givens rotations, O(m²) operations. The new axes of a batch carry Hᵀ N, N a B×s matrix of
-N(0, 1) with s the number of axes beyond r + m. Only its Gram matrix matters, and N is independent of H: for B ≤ m, N is
-replaced by its Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m, Hᵀ N has the
-law of Tᵀ N' with T the triangular factor of H and N' of m rows. Householder reflections bring it to the triangular
-form; a step costs O(B m (m + r) + m³) operations.
-
-*Networks* f = s Σ_i v_i σ(w_i·x + b_i). State: W and the rows v, b of `layers`. With λ_ib = w_i·x_b and e the error of
-a sample, all taken before the step, a step is
-
-    w_i ← g_i w_i − Σ_b h_ib x_b,   h_ib = (η/B) ε_w s v_i σ'_ib e_b,   g_i = 1 − ηκ_w,
-    v_i ← (1 − ηκ_v) v_i − (η/B) ε_v s Σ_b σ_ib e_b,   b_i ← b_i − (η/B) ε_b s v_i Σ_b σ'_ib e_b.
-
-On the sphere the step is along it, g_i = 1 + Σ_b h_ib λ_ib/|w_i|², and w_i is brought back to its length. Rows of
-`work`: λ, Σ_b σ e and Σ_b σ' e times η/B, σ', g, λ + b and then h, and one for σ and to carry columns. `motion` holds
-s, ε_w, ε_v, ε_b, κ_w, κ_v; `radii` (m,) are lengths to go back to, without entries where the neurons are free.
-
-*Frames* of orthogonal neurons. With U = W/σ0, z = Ux, x_∥ = Uᵀz and x_⊥ = x − x_∥ the step along the tangential part of
-the gradient and the polar factor of what it leads to are one matrix of rank one,
-
-    (I + f zzᵀ)(U − b z x_⊥ᵀ) = U + z (f x_∥ − β x_⊥)ᵀ,   b = √2 η e,   β = b (1 + b² |x_⊥|² |z|²)^(−1/2),
-
-f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its form.
+squares of those on it, for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m),
+scratch of links, H (B, m), memory of its shape, and `stack`. Rows of `work` are z, |w|, σ, σ', g, h and one to carry
+columns, of networks w·x, Σ_b σ e and Σ_b σ' e times η/B, σ', g, w·x + b and then h, and one for σ and to carry columns.
+`motion` holds s, ε_w, ε_v, ε_b, κ_w, κ_v; `radii` (m,) are lengths to go back to. All rates are η/B. An entry returns
+how many steps were taken before W was not finite.
 """
 
 from __future__ import annotations

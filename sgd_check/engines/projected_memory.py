@@ -1,24 +1,8 @@
-r"""Momentum and averages of weights in the projected engine: more columns, turned as before.
+"""Momentum and averages of weights in the projected engine: more columns, turned as before (`docs/engines.md`).
 
-With the gradient of a batch (`sgd_check.engines.projected` at η = 1),
-
-    ∇_i = G_i w_i + Σ_b h_ib x_b,   G_i = 1 − g_i of a step of plain SGD,
-
-a step of `dynamics.SGD` takes the buffer u, the weights w and their average a of a neuron to linear combinations of
-themselves and of the samples. With p = 1 in the first step and 1 − δ in all others, and the old u on the right,
-
-    u ← βu + p ∇,   w ← w − ηβu − ηp ∇,   Nesterov w ← w − ηβ²u − η(1 + βp) ∇,   a ← a + α (w − a).
-
-So the state has k columns per neuron, u_i, w_i and a_i without those that are not asked for: an array (k, D, m), with
-D = r + k m. The factor has them in the order u_1, w_1, a_1, u_2, …, lower-triangular. u_i, which takes G_i w_i, gets an
-entry on the axis of w_i, which a rotation of the two axes removes. The rest, a multiple of the sample for every column,
-is turned away as that of plain SGD: O(k² m² + k m r) operations at every d ≥ r + k m. Second layer and biases of a
-network have buffers and averages by the same rule, an array (k, 2, m).
-
-*Inputs of covariance Σ*: whitened columns move by the same rule, with s in front of h and, for homogeneous neurons, of
-G.
-
-*A move* is one row of numbers per step: those that u and ∇ are multiplied by for u, then for w, and α.
+The state has k columns per neuron, u_i, w_i and a_i without those that are not asked for: an array (k, D, m), with
+D = r + k m; of a network (k, 2, m) beside it. A *move* is one row of numbers per step: those that u and ∇ are
+multiplied by for u, then for w, and α.
 """
 
 from __future__ import annotations

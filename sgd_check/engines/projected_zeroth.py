@@ -1,28 +1,9 @@
-r"""Zeroth-order SGD that never sees d: exact in law, in projections of the samples and of the directions alone.
+"""Zeroth-order SGD that never sees d: exact in law, in projections of the samples and of the directions alone.
 
-A step (`dynamics.ZerothOrder`) moves the weights by −η/K Σ_k q_k z_k with z_k ~ N(0, I) over all trained weights,
-q_k = [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε or its limit ∇ℓ·z_k, ε = λ/√d, and ℓ the mean loss of the batch. With the state of
-`sgd_check.engines.projected`, samples are drawn on the r axes of the teacher and the m of the factor L; the rest of
-them spans n new axes. A direction has N(0, 1) on all these axes, (r + m + n, m), and for each v_i and b_i of a network,
-so that q_k is known. On the s' = d − r − m − n axes that are left, directions have no part in q, so that Σ_k q_k z_k is
-(Σ_k q_k²)^½ times an m×s' matrix of N(0, 1) there. Of that only the Gram matrix matters: in turned axes it is T,
-lower-trapezoidal with chi(s' − i) on the diagonal and N(0, 1) below it. Then
-
-.. math:: M \leftarrow M - \frac{\eta}{K} \sum_k q_k Z_k, \qquad
-   [L\ 0\ 0] - \frac{\eta}{K} \Big[\sum_k q_k Z_k\ \ (\Sigma_k q_k^2)^{1/2}\, T\Big] \to L
-
-by Householder reflections: O(K m (m + r) + m³) operations at every d ≥ r + m.
-
-*New axes.* In the limit, q_k is the product of z_k and Hᵀ x, H (B, m) the weights of the samples x, and new axes are
-those of Hᵀ N, N a B×(d − r − m) matrix of N(0, 1): as in `turn_batch`, H is replaced for B > m by its triangular
-factor, and N by its Bartlett factor, of min(B, m) rows. At finite ε every sample has a row in that factor.
-
-*Networks* f = s Σ_i v_i σ(w_i·x + b_i): a layer whose rate is 0 has no direction, a layer of rate ε moves by ε η, and
-w_i and v_i shrink by their decays beside the step, which have no part in ℓ.
-
-*Draws.* A row of `samples` has B samples of r + m numbers, the entries of their factor below the diagonal, K
-directions, each axis by axis and, if v or b is trained, on those of v and of b, and the entries of T below the
-diagonal; `gammas` are half the squares on the diagonals of the factor and of T. Rates are η/B.
+`docs/engines.md` has the equations. A layer whose rate is 0 has no direction, a layer of rate ε moves by ε η, and w_i
+and v_i shrink by their decays beside the step. A row of `samples` has B samples of r + m numbers, the entries of their
+factor below the diagonal, K directions, each axis by axis and, if v or b is trained, on those of v and of b, and the
+entries of T below the diagonal; `gammas` are half the squares on the diagonals of the factor and of T. Rates are η/B.
 """
 
 from __future__ import annotations

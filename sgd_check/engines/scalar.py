@@ -1,30 +1,8 @@
-r"""Online SGD of one spherical neuron on its correlation with one direction: exact in law, a chain in one number.
+"""Online SGD of one spherical neuron on its correlation with one direction: exact in law, a chain in one number.
 
-A step is w ← (w + η u)/|w + η u|, u the mean of y ψ x_⊥ over the batch, x_⊥ the part of the sample orthogonal to w.
-With e the direction of θ orthogonal to w, C = w·θ and s = √(1 − C²), a sample enters through z = w·x ~ N(0, 1),
-v = e·x ~ N(0, 1) and r² = v² + χ², χ² its squared length in the other d − 2 axes:
-
-.. math:: y = a\, \sigma^*(C z + s v) + \text{noise}, \qquad b = \eta\, y\, \psi(z, r^2), \qquad
-   C \leftarrow \frac{C + b s v}{\sqrt{1 + b^2 r^2}},
-
-ψ = σ'(z), or that of the link smoothed by λ (`dynamics.equations.correlation`). Of a batch the squared length
-of Σ b x_⊥ is needed, of which the other axes give the length of a sum of vectors of random directions: one more normal
-g per sample, its component along the sum of those before, and χ² of d − 3 axes beside it,
-
-.. math:: T \leftarrow (\sqrt{T} + b g)^2 + b^2 \chi^2_{d-3}.
-
-`gammas` (steps, B) are half the squared lengths in all other axes. `constants` are the links of teacher and neuron and
-the table of a smoothed link, without rows where it is not smoothed.
-
-*Zeroth-order SGD*, in the limit ε → 0. With u = Σ b x now that of whole samples, x_⊥ + z w, a step is along the part
-orthogonal to w of the mean of (u·ζ_k) ζ_k, ζ_k ~ N(0, I). A direction enters through its components N(0, 1) on w, on e
-and along the rest of u, of length √T, and those on the d − 3 other axes through the length of their sum:
-
-.. math:: q_k = \frac1K \Big(\zeta_{k1} \sum b z + \zeta_{k2} \sum b v + \zeta_{k3} \sqrt{T}\Big), \qquad
-   C \leftarrow \frac{C + s \sum_k q_k \zeta_{k2}}{\sqrt{1 + (\sum_k q_k \zeta_{k2})^2
-   + (\sum_k q_k \zeta_{k3})^2 + \sum_k q_k^2\, \chi^2_{d-3}}}.
-
-Its numbers follow those of the samples in a row of `samples`, three for each direction; the last of `gammas` is χ²/2.
+`docs/engines.md` has the equations. `gammas` (steps, B) are half the squared lengths in all other axes, `constants` the
+links of teacher and neuron and the table of a smoothed link, without rows where it is not smoothed. Of zeroth order the
+numbers of directions follow those of the samples in a row of `samples`, three each; the last of `gammas` is χ²/2.
 """
 
 from __future__ import annotations

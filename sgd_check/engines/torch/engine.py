@@ -7,7 +7,7 @@ One step on a batch of B fresh samples is
 
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; for networks it is that of
-`sgd_check.engines.projected`. `make_engine` says which problems have their steps taken in blocks, which by one Triton
+`docs/engines.md`. `make_engine` says which problems have their steps taken in blocks, which by one Triton
 kernel (`fused_kernels`), and which one by one (`weights`).
 
 *Blocks.* Weights are read and written once a block. On the processor, groups of seeds are drawn and multiplied in
@@ -244,7 +244,7 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
 
 
 class OnlineEngine(TorchRuns):
-    """Runs whose steps are taken in blocks; see the module's docstring."""
+    """Runs whose steps are taken in blocks."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._batch, width, d = options.batch_size, problem.width, problem.dimension
