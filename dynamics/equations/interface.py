@@ -62,20 +62,9 @@ def takes_stacks(function: Callable[[Array], Any]) -> bool:
 class System:
     """A system of equations for one problem: a subclass sets the attributes and says what is observed.
 
-    Attributes
-    ----------
-    name : str
-    problem : Problem
-    functions : Functions
-        The compiled functions that methods call.
-    initial_state, parameters, sizes : ndarray
-        State at t = 0, and what the functions receive.
-    work_size : int
-        Numbers of scratch that they need.
-    num_events : int
-        Numbers that `event_values` writes.
-    teacher_by_degree : ndarray, optional
-        E of the squares of the parts of f* by `dynamics.equations.losses.DEGREES`, where the loss is told by degree.
+    Methods call `functions` with a state, from `initial_state` on, with `parameters`, `sizes` and `work_size` numbers
+    of scratch; `event_values` writes `num_events` numbers. `teacher_by_degree` has E of the squares of the parts of f*
+    by `dynamics.equations.losses.DEGREES`, where the loss is told by degree.
     """
 
     name: str

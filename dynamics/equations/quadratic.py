@@ -63,7 +63,7 @@ class Motion:
         raise NotImplementedError
 
     def inner(self) -> Array:
-        """Return S of the velocity X' = 2 (A X − X S)."""
+        """Return S of the velocity X' = 2 (A X − X S), XᵀAX or XᵀX."""
         raise NotImplementedError
 
     def grown(self, wait: float) -> Array:
@@ -92,8 +92,7 @@ class Motion:
         """Return the same after a jump from a time to the one after a wait, with the times of directions reached."""
         later, given_up, reached, P = self.after(wait), whether_given_up(), self.reached.copy(), self.levels.shape[1]
         below, passed = np.isnan(reached), later.carried()[:P] >= self.levels
-        # Nothing grows faster than e^{4 a_j t}; what comes and goes within a jump rises at its start and falls at its
-        # end.
+        # Nothing grows faster than e^{4 a_j t}; what comes and goes in a jump rises at its start and falls at its end.
         most = (self.carried() * np.exp(4.0 * wait * self.rates))[:P]
         may = below & ~passed & (most >= self.levels)
         if may.any():
@@ -211,10 +210,9 @@ class Course:
         return np.concatenate([motion.reached for motion in self.motions])
 
     def towards(self, end: float) -> Course:
-        """Return the network after the next jump to a later time, which may be far from it.
+        """Return the network after the next of equal jumps to a later time.
 
-        Jumps are equal ones over the time that is left. Their Gram matrices must keep to float64, and directions that
-        still move must do so slowly enough to be seen to come and go; those that are aligned move no more.
+        Their Gram matrices must keep to float64, and directions that still move must be seen to come and go.
         """
         a, left = self.coefficients, end - self.time
         moving = float(a[self.alignment < ALIGNED].max(initial=0.0))
@@ -253,9 +251,7 @@ class Course:
 def jumps_needed(times: Array, fastest: float) -> float:
     """Return the least number of jumps to the last of some times; raise one sentence if they would take too long."""
     count = float(np.ceil(4.0 * fastest * times[-1] / LARGEST_GROWTH))
-    require(
-        count <= MOST_JUMPS,
-        f"Argument `save_at` must end within {MOST_JUMPS} jumps of 4 h a_1 = {LARGEST_GROWTH:g}, at "
-        f"t = {MOST_JUMPS * LARGEST_GROWTH / (4.0 * fastest):.4g}, but ends at t = {times[-1]:.4g}.",
-    )
+    need = f"Argument `save_at` must end within {MOST_JUMPS} jumps of 4 h a_1 = {LARGEST_GROWTH:g}"
+    end = MOST_JUMPS * LARGEST_GROWTH / (4.0 * fastest)
+    require(count <= MOST_JUMPS, f"{need}, at t = {end:.4g}, but ends at t = {times[-1]:.4g}.")
     return count

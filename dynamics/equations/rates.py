@@ -1,8 +1,7 @@
 r"""Learning rates that vary, in the mean equations of SGD: η as a function of the time t = Σ η.
 
-A step of length η moves means by η times the flow and η² times a second order, so that in the time t the equation of a
-constant rate holds at η(t). Step s has η_s from Σ_{u<s} η_u on. Where a rate is much that of the step before, η(t) is
-linear between the middles of the two, and of these nodes those are left out that the others tell.
+Step s has η_s from Σ_{u<s} η_u on. Where a rate is much that of the step before, η(t) is linear between the middles of
+the two, and of these nodes those are left out that the others tell.
 """
 
 from __future__ import annotations

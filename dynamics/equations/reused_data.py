@@ -15,11 +15,9 @@ E[F x_j] on known directions, and what is new are the rests of F by Gram and Sch
 .. math:: G_j = E[F x_j], \qquad \ell\, c_{new} = F/\alpha - \sum_k E[F c_k]\, c_k, \qquad G_{new} = \ell,
 
 with ξ_new independent of all before. These are the equations of dynamical mean-field theory: Σ_j W^t_j ξ_j are its
-Gaussian fields, with E g^t g^sᵀ = W^t W^sᵀ, and Σ_j W^t_j c_j is its memory Σ_s r(t,s) F^s; E[F ξ_j] holds all
-derivatives of F by Stein's lemma, so that σ may have kinks. Neurons that are alike or opposite are no special case:
-they share a direction. Second layer and biases take steps along means over the batch, which are numbers. Nothing is
-solved for: each step needs means alone, over points of a scrambled Sobol sequence, whose scatter is a tenth of that of
-independent draws and less.
+Gaussian fields and Σ_j W^t_j c_j its memory Σ_s r(t,s) F^s; E[F ξ_j] holds all derivatives of F by Stein's lemma, so
+that σ may have kinks. Neurons that are alike or opposite share a direction. Each step needs means alone, over points of
+a scrambled Sobol sequence, whose scatter is a tenth of that of independent draws and less.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Numba's cache on disk, kept true and readable.
 
-Numba keeps machine code in ``$NUMBA_CACHE_DIR``, or beside the source, or in a directory of the user. It compiles anew
-when the file of a function changes, and misses changes of the functions that it calls in other files. So a list of the
-files that a module imports, at any depth within the three packages, lies beside its machine code, with their sizes and
-times; where one of them has changed, the machine code of the module is removed before it is used. Of a user's own
-functions nothing is removed unless it cannot be read, and one that calls compiled functions of other files is kept in
-memory alone.
-
-Machine code is executed: whoever can write the directory can run programs as its user, as with ``__pycache__``.
+Numba compiles anew when the file of a function changes, and misses changes of the functions that it calls in other
+files. So a list of the files that a module imports, at any depth within the three packages, lies beside its machine
+code, with their sizes and times; where one of them has changed, the machine code of the module is removed before it is
+used. Of a user's own functions nothing is removed unless it cannot be read, and one that calls compiled functions of
+other files is kept in memory alone.
 """
 
 from __future__ import annotations
@@ -44,10 +41,7 @@ def is_interpreted() -> bool:
 
 
 def sources(path: Path) -> list[Path]:
-    """Return a source file of the packages and those that it imports from them, at any depth, in alphabetical order.
-
-    Imports for type checkers alone are left out.
-    """
+    """Return a source file and those of the packages that it imports, at any depth, but not for type checkers alone."""
     found, waiting = set(), [path]
     while waiting:
         path = waiting.pop()
@@ -116,14 +110,8 @@ def _warn_of_memory(reason: str) -> None:
 class Cached:
     """A compiled function whose machine code is on disk where that can be read and written, and in memory otherwise.
 
-    Files that Numba cannot read, such as files that a power cut has shortened, are removed and written again.
-
-    Parameters
-    ----------
-    source : callable
-        The Python function.
-    decorate : callable
-        Takes the option ``cache``; returns what `numba.njit` or `numba.cfunc` makes of the function.
+    `decorate` takes the option ``cache``, and returns what `numba.njit` or `numba.cfunc` makes of the Python function
+    `source`. Files that Numba cannot read, such as files that a power cut has shortened, are removed and written again.
     """
 
     def __init__(self, source: Callable[..., Any], decorate: Callable[..., Any]) -> None:
@@ -134,33 +122,32 @@ class Cached:
     @property
     def function(self) -> Any:
         """The function as Numba returns it, made at first use."""
-        if self._function is None:
-            with _lock:
-                if self._function is None:
-                    self._function = self._decorated()
-        return self._function
+        return self._used(lambda function: function)
 
     def __call__(self, *arguments: Any) -> Any:
         """Return what the function returns."""
-        try:
-            return self.function(*arguments)
-        except numba.NumbaError:
-            raise
-        except Exception as error:
-            # Kernels raise nothing, so that Numba could not read or write its files.
-            reason = error
-        try:
-            self._function = self._decorated(reason)
-            return self._function(*arguments)
-        except numba.NumbaError:
-            raise
-        except Exception as error:
-            _warn_of_memory(f"{type(error).__name__}: {error}")
-        self._function = self._decorate(cache=False)
-        return self._function(*arguments)
+        return self._used(lambda function: function(*arguments))
 
-    def _decorated(self, reason: Exception | None = None) -> Any:
-        """Return the function made with files, after removing them for a `reason`, or without files."""
+    def _used(self, use: Callable[[Any], Any]) -> Any:
+        """Return what is made of the function: with its files, after they are removed, or in memory."""
+        for removed in (False, True):
+            try:
+                if self._function is None or removed:
+                    with _lock:
+                        if self._function is None or removed:
+                            self._function = self._decorated(removed)
+                return use(self._function)
+            except numba.NumbaError:
+                raise
+            except Exception as error:
+                # Kernels raise nothing, so that Numba could not read or write its files.
+                reason = f"{type(error).__name__}: {error}"
+        _warn_of_memory(reason)
+        self._function = self._decorate(cache=False)
+        return use(self._function)
+
+    def _decorated(self, removed: bool) -> Any:
+        """Return the function made with files, after removing them if asked to, or without files."""
         is_typed = self.py_func.__code__.co_filename.startswith("<")
         is_ours = self.py_func.__module__.partition(".")[0] in PACKAGES and not is_typed
         try:
@@ -170,21 +157,13 @@ class Cached:
             directory, source = Path(place), Path(inspect.getfile(self.py_func))
             if is_ours:
                 _drop_if_stale(directory, source)
-            if reason is not None:
+            if removed:
                 _clear(directory, f"{source.stem}.{self.py_func.__qualname__}-".replace("<", "").replace(">", ""))
         except (OSError, RuntimeError) as error:  # Numba has no place to write to, as for what is typed in a terminal
             if is_ours:
                 _warn_of_memory(str(error))
             return self._decorate(cache=False)
-        try:
-            return self._decorate(cache=True)
-        except numba.NumbaError:
-            raise
-        except Exception as error:
-            if reason is None:
-                return self._decorated(error)
-            _warn_of_memory(f"{type(error).__name__}: {error}")
-            return self._decorate(cache=False)
+        return self._decorate(cache=True)
 
 
 def _clear(directory: Path, beginning: str) -> None:

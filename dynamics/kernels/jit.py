@@ -1,14 +1,9 @@
 """Decorators for compiled functions, functions that methods receive as arguments, and views of flat arrays.
 
-`kernel` is `numba.njit` with the options of this program, for functions that compiled code calls. `entry` is the same
-for functions that Python calls: Numba keeps their machine code on disk (`dynamics.kernels.cache`). `callback` compiles
-a kernel for one signature into a value that an entry takes as an argument, such as the right-hand side of a system for
-a method: so a method is compiled once per machine, not once per system.
-
-Views are parts of flat arrays as arrays, without copies. A slice counts a reference to its array, an operation of some
-twenty cycles that no other processor may disturb, and steps take parts of small arrays all the time. These views count
-none, so each must be used only while the array that it is a part of is kept elsewhere: in compiled code, that a caller
-passed.
+A method receives the right-hand side of a system as a `callback`, and so is compiled once per machine, not once per
+system. Views are parts of flat arrays as arrays. A slice counts a reference to its array, an operation of some twenty
+cycles that no other processor may disturb, and steps take parts of small arrays all the time. Views count none, so each
+must be used only while the array that it is a part of is kept elsewhere: in compiled code, that a caller passed.
 """
 
 from __future__ import annotations
@@ -63,22 +58,14 @@ def entry(function: Function) -> Function:
 
 
 class Callback(types.WrapperAddressProtocol):
-    """A kernel compiled for one signature, which compiled functions take as an argument and call.
-
-    Attributes
-    ----------
-    compiled : object
-        What `numba.cfunc` returns.
-    """
+    """What `numba.cfunc` made of a kernel for one signature, which compiled functions take as an argument and call."""
 
     def __init__(self, compiled: Any, signature: Any) -> None:
-        self.compiled = compiled
-        self._address, self._signature = compiled.address, signature
-        self.type = types.FunctionType(signature)
+        self.compiled, self._signature, self.type = compiled, signature, types.FunctionType(signature)
 
     def __wrapper_address__(self) -> int:
         """Return the address of the machine code, for Numba."""
-        return int(self._address)
+        return int(self.compiled.address)
 
     def signature(self) -> Any:
         """Return the signature, for Numba."""
@@ -93,17 +80,8 @@ def _type_of_callback(value: Callback, _context: Any) -> Any:
 def callback(function: Callable[..., None], signature: Any) -> Any:
     """Return a kernel as an argument of entries, compiled once per process or loaded from disk.
 
-    Parameters
-    ----------
-    function : callable
-        A `kernel`, or any function that `numba.njit` returned.
-    signature : numba signature
-        Such as ``types.void(types.float64, types.float64[::1])``.
-
-    Returns
-    -------
-    Callback
-        The function itself where ``NUMBA_DISABLE_JIT`` leaves all functions to Python.
+    `signature` is such as ``types.void(types.float64, types.float64[::1])``. Returns the function itself where
+    ``NUMBA_DISABLE_JIT`` leaves all functions to Python, and else a `Callback`.
     """
     if is_interpreted():
         return function
