@@ -542,7 +542,13 @@ class OptimizedSystem(FlowSystem):
         problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
         m, P = problem.width, base.sizes[1]
         self._averages, self._rule = sgd.average is not None, PLAIN if optimizer.is_plain else RULES[type(optimizer)]
-        mP, mm, weights = m * P, m * m, self._weights_at_start()
+        mP, mm, weights = m * P, m * m, np.array(base.initial_state)
+        if is_homogeneous(problem):
+            C, G, n = base.unpack(weights)
+            rho = np.sqrt(n)
+            weights = np.concatenate([(rho[:, None] * C).ravel(), (np.outer(rho, rho) * G).ravel()])
+        if not is_network(problem):
+            weights = np.concatenate([np.repeat([1.0, 0.0], m), weights])
         state = [weights]
         if self._rule == MAP:
             state.append(np.zeros(2 * m + mP + 2 * mm))
@@ -570,17 +576,6 @@ class OptimizedSystem(FlowSystem):
         # A network has a teacher of its own, homogeneous neurons have E f*².
         self.teacher: Any = getattr(base, "teacher", None)
         self.teacher_term: Any = getattr(base, "teacher_term", None)
-
-    def _weights_at_start(self) -> Array:
-        """Return [v | b | M | Q] of the start."""
-        state = self._base.initial_state
-        if is_network(self.problem):
-            return np.array(state)
-        if is_homogeneous(self.problem):
-            C, G, n = self._base.unpack(state)
-            rho = np.sqrt(n)
-            state = np.concatenate([(rho[:, None] * C).ravel(), (np.outer(rho, rho) * G).ravel()])
-        return np.concatenate([np.repeat([1.0, 0.0], self.problem.width), state])
 
     def of_student(self, state: Array, *, average: bool = False) -> Array:
         """Return the state of the student's system at the weights, or at their averages."""
