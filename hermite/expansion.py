@@ -54,16 +54,13 @@ class HermiteExpansion:
     link : Link
         The function itself.
     coefficient_error : float
-        Bound on the error of every coefficient: 0 for given series, rounding for closed forms, else the
-        quadrature's estimate, which holds for the coefficients that are not 0.
+        Bound on the error of every coefficient that is not 0: 0 for given series, rounding for closed forms.
     text : str or None
-        Text from which `hermite.expand` makes the same expansion at the same order; None for callables and
-        for series too long for text (a dict serves for those).
+        Text from which `hermite.expand` makes the same expansion at the same order, where there is one.
     exact_source : GivenTerms, ClosedForm or None
         What knows the exact coefficients, where they are known.
     tolerance : float
-        Size up to which a coefficient counts as zero and, where it comes from quadrature, has been set to 0
-        (see `zero_tolerance`); 0 where zeros are exact.
+        Size up to which a coefficient counts as zero (see `zero_tolerance`); 0 where zeros are exact.
 
     Examples
     --------
@@ -225,7 +222,6 @@ class HermiteExpansion:
         left = f"{self.name}(z)" if self.name.isidentifier() else self.name
         if isinstance(self.link, FormulaLink) and (self.name == "erf" or not self.name.isidentifier()):
             left = str(self.link.expression)
-        # A printed form must exist even where the norm cannot be computed.
         error = _known(lambda: f"{self.truncation_error:.2g}")
         return f"{left} = {series} (order {self.order}, truncation error {error})"
 
@@ -323,8 +319,8 @@ class FormulaLink:
 class CallableLink:
     """A vectorised function: a float64 array in, or a tensor of torch where it takes no array; as many real values out.
 
-    Its derivative is a central difference of fourth order with step 2^-10, accurate to about 1e-12 of the function's
-    scale where the function is smooth; within two steps of a kink it is a slope across the kink.
+    Its derivative is a central difference with step 2^-10, accurate to about 1e-12 of the function's scale, but within
+    two steps of a kink.
     """
 
     function: Callable[[Any], Any]
@@ -406,10 +402,9 @@ def _vectorised(expression: Expression) -> Callable[[ArrayLike], Array]:
 
 
 def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -> Function:
-    """Turn a checked formula into a numpy function, without generating or executing source text.
+    """Turn a formula of `hermite.text.formulas` into a numpy function, without executing source text.
 
-    The expression is made of the functions that `hermite.text.formulas` allows, in one symbol, or in those of
-    `axes`, whose values are then the entries of the function's argument.
+    It is in one symbol, or in those of `axes`, whose values are then the entries of the function's argument.
 
     >>> from hermite.text.formulas import parse
     >>> compile_formula(parse("z**2 + 1"))(np.array([2.0])).tolist()

@@ -313,20 +313,9 @@ def _curve(chart: Chart, at: int) -> Element:
     facts = "; ".join(f"{name} {cell_text(value)}" for name, value in curve.facts.items())
     seen = chart.time[0] <= curve.predicted <= chart.time[-1]
     mark = f"M{_places(chart, np.array([curve.predicted]))[0]:.1f} {UNITS:g}V{0.965 * UNITS:g}" if seen else ""
-    path = element("path", class_="curve", d=_path(chart, curve.values), data_facts=facts)
-    return element("g", path, element("path", class_="tick", d=mark), style=f"--light: {light}; --dark: {dark}")
-
-
-def _places(chart: Chart, time: Array) -> Array:
-    """Return the places of times along x, in units of a path."""
-    first, last = np.log(chart.time[[0, -1]])
-    return np.asarray(UNITS * (np.log(time) - first) / max(last - first, 1e-300))
-
-
-def _path(chart: Chart, values: Array) -> str:
-    """Return a curve as an SVG path of the points that are seen, broken at unknown values."""
+    # The points that are seen, broken at unknown values.
     low, high = chart.limits
-    across = UNITS * (1.0 - (values - low) / (high - low))
+    across = UNITS * (1.0 - (curve.values - low) / (high - low))
     text, last = "", (np.inf, np.inf)
     for x, y, ahead in zip(_places(chart, chart.time), across, np.append(across[1:], np.nan), strict=True):
         if not np.isfinite(y):
@@ -334,4 +323,11 @@ def _path(chart: Chart, values: Array) -> str:
         elif abs(x - last[0]) >= STEPS[0] or abs(y - last[1]) >= STEPS[1] or not abs(ahead - y) < STEPS[1]:
             text += f"{'L' if np.isfinite(last[0]) else 'M'}{x:.1f} {y:.1f}"
             last = (x, y)
-    return text
+    path = element("path", class_="curve", d=text, data_facts=facts)
+    return element("g", path, element("path", class_="tick", d=mark), style=f"--light: {light}; --dark: {dark}")
+
+
+def _places(chart: Chart, time: Array) -> Array:
+    """Return the places of times along x, in units of a path."""
+    first, last = np.log(chart.time[[0, -1]])
+    return np.asarray(UNITS * (np.log(time) - first) / max(last - first, 1e-300))

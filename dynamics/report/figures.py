@@ -283,30 +283,10 @@ def finish_panel(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> No
 
 def log_ticks(ax: Axes) -> None:
     """Label log axes at decades, or within each of a short axis; at most five of a long one."""
-    from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
-
-    for axis in (ax.xaxis, ax.yaxis):
-        if axis.get_scale() != "log":
-            continue
-        low, high = sorted(axis.get_view_interval())  # an axis may run backwards
-        narrow = high < 3.0 * low  # labelled as a linear one
-        # Two of these are on any axis that is not narrow.
-        places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 5.0 * low else (1.0, 2.0, 5.0) if high < 1e2 * low else (1.0,)
-        most = 5 if high > 1e5 * low else None
-        axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=most))
-        axis.set_major_formatter(_log_formatter()(lambda value, _position: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-        if narrow or high > 1e4 * low:
-            axis.set_minor_locator(NullLocator())
-
-
-@cache
-def _log_formatter() -> Any:
-    """Return the class of what writes plain numbers where all of an axis are short, else powers of ten."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     class LogFormatter(FuncFormatter):
-        """Texts of one kind on a log axis."""
+        """Plain numbers where all of an axis are short, else powers of ten."""
 
         def format_ticks(self, values: Any) -> list[str]:
             """Return one text per tick, all of one kind."""
@@ -318,7 +298,19 @@ def _log_formatter() -> Any:
             digits = next(n for n in range(1, 18) if len({f"{value:.{n}g}" for value in seen}) == len(seen))
             return [f"{value:.{max(digits, 4)}g}" for value in values]
 
-    return LogFormatter
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() != "log":
+            continue
+        low, high = sorted(axis.get_view_interval())  # an axis may run backwards
+        narrow = high < 3.0 * low  # labelled as a linear one
+        # Two of these are on any axis that is not narrow.
+        places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 5.0 * low else (1.0, 2.0, 5.0) if high < 1e2 * low else (1.0,)
+        most = 5 if high > 1e5 * low else None
+        axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=most))
+        axis.set_major_formatter(LogFormatter(lambda value, _position: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+        if narrow or high > 1e4 * low:
+            axis.set_minor_locator(NullLocator())
 
 
 def _power_of_ten(value: float) -> str:

@@ -24,7 +24,7 @@ from dynamics.report.figures import figure_of, figure_style, spread_rows
 from dynamics.runs.result import StopReason
 from dynamics.runs.storage import main_part
 from dynamics.solve.registry import ANSWERS
-from hermite.text.messages import require, rounded
+from hermite.text.messages import refuse, require, rounded
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -148,8 +148,7 @@ class Findings:
     def drawn(self, style: str) -> Figure:
         """Return the figure that a command writes in a style; there must be one."""
         if self.overview is None:
-            msg = "This result has no figure."
-            raise ValueError(msg)
+            refuse("This result has no figure.")
         with figure_style(style):
             return self.overview()
 
@@ -273,17 +272,10 @@ def system_findings(dataset: xr.Dataset) -> Findings:
 
 
 #: Columns of studies -> those of their standard errors.
-_STUDY_ERRORS = {
-    "measured": "error",
-    "pairs": "error",
-    "sum formula": "sum error",
-    "ideal sum": "ideal error",
-    **{name: f"{name} error" for name in ("gap", "drift", "cost", "function gap exponent", "coupling exponent")},
-    "exponent": "standard error",
-    "steps": "s.e.",
-    "samples": "s.e.",
-    "disagree": "s.e.",
-}
+_STUDY_ERRORS = {"measured": "error", "pairs": "error", "sum formula": "sum error", "ideal sum": "ideal error"}
+_STUDY_ERRORS |= {each: f"{each} error" for each in ("gap", "drift", "cost")}
+_STUDY_ERRORS |= {each: f"{each} error" for each in ("function gap exponent", "coupling exponent")}
+_STUDY_ERRORS |= {"exponent": "standard error", "steps": "s.e.", "samples": "s.e.", "disagree": "s.e."}
 
 
 def study_findings(
@@ -338,9 +330,8 @@ def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
     """Return the findings of an answer, to be printed or left as the last line of a cell of a notebook.
 
     First comes how the run ended, "Unfinished" if it was stopped, or what a comparison says; then what must be known
-    before a number is read, and the tables that the command of the answer prints. The answer is a Dataset or DataTree
-    that a solve, prediction, simulation, comparison, study or sweep returned, or `dynamics.load` read, or TypeError is
-    raised.
+    before a number is read, and the tables that the command of the answer prints. The answer is any Dataset or DataTree
+    of this program, or `dynamics.load` read it, or TypeError is raised.
 
     Examples
     --------

@@ -43,12 +43,11 @@ COLUMNS = (
     ("learned, pair", "learned, linearised", "", "predicted_learned_time"),
     ("learned", "learned", "learned", "learned_time"),
 )
-#: Meanings of the predicted times and their ratio: of matched pairs, and of the linearised flow.
+#: Meaning of the predicted times of matched pairs and their ratio.
 PAIRS = """\
 Predicted: one neuron and one direction alone, exactly; leading: to leading order in the starting overlap.
 Ratio: emerged / predicted; far above 1 where another direction took or delayed that neuron.
 """
-LINEAR = "Predicted: of the flow linearised at its start. Ratio: emerged / predicted.\n"
 #: Facts of a curve.
 FACTS = elements.DIRECTION_FACTS | {
     elements.PREDICTED_TIME: "predicted_emergence_time",
@@ -60,14 +59,10 @@ NOT_DEFINED = "not defined"
 #: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
 DEGREE_NAMES = {"0": "0", "1": "1", "2": "2", "rest": "3 and above"}
 DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9", "-."), "rest": (IDEAL, "--")}
-#: Losses that `plot_loss` draws beside that of the weights on new samples -> their labels.
-OTHER_LOSSES = {"average_loss": "of the average", "train_loss": "training samples"}
 #: Choices of `plot_loss` for its axis -> its name in the table of labels, and its symbol.
 AXES_OF_LOSS = {"time": ("time", "t"), "steps": ("step", "s"), "samples": ("samples", "n")}
 #: Part of the whole below which a part of a degree is empty.
 NEGLIGIBLE = 1e-12
-#: Name of the asymptotic slope, since the fit is of one start and finitely many directions.
-LIMIT = "asymptotic (P, d → ∞)"
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
@@ -273,7 +268,7 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
         rows=renamed(rows, {title: key for title, (_, key) in titles.items()}),
-        note=(LINEAR if linear else PAIRS)
+        note=("Predicted: of the flow linearised at its start. Ratio: emerged / predicted.\n" if linear else PAIRS)
         + "Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
         each="directions, spread over p",
         short={title: short for title, (short, _) in titles.items() if short},
@@ -474,9 +469,10 @@ def plot_loss(
     window = default_window(dataset) if fit else None
     if window is not None:
         law = fit_power_law(time[shown], loss[shown], window=(scale * window[0], scale * window[1]))
-        draw_fit(ax, law, stored_exponents(dataset).loss_time, LIMIT, symbol)
+        # The fit is of one start and finitely many directions.
+        draw_fit(ax, law, stored_exponents(dataset).loss_time, "asymptotic (P, d → ∞)", symbol)
     drawn = [loss[shown]]
-    for name, more in OTHER_LOSSES.items():
+    for name, more in {"average_loss": "of the average", "train_loss": "training samples"}.items():
         if name in dataset:
             drawn.append(dataset[name].values[shown])
             ax.loglog(time[shown], np.maximum(drawn[-1], 1e-300), color=MEASURED, lw=1.4, ls=":", label=more)

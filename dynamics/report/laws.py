@@ -145,35 +145,31 @@ def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array, Array]:
 
 
 def _draw_laws(dataset: xr.Dataset, panels: Array, first: int = 0) -> None:
-    """Draw the laws from the number `first` on, one on each panel."""
+    """Draw the points of all starts, sum formula, fit and asymptotic slope of the laws from the number `first` on."""
     for name, ax in zip(dataset["law"].values.tolist()[first:], panels, strict=True):
-        _draw_law(dataset.sel(law=name), name, ax)
-
-
-def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
-    """Draw the points of all starts, the sum formula, the fit, and the asymptotic slope."""
-    x, runs = law["abscissa"].values, law["ordinate"].sel(curve="measured").values
-    measured, sums = (figures.log_band(law["ordinate"].sel(curve=curve).values)[0] for curve in law["curve"].values)
-    ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
-    _draw_mean(ax, x, runs, MEASURED)
-    exponent, error, span, _ = _fitted(law)
-    known = x[np.isfinite(measured)]
-    span = np.clip(span, known.min(), known.max()) if known.size else span
-    middle = np.exp(np.log(span).mean())
-    height, lowest = float(law["prefactor"].values[0]) * middle ** exponent[0], np.inf
-    # Slopes are drawn apart from each other, so that each can be seen; that of the sum formula is named alone.
-    for x_of, error_of, (source, shift, style, colour) in zip(exponent, error, SLOPES, strict=True):
-        if np.isfinite(x_of):
-            slope = shift * height * (span / middle) ** x_of
-            ax.loglog(span, slope, style, color=colour, lw=1.3, label=f"{source}: {formula(x_of, error_of)}")
-            lowest = np.fmin(lowest, slope.min())
-    *_, abscissa, ordinate = LAWS[name.partition(",")[0]]
-    shown = measured[np.isfinite(measured) & (measured > 0.0)]
-    if shown.size and ordinate.endswith("loss"):
-        # Points long after the window would hide the law.
-        floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else 0.02 * shown.max()
-        ax.set_ylim(0.8 * min(max(shown.min(), 0.05 * floor), lowest), 2.0 * shown.max())
-    finish_panel(ax, abscissa, ordinate, law_formula(name, typeset=True))
+        law = dataset.sel(law=name)
+        x, runs = law["abscissa"].values, law["ordinate"].sel(curve="measured").values
+        measured, sums = (figures.log_band(law["ordinate"].sel(curve=curve).values)[0] for curve in law["curve"].values)
+        ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
+        _draw_mean(ax, x, runs, MEASURED)
+        exponent, error, span, _ = _fitted(law)
+        known = x[np.isfinite(measured)]
+        span = np.clip(span, known.min(), known.max()) if known.size else span
+        middle = np.exp(np.log(span).mean())
+        height, lowest = float(law["prefactor"].values[0]) * middle ** exponent[0], np.inf
+        # Slopes are drawn apart from each other, so that each can be seen; that of the sum formula is named alone.
+        for x_of, error_of, (source, shift, style, colour) in zip(exponent, error, SLOPES, strict=True):
+            if np.isfinite(x_of):
+                slope = shift * height * (span / middle) ** x_of
+                ax.loglog(span, slope, style, color=colour, lw=1.3, label=f"{source}: {formula(x_of, error_of)}")
+                lowest = np.fmin(lowest, slope.min())
+        *_, abscissa, ordinate = LAWS[name.partition(",")[0]]
+        shown = measured[np.isfinite(measured) & (measured > 0.0)]
+        if shown.size and ordinate.endswith("loss"):
+            # Points long after the window would hide the law.
+            floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else 0.02 * shown.max()
+            ax.set_ylim(0.8 * min(max(shown.min(), 0.05 * floor), lowest), 2.0 * shown.max())
+        finish_panel(ax, abscissa, ordinate, law_formula(name, typeset=True))
 
 
 def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> None:
@@ -210,7 +206,15 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
     *panels, last = axes
     routes = {"matched pairs": "loss-compute", "coupled flow": "loss-compute, coupled"}
     for (route, law), ax in zip(routes.items(), panels, strict=False):  # of one panel the pairs alone
-        _draw_widths(dataset, route, ax)
+        rate, time = dataset.attrs["learning_rate"], dataset["time"].values
+        losses = dataset["loss"].sel(curve_of=route)
+        widths = [m for m in dataset["width"].values.tolist() if np.isfinite(losses.sel(width=m)).any()]
+        colours = figures.shades(len(widths))
+        for m, colour in zip(widths, colours, strict=True):
+            loss = losses.sel(width=m).values
+            ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1)
+        figures.colour_bar(ax, "$m$", widths, colours, (0.84, 0.58))
+        ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
         _draw_law_lines(dataset.sel(law=law), ax)
         title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
         finish_panel(ax, "compute", "law_loss", title, loc="lower left")
@@ -225,18 +229,6 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
                 label = f"fit: {formula(exponent[0], error[0])}; asymptotic {formula(exponent[3])}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
     finish_panel(last, "compute", "best_width", "best width: steps from one width to the next")
-
-
-def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
-    rate, time = dataset.attrs["learning_rate"], dataset["time"].values
-    losses = dataset["loss"].sel(curve_of=route)
-    widths = [m for m in dataset["width"].values.tolist() if np.isfinite(losses.sel(width=m)).any()]
-    colours = figures.shades(len(widths))
-    for m, colour in zip(widths, colours, strict=True):
-        loss = losses.sel(width=m).values
-        ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1)
-    figures.colour_bar(ax, "$m$", widths, colours, (0.84, 0.58))
-    ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
 
 
 def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
@@ -302,11 +294,6 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
     rate_ax.axhline(1.0, color=REFERENCE, ls=":", lw=1.2, label=unit_name)
     rate_ax.set_ylim(0.0, 1.25 * max(1.0, float(np.nan_to_num(best + bars).max())))
     _finish_widths(rate_ax, widths, f"best step / {unit_name}", "bars: standard error over runs")
-    _draw_gaps(dataset, gap_ax, widths[:-1])
-
-
-def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
-    # The points of one width side by side.
     for name, marker, colour, label, exponent, shift in (
         ("loss_gap", "o", MEASURED, "loss gap", "gap_exponent", 0.94),
         ("rate_drift", "s", PREDICTED, "drift of the best step", "drift_exponent", 1.0),
@@ -317,12 +304,12 @@ def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
             values, spread = (np.nan_to_num(dataset[key].values[:-1])[shown] for key in (name, f"{name}_error"))
             slope, error = (dataset.attrs.get(key, np.nan) for key in (exponent, f"{exponent}_error"))
             text = label if np.isnan(slope) else f"{label}: {power('m', slope, error)}"
-            bars, x = [np.minimum(spread, 0.9 * values), spread], shift * np.array(widths)[shown]
-            ax.errorbar(x, values, yerr=bars, fmt=marker, color=colour, capsize=3, label=text)
-    if ax.containers:
-        ax.set_yscale("log")
-        ax.set_ylim(bottom=0.1 * ax.get_ylim()[0])  # room for the legend
-    _finish_widths(ax, widths, "", f"against the largest width; transfer: {dataset.attrs['verdict']}")
+            ends, x = [np.minimum(spread, 0.9 * values), spread], shift * np.array(widths[:-1])[shown]
+            gap_ax.errorbar(x, values, yerr=ends, fmt=marker, color=colour, capsize=3, label=text)
+    if gap_ax.containers:
+        gap_ax.set_yscale("log")
+        gap_ax.set_ylim(bottom=0.1 * gap_ax.get_ylim()[0])  # room for the legend
+    _finish_widths(gap_ax, widths[:-1], "", f"against the largest width; transfer: {dataset.attrs['verdict']}")
 
 
 def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:

@@ -212,7 +212,17 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
             draw_widths(ax, shown, name, colours, alpha=0.15)
             ax.set_ylim(0.0, None)
         else:
-            _draw_exponents(ax, shown)
+            lowest = -1.6
+            for what, label, line, colour in (
+                ("function_gap", r"$\mathrm{E}(f_m - f_\infty)^2$", "-", MEASURED),
+                ("coupling", r"mean $|\Delta_i|^2$", "--", PREDICTED),
+            ):
+                exponent, error = shown[f"{what}_exponent"].values, BAND * shown[f"{what}_exponent_error"].values
+                band = exponent, exponent - error, exponent + error
+                figures.draw_band(ax, shown["time"].values, band, colour, 0.18, ls=line, lw=1.5, label=label)
+                lowest = float(np.nanmin(band[1], initial=lowest))
+            ax.axhline(-1.0, color=REFERENCE, lw=0.9)
+            ax.set_ylim(max(lowest, -3.0), 0.1)
         ax.set(xscale="log", xlim=shown["time"].values[[0, -1]])
         finish_panel(ax, "time", name)
         for reached in shown["loss_level_time"].values[-1:]:
@@ -228,17 +238,3 @@ def draw_widths(ax: Axes, dataset: xr.Dataset, name: str, colours: Any, alpha: f
         mean, error = figures.mean_band(dataset[name].sel(width=width).transpose("seed", "time").values)
         band = mean, mean - error, mean + error
         figures.draw_band(ax, time, band, colour, alpha, lw=1.5, label=f"$m = {width}$")
-
-
-def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
-    time, lowest = dataset["time"].values, -1.6
-    for name, label, line, colour in (
-        ("function_gap", r"$\mathrm{E}(f_m - f_\infty)^2$", "-", MEASURED),
-        ("coupling", r"mean $|\Delta_i|^2$", "--", PREDICTED),
-    ):
-        exponent, error = dataset[f"{name}_exponent"].values, dataset[f"{name}_exponent_error"].values
-        low, high = exponent - BAND * error, exponent + BAND * error
-        figures.draw_band(ax, time, (exponent, low, high), colour, 0.18, ls=line, lw=1.5, label=label)
-        lowest = float(np.nanmin(low, initial=lowest))
-    ax.axhline(-1.0, color=REFERENCE, lw=0.9)
-    ax.set_ylim(max(lowest, -3.0), 0.1)

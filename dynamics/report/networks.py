@@ -42,11 +42,6 @@ TIMES = {
 SHORT = {"aligned, predicted": "predicted", "aligned / predicted": "ratio", "learned, predicted": "pred. learned"}
 #: Further columns of frames under SGD.
 STEPS = {"limit of the step": "rate_limit", "fewest steps": "fewest_steps"}
-#: Approximate losses and their names and colours in figures; all but the last have exponents in the table.
-SUMS = {
-    "sigmoid_loss": ("every direction alone", {"color": PREDICTED, "lw": 1.0}),
-    "fine_tuned_loss": ("second layer fitted on the span", {"color": IDEAL, "lw": 1.0, "ls": "-."}),
-}
 
 
 # --- two-layer networks -----------------------------------------------------------------------------------------------
@@ -271,10 +266,19 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
     width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
     facts = {PREDICTED_AT: "predicted_aligned_time", "aligned at t =": "aligned_time", "learned at t =": "learned_time"}
     told = renamed(rows, elements.DIRECTION_FACTS | facts)
+    strongest = [row for row in rows if math.isfinite(row["predicted_aligned_time"])]
+    columns = TIMES | (STEPS if "rate_limit" in dataset else {})
+    times = Table(
+        caption="Times against prediction",
+        rows=renamed(strongest or rows, columns),
+        note="Aligned: half of the direction is in the span of the neurons. Learned: Q has half of a_p.",
+        each="directions, spread over p",
+        short={title: SHORT.get(title, title) for title in columns if title != "learned / predicted"},
+    )
     return run_findings(
         dataset,
         sentences=[outcome, steps],
-        tables=[_times(dataset, rows), *flows.exponent_table(laws, in_words, expected, f"{note}it.")],
+        tables=[times, *flows.exponent_table(laws, in_words, expected, f"{note}it.")],
         drawings=[
             drawing_of(plots[0], dataset, caption=of_loss, more=f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}."),
             drawing_of(plots[1], dataset, caption=of_times, more=f"Predicted are the {width} strongest directions."),
@@ -318,19 +322,6 @@ def _reached(history: Array) -> Array:
     return saved if saved.size else np.array([np.nan])
 
 
-def _times(dataset: xr.Dataset, rows: list[dict[str, Any]]) -> Table:
-    """Return aligned and learned times against predictions, of the m strongest directions."""
-    strongest = [row for row in rows if math.isfinite(row["predicted_aligned_time"])]
-    columns = TIMES | (STEPS if "rate_limit" in dataset else {})
-    return Table(
-        caption="Times against prediction",
-        rows=renamed(strongest or rows, columns),
-        note="Aligned: half of the direction is in the span of the neurons. Learned: Q has half of a_p.",
-        each="directions, spread over p",
-        short={title: SHORT.get(title, title) for title in columns if title != "learned / predicted"},
-    )
-
-
 def _fits(dataset: xr.Dataset) -> dict[str, PowerLawFit]:
     """Return the fits of the loss and of the sums that are power laws, by name."""
     problem = Problem.from_dataset(dataset)
@@ -354,8 +345,11 @@ def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:
     ax.loglog(time, np.maximum(loss, 1e-300), color=MEASURED, lw=1.8, label="loss")
     missed = r"$\Sigma_j\, a_j^2 (1 - A_j)$, what the span misses"
     ax.loglog(time, unaligned, color=MEASURED, lw=1.2, ls="--", label=missed)
-    for name, (label, style) in SUMS.items():
-        ax.loglog(time, np.maximum(dataset[name].values[shown], 1e-300), label=label, **style)
+    for name, label, colour, style in (
+        ("sigmoid_loss", "every direction alone", PREDICTED, "-"),
+        ("fine_tuned_loss", "second layer fitted on the span", IDEAL, "-."),
+    ):
+        ax.loglog(time, np.maximum(dataset[name].values[shown], 1e-300), style, color=colour, lw=1.0, label=label)
     if fit := _fits(dataset).get("loss"):
         asymptotic = quadratic_exponents(Problem.from_dataset(dataset).teacher.beta).loss_time
         draw_fit(ax, fit, asymptotic, "asymptotic")

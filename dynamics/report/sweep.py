@@ -48,6 +48,12 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     ended = f"{count - len(failures)} of {count} points were answered."
     ended += f" {len(failures)} failed." if failures else ""
     note = f"Shown: {len(points)} of {count} points." if len(points) < count else ""
+    drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
+    caption, more = (
+        f"Loss against flow time at {len(drawn)} points of the grid.",
+        "The last losses are in the table above.",
+    )
+    losses = drawing_of(_plot_losses, drawn, axes, caption=caption, more=more)
     over = ", ".join(f"{name}({', '.join(dims)})" for name, dims in variables.items() if dims)
     return Findings(
         tone=Tone.CAUTION if failures or early else Tone.GOOD,
@@ -57,7 +63,7 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
             Table(caption="Points", rows=[_row(point, axes) for point in points], note=note, in_words=failed),
             Table(caption="Grid", rows=[{"key": name, "values": _values(labels[name])} for name in axes]),
         ],
-        drawings=[*_losses(points, axes), *_emergence(dataset, axes)],
+        drawings=[*([losses] if _has_curve(points[0]) else []), *_emergence(dataset, axes)],
         remarks=[f"study: {settings.get('study')}", f"variables, each over {', '.join(axes)}: {over}"],
         values={**settings, "points": count, "variables": variables, "failures": failures},
     )
@@ -108,13 +114,6 @@ def _curve(point: xr.Dataset) -> tuple[Array, Array]:
     known = np.isfinite(time) & np.isfinite(loss).any(axis=0)
     # Losses below zero are rounding: a loss is a mean square.
     return time[known], np.maximum(np.nanmedian(loss[:, known], axis=0), 0.0)
-
-
-def _losses(points: Sequence[xr.Dataset], axes: Sequence[str]) -> list[Drawing]:
-    drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
-    caption = f"Loss against flow time at {len(drawn)} points of the grid."
-    more = "The last losses are in the table above."
-    return [drawing_of(_plot_losses, drawn, axes, caption=caption, more=more)] if _has_curve(points[0]) else []
 
 
 def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) -> None:

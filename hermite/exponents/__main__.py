@@ -13,6 +13,8 @@ from hermite.text.messages import renamed, shown
 if TYPE_CHECKING:
     from hermite.exponents.generative import SampleLaw
 
+    Told = tuple[dict[str, Any], list[str], dict[str, SampleLaw]]
+
 EXAMPLES = """\
 examples:
   python -m hermite.exponents he3
@@ -53,15 +55,17 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
     require_usage(is_degree, f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}.")
     try:
         several = bool(named_axes(parsed.link))
-        values, lines = leaps(parsed.link) if several else exponents(parsed.link, int(parsed.degrees))
+        values, lines, laws = leaps(parsed.link) if several else exponents(parsed.link, int(parsed.degrees))
     except ValueError as error:
         raise UsageError(renamed(str(error), dict.fromkeys(("x", "f", "link"), "LINK"))) from None
+    values["samples"] = {key: {"power": law.power, "logarithm": law.logarithm} for key, law in laws.items()}
+    lines += ["", "samples in d dimensions", *(f"  {law.algorithm:<38}{law}" for law in laws.values())]
     tell(json.dumps(values) if parsed.json else "\n".join(lines))
     return EXIT_DONE
 
 
-def exponents(link: str, degrees: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the exponents of a link as values for JSON and as lines of text."""
+def exponents(link: str, degrees: int) -> Told:
+    """Return the exponents of a link as values for JSON and as lines of text, and the laws of its samples."""
     from hermite.expansion import expand
     from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations, sample_laws
 
@@ -69,10 +73,9 @@ def exponents(link: str, degrees: int) -> tuple[dict[str, Any], list[str]]:
     information, (generative, lambda_squared) = expansion.information_exponent, generative_exponent(expansion)
     shares = coefficient_shares(expand(link, order=degrees))[1:].tolist()
     correlations = label_correlations(expansion, degrees)[1:].tolist()
-    laws = sample_laws(information, generative)
     values: dict[str, Any] = {"link": expansion.name, "information_exponent": information}
     values |= {"generative_exponent": generative, "lambda_squared": lambda_squared, "coefficient_shares": shares}
-    values |= {"label_correlations": correlations, "samples": _as_values(laws)}
+    values["label_correlations"] = correlations
     lines = [
         f"link                  {expansion.name}",
         f"information exponent  {information}",
@@ -84,11 +87,11 @@ def exponents(link: str, degrees: int) -> tuple[dict[str, Any], list[str]]:
             for k, (share, label) in enumerate(zip(shares, correlations, strict=True), 1)
         ),
     ]
-    return values, [*lines, *_as_lines(laws)]
+    return values, lines, sample_laws(information, generative)
 
 
-def leaps(function: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the leaps of a function of several directions as values for JSON and as lines of text."""
+def leaps(function: str) -> Told:
+    """Return the same of a function of several directions."""
     from hermite.exponents.generative import sample_laws
     from hermite.exponents.leap import leap
 
@@ -101,15 +104,7 @@ def leaps(function: str) -> tuple[dict[str, Any], list[str]]:
         flag = [vars(step) | {"directions": step.directions.tolist()} for step in found.flag]
         values[f"{found.kind}_leap"] = {"leap": found.leap, "complete": found.complete, "flag": flag}
         lines.append(f"{found.kind + ' leap':<22}{repr(found).partition(' leap ')[2]}")
-    return values | {"samples": _as_values(laws)}, [*lines, *_as_lines(laws)]
-
-
-def _as_values(laws: dict[str, SampleLaw]) -> dict[str, Any]:
-    return {key: {"power": law.power, "logarithm": law.logarithm} for key, law in laws.items()}
-
-
-def _as_lines(laws: dict[str, SampleLaw]) -> list[str]:
-    return ["", "samples in d dimensions", *(f"  {law.algorithm:<38}{law}" for law in laws.values())]
+    return values, lines, laws
 
 
 def _digits(value: float) -> str:

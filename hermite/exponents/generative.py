@@ -49,11 +49,10 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     r"""Return λ_k² = E ζ_k(Y)², ζ_k(y) = E[h_k(Z) | Y = y], for Y = σ(Z), Z ~ N(0, 1), and k = 0 ... `degree`.
 
     λ_k² is the squared correlation of h_k(Z) with the best function of the label, ζ_k, so that 0 <= λ_k² <= 1, λ_k² = 1
-    where the label determines h_k, and λ_k² >= c_k² / E σ². Computed from bins of Y whose pre-images are exact
-    intervals: a lower bound that grows with the number of bins, here within some 1e-5 k of its limit for links of a
-    few branches, and zero to rounding wherever λ_k is. Atoms of Y (relu at 0, sign) are bins of their own. Values below
-    1e-15 of the usual size of σ count as one: where h_k² γ is not small there the bound is lower, for z exp(-z²) by
-    0.0014 at k = 5 and 0.02 at k = 7.
+    where the label determines h_k, and λ_k² >= c_k² / E σ². Computed from bins of Y: a lower bound, here within some
+    1e-5 k of its limit for links of a few branches, and zero to rounding wherever λ_k is. Values below 1e-15 of the
+    usual size of σ count as one: where h_k² γ is not small there the bound is lower, for z exp(-z²) by 0.0014 at k = 5
+    and 0.02 at k = 7.
 
     `link` is whatever `hermite.expand` takes. The shape is (degree + 1,), all dimensionless. TypeError or ValueError is
     raised if `expand` refuses the link, or `degree` is no integer from 1 to 24.

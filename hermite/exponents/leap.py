@@ -125,9 +125,8 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     Means over exact Gaussian cells, the function taken at their medians, of labels replaced by their ranks with noise
     of 3 %, which keeps every exponent. Degrees up to 6 by two grids of 48³ cells that are turned against each other,
     λ_k² up to 2e-3 counting as zero; directions by one of 96³, right to some 1e-3. A label whose rank varies by less
-    than 1 % once Z_S is known counts as known. For polynomials of degree up to 15 and
-    ``kind="information"`` all is exact (Gauss-Hermite); for one direction see `generative_exponent`. Directions are
-    eigenvectors, not coordinates: none is preferred.
+    than 1 % once Z_S is known counts as known. For polynomials of degree up to 15 and ``kind="information"`` all is
+    exact (Gauss-Hermite); for one direction see `generative_exponent`.
 
     References
     ----------
@@ -143,11 +142,9 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     number = as_integer(axes)
     need = f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}."
     require(axes is None or number is not None, need, TypeError)
-    need = f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}."
-    require(number is None or 1 <= number <= MOST_AXES, need)
+    require(number is None or 1 <= number <= MOST_AXES, need.replace("an integer ", ""))
     require(kind in get_args(Kind), not_a_choice("Argument `kind`", kind, get_args(Kind)))
-    link = single_link(f, number)
-    if link is not None:
+    if (link := single_link(f, number)) is not None:
         expansion = expand(link)
         if kind == "generative":
             degree, strength = generative_exponent(expansion)

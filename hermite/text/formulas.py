@@ -311,8 +311,7 @@ class _Walker:
                 inner = self.walk(operand, depth + 1)
                 return self.combined("*", self.number(-1), inner) if isinstance(sign, ast.USub) else inner
             case ast.BinOp(left=left, op=operation, right=right):
-                symbol = _OPERATORS.get(type(operation))
-                if symbol is None:
+                if (symbol := _OPERATORS.get(type(operation))) is None:
                     self.refuse(f"contains the operator {type(operation).__name__}, which is not one of + - * / **")
                 # Chains such as a + b + c lean left and cost no depth.
                 return self.combined(symbol, self.walk(left, depth), self.walk(right, depth + 1))
@@ -410,7 +409,7 @@ class _Walker:
             found = formula.subs(variable(), argument.expression)
         if any(value.number is None for value in values):
             return _Node(found, None, degree)
-        if any(abs(value.number or 0.0) > 100.0 for value in values):
+        if any(abs(value.number) > 100.0 for value in values):
             self.refuse(f"contains a constant argument of {name!r} beyond 100")
         number = complex(found.evalf())
         if number.imag != 0.0 or not math.isfinite(number.real) or abs(number.real) > _MAX_NUMBER:
@@ -454,8 +453,7 @@ class _PolynomialWalker(_Walker):
         return {} if value == 0 else {_ONE: number}
 
     def name(self, name: str) -> Monomials:
-        found = _AXIS.fullmatch(name)
-        if found is None:
+        if (found := _AXIS.fullmatch(name)) is None:
             self.refuse(f"contains the name {name!r}")
         return {tuple(int(a + 1 == int(found[1])) for a in range(_COUNT)): self.exact(1)}
 

@@ -142,14 +142,10 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
 def _time_parts(tree: xr.DataTree) -> Parts:
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     event, curves, tables = event_of(simulation), by_curves(tree), []
-    values: dict[str, Any] = {
-        "p_value": float(comparison["p_value"].values),
-        "loss": comparison.attrs["loss_statement"],
-        "learning_rate": float(simulation.attrs["effective_learning_rate"]),
-        "steps": int(simulation.attrs["steps"]),
-        "stop_reason": simulation.attrs["stop_reason"],
-        "directions": time_rows(tree),
-    }
+    attrs = simulation.attrs
+    values = {"p_value": float(comparison["p_value"].values), "loss": comparison.attrs["loss_statement"]}
+    values |= {"learning_rate": float(attrs["effective_learning_rate"]), "steps": int(attrs["steps"])}
+    values |= {"stop_reason": attrs["stop_reason"], "directions": time_rows(tree)}
     if curves:
         values["curves"], table = _curves(tree)
         tables.append(table)
@@ -292,19 +288,12 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
     by_width = {name: [dict(zip(widths, row, strict=True)) for row in mean.tolist()] for name, mean in means.items()}
     columns = {name: comparison[name] for name in ("time", "mean_field_loss", *_EXPONENTS)}
     times = [jsonable(row) for row in records({**columns, **by_width})]
-    values = {
-        "exponent": exponent,
-        "exponent_error": float(comparison["mean_gap_exponent_error"]),
-        "z": float(comparison["exponent_z"]),
-        "p_value": float(comparison["p_value"]),
-        "widths": widths,
-        "starts": int(comparison.sizes["seed"]),
-        "learning_rate": float(simulations[0].attrs["effective_learning_rate"]),
-        "batch_sizes": [int(one.attrs["batch_size"]) for one in simulations],
-        "steps": int(simulations[0].attrs["steps"]),
-        "stop_reason": simulations[-1].attrs["stop_reason"],
-        "times": times,
-    }
+    first, last = simulations[0].attrs, simulations[-1].attrs
+    names = {"exponent_error": "mean_gap_exponent_error", "z": "exponent_z", "p_value": "p_value"}
+    values = {"exponent": exponent, **{key: float(comparison[name]) for key, name in names.items()}, "widths": widths}
+    values |= {"starts": int(comparison.sizes["seed"]), "learning_rate": float(first["effective_learning_rate"])}
+    values |= {"batch_sizes": [int(one.attrs["batch_size"]) for one in simulations], "steps": int(first["steps"])}
+    values |= {"stop_reason": last["stop_reason"], "times": times}
     later = [row for row in times if row["time"] > 0.0]
     short = {"x": "x", "± s.e. of x": "± s.e.", "y": "y", "± s.e. of y": "± s.e."}
     rows = [
@@ -344,13 +333,10 @@ def _law_parts(tree: xr.DataTree) -> Parts:
     }
     columns = {"samples": "samples", "mean": "mean_overlap_squared", "± s.e.": "standard_error"}
     columns |= {"law": "predicted_overlap_squared", "± allowed": "allowed_deviation"}
-    table = Table(
-        caption="Squared overlap against its law",
-        rows=report.renamed([values], columns | {"z": "z_score", "seen": "visible_error"}),
-        note="z: distance of the mean from what a finite d is allowed, in standard errors; seen: the least error "
-        "of the law that this check sees with probability 0.8.",
-        errors={"mean": "± s.e."},
-    )
+    rows = report.renamed([values], columns | {"z": "z_score", "seen": "visible_error"})
+    note = "z: distance of the mean from what a finite d is allowed, in standard errors; seen: the least error "
+    note += "of the law that this check sees with probability 0.8."
+    table = Table(caption="Squared overlap against its law", rows=rows, note=note, errors={"mean": "± s.e."})
     caption = f"{_ESTIMATES}, the law, and what a finite dimension is allowed."
     return [table], [Drawing(partial(figures.plot_comparison, tree), caption, caption)], values
 

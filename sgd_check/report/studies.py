@@ -16,7 +16,7 @@ from sgd_check.report.figures import late_quartiles
 from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -38,29 +38,24 @@ MARKERS = ("o", "s", "^", "D")
 # --- findings ---------------------------------------------------------------------------------------------------------
 
 
-def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]:
+def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], bool, xr.Dataset]]:
     """Yield the curves of a study of the sample complexity and their parts.
 
-    Each is named by k, by e where the landscape is smoothed, and by the optimizer where there are several.
+    Each is named by k, by e where the landscape is smoothed, and by the optimizer where there are several, with whether
+    its steps are along random directions.
     """
     one = dataset.isel(direction=0)
     axes = {"information_exponent": "k", "smoothing_exponent": "e", "optimizer": "optimizer"}
     used = [name for name in axes if name in one.dims]
     for values in product(*(one[name].values.tolist() for name in used)):
         place = dict(zip(used, values, strict=True))
-        yield {axes[name]: value for name, value in place.items()}, one.sel(place)
-
-
-def _is_along(name: Mapping[str, Any]) -> bool:
-    """Return whether steps of a curve are along random directions."""
-    return not checked_optimizer(name.get("optimizer")).is_plain
+        along = not checked_optimizer(place.get("optimizer")).is_plain
+        yield {axes[name]: value for name, value in place.items()}, along, one.sel(place)
 
 
 def _complexity(dataset: xr.Dataset) -> Found:
-    points: list[dict[str, Any]] = []
-    fits: list[dict[str, Any]] = []
-    lines = []
-    for name, one in _rows_of(dataset):
+    points, fits, lines = list[dict[str, Any]](), list[dict[str, Any]](), []
+    for name, along, one in _rows_of(dataset):
         rate = one["step_size"].values
         mean, error = log_means(one["emergence_step"].values)
         count = np.exp(mean)
@@ -83,7 +78,6 @@ def _complexity(dataset: xr.Dataset) -> Found:
         fits.append({**name, "exponent": x, "standard_error": spread, **theory, **z, "p_value": p})
         k, e = name["k"], name.get("e")
         smoothed = "" if e is None else f", smoothed by d^{e:g}" if e else ", not smoothed"
-        along = _is_along(name)
         law = "k" if along else "k - 1" if e is None else "k - 1 - (2 k - 4) e"
         # η ~ d^(−k/2) λ^(2k − 2), and along random directions another 1/d.
         share = k / 2 - (2 * k - 2) * (e or 0.0) + float(along)
@@ -178,15 +172,11 @@ def _calibration(dataset: xr.Dataset) -> Found:
         # With no event, or nothing else, one more of either kind gives the error its scale.
         share = (counts["disagree"] + 1) / (repetitions + 2)
         error, seen = math.sqrt(share * (1 - share) / max(repetitions, 1)), float(one["visible_error"].values[0])
-        points.append(
-            {"eta/limit": rate / limit, "case": case, **shares, "s.e.": error, "visible_error": seen}
-            | {"repetitions": int(repetitions)}
-        )
-        sentences.append(
-            f"At {rate / limit:.3g} of the limit, {case}: disagree "
-            f"{with_error(100 * shares['disagree'], 100 * error)} %, agree {100 * shares['agree']:.1f} %, "
-            f"undecided {100 * shares['undecided']:.1f} %."
-        )
+        point = {"eta/limit": rate / limit, "case": case, **shares, "s.e.": error, "visible_error": seen}
+        points.append(point | {"repetitions": int(repetitions)})
+        lead = f"At {rate / limit:.3g} of the limit, {case}: disagree"
+        others = f"agree {100 * shares['agree']:.1f} %, undecided {100 * shares['undecided']:.1f} %."
+        sentences.append(f"{lead} {with_error(100 * shares['disagree'], 100 * error)} %, {others}")
     return {"points": points}, sentences
 
 
@@ -257,21 +247,10 @@ def _best_epochs(dataset: xr.Dataset) -> Array:
 def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
     """Draw the figure of a study and return it.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
-        `epochs_study`, `calibration` or `sgd_transfer`.
-    axes : sequence of Axes, optional
-        Where to draw: three of `unstable_discretisation`, `epochs_study` and `sgd_transfer`, two of others; by default
-        a new figure.
-    style : {"screen", "paper", "talk"}, optional
-        Of a new figure; see `figure_style`.
-
-    Raises
-    ------
-    ValueError
-        If the dataset is no study's, or `axes` are not so many.
+    The dataset is a result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`,
+    `full_batch_recovery`, `epochs_study`, `calibration` or `sgd_transfer`. `axes` are three of
+    `unstable_discretisation`, `epochs_study` and `sgd_transfer`, two of others; by default a new figure in a `style`
+    (see `figure_style`). ValueError is raised for another dataset or number of axes.
     """
     return report.draw_study(dataset, STUDIES, axes, style)
 
@@ -281,14 +260,13 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
     steps_ax, ratio_ax = axes
     d = dataset["dimension"].values.astype(float)
     rows, exponents = list(_rows_of(dataset)), dataset["information_exponent"].values.tolist()
-    for at, (name, one) in enumerate(rows):
+    for at, (name, along, one) in enumerate(rows):
         colour, marker = report.COLOURS[at % len(report.COLOURS)], MARKERS[exponents.index(name["k"]) % len(MARKERS)]
         rate, runs = one["step_size"].values, one["emergence_step"].values
         equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
         logs, error = log_means(runs)
         mean, ratio = np.exp(logs), np.exp(logs) * rate / equation
         (x, x_equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
-        along = _is_along(name)
         who, least = ("zeroth order", f"$k = {law:g}$") if along else ("SGD", f"$k - 1 = {name['k'] - 1}$")
         known, slopes = f"$k = {name['k']}$", f"{who}, {power('d', x, dx)}; {least}"
         if "e" in name:
@@ -324,12 +302,9 @@ def _draw_discretisation(dataset: xr.Dataset, axes: Array) -> None:
     """Left: theory at the large size. Middle: SGD's loss at each step size. Right: what becomes of each direction."""
     targets = dataset["target"].values.tolist()
     coloured = list(zip(range(len(targets)), targets, report.shades(len(targets), 0.85), strict=True))
-    _draw_large(dataset, axes[0])
     _draw_losses(dataset, axes[1], coloured)
     _draw_delays(dataset, axes[2], coloured)
-
-
-def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
+    ax: Axes = axes[0]
     loss, needed = dataset["large_target_loss"].values, dataset["large_samples_needed"].values
     (_, _, fitted, _, law), error = dataset["exponent"].values.tolist(), float(dataset["exponent_error"].values[2])
     ax.loglog(needed, loss, "o", color=MEASURED, ms=5, label="theory: pairs with delay and lag")
@@ -420,11 +395,9 @@ def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
         bars = report.share_bars(share, time.shape[1])
         share_ax.errorbar(rate, share, yerr=bars, fmt=style, color=colour, ms=4, lw=1.2, capsize=2, label=label)
     share_ax.set_ylim(-0.04, 1.04)
-    if "learning_rate_limit" in dataset.attrs:
-        for ax in axes:
-            ax.axvline(
-                dataset.attrs["learning_rate_limit"], color=report.IDEAL, lw=1.4, ls="-.", label="limit of stability"
-            )
+    for ax in axes if "learning_rate_limit" in dataset.attrs else ():
+        limit = dataset.attrs["learning_rate_limit"]
+        ax.axvline(limit, color=report.IDEAL, lw=1.4, ls="-.", label="limit of stability")
     finish_panel(time_ax, "", "emergence_in_flow_time", loc="upper left")
     finish_panel(share_ax, "step_size", "run_share", loc="upper left")
 
@@ -450,8 +423,7 @@ def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
 
 def _draw_full_batch(dataset: xr.Dataset, axes: Array) -> None:
     """Left: squared overlaps and exact recoveries against n/d. Right: samples of online SGD over d against d."""
-    _draw_online(dataset, axes[1])
-    ax: Axes = axes[0]
+    ax, online_ax = axes
     ratio = dataset["ratio"].values
     law = dataset["predicted_overlap_squared"]
     ax.plot(law["law_ratio"], law, "-", color=PREDICTED, lw=1.8, label=r"law, $d\to\infty$")
@@ -475,22 +447,19 @@ def _draw_full_batch(dataset: xr.Dataset, axes: Array) -> None:
     beside = (min(threshold / ax.get_xlim()[1], 0.5), 1.0)
     title = rf"$y = \min(z^2, {cut:g})$, $n$ samples reused; bars: 95 %"
     finish_panel(ax, "ratio", "overlap_and_share", title, loc="upper left", bbox_to_anchor=beside)
-
-
-def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
     d = dataset["online_dimension"].values.astype(float)
     needed = dataset["online_samples"].values / d[:, None]
     mean, error = mean_band(needed, axis=1)
-    ax.plot(np.repeat(d, needed.shape[1]), needed.ravel(), ".", color=REFERENCE, ms=4, alpha=0.5, label="runs")
-    ax.errorbar(d, mean, yerr=error, fmt="o", color=MEASURED, ms=5, capsize=3, label="mean, twice the s.e.")
+    online_ax.plot(np.repeat(d, needed.shape[1]), needed.ravel(), ".", color=REFERENCE, ms=4, alpha=0.5, label="runs")
+    online_ax.errorbar(d, mean, yerr=error, fmt="o", color=MEASURED, ms=5, capsize=3, label="mean, twice the s.e.")
     known = np.isfinite(mean)
     if known.any():
         slope, middle = float(dataset.attrs["online_slope"]), np.log(d[known]).mean()
         line = mean[known].mean() + slope * (np.log(d) - middle)
-        ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=rf"slope {report.formula(slope)} in $\ln d$, mean step")
-    ax.set_xscale("log")
-    title = r"online SGD from $C = 2/\sqrt{d}$"
-    finish_panel(ax, "dimension", "online_samples", title, loc="upper left")
+        label = rf"slope {report.formula(slope)} in $\ln d$, mean step"
+        online_ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=label)
+    online_ax.set_xscale("log")
+    finish_panel(online_ax, "dimension", "online_samples", r"online SGD from $C = 2/\sqrt{d}$", loc="upper left")
 
 
 def _draw_epochs(dataset: xr.Dataset, axes: Array) -> None:
