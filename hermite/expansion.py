@@ -149,11 +149,9 @@ class HermiteExpansion:
     def information_exponent(self) -> int:
         """Smallest j >= 1 with c_j ≠ 0 by the rule for zero; ValueError for a constant link."""
         nonzero = np.flatnonzero(np.abs(self.coefficients[1:]) > self.tolerance)
-        require(
-            nonzero.size,
-            "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
-            f"c_1 ... c_{self.order} is zero: the link is constant, or the order is too small.",
-        )
+        none = "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
+        none += f"c_1 ... c_{self.order} is zero: the link is constant, or the order is too small."
+        require(nonzero.size, none)
         return int(nonzero[0]) + 1
 
     @cached_property
@@ -226,16 +224,14 @@ class HermiteExpansion:
         return f"{left} = {series} (order {self.order}, truncation error {error})"
 
     def _repr_html_(self) -> str:
-        return formulas.table_of_pairs(
-            f"<b>Link</b> {formulas.clean(self.name)}",
-            {
-                "σ(z)": link_in_a_line(self),
-                "information exponent k": _known(lambda: str(self.information_exponent), "none: σ is constant"),
-                "parity": self.parity,
-                "E σ(z)²": _known(lambda: f"{self.norm_squared:.4g}"),
-                "distance from the series": _known(lambda: f"{self.truncation_error:.2g}, order {self.order}"),
-            },
-        )
+        rows = {
+            "σ(z)": link_in_a_line(self),
+            "information exponent k": _known(lambda: str(self.information_exponent), "none: σ is constant"),
+            "parity": self.parity,
+            "E σ(z)²": _known(lambda: f"{self.norm_squared:.4g}"),
+            "distance from the series": _known(lambda: f"{self.truncation_error:.2g}, order {self.order}"),
+        }
+        return formulas.table_of_pairs(f"<b>Link</b> {formulas.clean(self.name)}", rows)
 
     def _repr_latex_(self) -> str:
         return f"${formulas.latex_series(_rounded(self), limit=MOST_TERMS)}$"
@@ -518,11 +514,10 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
         return _by_quadrature(callable_name(x), None, CallableLink(x), wanted)
-    return refuse(
-        "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable "
-        f"or an expansion, but is of type {type(x).__name__}.",
-        TypeError,
+    other = (
+        "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable or an expansion"
     )
+    return refuse(f"{other}, but is of type {type(x).__name__}.", TypeError)
 
 
 def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
@@ -544,9 +539,8 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
         series = formulas.read_series(text)
         if series is not None and max(series) <= MAX_DEGREE and any(series.values()):
             return _from_mapping(series, order)
-    expression = formulas.parse(
-        formulas.FORMULAS[name_in_table] if name_in_table else f"{classical}(z)" if classical else text
-    )
+    formula = formulas.FORMULAS[name_in_table] if name_in_table else f"{classical}(z)" if classical else text
+    expression = formulas.parse(formula)
     name = name_in_table or classical or str(expression)
     return _from_expression(expression, name, name, order)
 
@@ -596,9 +590,8 @@ def _coefficient(degree: int, number: object) -> object:
         exact = number if number.is_real and not number.has(sympy.Float) else None
         number = complex(number).real if number.is_real else math.nan
     elif not isinstance(number, float | np.floating):
-        refuse(
-            f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}.", TypeError
-        )
+        real = f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}."
+        refuse(real, TypeError)
     try:
         value = float(number if exact is None else exact)  # type: ignore[arg-type]
     except OverflowError:
@@ -643,11 +636,9 @@ def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -
     from hermite.quadrature import integrate
 
     result = integrate(link.value, DEFAULT_ORDER if order is None else order)
-    require(
-        result.norm_squared_error <= UNCERTAIN_NORM * result.norm_squared,
-        f"Argument `x` must be square-integrable under N(0, 1), but the integral of {name!r} squared does not "
-        f"converge: {result.norm_squared:.3g} with error {result.norm_squared_error:.3g}.",
-    )
+    norm, error = result.norm_squared, result.norm_squared_error
+    lead = f"Argument `x` must be square-integrable under N(0, 1), but the integral of {name!r} squared does not"
+    require(error <= UNCERTAIN_NORM * norm, f"{lead} converge: {norm:.3g} with error {error:.3g}.")
     tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
     # Coefficients are set to 0 here alone, so that callers may ask for `!= 0`.
     coefficients = np.where(np.abs(result.coefficients) > tolerance, result.coefficients, 0.0)

@@ -179,10 +179,8 @@ def _support(function: Function) -> float:
         if size <= _TAIL * scale:
             return half_width
         scale = max(scale, size)
-    return refuse(
-        "Argument `x` must have a finite second moment under N(0, 1), but σ(z) exp(-z²/4) has not decayed "
-        f"at |z| = {_HALF_WIDTHS[-1]:g}."
-    )
+    lead = "Argument `x` must have a finite second moment under N(0, 1), but σ(z) exp(-z²/4) has not decayed"
+    return refuse(f"{lead} at |z| = {_HALF_WIDTHS[-1]:g}.")
 
 
 def finite_values(function: Function, z: Array) -> Array:

@@ -7,14 +7,9 @@ from importlib import metadata
 DISTRIBUTION = "feature-emergence"
 
 
-def _installed() -> str:
-    """Return the installed version, or "0+unknown" when run from a tree that was never installed."""
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return "0+unknown"
-
-
-__version__ = _installed()
+try:
+    __version__ = metadata.version(DISTRIBUTION)
+except metadata.PackageNotFoundError:  # run from a tree that was never installed
+    __version__ = "0+unknown"
 #: Name and version of the program, as files and `--version` have them.
 PROGRAM = f"{DISTRIBUTION} {__version__}"

@@ -81,9 +81,19 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     in_words = [*(f"{law['what']}: {law['text']}" for law in laws), *limits]
     note = "The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it."
     expected = {"x, sum formula at this size": "sum_formula"}
+    attrs, cautions, count = dataset.attrs, [], len(rows)
+    if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
+        cautions.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
+    rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
+    if not isinstance(rate, str) and rate > limit:
+        cautions.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
+    margin = attrs.get("smallest_gram_margin", 0.0)
+    if margin < -GRAM_WARNING * attrs.get("rtol", 0.0):
+        lead = "The run left its tolerance: no vectors have the computed overlaps"
+        cautions.append(f"{lead} (an eigenvalue reached {margin:.2g}).")
     return run_findings(
         dataset,
-        cautions=_cautions(dataset),
+        cautions=cautions,
         sentences=[
             outcome(values),
             *_order_of_learning(dataset, rows),
@@ -222,21 +232,6 @@ def degree_table(values: Mapping[str, Any]) -> list[Table]:
     note = "Half is left: E(f - f*)² of the degree is half of its E f*². Degrees 0 to 2 tell no directions apart."
     rows = renamed(values["degrees"], columns)
     return [Table(caption="Parts of the teacher by Hermite degree", rows=rows, note=note)] if rows else []
-
-
-def _cautions(dataset: xr.Dataset) -> list[str]:
-    attrs, found, count = dataset.attrs, [], dataset.sizes["direction"]
-    if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
-        found.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
-    rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
-    if not isinstance(rate, str) and rate > limit:
-        found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
-    margin = attrs.get("smallest_gram_margin", 0.0)
-    if margin < -GRAM_WARNING * attrs.get("rtol", 0.0):
-        found.append(
-            f"The run left its tolerance: no vectors have the computed overlaps (an eigenvalue reached {margin:.2g})."
-        )
-    return found
 
 
 def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list[str]:

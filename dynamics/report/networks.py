@@ -19,8 +19,6 @@ from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import xarray as xr
     from matplotlib.axes import Axes
 
@@ -163,7 +161,9 @@ WANTED_ERROR = 1e-3
 
 def reused_data_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_reused_data`."""
-    attrs, columns = dataset.attrs, {"step": dataset["step"].values, "epoch": _epochs(dataset)}
+    attrs, columns = dataset.attrs, {"step": dataset["step"].values}
+    parts = attrs["batches_per_epoch"]
+    columns["epoch"] = columns["step"] / parts
     known = np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]
     for title, name in REUSED.items():
         value, error = (dataset[each].values.reshape(len(columns["step"]), -1) for each in (name, f"{name}_error"))
@@ -171,7 +171,6 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
         columns |= {title: value[:, largest], f"{title} ±": error[:, largest]}
     rows = [row for row in records(columns) if math.isfinite(row["test loss"])]
     best, last = min(rows, key=lambda row: row["test loss"]), rows[-1]
-    parts = attrs["batches_per_epoch"]
     told = (
         f"{attrs['samples_over_dimension']:g} samples per dimension, {attrs['epochs']:g} epochs of {parts} "
         f"batch{'' if parts == 1 else 'es'}: least test loss {best['test loss']:.4g} after step {best['step']}, at the "
@@ -201,10 +200,6 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def _epochs(dataset: xr.Dataset) -> Array:
-    return np.asarray(dataset["step"].values / dataset.attrs["batches_per_epoch"])
-
-
 def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
     """Draw the losses on new samples and on those of training against epochs."""
     for name, label, colour in (("loss", "new samples", MEASURED), ("train_loss", "training samples", PREDICTED)):
@@ -225,11 +220,12 @@ def _plot_reused_overlaps(dataset: xr.Dataset, ax: Axes) -> None:
 def _draw_with_band(dataset: xr.Dataset, ax: Axes, name: str, at: Any, colour: Any, label: str) -> None:
     """Draw the part `at` of a variable against epochs, with a band of two standard errors."""
     value, error = dataset[name].values[at], figures.BAND * dataset[f"{name}_error"].values[at]
-    figures.draw_band(ax, _epochs(dataset), (value, value - error, value + error), colour, 0.25, label=label)
+    epochs = dataset["step"].values / dataset.attrs["batches_per_epoch"]
+    figures.draw_band(ax, epochs, (value, value - error, value + error), colour, 0.25, label=label)
 
 
 #: Figures -> captions.
-REUSED_PLOTS: dict[Callable[..., None], str] = {
+REUSED_PLOTS = {
     _plot_reused_losses: "Loss on new samples without noise, and on the samples of training with it, against epochs.",
     _plot_reused_overlaps: "Overlap of each axis of the teacher with the neuron that has most of it, against epochs.",
 }
@@ -304,16 +300,11 @@ def _quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
         law = flows.fitted_law("loss ~ t^x", fit, quadratic_exponents(beta).loss_time) | {"prefactor": fit.prefactor}
         sums = {"sigmoid_sum": "sigmoid_loss", "staircase": "staircase_loss"}
         laws = [law | {key: fits[name].exponent if name in fits else math.nan for key, name in sums.items()}]
-    return {
-        "title": attrs["title"],
-        "end_time": float(attrs.get("end_time", dataset["time"].values[-1])),
-        **{f"final_{name}": float(_reached(dataset[name].values)[-1]) for name in ("loss", "fine_tuned_loss")},
-        **{name: float(attrs[name]) for name in ("unlearned_loss", "learning_rate_limit")},
-        "directions": rows,
-        "exponents": laws,
-        "notes": attrs["notes"],
-        "scaling_notes": attrs["scaling_notes"],
-    }
+    found = {"title": attrs["title"], "end_time": float(attrs.get("end_time", dataset["time"].values[-1]))}
+    found |= {f"final_{name}": float(_reached(dataset[name].values)[-1]) for name in ("loss", "fine_tuned_loss")}
+    found |= {name: float(attrs[name]) for name in ("unlearned_loss", "learning_rate_limit")}
+    found |= {"directions": rows, "exponents": laws}
+    return found | {name: attrs[name] for name in ("notes", "scaling_notes")}
 
 
 def _reached(history: Array) -> Array:
@@ -328,12 +319,11 @@ def _fits(dataset: xr.Dataset) -> dict[str, PowerLawFit]:
     window = power_window(problem.teacher, problem.width, problem.dimension)
     time = dataset["time"].values
     inside = (time >= window[0]) & (time <= window[1])
+    if np.count_nonzero(inside) < FEWEST_POINTS:
+        return {}
     losses = {name: dataset[name].values for name in ("loss", "sigmoid_loss", "staircase_loss")}
-    return {
-        name: fit_power_law(time, loss, window=window)
-        for name, loss in losses.items()
-        if np.count_nonzero(inside) >= FEWEST_POINTS and (loss[inside] > 0.0).all()
-    }
+    known = {name: loss for name, loss in losses.items() if (loss[inside] > 0.0).all()}
+    return {name: fit_power_law(time, loss, window=window) for name, loss in known.items()}
 
 
 def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:

@@ -102,10 +102,9 @@ def generative_exponent(link: object) -> GenerativeExponent:
         if found.size:
             exponent = int(found[0]) + 1
             return GenerativeExponent(exponent, float(squares[exponent]))
-    return refuse(
-        f"Argument `link` must have a generative exponent of at most {HIGHEST_DEGREE}, but λ_k² of {expansion.name!r} "
-        f"is at most {THRESHOLD:g} up to there: it is constant, or its labels tell next to nothing."
-    )
+    lead = f"Argument `link` must have a generative exponent of at most {HIGHEST_DEGREE}, but λ_k² of"
+    why = "it is constant, or its labels tell next to nothing"
+    return refuse(f"{lead} {expansion.name!r} is at most {THRESHOLD:g} up to there: {why}.")
 
 
 def coefficient_shares(expansion: HermiteExpansion) -> Array:

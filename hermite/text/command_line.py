@@ -207,13 +207,8 @@ Kind = TypeVar("Kind", bound=PlainParser)
 
 def command_parser(module: str, description: str, epilog: str, kind: type[Kind]) -> Kind:
     """Return a parser of the command of a module, which has the flags `--help` and `--version` alone."""
-    parser = kind(
-        prog=TYPED.get(module, f"python -m {module}"),
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    texts = {"prog": TYPED.get(module, f"python -m {module}"), "description": description, "epilog": epilog}
+    parser = kind(**texts, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     return parser
 
@@ -299,10 +294,8 @@ def _why_no_library_loads() -> str | None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY or limit >= LEAST_ADDRESS_SPACE:
         return None
-    return (
-        f"The limit of a process's address space (ulimit -v) must be at least {LEAST_ADDRESS_SPACE >> 20} MiB, which "
-        f"the program's libraries take, but is {limit >> 20} MiB."
-    )
+    need = f"The limit of a process's address space (ulimit -v) must be at least {LEAST_ADDRESS_SPACE >> 20} MiB"
+    return f"{need}, which the program's libraries take, but is {limit >> 20} MiB."
 
 
 def _done(command: Callable[[], int]) -> int:

@@ -9,14 +9,6 @@ from typing import NoReturn
 
 #: Characters of a value that a message repeats.
 MOST_CHARACTERS = 200
-#: Fewest characters of a word that is taken for a part of another.
-FEWEST_CHARACTERS = 3
-#: Least likeness, of at most 1, of the word that was meant.
-NEAR = 0.65
-#: Errors that begin with less than this keep two digits.
-TWO_DIGITS = 3.55
-#: Powers of ten between which numbers are written without an exponent.
-SMALLEST_PLAIN, LARGEST_PLAIN = -4, 5
 
 
 def require(condition: object, sentence: str, error: type[Exception] = ValueError) -> None:
@@ -54,7 +46,8 @@ def cut(text: str) -> str:
 def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
     """Return the end of an error sentence: " Did you mean …?" with the choice nearest to a word, or nothing.
 
-    A choice is near if `difflib` finds it so, or if the word is a part of it; `mark` stands around it.
+    A choice is near if `difflib` finds it so, or if the word, of at least 3 characters, is a part of it; `mark` stands
+    around it.
 
     >>> suggestion("tahn", ["tanh", "relu"]), suggestion("corr", ["overlaps", "correlation"], mark="`")
     (" Did you mean 'tanh'?", ' Did you mean `correlation`?')
@@ -64,8 +57,8 @@ def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
     if not isinstance(word, str):
         return ""
     known, typed = {choice.lower(): choice for choice in choices}, word.lower()
-    near = difflib.get_close_matches(typed, known, n=1, cutoff=NEAR)
-    near += [choice for choice in known if typed in choice and len(typed) >= FEWEST_CHARACTERS]
+    near = difflib.get_close_matches(typed, known, n=1, cutoff=0.65)
+    near += [choice for choice in known if typed in choice and len(typed) >= 3]
     return f" Did you mean {mark}{known[near[0]]}{mark}?" if near else ""
 
 
@@ -104,8 +97,8 @@ def rounded(value: float, error: float) -> tuple[str, str]:
         return f"{value:.3g}".replace("nan", "-"), f"{error:.2g}".replace("nan", "-")
     lead = math.floor(math.log10(error))
     largest = math.floor(math.log10(max(abs(value), error)))
-    power = 0 if SMALLEST_PLAIN <= largest <= LARGEST_PLAIN else largest
-    places = power - lead + (error < TWO_DIGITS * 10.0**lead)
+    power = 0 if -4 <= largest <= 5 else largest
+    places = power - lead + (error < 3.55 * 10.0**lead)
     exponent = f"e{power:+03d}" if power else ""
     mantissas = (round(number * 10.0**-power, places) for number in (value, error))
     value_text, error_text = (f"{mantissa:.{max(places, 0)}f}{exponent}" for mantissa in mantissas)
