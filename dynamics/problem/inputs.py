@@ -26,7 +26,6 @@ from dynamics.problem.checks import (
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, Integers, real_column
 from hermite.text.formulas import first_of, table_of_pairs
-from hermite.text.messages import refuse
 
 #: Largest number of weights m·D that a problem may keep, D the axes that its classes leave.
 MOST_WEIGHTS = 1 << 24
@@ -35,14 +34,12 @@ SMALLEST_EIGENVALUE, LARGEST_EIGENVALUE = 1e-100, 1e30
 
 
 class Axes(NamedTuple):
-    """Axes of R^d that are kept, in increasing order, the teacher's first.
+    """Axes of R^d that are kept, in increasing order, the teacher's first."""
 
-    `eigenvalue` and `sizes`, shape (classes,), are the distinct eigenvalues s_c, increasing, and the numbers d_c of
-    their axes; `places` and `kind`, shape (D,), are the place of a kept axis in R^d and its class.
-    """
-
+    #: Distinct eigenvalues s_c, increasing, and the numbers d_c of their axes, shape (classes,).
     eigenvalue: Array
     sizes: Integers
+    #: Place of a kept axis in R^d, and its class, shape (D,).
     places: Integers
     kind: Integers
 
@@ -82,11 +79,6 @@ class Inputs(Compared, Frozen):
         Eigenvalues s_l > 0, in the order of the axes, dimensionless.
     multiplicities : array_like of int, shape (classes,), optional
         How many axes in a row each of them has, by default 1; together as many as the problem has dimensions.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     Examples
     --------
@@ -133,10 +125,7 @@ class Inputs(Compared, Frozen):
         check_that(total == dimension, "inputs", f"have `dimension` = {dimension} eigenvalues in all", f"has {total}")
 
     def axes(self, dimension: int, span: int, width: int) -> Axes:
-        """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need.
-
-        ValueError is raised if there are more eigenvalues than a problem of this width can keep.
-        """
+        """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need."""
         values, counts = self._runs(dimension, width)
         eigenvalue, kind = np.unique(values, return_inverse=True)
         ends = np.cumsum(counts)
@@ -168,18 +157,15 @@ class Inputs(Compared, Frozen):
     # --- to and from a dataset ----------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, float | None]:
-        """Return the parameters that a file holds with `arrays`."""
+        """Return the parameters that a file holds beside `arrays`."""
         return {"alpha": self.alpha}
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return eigenvalues and multiplicities as {variable name: (dims, values)}; none for a power law."""
         if self.eigenvalues is None:
             return {}
-        along = ("input_class",)
-        return {
-            "input_eigenvalue": (along, self.eigenvalues),
-            "input_multiplicity": (along, np.asarray(self.multiplicities, dtype=np.float64)),
-        }
+        arrays = {"eigenvalue": self.eigenvalues, "multiplicity": np.asarray(self.multiplicities, dtype=np.float64)}
+        return {f"input_{name}": (("input_class",), values) for name, values in arrays.items()}
 
     @classmethod
     def of(cls, stored: dict[str, float | None] | None, eigenvalue: Array | None, count: Array | None) -> Inputs | None:
@@ -189,13 +175,12 @@ class Inputs(Compared, Frozen):
         if stored["alpha"] is not None:
             return cls.power_law(stored["alpha"])
         if eigenvalue is None or count is None:
-            refuse("inputs that are no power law have eigenvalues", KeyError)
+            raise KeyError  # which refuses the file
         known = ~np.isnan(eigenvalue)  # of a sweep, arrays are as long as the longest of any point
         return cls(eigenvalue[known], count[known].astype(np.int64).tolist())
 
     def _identity(self) -> tuple[object, ...]:
-        arrays = (self.eigenvalues, self.multiplicities)
-        return (self.alpha, *(None if each is None else each.tobytes() for each in arrays))
+        return (self.alpha, *(array.tobytes() for _, array in self.arrays().values()))
 
     def _repr_html_(self) -> str:
         if self.eigenvalues is None or self.multiplicities is None:

@@ -1,12 +1,14 @@
 """The optimizers of SGD, as values: a step's use of the gradient g at the learning rate η.
 
 The mean motion under each is in `dynamics.equations.optimizers`, the steps themselves in the engines of `sgd_check`;
-both refuse, with the reason, the problems that they do not know.
+both refuse, with the reason, the problems that they do not know. Settings out of range raise ValueError, and what is no
+number TypeError.
 """
 
 from __future__ import annotations
 
 import ast
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,7 +31,7 @@ class Optimizer:
     @property
     def is_plain(self) -> bool:
         """Whether a step is w ← w − η g."""
-        return False
+        return self == PLAIN
 
     @property
     def closes_in_the_limit(self) -> bool:
@@ -53,20 +55,13 @@ class SGD(Optimizer):
 
     Parameters
     ----------
-    momentum : float, default 0
-        β, at least 0 and below 1, dimensionless.
+    momentum, dampening : float, default 0
+        β and δ, at least 0 and below 1, dimensionless.
     nesterov : bool, default False
         Nesterov's form; it needs momentum, and no dampening.
-    dampening : float, default 0
-        δ, at least 0 and below 1.
     average : None, "polyak" or float
         α, above 0 and up to 1, of an exponential average; "polyak" is the mean of all weights, α = 1/(n + 2) in step
         n = 0, 1, …; None for no average.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     Examples
     --------
@@ -81,25 +76,19 @@ class SGD(Optimizer):
     average: Literal["polyak"] | float | None = None
 
     def __post_init__(self) -> None:
-        _check_share(self, "momentum")
-        _check_share(self, "dampening")
+        _check_shares(self, "momentum", "dampening")
         check_switch("nesterov", self.nesterov)
         needing = "`nesterov`" if self.nesterov else "`dampening`"
         has_momentum = self.momentum > 0.0 or not (self.nesterov or self.dampening)
         check_that(has_momentum, "momentum", f"be above 0 for {needing}", "is 0")
-        given = f"is {self.dampening:g}"
-        check_that(not (self.nesterov and self.dampening), "dampening", "be 0 with `nesterov`", given)
+        alone = not (self.nesterov and self.dampening)
+        check_that(alone, "dampening", "be 0 with `nesterov`", f"is {self.dampening:g}")
         if self.average is not None and self.average != "polyak":
             need, given = "be None, 'polyak' or a number above 0 and up to 1", f"is {shown(self.average)}"
             check_that(not isinstance(self.average, str), "average", need, given)
             average = checked_real(self.average, "average")
             check_that(0.0 < average <= 1.0, "average", need, given)
             object.__setattr__(self, "average", average)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a step is w ← w − η g."""
-        return self == SGD()
 
     @property
     def amplification(self) -> float:
@@ -109,7 +98,7 @@ class SGD(Optimizer):
 
 @dataclass(frozen=True)
 class ZerothOrder(Optimizer):
-    r"""Zeroth-order SGD (MeZO): the gradient along random directions, from two losses each.
+    r"""Zeroth-order SGD (MeZO, arXiv:2305.17333): the gradient along random directions, from two losses each.
 
     .. math:: g = \frac1K \sum_{k=1}^K \frac{\ell(w + \epsilon z_k) - \ell(w - \epsilon z_k)}{2\epsilon}\, z_k, \qquad
        z_k \sim N(0, I)
@@ -122,15 +111,6 @@ class ZerothOrder(Optimizer):
         K, number of directions per step.
     smoothing : float, default 0
         λ = ε√d ≥ 0, dimensionless; 0 is the limit ε → 0, g = Σ_k (∇ℓ·z_k) z_k / K.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
-    References
-    ----------
-    Malladi, Gao, Nichani, Damian, Lee, Chen and Arora, arXiv:2305.17333.
     """
 
     name: ClassVar[str] = "zeroth-order"
@@ -144,7 +124,7 @@ class ZerothOrder(Optimizer):
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    r"""Adam with bias correction and a vanishing ε, as `torch.optim.Adam`; all operations are coordinate by coordinate.
+    r"""Adam (arXiv:1412.6980) with bias correction and a vanishing ε, as `torch.optim.Adam`, coordinate by coordinate.
 
     .. math:: u \leftarrow \beta_1 u + (1 - \beta_1) g, \quad v \leftarrow \beta_2 v + (1 - \beta_2) g^2, \quad
        w \leftarrow w - \eta\, \frac{u/(1 - \beta_1^n)}{\sqrt{v/(1 - \beta_2^n)}}
@@ -156,15 +136,6 @@ class Adam(Optimizer):
     beta1, beta2 : float
         β1 and β2, at least 0 and below 1, dimensionless. As d → ∞ a fixed β1 has no effect, and overlaps close where
         κ = (1 − β2) d stays finite.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
-    References
-    ----------
-    Kingma and Ba, arXiv:1412.6980.
     """
 
     name: ClassVar[str] = "adam"
@@ -173,8 +144,7 @@ class Adam(Optimizer):
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
-        _check_share(self, "beta1")
-        _check_share(self, "beta2")
+        _check_shares(self, "beta1", "beta2")
 
 
 @dataclass(frozen=True)
@@ -186,12 +156,7 @@ class RMSprop(Optimizer):
     Parameters
     ----------
     beta2 : float, default 0.999
-        β2, at least 0 and below 1, dimensionless.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
+        β2, at least 0 and below 1.
     """
 
     name: ClassVar[str] = "rmsprop"
@@ -200,7 +165,7 @@ class RMSprop(Optimizer):
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
-        _check_share(self, "beta2")
+        _check_shares(self, "beta2")
 
 
 @dataclass(frozen=True)
@@ -233,28 +198,22 @@ def checked_optimizer(value: object) -> Optimizer:
     makers = OPTIMIZERS | {each.__name__: each for each in OPTIMIZERS.values()}
     make = makers.get(head.strip())
     if make is None:
-        menu = list(OPTIMIZERS)
-        need = (
-            f"Argument `optimizer` must be one of {', '.join(map(repr, menu))}, or a call such as 'SGD(momentum=0.9)'"
-        )
-        refuse(f"{need}, but is {shown(value)}.{suggestion(head, menu)}")
+        need = f"Argument `optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}, or a call such as"
+        refuse(f"{need} 'SGD(momentum=0.9)', but is {shown(value)}.{suggestion(head, OPTIMIZERS)}")
     return make(**(_keywords(value, make) if opened else {}))
 
 
 def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
     """Return the keyword arguments of a call, which must be literals; ValueError for any other text."""
     names = [each.name for each in fields(make)]
-    try:
+    with suppress(AttributeError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         call: Any = ast.parse(text.strip().replace(make.name, make.__name__, 1), mode="eval").body
-        named = isinstance(call, ast.Call) and not call.args
-        found = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords} if named else {"": None}
-    except (AttributeError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
-        found = {"": None}
+        found = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        if not call.args and set(found) <= set(names):
+            return found
     wanted = ", ".join(f"{name}=…" for name in names)
     need = f"Argument `optimizer` must be a call {make.__name__}({wanted}) with numbers or words"
-    if not set(found) <= set(names):
-        refuse(f"{need}, but is {shown(text)}.")
-    return found
+    return refuse(f"{need}, but is {shown(text)}.")
 
 
 def check_dense(optimizer: Optimizer, problem: Problem, batch_size: int) -> None:
@@ -271,11 +230,12 @@ def check_dense(optimizer: Optimizer, problem: Problem, batch_size: int) -> None
     check_that(not along_axes, "problem", need, f"has `directions` along coordinate axes: {dense}")
 
 
-def _check_share(optimizer: Optimizer, name: str) -> None:
-    """Turn a field into a float; ValueError unless it is at least 0 and below 1."""
-    share = checked_real(getattr(optimizer, name), name)
-    check_that(0.0 <= share < 1.0, name, "be at least 0 and below 1", f"is {shown(share)}")
-    object.__setattr__(optimizer, name, share)
+def _check_shares(optimizer: Optimizer, *names: str) -> None:
+    """Turn fields into floats; ValueError unless they are at least 0 and below 1."""
+    for name in names:
+        share = checked_real(getattr(optimizer, name), name)
+        check_that(0.0 <= share < 1.0, name, "be at least 0 and below 1", f"is {shown(share)}")
+        object.__setattr__(optimizer, name, share)
 
 
 PLAIN = SGD()

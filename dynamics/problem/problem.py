@@ -1,7 +1,4 @@
-"""`Problem`: one frozen, picklable value that every solver, prediction and experiment reads.
-
-Light to import: numpy and the Hermite expansion. It is read back from the dataset of a result or of a sweep's point.
-"""
+"""`Problem`: one frozen, picklable value that every solver, prediction and experiment reads."""
 
 from __future__ import annotations
 
@@ -32,9 +29,7 @@ from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
 from dynamics.problem.question import Compared
 from dynamics.problem.start import (
     OverlapStart,
-    check_orthogonal,
     check_rows,
-    check_unit_lengths,
     checked_overlaps,
     orthogonal_rows,
     overlaps_from_weights,
@@ -68,6 +63,8 @@ SQUARED, CORRELATION = "squared", "correlation"
 DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
 LARGEST_COEFFICIENT = 1e30
+#: How far from 1 the squared length of a neuron given to the spherical student may be.
+UNIT_LENGTH_TOLERANCE = 1e-9
 #: Variables of the overlaps C, G and n of a given start.
 STORED_OVERLAPS = ("initial_teacher_overlap", "initial_student_overlap", "initial_squared_norm")
 #: |w_i| at the start by default: of a neuron with the second layer |w_i|², and of any other.
@@ -87,10 +84,9 @@ class Problem(Compared):
         Link σ, anything that `hermite.expand` takes; absent where `student` is a `Student`, which has one.
     teacher : Teacher
         Coefficients a_p and directions θ_p; the teacher spans the first axes of R^d.
-    width : int
-        Number of student neurons m ≥ 1; absent where `student` is a `Student`, which has one.
-    dimension : int
-        Input dimension d, at least the number of axes that the teacher spans; also a float without fraction, as 1e6.
+    width, dimension : int
+        Number of student neurons m ≥ 1, absent where `student` is a `Student`, which has one; input dimension d, at
+        least the number of axes that the teacher spans, also a float without fraction, as 1e6.
     initial_norm : float, optional
         σ0 = |w_i(0)| > 0, n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless. By default 1e-2, 1 for
         the spherical student and for a `Student`, and m^(−1/4) for the student "stiefel".
@@ -99,9 +95,8 @@ class Problem(Compared):
     initial_weights : array_like, shape (m, d), optional
         The start, given as weights w_i in R^d.
     initial_overlaps : tuple (C, G, n), optional
-        The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,). At most one of
-        `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start. Neurons of the spherical
-        student have length 1; those of the student "stiefel" are orthogonal and of one length.
+        The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,), instead of weights, norm
+        or seed. Neurons of the spherical student have length 1, those of "stiefel" are orthogonal and of one length.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
     inputs : Inputs, optional
@@ -115,8 +110,7 @@ class Problem(Compared):
         |w_i| = 1, of which a_p are mixture weights; "stiefel" the student above with neurons that stay orthogonal and
         of one length σ0, m ≤ d. `dynamics.solve_problem` says which function solves which.
     teacher_activation : optional
-        Link of the teacher's units that have none, by default `activation`. Only the spherical student and a `Student`
-        may learn another link than their own.
+        Link of the teacher's units that have none, by default `activation`; for the spherical student and a `Student`.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
     objective : {"squared", "correlation"}
@@ -198,16 +192,21 @@ class Problem(Compared):
         self._assign(activation=checked_link(self.activation, "activation", self.order))
         if self.teacher_activation is not None:
             self._assign(teacher_activation=_checked_teacher_link(self))
-        _check_coefficients(activation=self.activation, teacher_activation=self.teacher_link)
+        for name, link in (("activation", self.activation), ("teacher_activation", self.teacher_link)):
+            j = int(np.argmax(np.abs(link.coefficients)))
+            largest, need = link.coefficients[j], f"have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}"
+            check_that(abs(largest) <= LARGEST_COEFFICIENT, name, need, f"c_{j} is {largest:g}")
         self._assign(smoothing=_checked_smoothing(self), order=self.activation.order)
         _check_one_start(self)
         _check_inputs(self)
         fits = self.kind != FRAME or self.width <= d
         check_that(fits, "width", f"be at most {d}, the dimension, for the stiefel student", f"is {self.width}")
         if self.initial_weights is not None:
-            self._assign(initial_weights=_checked_given_weights(self))
+            self._assign(initial_weights=_checked_weights(self))
         if self.initial_overlaps is not None:
-            self._assign(initial_overlaps=_checked_given_overlaps(self))
+            C, G, n = checked_overlaps(self.initial_overlaps, self.teacher, self.width, d)
+            self._assign(initial_overlaps=(C, G, n))
+            _check_geometry(self, "initial_overlaps", n, lambda: G * np.sqrt(n) * np.sqrt(n)[:, None])
 
     def _assign(self, **values: object) -> None:
         for name, value in values.items():
@@ -227,7 +226,7 @@ class Problem(Compared):
 
     @cached_property
     def learned_part(self) -> LearnedPart:
-        """The part of the link that counts in the learned mass, by `learned_definition`."""
+        """The part of the link that counts in the learned mass."""
         return LearnedPart.of(self.activation, ALL_DEGREES if self.kind == FRAME else self.learned_definition)
 
     @property
@@ -258,10 +257,7 @@ class Problem(Compared):
         return overlaps_from_weights(self.reduced_weights(), teacher)
 
     def network_start(self) -> NetworkStart:
-        """Return the start of a `Student`: v (m,), b (m,) and weights (m, D) on the teacher's axes and further ones.
-
-        ValueError is raised if the student is one of those with a name.
-        """
+        """Return the start of a `Student`: v (m,), b (m,) and weights (m, D) on the teacher's axes and further ones."""
         if not isinstance(self.student, Student):
             refuse(f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}.")
         biases = self.student.start_of_biases(np.random.default_rng([self.seed, BIASES_DRAWN]))
@@ -284,10 +280,11 @@ class Problem(Compared):
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
         paired = isinstance(self.student, Student) and self.student.is_paired
+        count = m // 2 if paired else m
         if axes is not None:
-            drawn = random_whitened(rng, axes, span, m, norm)[: m // 2 if paired else m]
+            drawn = random_whitened(rng, axes, span, m, norm)[:count]
         else:
-            drawn = random_weights(rng, m // 2 if paired else m, span, self.dimension, norm)
+            drawn = random_weights(rng, count, span, self.dimension, norm)
         if self.kind == FRAME:
             return orthogonal_rows(drawn, norm)
         return np.tile(drawn, (2, 1)) if paired else drawn
@@ -320,8 +317,7 @@ class Problem(Compared):
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        found: dict[str, tuple[tuple[str, ...], Array]] = {}
-        teacher = self.teacher
+        found, teacher = dict[str, tuple[tuple[str, ...], Array]](), self.teacher
         name, along = ("unit", "unit") if self.kind == NETWORK else ("teacher", "direction")
         if not teacher.is_polynomial:
             found[f"{name}_coefficient"] = ((along,), teacher.coefficients)
@@ -414,7 +410,7 @@ def _default_norm(problem: Problem) -> float:
 
 
 def _checked_norm(problem: Problem) -> float:
-    """Return the norm of the neurons at the start, which is 1 for the spherical student."""
+    """Return the norm of the neurons at the start."""
     given: object = problem.initial_norm
     norm = _default_norm(problem) if given is None else checked_number(given, "initial_norm", positive=True)
     check_that(0 < norm * norm < np.inf, "initial_norm", "have a square within float64", f"is {norm}")
@@ -424,10 +420,7 @@ def _checked_norm(problem: Problem) -> float:
 
 
 def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
-    """Return the teacher's link at the order that was asked; only spherical students and a `Student` may learn another.
-
-    A polynomial of the student's own order could cut the teacher's.
-    """
+    """Return the teacher's link at the order that was asked; the student's own order could cut a polynomial."""
     kind, own, given, name = problem.kind, problem.activation, problem.teacher_activation, "teacher_activation"
     check_that(not problem.teacher.is_polynomial, name, "be absent where the teacher is a polynomial", "is given")
     is_free = kind in (SPHERICAL, NETWORK)
@@ -437,14 +430,6 @@ def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
     is_right = is_free or np.array_equal(link.coefficients, own.coefficients)
     check_that(is_right, name, f"equal `activation` for the {kind} student", f"is {link.name} against {own.name}")
     return link
-
-
-def _check_coefficients(**links: HermiteExpansion) -> None:
-    """Refuse links whose coefficients are so large that rates, which hold powers of them, leave float64."""
-    for name, link in links.items():
-        j = int(np.argmax(np.abs(link.coefficients)))
-        largest, need = link.coefficients[j], f"have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}"
-        check_that(abs(largest) <= LARGEST_COEFFICIENT, name, need, f"c_{j} is {largest:g}")
 
 
 def _checked_smoothing(problem: Problem) -> float:
@@ -495,7 +480,7 @@ def _check_inputs(problem: Problem) -> None:
     problem.input_axes()
 
 
-def _checked_given_weights(problem: Problem) -> Array:
+def _checked_weights(problem: Problem) -> Array:
     """Return the given starting weights; without `inputs` those of a `Student` may leave out columns that are zero."""
     student, m, d, span = problem.student, problem.width, problem.dimension, problem.teacher.span
     rows = read_only(real_array(problem.initial_weights, "initial_weights"))
@@ -505,25 +490,25 @@ def _checked_given_weights(problem: Problem) -> Array:
     need = f"have shape (width, dimension) = ({m}, {d}){or_fewer}"
     check_that(fits, "initial_weights", need, f"has shape {rows.shape}")
     check_rows("initial_weights", rows)
-    if problem.kind == SPHERICAL:
-        check_unit_lengths("initial_weights", np.sum(rows**2, axis=1))
-    if problem.kind == FRAME:
-        check_orthogonal("initial_weights", rows @ rows.T)
+    _check_geometry(problem, "initial_weights", np.sum(rows**2, axis=1), lambda: rows @ rows.T)
     are_pairs = isinstance(student, Student) and student.is_paired
     are_right = not are_pairs or np.array_equal(rows[: m // 2], rows[m // 2 :])
     check_that(are_right, "initial_weights", "have equal halves where `initial_second_layer` is 'pairs'", "has not")
     return rows
 
 
-def _checked_given_overlaps(problem: Problem) -> tuple[Array, Array, Array]:
-    given: Any = problem.initial_overlaps
-    C, G, n = checked_overlaps(given, problem.teacher, problem.width, problem.dimension)
+def _check_geometry(problem: Problem, name: str, squared_lengths: Array, gram_of: Callable[[], Array]) -> None:
+    """Refuse neurons of the spherical student without length 1, of the stiefel one not orthogonal and of one length."""
     if problem.kind == SPHERICAL:
-        check_unit_lengths("initial_overlaps", n)
+        good = np.abs(squared_lengths - 1.0) <= UNIT_LENGTH_TOLERANCE
+        need, but = "have neurons of length 1 for the spherical student", "neuron {} of {} has length {:.6g}"
+        check_entries(name, np.sqrt(squared_lengths), good, need, but)
     if problem.kind == FRAME:
-        root = np.sqrt(n)
-        check_orthogonal("initial_overlaps", root[:, None] * G * root)
-    return C, G, n
+        gram = gram_of()
+        off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max() / gram[0, 0]
+        but = f"an inner product is off by {off:.3g} of the squared length"
+        need = "have orthogonal neurons of one length for the stiefel student"
+        check_that(off <= UNIT_LENGTH_TOLERANCE, name, need, but)
 
 
 # --- what theories and engines ask of a problem -----------------------------------------------------------------------
@@ -597,11 +582,7 @@ _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights"
 
 
 def stored_arguments(dataset: Any) -> dict[str, Any]:
-    """Return the arguments of the `Problem` that a result answers.
-
-    Of a sweep, one point must be left: what its axes say there takes the place of what the points have in common.
-    ValueError is raised if the dataset holds no problem of this program, or more than one.
-    """
+    """Return the arguments of the `Problem` that a result answers; of a sweep, one point must be left."""
     try:
         axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
         stored = json.loads(dataset.attrs["parameters"])["problem"]
@@ -618,8 +599,7 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
 
 def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
     """Change a stored problem by the axes of a sweep at the point that is left."""
-    # The order is that of the link, which another axis may set.
-    for name in sorted(axes, key=lambda each: each == "order"):
+    for name in sorted(axes, key=lambda each: each == "order"):  # that of the link, which another axis may set
         value = dataset[name].item()
         if name in ("activation", "teacher_activation"):
             stored[name] = {"text": value, "order": None}

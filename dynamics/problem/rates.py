@@ -1,6 +1,7 @@
 """Learning-rate schedules: values that give the learning rate η of every step and that know the call that makes them.
 
 The text of such a call, `repr(schedule)`, makes the schedule again (`schedule_of`); so files and commands hold it.
+Numbers out of range raise ValueError, and what is no number TypeError.
 """
 
 from __future__ import annotations
@@ -11,16 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dynamics.problem.checks import check_that, checked_integer, checked_list, checked_number
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown, suggestion
-
-#: ρ = 1 + √2, the silver ratio.
-SILVER_RATIO = 1.0 + np.sqrt(2.0)
 
 
 @dataclass(frozen=True)
@@ -54,21 +52,10 @@ def power_law_decay(initial: float, exponent: float, *, onset: float = 1.0) -> S
 
     Parameters
     ----------
-    initial : float
-        η_0 > 0, dimensionless.
-    exponent : float
-        γ ≥ 0.
+    initial, exponent : float
+        η_0 > 0, dimensionless, and γ ≥ 0.
     onset : float, default 1
         s_0 > 0, the step around which the decay sets in.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of them is no number, or out of range.
 
     Examples
     --------
@@ -83,27 +70,9 @@ def power_law_decay(initial: float, exponent: float, *, onset: float = 1.0) -> S
 
 
 def inverse_root(initial: float, onset: float) -> Schedule:
-    r"""Return the learning rate that decays as the inverse root of the step.
-
-    .. math:: \eta_s = \eta_0 / \sqrt{1 + s/s_0}
+    r"""Return the learning rate that decays as the inverse root of the step: `power_law_decay` with γ = ½.
 
     ``warmup(inverse_root(rate, n), n)`` is the schedule of Transformers, with its largest rate at step n.
-
-    Parameters
-    ----------
-    initial : float
-        η_0 > 0, dimensionless.
-    onset : float
-        s_0 > 0, the step around which the decay sets in.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of them is no number, or out of range.
 
     Examples
     --------
@@ -125,15 +94,6 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     boundaries : sequence of int
         Positive increasing steps, one fewer than rates: from boundaries[j] on the rate is rates[j + 1].
 
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a rate is no positive number, or the boundaries do not increase or are not one fewer than the rates.
-
     Examples
     --------
     >>> piecewise([0.1, 0.01], [50]).table(100)[[49, 50]].tolist()
@@ -141,9 +101,9 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     """
     values = [checked_number(rate, "rates", positive=True) for rate in checked_list(rates, "rates")]
     edges = [checked_integer(edge, "boundaries", minimum=1) for edge in checked_list(boundaries, "boundaries")]
-    fewer = f"Argument `boundaries` must have one entry fewer than the {len(values)} rates, but has {len(edges)}."
-    require(len(edges) == len(values) - 1, fewer)
-    require(all(a < b for a, b in pairwise(edges)), f"Argument `boundaries` must increase, but is {edges}.")
+    fewer = f"have one entry fewer than the {len(values)} rates"
+    check_that(len(edges) == len(values) - 1, "boundaries", fewer, f"has {len(edges)}")
+    check_that(all(a < b for a, b in pairwise(edges)), "boundaries", "increase", f"is {edges}")
     return Schedule(f"piecewise({values}, {edges})", partial(_looked_up, np.array(values), np.array(edges)))
 
 
@@ -152,23 +112,7 @@ def step_decay(initial: float, factor: float, every: int) -> Schedule:
 
     .. math:: \eta_s = \eta_0\, f^{\lfloor s/n \rfloor}
 
-    Parameters
-    ----------
-    initial : float
-        η_0 > 0, dimensionless.
-    factor : float
-        f, above 0 and up to 1.
-    every : int
-        n ≥ 1, in steps.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of them is no number, or out of range.
+    with η_0 = `initial` > 0, f = `factor` above 0 and up to 1, and n = `every` ≥ 1 steps.
 
     Examples
     --------
@@ -192,23 +136,10 @@ def cosine(initial: float, steps: int, final: float = 0.0, warmup: int = 0) -> S
 
     Parameters
     ----------
-    initial : float
-        η_0 > 0, the largest rate, dimensionless.
-    steps : int
-        N, number of steps.
-    final : float, default 0
-        η_f ≥ 0 from step N on, at most `initial`.
-    warmup : int, default 0
-        Number of steps of the linear rise, part of the N steps and fewer than they.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of them is no number, or out of range.
+    initial, final : float
+        η_0 > 0, the largest rate, and η_f from step N on, at least 0 and at most η_0; dimensionless.
+    steps, warmup : int
+        N, number of steps, and that of the linear rise, part of the N steps and fewer than they.
 
     Examples
     --------
@@ -230,21 +161,7 @@ def warmup(schedule: Schedule | float, steps: int) -> Schedule:
 
     .. math:: \eta_s = \frac{s + 1}{n}\, \eta(0) \quad (s < n), \qquad \eta_s = \eta(s - n) \quad (s \ge n)
 
-    Parameters
-    ----------
-    schedule : Schedule or float
-        η(s), or one rate η > 0, dimensionless.
-    steps : int
-        n ≥ 1, number of steps of the rise, from η(0)/n on.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of them is no number, or out of range.
+    with η(s) the `schedule`, or one rate η > 0, and n = `steps` ≥ 1.
 
     Examples
     --------
@@ -254,38 +171,20 @@ def warmup(schedule: Schedule | float, steps: int) -> Schedule:
     warmup(step_decay(0.1, 0.5, 30), 10)
     """
     rise = checked_integer(steps, "steps", minimum=1)
-    if isinstance(schedule, Schedule):
-        return Schedule(f"warmup({schedule!r}, {rise})", partial(_warmed, schedule.rates, rise))
-    rate = checked_number(schedule, "schedule", positive=True)
-    return Schedule(f"warmup({rate!r}, {rise})", partial(_warmed, partial(_constant, rate), rise))
+    if not isinstance(schedule, Schedule):
+        rate = checked_number(schedule, "schedule", positive=True)
+        schedule = Schedule(repr(rate), partial(_decayed, rate, 0.0, 1.0))
+    return Schedule(f"warmup({schedule!r}, {rise})", partial(_warmed, schedule.rates, rise))
 
 
 def silver(rate: float) -> Schedule:
-    r"""Return the silver steps of gradient descent on a convex loss.
+    r"""Return the silver steps of gradient descent on a convex loss (Altschuler and Parrilo, arXiv:2309.07879).
 
     .. math:: \eta_s = \eta\, (1 + \rho^{\nu(s + 1) - 1}), \qquad \rho = 1 + \sqrt2,
 
-    ν(t) the exponent of 2 in t, so that the first 2^k − 1 steps sum to η (ρ^k − 1): T steps go as far as T^1.2716
-    steps of η. No single step need descend, and the loss need be convex: `dynamics.descent_loss` is that of a quadratic
-    one.
-
-    Parameters
-    ----------
-    rate : float
-        η > 0, 1/λ_max of the Hessian.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no positive number.
-
-    References
-    ----------
-    Altschuler and Parrilo, arXiv:2309.07879.
+    η = `rate` = 1/λ_max of the Hessian, ν(t) the exponent of 2 in t, so that the first 2^k − 1 steps sum to
+    η (ρ^k − 1): T steps go as far as T^1.2716 steps of η. No single step need descend, and the loss need be convex:
+    `dynamics.descent_loss` is that of a quadratic one.
 
     Examples
     --------
@@ -302,15 +201,10 @@ MAKERS: dict[str, Callable[..., Schedule]] = {
 }
 
 
-def is_for_convex_losses(schedule: object) -> bool:
-    """Return whether a schedule has silver steps, which only a convex loss bears."""
-    return isinstance(schedule, Schedule) and "silver(" in schedule.name
-
-
 def check_bearable(learning_rate: object) -> None:
     """Refuse silver steps for students: their losses are not convex."""
     require(
-        not is_for_convex_losses(learning_rate),
+        not (isinstance(learning_rate, Schedule) and "silver(" in learning_rate.name),
         "Argument `learning_rate` must not be silver steps, whose longest diverge unless the loss is convex: that of a "
         "student is not, and bears steps up to 2/λ_max, which is 2/(max(4, k) a_1) for one h_k pair; but is "
         f"{learning_rate!r}. `dynamics.descent_loss` takes them.",
@@ -332,13 +226,11 @@ def schedule_of(text: str, makers: dict[str, Callable[..., Schedule]] = MAKERS) 
     need += f"schedule such as 'cosine(0.01, 100000)', one of {', '.join(sorted(makers))}"
     require("(" in text and head in makers, f"{need}, but is {shown(text)}.{suggestion(head, makers)}")
     try:
-        body = ast.parse(text.strip(), mode="eval").body
-        call = _bound(body, makers)
+        call = _bound(ast.parse(text.strip(), mode="eval").body, makers)
     except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         form = f"{head}{inspect.signature(makers[head], eval_str=False)}".partition(" ->")[0]
         refuse(f"Argument `learning_rate` must be a call {form} of numbers and lists, but is {shown(text)}.")
-    made: Schedule = _made(call)
-    return made
+    return cast("Schedule", _made(call))
 
 
 def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
@@ -362,10 +254,6 @@ def _made(value: Any) -> Any:
 
 
 # Functions at the top level of a module, so that a schedule can be sent to another process.
-def _constant(rate: float, steps: Array) -> Array:
-    return np.full(steps.shape, rate)
-
-
 def _decayed(initial: float, exponent: float, onset: float, steps: Array) -> Array:
     return np.asarray(initial * (1.0 + steps / onset) ** -exponent)
 
@@ -391,4 +279,4 @@ def _warmed(rates: Callable[[Array], Array], rise: int, steps: Array) -> Array:
 
 def _silver(rate: float, steps: Array) -> Array:
     count = steps.astype(np.int64) + 1
-    return np.asarray(rate * (1.0 + SILVER_RATIO ** (np.log2(count & -count) - 1.0)))
+    return np.asarray(rate * (1.0 + (1.0 + np.sqrt(2.0)) ** (np.log2(count & -count) - 1.0)))

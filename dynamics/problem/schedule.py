@@ -1,8 +1,4 @@
-"""When to save: one frozen value, separate from the method that gets there.
-
-The saved times are exactly the list that the schedule names; nothing is added to it, and no solver is held to it
-(steps pass the saved times, dense output fills them in).
-"""
+"""When to save: exactly these times, to which no solver is held, since dense output fills them in."""
 
 from __future__ import annotations
 

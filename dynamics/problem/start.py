@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import check_entries, check_memory, check_that, read_only
+from dynamics.problem.checks import check_memory, check_that, read_only
 from hermite.arrays import Array, real_array
 from hermite.text.messages import refuse, shown
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Overlaps = tuple[Array, Array, Array]
 
 GRAM_TOLERANCE = 1e-10
-#: How far from 1 the squared length of a neuron given to the spherical student may be.
-UNIT_LENGTH_TOLERANCE = 1e-9
 #: Arrays of the size of the weights that are held while a start is drawn and its overlaps are computed.
 ARRAYS_OF_START = 3
 
@@ -82,8 +80,7 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
     first to those within the teacher's r axes that the directions leave free.
     """
     overlap, student_overlap, squared_norm = start
-    span = teacher.span
-    rows = _rows(teacher)
+    span, rows = teacher.span, _rows(teacher)
     on_teacher = overlap @ np.linalg.pinv(rows).T
     values, vectors = np.linalg.eigh(student_overlap - on_teacher @ on_teacher.T)
     kept = values > GRAM_TOLERANCE
@@ -107,8 +104,19 @@ def check_rows(name: str, rows: Array) -> None:
 
 def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int) -> Overlaps:
     """Return (C, G, n) as read-only arrays, or raise one sentence saying why no weights in R^d have them."""
-    C, G, n = _checked_arrays(overlaps, teacher.num_directions, width)
-    rows, given = _rows(teacher), "initial_overlaps"
+    given = "initial_overlaps"
+    if not isinstance(overlaps, Sequence | np.ndarray):
+        refuse(f"Argument `{given}` must be a tuple (C, G, n), but is {shown(overlaps)}.", TypeError)
+    check_that(len(overlaps) == 3, given, "be a tuple (C, G, n)", f"has {len(overlaps)} entries")
+    C, G, n = (read_only(real_array(part, given)) for part in overlaps)
+    shapes = {"C": (C, (width, teacher.num_directions)), "G": (G, (width, width)), "n": (n, (width,))}
+    for label, (array, shape) in shapes.items():
+        check_that(array.shape == shape, given, f"have {label} of shape {shape}", f"it has shape {array.shape}")
+        check_that(np.isfinite(array).all(), given, "be finite", f"{label} is not")
+    check_that((n > 0).all(), given, "have positive squared norms n", f"the smallest is {n.min()}")
+    off = max(np.abs(G - G.T).max(), np.abs(np.diag(G) - 1).max())
+    check_that(off <= GRAM_TOLERANCE, given, "have a symmetric G with ones on the diagonal", "it has not")
+    rows = _rows(teacher)
     on_teacher = C @ np.linalg.pinv(rows).T
     is_spanned = np.abs(on_teacher @ rows.T - C).max() <= GRAM_TOLERANCE
     check_that(is_spanned, given, "have C in the range of the teacher's Gram matrix", "it is not")
@@ -119,37 +127,6 @@ def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int
     too_many = f"G - C T^-1 C^T has more than the {free} dimensions that d = {dimension} leaves"
     check_that(np.sum(values > slack) <= free, given, "fit in R^d", too_many)
     return C, G, n
-
-
-def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
-    """Return finite arrays (C, G, n) of the right shapes, n positive and G symmetric with ones on its diagonal."""
-    if not isinstance(overlaps, Sequence | np.ndarray):
-        refuse(f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}.", TypeError)
-    name = "initial_overlaps"
-    check_that(len(overlaps) == 3, name, "be a tuple (C, G, n)", f"has {len(overlaps)} entries")
-    C, G, n = (read_only(real_array(part, name)) for part in overlaps)
-    for label, array, shape in (("C", C, (width, directions)), ("G", G, (width, width)), ("n", n, (width,))):
-        check_that(array.shape == shape, name, f"have {label} of shape {shape}", f"it has shape {array.shape}")
-        check_that(np.isfinite(array).all(), name, "be finite", f"{label} is not")
-    check_that((n > 0).all(), name, "have positive squared norms n", f"the smallest is {n.min()}")
-    off = max(np.abs(G - G.T).max(), np.abs(np.diag(G) - 1).max())
-    check_that(off <= GRAM_TOLERANCE, name, "have a symmetric G with ones on the diagonal", "it has not")
-    return C, G, n
-
-
-def check_unit_lengths(name: str, squared_lengths: Array) -> None:
-    """Raise one sentence about the argument `name` unless its neurons have length 1, as those on a sphere do."""
-    good = np.abs(squared_lengths - 1.0) <= UNIT_LENGTH_TOLERANCE
-    need, but = "have neurons of length 1 for the spherical student", "neuron {} of {} has length {:.6g}"
-    check_entries(name, np.sqrt(squared_lengths), good, need, but)
-
-
-def check_orthogonal(name: str, gram: Array) -> None:
-    """Raise one sentence about the argument `name` unless its neurons are orthogonal and of one length."""
-    off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max() / gram[0, 0]
-    but = f"an inner product is off by {off:.3g} of the squared length"
-    need = "have orthogonal neurons of one length for the stiefel student"
-    check_that(off <= UNIT_LENGTH_TOLERANCE, name, need, but)
 
 
 def _rows(teacher: Teacher) -> Array:

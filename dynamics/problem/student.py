@@ -93,11 +93,6 @@ class Student(Compared):
     decay : (float, float), default (0, 0)
         κ_w, κ_v ≥ 0; set to 0 for neurons that keep their length and for a fixed second layer, which do not decay.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Examples
     --------
     >>> student = Student(activation="erf", width=4, scale="1/m", rates="mean-field", second_layer="fixed")
@@ -153,9 +148,8 @@ class Student(Compared):
         else:
             assign("rates", _checked_numbers("rates", self.rates, ("ε_w", "ε_v", "ε_b")))
         of_first, of_second = _checked_numbers("decay", self.decay, ("κ_w", "κ_v"))
-        # Fixed layers do not decay.
-        first, second = self.first_layer == "free", self.second_layer == "trained"
-        assign("decay", (of_first if first else 0.0, of_second if second else 0.0))
+        decays = self.first_layer == "free", self.second_layer == "trained"
+        assign("decay", (of_first * decays[0], of_second * decays[1]))
 
     def _checked_second_layer(self) -> str | Array:
         given: Any = self.initial_second_layer
@@ -251,7 +245,7 @@ class Student(Compared):
 
 
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
-    """Return one number per neuron, shape (m,), read-only."""
+    """Return one number per neuron."""
     found = float_vector(values, name, width, "neurons")
     if np.abs(found).max() > LARGEST_SETTING:
         refuse(f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}.")

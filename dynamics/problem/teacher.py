@@ -48,10 +48,7 @@ ROUNDED_LENGTH = 1e-13
 
 
 class Component(NamedTuple):
-    """One Hermite component of a polynomial: its degrees α, its value f*_α, its name, and its cost.
-
-    The cost is |α| counted on those axes alone that no component before it in the order of learning has.
-    """
+    """A Hermite component of a polynomial: degrees α, value f*_α, and |α| on axes that no component before it has."""
 
     degrees: tuple[int, ...]
     value: float
@@ -70,13 +67,7 @@ class Component(NamedTuple):
 
 
 class Polynomial(Compared):
-    """A polynomial of r coordinates, read from text; frozen, compared by its monomials.
-
-    Parameters
-    ----------
-    text : str
-        As `hermite.text.formulas.parse_polynomial` takes it; it must not be constant.
-    """
+    """A polynomial of r coordinates, not constant, read from text by `parse_polynomial`; compared by its monomials."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -112,15 +103,16 @@ class Polynomial(Compared):
     def components(self) -> tuple[Component, ...]:
         """Components with |α| ≥ 1 that are not zero, in the order of learning: the cheapest next."""
         values = {degrees: value for degrees, value in self._hermite.items() if any(degrees)}
-        known: set[int] = set()
-        found: list[Component] = []
+        known, found = set[int](), list[Component]()
 
         def cost(degrees: tuple[int, ...]) -> int:
             return sum(degree for a, degree in enumerate(degrees) if a not in known)
 
         while values:
             degrees = min(values, key=lambda each: (cost(each), sum(each), tuple(-n for n in each)))
-            found.append(Component(degrees, float(values.pop(degrees)), _named(degrees), cost(degrees)))
+            # As text that `Teacher.polynomial` reads, such as "h2(x1)*x2".
+            name = "*".join(f"x{a + 1}" if n == 1 else f"h{n}(x{a + 1})" for a, n in enumerate(degrees) if n)
+            found.append(Component(degrees, float(values.pop(degrees)), name, cost(degrees)))
             known.update(found[-1].axes)
         return tuple(found)
 
@@ -157,12 +149,6 @@ def _power_in_hermite(n: int) -> dict[int, Any]:
     return found
 
 
-def _named(degrees: tuple[int, ...]) -> str:
-    """Return a component as text that `Teacher.polynomial` reads, such as "h2(x1)*x2"."""
-    factors = [f"x{a + 1}" if n == 1 else f"h{n}(x{a + 1})" for a, n in enumerate(degrees) if n]
-    return "*".join(factors)
-
-
 class Unit(NamedTuple):
     """One unit a σ(θ·x + β) of a teacher: `coefficient` a, `link` σ, `direction` θ (r,), `bias` β."""
 
@@ -183,18 +169,11 @@ class Teacher(Compared, Frozen):
         Second layer a_p, finite and not zero, dimensionless; kept as given, neither sorted nor rescaled. Students that
         are named, such as "homogeneous", learn positive ones alone; a `dynamics.Student` learns any.
     directions : array_like, shape (P, r), optional
-        Rows θ_p in R^r, of unit length, when the directions are not orthonormal. The teacher spans the first
-        r axes of R^d. By default θ_p is the p-th axis and r = P.
+        Rows θ_p, of unit length, on the first r axes of R^d; by default θ_p is the p-th axis and r = P.
     links : list, optional
-        Link σ_p of each unit, anything that `hermite.expand` takes; for a `dynamics.Student` alone. By default all have
-        the link of the problem.
+        Link σ_p of each unit, anything that `hermite.expand` takes; by default all have the link of the problem.
     biases : array_like, shape (P,), optional
-        Biases β_p, dimensionless, by default 0; for a `dynamics.Student` alone.
-
-    Raises
-    ------
-    ValueError
-        If a coefficient is zero or not finite, a direction is not of unit length, or the lengths differ.
+        Biases β_p, dimensionless, by default 0; like `links` for a `dynamics.Student` alone.
 
     Examples
     --------
@@ -241,8 +220,7 @@ class Teacher(Compared, Frozen):
 
         Its `coefficients` are those in orthonormal Hermite polynomials, f*_α = E[∂^α f*]/√α!, of all `components`. The
         text is a polynomial in x1 … x9, such as "x1 + x1*x2" or "h2(x1)*x2", h_k the orthonormal Hermite polynomial;
-        numbers are exact, the total degree is at most 12, and there are at most 200 terms. ValueError is raised for any
-        other text, and for a constant.
+        numbers are exact, the total degree is 1 to 12, and there are at most 200 terms.
 
         Examples
         --------
@@ -286,8 +264,9 @@ class Teacher(Compared, Frozen):
         places = _places(num_directions)
         with np.errstate(under="ignore"):
             a = share**places
-        is_normal = a[-1] >= np.finfo(np.float64).tiny
-        check_that(is_normal, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}")
+        check_that(
+            a[-1] >= np.finfo(np.float64).tiny, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}"
+        )
         return cls(a / np.sqrt(np.sum(a**2)))
 
     @property
@@ -327,10 +306,7 @@ class Teacher(Compared, Frozen):
 
     @property
     def emergence_level(self) -> float:
-        """Share of |w|² at which a neuron has found a direction: ½, or 0.6/k of the axes of a component of k ≥ 2.
-
-        A neuron that carries a component of k axes gives each of them 1/k at most.
-        """
+        """Share of |w|² at which a neuron has found a direction: ½, or 0.6 of the even share of a component's axes."""
         most = max((len(component.axes) for component in self.components), default=1)
         return EMERGENCE_LEVEL if most == 1 else EVEN_SHARE / most
 
@@ -358,7 +334,6 @@ class Teacher(Compared, Frozen):
         return gram
 
     def _identity(self) -> tuple[object, ...]:
-        """Return what teachers are compared by; `beta` only says how the coefficients were written."""
         arrays = (self.coefficients, self.directions, self.biases)
         # 0.0 and -0.0 are one number and two patterns of bits.
         shapes = tuple(None if each is None else (each.shape, (each + 0.0).tobytes()) for each in arrays)

@@ -60,8 +60,8 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     ----------
     Ren, Nichani, Wu, Lee, arXiv:2504.19983.
     """
-    is_spherical = getattr(problem, "objective", "") == "correlation"
-    check_problem(problem, SPHERICAL if is_spherical else HOMOGENEOUS, registered("prediction").fields)
+    student = SPHERICAL if getattr(problem, "objective", "") == "correlation" else HOMOGENEOUS
+    check_problem(problem, student, registered("prediction").fields)
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction if prediction.theory == PAIRS else None))
     title = "Predicted emergence of teacher directions, without integration"
@@ -80,7 +80,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     Parameters
     ----------
     problem : Problem
-        Information exponent k ≥ 3.
+        Information exponent k ≥ 3: other directions do not decouple.
     save_at : SaveAt, optional
         As in `predict_emergence`.
 
@@ -89,11 +89,6 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     Dataset
         `loss(time)`, per-direction times, and up to P = 10^4 the histories `overlap(time, direction)` and
         `matched_squared_norm(time, direction)` (NaN for directions without a neuron).
-
-    Raises
-    ------
-    ValueError
-        For k ≤ 2: such directions do not decouple.
     """
     from dynamics.equations.decoupled import solve_pairs
 

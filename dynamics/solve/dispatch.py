@@ -16,7 +16,7 @@ from dynamics.problem.question import OWN, Question, check_question
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.run_file import DEFAULT_SECONDS, RunFile, reopened
 from dynamics.runs.storage import StorageError
-from dynamics.solve.registry import ANSWERS, answer_of, answers_that, registered
+from dynamics.solve.registry import ANSWERS, answer_of, registered
 from hermite.text.messages import refuse, suggestion
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def resume(
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
     begun, where = file.begun, str(file.target)
-    resumable = {answer.name: answer for answer in answers_that("resume")}
+    resumable = {answer.name: answer for answer in ANSWERS if answer.resumes}
     if begun is None or begun.answer not in resumable:
         found = None if begun is None else begun.answer
         need = f"File {where!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}."

@@ -54,7 +54,7 @@ def solve_network(
     Parameters
     ----------
     problem : Problem
-        With a `dynamics.Student`; any teacher. No two neurons may start alike.
+        With a `dynamics.Student`; any teacher. No two neurons may start alike: the flow would never tell them apart.
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times to 20 times the sum of the times that one neuron alone needs for each
         component of the teacher, or for its slowest unit: 1, ln d or (√d)^(L−2) over the rate of the escape, for a
@@ -66,10 +66,8 @@ def solve_network(
         inputs.
     step_theory : {"finite-d", "infinite-d"}, optional
         As in `solve_overlaps`; neurons on the sphere have "infinite-d" alone.
-    batch_size : int
-        Number of samples per step of SGD.
-    optimizer : dynamics.SGD, ZerothOrder, Adam, RMSprop or SignSGD, optional
-        As in `solve_overlaps`.
+    batch_size, optimizer
+        As in `solve_overlaps`; `SignSGD` too.
 
     Returns
     -------
@@ -84,11 +82,6 @@ def solve_network(
         `series_error(time)` where means are no closed form, a bound on their error.
         "full" adds `teacher_overlap(time, neuron, direction)` M_ia/√Q_ii and `student_overlap(time, neuron, neuron_2)`
         Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. All quantities are dimensionless.
-
-    Raises
-    ------
-    ValueError
-        If two neurons start alike, which the flow would never tell apart.
 
     Warns
     -----
@@ -116,6 +109,14 @@ def solve_network(
     last = float(schedule.times[-1])
     system, names = network_system(problem, step), list(problem.teacher.order)
     method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
+    notes = []
+    if blind := blind_components(problem):
+        notes.append(
+            f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that "
+            "order is 0 at every norm and bias that the student has"
+        )
+        advice = "trained biases, or fixed ones that are not 0, may help."
+        warnings.warn(f"{notes[0]}; {advice}", UserWarning, stacklevel=5)
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     if system.teacher.components.size:
         known["teacher_component"] = system.teacher.components
@@ -131,7 +132,7 @@ def solve_network(
         constants=known,
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher.square, **steps.step_attributes(step, None)},
-        notes=_warned_of_blindness(problem),
+        notes=notes,
         sound=Soundness(
             0.0 if step.fixed_step else run.rtol,
             system.teacher.square,
@@ -161,10 +162,7 @@ def network_step(
 
 
 def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
-    """Return the flow, which gradient descent steps along, or the equation of SGD.
-
-    ValueError is raised for the equation of SGD on inputs that are not isotropic, which is not known.
-    """
+    """Return the flow, which gradient descent steps along, or the equation of SGD."""
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     if (found := steps.optimized(problem, step)) is not None:
@@ -181,15 +179,3 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
     from dynamics.equations.network.steps import NetworkStepSystem
 
     return NetworkStepSystem(problem, step.learning_rate, step.step_theory, step.batch_size)
-
-
-def _warned_of_blindness(problem: Problem) -> list[str]:
-    """Warn of components that the student can never carry, and return the same as a note."""
-    if not (blind := blind_components(problem)):
-        return []
-    note = (
-        f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that order is "
-        "0 at every norm and bias that the student has"
-    )
-    warnings.warn(f"{note}; trained biases, or fixed ones that are not 0, may help.", UserWarning, stacklevel=6)
-    return [note]

@@ -95,8 +95,8 @@ def solve_overlaps(
     "explicit" while that is cheap, else "stiff". `rtol` and `atol` are of C, G and ln n, `atol` of C and G in units of
     1/√d, the size of a random overlap. Late emergence times can be much less certain: see the estimated errors.
 
-    One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
-    a polynomial it is the flow of the truncated series, and a warning says how much was left out.
+    One evaluation costs 4 m² P + 2 m³ operations. For a link that is not a polynomial this is the flow of its truncated
+    Hermite series, and a warning says how much was left out.
     """
     problem = run.problem
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
@@ -107,14 +107,25 @@ def solve_overlaps(
     schedule = step.schedule(run, lambda: theory.default_schedule(problem, pairs))
     step = step.until(schedule)
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
-    _warn_truncation(problem)
+    link = problem.activation
+    if link.truncation_error > TRUNCATION_WARNING * np.sqrt(link.norm_squared):
+        msg = (
+            f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
+            f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
+        )
+        warnings.warn(msg, UserWarning, stacklevel=5)
     system, limit, last = steps.make_system(problem, step), steps.limit_of(problem, step), float(schedule.times[-1])
     steps.warn_limit(step, limit)
-    settings: dict[str, Any] = {"device": device, "last_time": last, "rtol": run.rtol}
-    settings["learning_rate"] = step.fixed_step
+    settings: Any = {"device": device, "last_time": last, "rtol": run.rtol, "learning_rate": step.fixed_step}
     flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, **settings)
     steps.refuse_estimate(step, run.error_estimate)
     estimates = step.fixed_step is None and run.estimates(flow.name)
+
+    inputs = "" if problem.inputs is None else " on inputs that are not isotropic"
+    what = "Gradient descent" if step.descends and inputs else "Coupled overlap flow"
+    title = f"{what} of the two-homogeneous student{inputs}"
+    if step.step_theory is not None:
+        title = f"Overlaps of the two-homogeneous student under SGD{inputs or ' of a finite learning rate'}"
 
     def halved(problem: Problem) -> Any:
         coarse = steps.make_system(problem, step)
@@ -132,7 +143,7 @@ def solve_overlaps(
     return Integration.of(
         system,
         run,
-        title=_title(problem, step),
+        title=title,
         schedule=schedule,
         method=flow,
         observe=system.observer(run.keep, lambda: not flow.carries_vectors),
@@ -198,11 +209,7 @@ def solve_committee(
     -----
     Tolerances are of R and S. The equations close in the mean; as d → ∞ at fixed η d they hold for a single run. One
     evaluation costs 2 m (m + P)² operations for the flow, m²(m + P)²/2 arcsines more for the step with "erf". The
-    learning rate of Saad & Solla is η d, their time step/d, their generalisation error half the loss.
-
-    References
-    ----------
-    Saad and Solla, Phys. Rev. E 52, 4225 (1995).
+    learning rate of Saad & Solla (Phys. Rev. E 52, 4225) is η d, their time step/d, their error half the loss.
     """
     from dynamics.equations.committee import CommitteeSystem
 
@@ -213,12 +220,9 @@ def solve_committee(
     steps.refuse_estimate(step, run.error_estimate)
     schedule = step.schedule(run, lambda: theory.default_committee_schedule(problem))
     step = step.until(schedule)
-    rate = step.learning_rate
+    rate, last = step.learning_rate, float(schedule.times[-1])
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
-    last = float(schedule.times[-1])
-    system: Any = steps.optimized(problem, step)
-    if system is None:
-        system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
+    system = steps.optimized(problem, step) or CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:
         steps.warn_limit(step, quick_limit(problem, step.batch_size, step.optimizer))
     method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
@@ -253,14 +257,6 @@ def default_flow_schedule(problem: Problem) -> SaveAt:
     return theory.default_schedule(problem, predict(problem) if has_pairs else None)
 
 
-def _title(problem: Problem, step: StepSettings) -> str:
-    inputs = "" if problem.inputs is None else " on inputs that are not isotropic"
-    if step.step_theory is not None:
-        return f"Overlaps of the two-homogeneous student under SGD{inputs or ' of a finite learning rate'}"
-    descends = step.descends and problem.inputs is not None
-    return f"{'Gradient descent' if descends else 'Coupled overlap flow'} of the two-homogeneous student{inputs}"
-
-
 def _first_method(run: Run, system: FlowSystem, step: StepSettings, last_time: float, device: str | None) -> str:
     """Return the method that a run begins with; a device and the flow on isotropic inputs alone take "stiff"."""
     if step.is_map:
@@ -279,13 +275,3 @@ def _warn_margin(attributes: Mapping[str, Any]) -> None:
             "solve again with a smaller `rtol`."
         )
         warnings.warn(msg, RuntimeWarning, stacklevel=5)
-
-
-def _warn_truncation(problem: Problem) -> None:
-    link = problem.activation
-    if link.truncation_error > TRUNCATION_WARNING * np.sqrt(link.norm_squared):
-        msg = (
-            f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
-            f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
-        )
-        warnings.warn(msg, UserWarning, stacklevel=6)

@@ -1,28 +1,18 @@
-"""Every answer of the program, declared once: its problems, its function, and its abilities.
+"""Every answer of the program, declared once, for `solve_problem`, `resume`, sweeps, commands, files and reports.
 
-The front door `solve_problem`, `resume`, sweeps, the command line, files and reports read this table. It imports
-nothing heavy: functions are named by their modules and found when they are called.
+Nothing heavy is imported: functions are named by their modules and found when they are called.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any, cast
 
 from dynamics.integrators import COMMITTEE_METHODS, FLOW_METHODS, METHODS, NETWORK_METHODS, PARTICLE_METHODS
 from dynamics.problem.question import OF_TOKENS, OWN, Question
-
-#: Abilities of an answer, unless its entry says why it lacks one.
-CAPABILITIES = {
-    "watch": "shows progress, takes trackers and a budget of time, and gives back or raises a run that failed",
-    "resume": "writes checkpoints, from which `dynamics.resume` goes on",
-    "estimate": "estimates its numerical errors by a second run at ten times the tolerance",
-    "sound": "stops where a recorded state breaks what holds exactly: |C| <= 1, n > 0, a loss that may not rise",
-    "sweep": "can be asked at every point of a sweep",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +34,10 @@ class Answer:
     fields: tuple[str, ...] = ()
     #: (problem) -> the times it saves by default.
     schedule: str = ""
-    #: Capability -> why the answer has no use for it.
-    lacks: Mapping[str, str] = field(default_factory=dict)
+    #: Whether it writes checkpoints, from which `dynamics.resume` goes on: others are begun anew.
+    resumes: bool = True
+    #: Whether it can be asked at every point of a sweep.
+    sweeps: bool = True
 
     def solve(self) -> Callable[..., Any]:
         """Return the function."""
@@ -59,16 +51,7 @@ class Answer:
         """Return the arguments of the function but the problem by name, with their defaults."""
         return {name: given.default for name, given in list(inspect.signature(self.solve()).parameters.items())[1:]}
 
-    def can(self, capability: str) -> bool:
-        """Return whether the answer has one of `CAPABILITIES`."""
-        return capability not in self.lacks
 
-
-_EXACT = "it has no tolerance: its jumps by exponentials and Cholesky factors are exact"
-_INSTANT = dict.fromkeys(
-    ("watch", "resume", "estimate", "sound"),
-    "it takes no time steps: formulas and quadrature of one matched pair at a time",
-)
 _CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.overlaps:default_flow_schedule"
 _FLOWS = "dynamics.report.flows:flow_findings"
@@ -79,15 +62,14 @@ ANSWERS = (
         "overlaps", "dynamics.solve.overlaps:solve_overlaps", _FLOWS, methods=FLOW_METHODS, fields=("inputs",),
         schedule=_FLOW_TIMES,
     ),
-    Answer("decoupled", "dynamics.solve.decoupled:solve_decoupled", _FLOWS, schedule=_FLOW_TIMES, lacks=_INSTANT),
+    Answer("decoupled", "dynamics.solve.decoupled:solve_decoupled", _FLOWS, schedule=_FLOW_TIMES, resumes=False),
     Answer(
         "prediction", "dynamics.solve.decoupled:predict_emergence", _FLOWS, fields=("inputs", *_CORRELATION),
-        lacks=_INSTANT,
+        resumes=False,
     ),
     Answer(
         "quadratic", "dynamics.solve.quadratic:solve_quadratic", "dynamics.report.networks:quadratic_findings",
         ("stiefel", "homogeneous"), schedule="dynamics.solve.quadratic:default_quadratic_schedule",
-        lacks=dict.fromkeys(("estimate", "sound"), _EXACT),
     ),
     Answer("committee", "dynamics.solve.overlaps:solve_committee", _FLOWS, ("committee",), COMMITTEE_METHODS),
     Answer("spherical", "dynamics.solve.spherical:solve_spherical", _FLOWS, ("spherical",), PARTICLE_METHODS),
@@ -101,53 +83,27 @@ ANSWERS = (
     ),
     Answer(
         "reused-data", "dynamics.solve.reused_data:solve_reused_data",
-        "dynamics.report.networks:reused_data_findings", ("network",),
-        lacks={
-            "watch": "its groups of points are watched by one bar, and those finished before Ctrl-C are kept",
-            "resume": "its steps take seconds: the answer is begun anew",
-            "estimate": "its groups of points give a standard error of every number",
-            "sound": "each group of points is exact for what it draws: scatter is told as an error",
-        },
+        "dynamics.report.networks:reused_data_findings", ("network",), resumes=False,
     ),
     Answer(
         "mean-field", "dynamics.solve.mean_field:solve_mean_field", "dynamics.report.mean_field:mean_field_findings",
         ("spherical", "homogeneous"), PARTICLE_METHODS,
         schedule="dynamics.solve.mean_field:default_mean_field_schedule",
-        lacks={"estimate": "its error comes from the number of particles: solve again with twice as many"},
     ),
     Answer(
         "coupling", "dynamics.solve.spherical:solve_coupling", "dynamics.report.mean_field:coupling_findings",
-        ("spherical",),
-        lacks={
-            **dict.fromkeys(
-                ("watch", "resume"), "it is one linear equation along a mean field that it solves itself, in seconds"
-            ),
-            "estimate": "its error is that of the nodes: solve again with half of `largest_step`",
-            "sound": "a linear equation keeps no such bound",
-            "sweep": "its array of all neurons at all times is for one network; `chaos` measures many",
-        },
+        ("spherical",), resumes=False, sweeps=False,
     ),
     Answer(
         "chaos", "dynamics.laws.chaos:propagation_of_chaos", "dynamics.report.mean_field:chaos_findings",
-        ("spherical",),
-        lacks={
-            "watch": "its many runs are watched by one bar; an interrupt is heard between two of them",
-            "resume": "its runs are short: the answer is begun anew",
-            "estimate": "the scatter over its starts is larger than the error of a run",
-            "sound": "its runs are answers of `spherical` and `mean-field`, which check themselves",
-        },
+        ("spherical",), resumes=False,
     ),
     Answer(
-        "tokens", "dynamics.tokens.answers:solve", "dynamics.report.tokens:token_findings",
-        OF_TOKENS, PARTICLE_METHODS,
-        lacks={
-            "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
-            "sound": "its state is free: scores have no bounds to break",
-        },
+        "tokens", "dynamics.tokens.answers:solve", "dynamics.report.tokens:token_findings", OF_TOKENS,
+        PARTICLE_METHODS,
     ),
     Answer(
-        OWN, "dynamics.solve.system:solve_system", "dynamics.report.findings:system_findings", (OWN,), METHODS,
-        lacks={"sound": "what must hold of a state is known to the author of the system alone"},
+        OWN, "dynamics.solve.system:solve_system", "dynamics.report.findings:system_findings", (OWN,), METHODS
     ),
 )  # fmt: skip
 
@@ -162,8 +118,3 @@ def answer_of(problem: Question) -> Answer:
 def registered(name: str) -> Answer:
     """Return the answer of a name that this package has."""
     return next(answer for answer in ANSWERS if answer.name == name)
-
-
-def answers_that(capability: str) -> tuple[Answer, ...]:
-    """Return the answers that have one of `CAPABILITIES`, in the order of the table."""
-    return tuple(answer for answer in ANSWERS if answer.can(capability))

@@ -21,7 +21,7 @@ from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import StopReason, uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.threads import LOOK, GivenUp, give_way, interruption, whether_given_up
-from hermite.arrays import Array, Integers
+from hermite.arrays import Array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def solve_reused_data(
 
     with batches B that part the samples, in turn; one batch is gradient descent on all of them. They stay the same, or
     every epoch draws them anew. Second layer and biases, where they are trained, take the same steps at their own
-    rates. The equations are those of dynamical mean-field theory, forward in time, with means over points of a
-    scrambled Sobol sequence.
+    rates. The equations are those of dynamical mean-field theory (arXiv:2402.03220, 2112.07572), forward in time, with
+    means over points of a scrambled Sobol sequence.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def solve_reused_data(
         If Ctrl-C was pressed: with the `dataset` of the groups of points that were finished, or where those are fewer
         than two, without.
     TypeError, ValueError
-        For bad arguments, or more steps than the memory or the noise of the points allow, before any work.
+        For bad arguments, or more steps than memory or noise of the points allow, before any work.
 
     Warns
     -----
@@ -128,10 +128,6 @@ def solve_reused_data(
     At a finite dimension single runs scatter by about 1/√d around this. Work grows as draws (m T)², memory as
     draws m T: one group at a time on each core. Links that grow faster than |z| let single samples diverge, and means
     with them, after some steps at any learning rate.
-
-    References
-    ----------
-    Dandi et al., arXiv:2402.03220; Celentano, Cheng and Montanari, arXiv:2112.07572.
 
     Examples
     --------
@@ -169,21 +165,21 @@ def solve_reused_data(
     reason = _without_noise(values)
     if interrupted:
         reason = StopReason.INTERRUPTED
-    rate = repr(learning_rate) if isinstance(learning_rate, Schedule) else float(learning_rate)
     settings: dict[str, Any] = {
         "samples": data.ratio * problem.dimension,
         "batches_per_epoch": data.batches,
         "reshuffle": data.reshuffle,
-        "learning_rate": rate,
+        "learning_rate": repr(learning_rate) if isinstance(learning_rate, Schedule) else float(learning_rate),
         "steps": count,
         "draws": len(groups) * size,
         "seed": start,
     }
+    coords = {"time": np.append(0.0, np.cumsum(data.rates)), "step": np.arange(count + 1)}
     dataset = make_dataset(
         values,
         problem=problem,
         title="Network on samples that are used again",
-        coords={"time": np.append(0.0, np.cumsum(data.rates)), "step": np.arange(count + 1), **_neurons(problem)},
+        coords=coords | dict.fromkeys(("neuron", "neuron_2"), np.arange(problem.width)),
         solver={"answer": ANSWER, **settings},
         attributes={
             "answer": ANSWER,
@@ -238,7 +234,35 @@ def checked_data(
     why = min(most, key=lambda each: most[each])
     which = f"be at most {max(most[why], 0)} for {m} neuron{'' if m == 1 else 's'} and {GROUPS * size} draws, by {why}"
     check_that(count <= most[why], "steps", which, f"is {count}")
-    return reused_data(problem, samples, learning_rate, count, batches_per_epoch, reshuffle), size
+    student, ratio = cast("Student", problem.student), samples_of(samples, problem.dimension)
+    parts, all_samples = checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1), ratio * problem.dimension
+    need = f"be at most the number of samples, {all_samples:g}"
+    check_that(parts <= all_samples, "batches_per_epoch", need, f"is {parts}")
+    check_switch("reshuffle", reshuffle)
+    if isinstance(learning_rate, Schedule):
+        rates = np.asarray(learning_rate.table(count), dtype=np.float64)
+    else:
+        rates = np.full(count, checked_number(learning_rate, "learning_rate", positive=True))
+    start = problem.network_start()
+    data = ReusedData(
+        value=problem.activation.value,
+        slope=problem.activation.derivative,
+        target=_target(problem),
+        overlap=start.weights[:, :r],
+        gram=start.weights @ start.weights.T,
+        second_layer=start.second_layer,
+        bias=start.bias,
+        scale=student.output_scale,
+        label_noise=problem.label_noise,
+        ratio=ratio,
+        batches=parts,
+        reshuffle=bool(reshuffle),
+        rates=rates,
+        speeds=student.learning_rates,
+        decay=student.decay,
+        on_sphere=student.first_layer == "sphere",
+    )
+    return data, size
 
 
 def points_of_group(draws: int) -> int:
@@ -273,41 +297,6 @@ def samples_of(samples: object, dimension: int) -> float:
     need = "be a number, or one in units of the dimension such as '1.5d'"
     check_that(np.isfinite(ratio) and ratio > 0.0, "samples", need, f"is {shown(samples)}")
     return ratio
-
-
-def reused_data(
-    problem: Problem, samples: object, learning_rate: object, steps: int, batches: object, reshuffle: object = False
-) -> ReusedData:
-    """Return what moves; TypeError or ValueError is raised for what is not known or out of range."""
-    student = cast("Student", problem.student)
-    ratio, d = samples_of(samples, problem.dimension), problem.dimension
-    parts = checked_integer(batches, "batches_per_epoch", minimum=1)
-    most = f"be at most the number of samples, {ratio * d:g}"
-    check_that(parts <= ratio * d, "batches_per_epoch", most, f"is {parts}")
-    check_switch("reshuffle", reshuffle)
-    if isinstance(learning_rate, Schedule):
-        rates = np.asarray(learning_rate.table(steps), dtype=np.float64)
-    else:
-        rates = np.full(steps, checked_number(learning_rate, "learning_rate", positive=True))
-    start = problem.network_start()
-    return ReusedData(
-        value=problem.activation.value,
-        slope=problem.activation.derivative,
-        target=_target(problem),
-        overlap=start.weights[:, : problem.teacher.span],
-        gram=start.weights @ start.weights.T,
-        second_layer=start.second_layer,
-        bias=start.bias,
-        scale=student.output_scale,
-        label_noise=problem.label_noise,
-        ratio=ratio,
-        batches=parts,
-        reshuffle=bool(reshuffle),
-        rates=rates,
-        speeds=student.learning_rates,
-        decay=student.decay,
-        on_sphere=student.first_layer == "sphere",
-    )
 
 
 def _target(problem: Problem) -> Callable[[Array], Array]:
@@ -364,7 +353,7 @@ def _without_noise(values: Mapping[str, Array]) -> StopReason:
         return StopReason.REACHED_END
     first = int(np.argmax(bad))
     is_noise = bool(np.isfinite(error[first]))
-    why = "values grow without bound" if not is_noise else f"the standard error of the loss is {error[first]:.2g} there"
+    why = f"the standard error of the loss is {error[first]:.2g} there" if is_noise else "values grow without bound"
     advice = f"{'more draws or ' if is_noise else ''}a smaller learning rate may help"
     warnings.warn(f"Steps from {first} on are left out, since {why}; {advice}.", stacklevel=3)
     for each in values.values():
@@ -387,11 +376,6 @@ def _normalised(moments: Moments) -> tuple[Array, Array, Array]:
     n = np.einsum("...ii->...i", moments.gram)
     length = np.sqrt(n)
     return moments.overlap / length[..., None], moments.gram / (length[..., None] * length[..., None, :]), n
-
-
-def _neurons(problem: Problem) -> dict[str, Integers]:
-    numbers = np.arange(problem.width, dtype=np.int64)
-    return {"neuron": numbers, "neuron_2": numbers}
 
 
 def _standard_error(values: Array) -> Array:

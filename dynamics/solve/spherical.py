@@ -1,14 +1,8 @@
-"""The spherical network of finite width, in its unit vectors, and its linearised distance from the mean field.
-
-The equations are in `equations.spherical`.
-
-One spherical neuron and one direction are also learned by their correlation, with the equations of
-`equations.correlation`.
-"""
+"""The spherical network of finite width, its linearised distance from the mean field, and one neuron's correlation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +22,7 @@ from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
-from dynamics.solve.steps import StepSettings, chosen_method, sgd_step
+from dynamics.solve.steps import StepSettings, check_needless, chosen_method, sgd_step
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
 from hermite.arrays import Array
 from hermite.text.messages import shown
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.equations.correlation import CorrelationSystem
-    from dynamics.equations.spherical import LinearisedCoupling, SphericalStepSystem, SphericalSystem
+    from dynamics.equations.spherical import SphericalStepSystem, SphericalSystem
     from dynamics.problem.rates import Schedule
 
 
@@ -66,17 +60,16 @@ def solve_spherical(
     Parameters
     ----------
     problem : Problem
-        With ``student="spherical"``; any teacher, whose link may differ from the student's. Links that are not
-        polynomials enter as their truncated series.
+        With ``student="spherical"``; any teacher. Links that are not polynomials enter as their truncated series.
     save_at : SaveAt, optional
         Saved times. Default: as `solve_mean_field`.
     learning_rate : float or str, optional
         As in `solve_overlaps`. Needs a polynomial link (up to degree 12) and teacher link, or 'erf' and a teacher of
         'erf', 'relu', 'step', 'sign' or a polynomial.
     step_theory : {"infinite-d"}
-        The limit d → ∞ at fixed η d, taken at the problem's η d: errors at finite d fall like 1/d.
+        The limit d → ∞ at fixed η d: errors at finite d fall like 1/d.
     batch_size : int
-        Number B of samples per step of SGD, far below d.
+        Number B of samples per step, far below d.
 
     Returns
     -------
@@ -153,10 +146,9 @@ def _system(problem: Problem, step: StepSettings) -> SphericalSystem | Spherical
 
 
 def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
-    """Return the same question for a spherical network of m = `width` ≥ 1 neurons, started from one Gaussian matrix.
+    """Return the same question for a spherical network of m = `width` neurons that start from one Gaussian matrix.
 
-    `seed` draws the matrix, N(0, 1) in d columns; its rows are scaled to length 1: neuron i is the same for every width
-    above i. The problem's own width, seed and start are replaced. Bad arguments raise TypeError or ValueError.
+    `seed` draws it, N(0, 1) in d columns, scaled to rows of length 1: neuron i is the same for every width above i.
     """
     check_problem(problem, SPHERICAL)
     shape = (checked_integer(width, "width", minimum=1), problem.dimension)
@@ -180,15 +172,14 @@ def solve_coupling(
     .. math:: \Delta_i' = D_i \Delta_i - \frac1m\sum_j H_{ij} \Delta_j + \varepsilon_i, \qquad \Delta_i(0) = 0,
 
     where D_i is the derivative of a neuron's velocity in its position, H_ij the interaction and ε_i the fluctuation of
-    the field of m neurons (`equations.spherical`). Bad arguments raise TypeError or ValueError before any work.
+    the field of m neurons (Glasgow, Wu and Bruna, arXiv:2504.13110).
 
     Parameters
     ----------
     problem : Problem
         With ``student="spherical"``; its own m neurons are those followed, see `coupled_problem`.
     save_at : SaveAt, optional
-        Saved times. Default: those of `solve_mean_field`, 150 geometric times, to 20 times that which a neuron of
-        overlap 1/√d needs alone.
+        Saved times. Default: those of `solve_mean_field`.
     particles : int, optional
         Number of particles of the mean field. Default: 8192 for one axis of the teacher; must be given for more, where
         they are random and should be many times m.
@@ -209,10 +200,6 @@ def solve_coupling(
     -----
     A step costs 32 m² D operations, and memory is 8 m² numbers. The bound grows as the exponential of ∫ λ dt, because
     it lets every neuron grow as the fastest one does at each instant.
-
-    References
-    ----------
-    Glasgow, Wu and Bruna, arXiv:2504.13110.
     """
     check_problem(problem, SPHERICAL)
     schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
@@ -224,7 +211,7 @@ def solve_coupling(
     count = checked_particles(problem, particles, "random")
     settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
     nodes, saved = _nodes(schedule.times, largest_step)
-    path = _integrated(nodes, _equations(problem, nodes, settings))
+    path = _integrated(problem, nodes, settings)
     return make_dataset(
         {name: values[saved] for name, values in path.items()},
         problem=problem,
@@ -235,8 +222,11 @@ def solve_coupling(
     )
 
 
-def _equations(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> Callable[[int], LinearisedCoupling]:
-    """Return the linearised equation at each node and, between two, in the middle, by its number from the start."""
+def _integrated(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the distance at all nodes, its size, that of the noise, the largest growth, and the bound on the size.
+
+    Sizes are √m times the root mean square of the rows' lengths, which are Frobenius norms.
+    """
     from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
     from dynamics.equations.vectors import unit_vectors
 
@@ -250,14 +240,9 @@ def _equations(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> C
     projections, moments = law["tracer_projection"].values, law["law_moment"].values
     system = make_particle_system(problem, tracers)
 
-    return lambda k: LinearisedCoupling(system, followers_in_space(start, projections[k : k + 1])[0], moments[k])
+    def equation(k: int) -> LinearisedCoupling:
+        return LinearisedCoupling(system, followers_in_space(start, projections[k : k + 1])[0], moments[k])
 
-
-def _integrated(nodes: Array, equation: Callable[[int], LinearisedCoupling]) -> dict[str, Array]:
-    """Return the distance at all nodes, its size, that of the noise, the largest growth, and the bound on the size.
-
-    Sizes are √m times the root mean square of the rows' lengths, which are Frobenius norms.
-    """
     now = equation(0)
     gaps = np.zeros((nodes.size, *now.noise.shape))
     bound, noise, growth = np.zeros((3, nodes.size))
@@ -382,15 +367,12 @@ def correlation_step(
         f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}.",
     )
     step = sgd_step(problem, learning_rate, None if learning_rate is None else "finite-d", batch_size, optimizer)
-    require(
-        step.learning_rate is not None or step_theory is None,
-        f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}.",
-    )
+    check_needless("step_theory", step_theory, None, step.learning_rate is not None)
     return step
 
 
 def correlation_system(problem: Problem, step: StepSettings) -> CorrelationSystem:
-    """Return the equations of a flow or of steps, or refuse a problem of which the means are not known."""
+    """Return the equations of a flow or of steps."""
     from dynamics.equations.correlation import CorrelationSystem
 
     return CorrelationSystem(problem, step.learning_rate or 0.0, step.batch_size, step.optimizer, step.table)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
 from dynamics.problem.checks import checked_integer, require
-from dynamics.problem.optimizers import SGD, Optimizer, checked_optimizer
+from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.problem.rates import Schedule, check_bearable
 from dynamics.problem.schedule import SaveAt
 from dynamics.theory import learning_rates
@@ -75,7 +75,7 @@ class StepSettings:
     @property
     def is_plain(self) -> bool:
         """Whether a step is w ← w − η g."""
-        return self.optimizer is None or self.optimizer.is_plain
+        return self.optimizer in (None, PLAIN)
 
     @property
     def is_map(self) -> bool:
@@ -93,21 +93,14 @@ class StepSettings:
         return self.optimizer.amplification if isinstance(self.optimizer, SGD) else 1.0
 
     def schedule(self, run: Run, of_flow: Callable[[], SaveAt]) -> SaveAt:
-        """Return the saved times, by default those of the flow at its pace, and those of a map at the nearest steps.
-
-        ValueError is raised for times of a map that all come before its first step.
-        """
-        save_at = run.schedule(lambda: self._paced(of_flow()))
+        """Return the saved times, by default those of the flow at its pace, and those of a map at the nearest steps."""
+        save_at = run.schedule(lambda: SaveAt.at(of_flow().times / self.pace))
         if not self.is_map or self.learning_rate is None:
             return save_at
         steps, last = np.unique(np.rint(save_at.times / self.learning_rate)), float(save_at.times[-1])
         need = f"Argument `save_at` must be 0 alone, or reach the first step, at the time {self.learning_rate:g}"
         require(steps[-1] > 0.0 or last == 0.0, f"{need}, but ends at {last:g}.")
         return SaveAt.at(self.learning_rate * steps)
-
-    def _paced(self, of_flow: SaveAt) -> SaveAt:
-        """Return times of the flow as times of these steps."""
-        return of_flow if self.pace == 1.0 else SaveAt.at(of_flow.times / self.pace)
 
     def coords(self, save_at: SaveAt) -> dict[str, Any]:
         """Return the coordinate `step` where an optimizer or a schedule is given; it counts whole steps of a map."""
@@ -133,11 +126,7 @@ def checked_step(
     *,
     problem: Problem | None = None,
 ) -> StepSettings:
-    """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default.
-
-    A share of the limit of a problem, such as "0.1x", becomes a number. TypeError or ValueError is raised for an
-    argument of another kind, or without effect.
-    """
+    """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default."""
     size, descends = checked_integer(batch_size, "batch_size", minimum=1), method == "gradient-descent"
     chosen = None if optimizer is None else checked_optimizer(optimizer)
     if isinstance(learning_rate, str) and problem is not None:
@@ -150,24 +139,15 @@ def checked_step(
         f"Argument `learning_rate` must be one number for method 'gradient-descent', but is {varying!r}.",
     )
     rate = learning_rates.checked_learning_rate(given, method)
-    stochastic, other = rate is not None and not descends, "with a method other than 'gradient-descent'"
-    require(
-        size == 1 or stochastic,
-        f"Argument `batch_size` must be 1 unless `learning_rate` is given {other}, but is {size}.",
-    )
+    stochastic, where = rate is not None and not descends, "given with a method other than 'gradient-descent'"
+    check_needless("batch_size", size, 1, stochastic, where)
     require(
         step_theory is None or step_theory in STEP_THEORIES,
         f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
         f"{suggestion(step_theory, STEP_THEORIES)}",
     )
-    require(
-        stochastic or step_theory is None,
-        f"Argument `step_theory` must be None unless `learning_rate` is given {other}, but is {shown(step_theory)}.",
-    )
-    require(
-        stochastic or chosen is None,
-        f"Argument `optimizer` must be None unless `learning_rate` is given {other}, but is {chosen}.",
-    )
+    check_needless("step_theory", step_theory, None, stochastic, where)
+    check_needless("optimizer", chosen, None, stochastic, where)
     usual = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
     step = StepSettings(rate, str(step_theory or usual) if stochastic else None, size, chosen, varying)
     refuse_beside_map(step, method)
@@ -183,13 +163,16 @@ def sgd_step(
     found = resolved_schedule(problem, learning_rate, size, optimizer=chosen)
     varying = checked_schedule(found)
     rate = learning_rates.resolved_rate(problem, found if varying is None else varying(0))
-    require(
-        size == 1 or rate is not None,
-        f"Argument `batch_size` must be 1 unless `learning_rate` is given, but is {size}.",
-    )
-    need = f"Argument `optimizer` must be None unless `learning_rate` is given, but is {chosen}."
-    require(chosen is None or rate is not None, need)
+    check_needless("batch_size", size, 1, rate is not None)
+    check_needless("optimizer", chosen, None, rate is not None)
     return StepSettings(rate, step_theory, size, chosen, varying)
+
+
+def check_needless(name: str, value: object, usual: object, steps: bool, where: str = "given") -> None:
+    """Refuse an argument of steps of SGD where none are taken."""
+    told = value if isinstance(value, Optimizer) else shown(value)
+    need = f"Argument `{name}` must be {usual} unless `learning_rate` is {where}, but is {told}."
+    require(steps or value == usual, need)
 
 
 def checked_schedule(learning_rate: object) -> Schedule | None:
@@ -204,10 +187,7 @@ def checked_schedule(learning_rate: object) -> Schedule | None:
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
-    """Return the finite-step equations for a step theory, the flow otherwise.
-
-    ValueError is raised for a step theory of a problem that has no exact one-step moments.
-    """
+    """Return the finite-step equations for a step theory, the flow otherwise."""
     rate, theory = settings.learning_rate, settings.step_theory
     if (found := optimized(problem, settings)) is not None:
         return cast("OverlapSystem", found)
@@ -226,10 +206,7 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
 
 
 def optimized(problem: Problem, settings: StepSettings) -> Any:
-    """Return the mean motion under a schedule or an optimizer that is not plain SGD, None for plain SGD and flows.
-
-    ValueError is raised, with the reason, where overlaps do not close.
-    """
+    """Return the mean motion under a schedule or an optimizer that is not plain SGD, None for plain SGD and flows."""
     plain = settings.is_plain and settings.varying is None
     if plain or settings.step_theory is None or settings.learning_rate is None:
         return None
@@ -239,7 +216,7 @@ def optimized(problem: Problem, settings: StepSettings) -> Any:
     rate: float | RateTable = settings.learning_rate
     if settings.varying is not None:
         rate = settings.table or RateTable.until(settings.varying, 0.0)
-    return optimized_system(problem, rate, settings.step_theory, settings.batch_size, settings.optimizer or SGD())
+    return optimized_system(problem, rate, settings.step_theory, settings.batch_size, settings.optimizer or PLAIN)
 
 
 def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str = "bdf") -> str:
@@ -260,7 +237,7 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
     """
     if settings.learning_rate is None or settings.descends:
         return learning_rates.descent_limit(problem) if settings.descends else None
-    size, optimizer = settings.batch_size, settings.optimizer or SGD()
+    size, optimizer = settings.batch_size, settings.optimizer or PLAIN
     noise = learning_rates.quick_limit(problem, size, optimizer)
     # With `inputs`, where neurons do not decouple, and along random directions, the limit has the drift of batches.
     has_drift = problem.inputs is None and learning_rates.neurons_decouple(problem)
@@ -274,9 +251,11 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
 def warn_limit(settings: StepSettings, limit: float | None) -> None:
     """Warn if the learning rate is at or above the limit of stability."""
     rate = settings.learning_rate
-    if rate is not None and limit is not None and settings.descends:
+    if rate is None or limit is None:
+        return
+    if settings.descends:
         learning_rates.warn_descent_limit(rate, limit)
-    elif rate is not None and limit is not None and rate >= limit:
+    elif rate >= limit:
         msg = (
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
             f"{rate:g}: overlaps may blow up instead of converging."
@@ -313,7 +292,7 @@ def step_notes(
     notes = [f"{settings.step_theory} equation at {given}{batch} ({share}); predictions are the flow's"]
     if settings.pace != 1.0:
         notes[0] += f", whose times momentum divides by about {settings.pace:.3g}"
-    optimizer = settings.optimizer or SGD()
+    optimizer = settings.optimizer or PLAIN
     # The noise of other optimizers is not that of SGD.
     if prediction is not None and isinstance(optimizer, SGD) and settings.varying is None:
         bias = escape_bias(problem, rate * optimizer.amplification / size, prediction)

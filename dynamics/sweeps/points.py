@@ -33,7 +33,7 @@ from dynamics.cores import one_core
 from dynamics.problem.checks import check_that, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.storage import StorageError, check_attributes, save
-from dynamics.solve.registry import answers_that
+from dynamics.solve.registry import ANSWERS
 from hermite.text.messages import refuse, shown, suggestion
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Study = str | Callable[..., Any]
 #: Name -> "module:function" of the answers of this package that a sweep can ask for.
-STUDIES = {answer.name: answer.function for answer in answers_that("sweep")}
+STUDIES = {answer.name: answer.function for answer in ANSWERS if answer.sweeps}
 ENTRY_POINTS = "feature_emergence.studies"
 #: Flow time that the first step of a run passes.
 _INSTANT = 1e-9
@@ -127,7 +127,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
     instant = SaveAt.at([_INSTANT])
     try:
         checked_schedule(options.get("save_at"), instant)
-        if answer.can("resume"):
+        if answer.resumes:
             unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
