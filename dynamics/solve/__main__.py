@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
@@ -111,9 +112,8 @@ def _run(given: Mapping[str, Any]) -> int:
         require_usage(not given["resume"], "Option --resume must be typed as a flag, but is in the file of --config.")
         return _solve(given, _options(given))
     except MemoryError as error:
-        command_line.say(
-            f"error: The run needs more memory than there is{f' ({error})' if str(error) else ''}; see --dry-run."
-        )
+        why = f" ({error})" if str(error) else ""
+        command_line.say(f"error: The run needs more memory than there is{why}; see --dry-run.")
         return command_line.EXIT_FAILED
 
 
@@ -131,7 +131,7 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         values[option.key] = parsing.value_of(option, given)
         _require_absent(option, given[option.key], values["model"])
-    values |= {"optimizer": _optimizer(values)}
+    values["optimizer"] = _optimizer(values)
     if values["model"] in REUSED:
         values = _epochs(values)
     objective = "correlation" if values["model"] in CORRELATION else "squared"
@@ -159,10 +159,8 @@ def _epochs(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
     """Return the optimizer that is asked for; momentum and average are those of SGD."""
-    text, own = (
-        values["optimizer"],
-        {name: values[name] for name in ("momentum", "average") if values[name] is not None},
-    )
+    text = values["optimizer"]
+    own = {name: values[name] for name in ("momentum", "average") if values[name] is not None}
     if text is None and not own:
         return None
     from dynamics.problem.optimizers import SGD, checked_optimizer
@@ -398,11 +396,8 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
     from dynamics.solve.learning_steps import learning_steps
 
     rate = None if "step_theory" in answer.attrs else SHARE
-    steps = [
-        learning_steps(answer, direction=p, event=event, learning_rate=rate)
-        for p in counted
-        for event in ("emergence", "learned")
-    ]
+    pairs = product(counted, ("emergence", "learned"))
+    steps = [learning_steps(answer, direction=p, event=event, learning_rate=rate) for p, event in pairs]
     of = answer.attrs.get("optimizer", "SGD")
     sentences = [*found.sentences, f"Steps of {of} at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)]
     return replace(found, sentences=sentences, values={**found.values, "learning_steps": [asdict(s) for s in steps]})

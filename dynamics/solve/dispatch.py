@@ -1,7 +1,4 @@
-"""The two functions for any problem: `solve_problem` asks the answer of its student, `resume` goes on with a file.
-
-`estimate` tells memory and work of a run from counted operations, for `--dry-run`.
-"""
+"""`solve_problem` asks the answer of a problem's student, `resume` goes on with a file, `estimate` tells the work."""
 
 from __future__ import annotations
 
@@ -44,11 +41,6 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     -------
     Dataset
         As of that function; its name is in the attribute `answer`.
-
-    Raises
-    ------
-    SolveError, SolveInterrupted, TypeError, ValueError
-        As that function; TypeError too for an argument that it lacks.
 
     Examples
     --------
@@ -103,9 +95,7 @@ def resume(
     Raises
     ------
     StorageError
-        If the file cannot be read, or holds no run that can be continued.
-    SolveError, SolveInterrupted
-        As the solve does.
+        If the file cannot be read, or holds no run that can be continued; errors of the solve beside.
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
     begun, where = file.begun, str(file.target)
@@ -120,17 +110,15 @@ def resume(
 
         problem = stored_again(system, problem, where)
     elif system is not None:
-        refuse(
-            f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file, but is given."
-        )
+        need = f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file"
+        refuse(f"{need}, but is given.")
     watching = {"trackers": trackers, "progress": progress, "max_runtime": max_runtime, "on_failure": on_failure}
     solve = resumable[begun.answer].solve()
     try:
-        dataset = solve(problem, save_at=begun.save_at, **begun.settings, **watching, checkpoint=file)
+        return cast("xr.Dataset", solve(problem, save_at=begun.save_at, **begun.settings, **watching, checkpoint=file))
     except (TypeError, ValueError) as error:
         msg = f"File {where!r} must hold a run that can be resumed, but does not: {error}"
         raise StorageError(msg) from error
-    return cast("xr.Dataset", dataset)
 
 
 #: Floating-point operations per second measured on one core for m = P = 64.

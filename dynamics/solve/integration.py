@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import textwrap
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -78,7 +77,9 @@ class Solver(Protocol):
 SHARED = """\
 keep : {"full", "summary"}
     Whether all observables are saved at every time, or "summary" leaves out large ones, as said under Returns.
-method : METHODS
+method : {METHODS}
+    "explicit" is of order 8; "bdf" matrix-free, of order 1 to 5; "sundials" is CVODE (an extra); "scipy:<name>" are
+    referees; "auto" is "explicit" while that is cheap, else a method for stiff equations.
 rtol, atol : float
     Wanted accuracy of the state, from which each method takes its tolerances per step.
 trackers : sequence of Tracker
@@ -96,28 +97,17 @@ error_estimate : bool, optional
     more with half of its order, for variables that end in `_truncation_error`. By default for all methods but referees.
 checkpoint : path or RunFile, optional
     File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume` goes on
-    from it if the run ends early"""
-#: Method -> what docstrings say of it where an answer has it.
-SAID = {
-    "explicit": "of order 8",
-    "bdf": "matrix-free, of order 1 to 5",
-    "sundials": "CVODE (an extra)",
-    "scipy:<name>": "a referee",
-    "auto": '"explicit" while that is cheap, else a method for stiff equations',
-}
-#: Methods whose runs `dynamics.resume` cannot go on with.
-UNSTORED = ("sundials", "scipy:<name>")
-#: Errors of answers: where an integration can fail, always, and without or with methods that are extras.
-FAILED = """\
+    from it if the run ends early, but for "sundials" and "scipy:<name>"."""
+#: Errors of every answer, for docstrings.
+RAISES = """\
+Raises
+------
 SolveError
-    If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed."""
-INTERRUPTED = """\
+    If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
 SolveInterrupted
-    A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise"."""
-REFUSED = (
-    "TypeError, ValueError\n    For bad arguments, before any work.",
-    "TypeError, ValueError, ImportError\n    For bad arguments or a missing extra, before any work.",
-)
+    A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
+TypeError, ValueError, ImportError
+    For bad arguments or a missing extra, before any work."""
 
 
 def integrated(
@@ -162,23 +152,13 @@ def integrated(
 
 def _told(own: str, names: Collection[str], methods: Sequence[str]) -> str:
     """Return the docstring of an answer, with the shared arguments and errors where numpydoc wants them."""
-    menu = dict.fromkeys(re.sub(":.*", ":<name>", each) for each in methods)
-    said = "; ".join(f'"{method}": {what}' for method, what in SAID.items() if method in menu)
-    filled = textwrap.indent(textwrap.fill(f"{said}.", 112), "    ")
-    quoted = ", ".join(f'"{each}"' for each in menu)
-    unstored = " and ".join(f'"{each}"' for each in UNSTORED if each in menu)
-    shared = SHARED.replace("METHODS", f"{{{quoted}}}\n{filled}") + (f", but for {unstored}." if unstored else ".")
+    menu = dict.fromkeys(f'"{re.sub(":.*", ":<name>", each)}"' for each in methods)
+    shared = SHARED.replace("METHODS", ", ".join(menu))
     entries = [each for each in re.split(r"\n(?=\w)", shared) if re.split(r"\W", each, maxsplit=1)[0] in names]
     sections = re.split(r"\n\n(?=[A-Z]\w+\n---)", inspect.cleandoc(own))
-    after = (i for i, each in enumerate(sections) if each.startswith(("Raises", "Warns", "Notes", "References")))
+    after = (i for i, each in enumerate(sections) if each.startswith(("Warns", "Notes", "References")))
     place = next(after, len(sections))
-    raises = [*([FAILED] if methods else []), INTERRUPTED, REFUSED["sundials" in menu]]
-    if sections[place:] and sections[place].startswith("Raises"):
-        raises.append(sections.pop(place).partition("---\n")[2])
-    sections[place:place] = [
-        "\n".join(["Other Parameters\n----------------", *entries]),
-        "\n".join(["Raises\n------", *raises]),
-    ]
+    sections[place:place] = ["\n".join(["Other Parameters\n----------------", *entries]), RAISES]
     return "\n\n".join(sections)
 
 
@@ -208,7 +188,7 @@ class Run:
         arguments: Mapping[str, Any],
         build: Callable[..., Integration] | None = None,
     ) -> Run:
-        """Return the run of a call, with defaults for missing arguments; raise TypeError or ValueError if bad."""
+        """Return the run of a call, with defaults for missing arguments."""
         if answer.students[0] in KINDS:
             check_question(problem, answer.students)
         else:
@@ -242,16 +222,13 @@ class Run:
         return None if half is None else HalvedOrder(*make(half[0]), half[1])
 
     def built(self) -> Integration:
-        """Return the integration without taking a step. Bad arguments and missing extras raise an error."""
+        """Return the integration without taking a step."""
         own = list(inspect.signature(self.build).parameters)[1:]
         return self.build(self, **{name: self.given[name] for name in own})
 
     @np.errstate(under="ignore")
     def dataset(self) -> xr.Dataset:
-        """Return the dataset of the answer; raise SolveError or SolveInterrupted as `on_failure` says.
-
-        Bad arguments and missing extras raise TypeError, ValueError or ImportError before any work.
-        """
+        """Return the dataset of the answer; raise SolveError or SolveInterrupted as `on_failure` says."""
         on_failure = self.given["on_failure"]
         check_choice("on_failure", on_failure, ("raise", "return"))
         watchers = all_trackers(self.given["trackers"], self.given["progress"], self.given["max_runtime"])
@@ -301,10 +278,9 @@ class PlainMethod:
 
 
 class HalvedOrder(NamedTuple):
-    """The same flow with the series of its links cut at half of their order."""
+    """The same flow with the series of its links cut at half of their order, and its E(f − f*)² of a state."""
 
     method: Method
-    #: State -> E(f − f*)².
     loss: Callable[[Array], float]
     #: Error of the whole series over the change of the answer.
     factor: float
@@ -323,16 +299,14 @@ class Integration:
     start: Array
     #: Name of the times of events -> their number, None for one without a dim, in the order of the stepper's.
     events: Mapping[str, int | None]
-    #: Variables that are known before the run.
+    #: Variables that are known before the run, and coordinates other than `time`.
     constants: Mapping[str, Any]
-    #: Coordinates other than `time`.
     coords: Mapping[str, Any] = field(default_factory=dict)
     #: Arguments that this answer alone has, as they are stored.
     settings: Mapping[str, Any] = field(default_factory=dict)
     #: Variables of the dataset -> further attributes.
     attributes: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _values: {}
     notes: Sequence[str] = ()
-    #: Conditions on each record.
     sound: Soundness | None = None
     #: State at which no step succeeds -> why, None if it is not known.
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None
@@ -349,11 +323,9 @@ class Integration:
 
     @classmethod
     def of(cls, system: System, run: Run, **values: Any) -> Integration:
-        """Return the integration of a system by a method for any system, with the observables of the system.
+        """Return the integration of a system by a method for any system, with its observables and directions' events.
 
-        Unless `values` differ, its events are the times at which each direction emerges and is learned, its
-        coordinates are the neurons of the observables, and its errors are estimated by the loss among them. Degrees are
-        added where the loss is told by them.
+        `values` differ from that, or are further ones; degrees are added where the loss is told by them.
         """
         P, summary = run.problem.num_directions, system.observer("summary")
         given = {

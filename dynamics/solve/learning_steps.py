@@ -10,10 +10,9 @@ import numpy as np
 
 from dynamics import theory
 from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that, require
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.theory.learning_rates import resolved_rate
-from hermite.arrays import Array
 from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import refuse, rounded, with_error
 
@@ -36,16 +35,11 @@ _EXCHANGED = "noise may give the direction another neuron, or its neuron another
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSteps:
-    """Steps and samples until one direction emerges or is learned; NaN: unknown, inf: never.
+    """Steps and samples until a direction emerges or is learned, told in a line by `str`; NaN: unknown, inf: never."""
 
-    `str` says it in a line, rounded by the scatter.
-    """
-
-    #: Number p of the direction, from 1.
+    #: Number p of the direction, from 1, and "emergence" or "learned".
     direction: int
-    #: "emergence" or "learned".
     event: str
-    #: η and B.
     learning_rate: float
     batch_size: int
     #: Flow time of the event in the answer, and its estimated numerical error.
@@ -53,10 +47,9 @@ class LearningSteps:
     time_error: float
     #: Flow time that steps of finite size add on the mean, as far as the answer does not have it; NaN if unknown.
     delay: float
-    #: Mean number of steps over the runs in which the direction has the neuron that matching gives it, or over drawn
-    #: runs; without the delay where that is unknown.
+    #: Mean number of steps, and its standard deviation, over the runs in which the direction has the neuron that
+    #: matching gives it, or over drawn runs; without the delay where that is unknown.
     steps: float
-    #: Standard deviation of the number of steps over these runs, of other samples from the same start.
     steps_deviation: float
     #: Steps between which the event is in 95 % of all runs, with the numerical error on both sides; the upper end is
     #: inf where more than one run in forty leaves the direction without a neuron.
@@ -145,9 +138,8 @@ def learning_steps(
         part of the delay in its times; only the rest is added.
     direction : int
         p, from 1.
-    event : str, default "emergence"
-        "emergence", a neuron has squared overlap 1/2 with the direction, or "learned", the neurons carry half of its
-        weight.
+    event : {"emergence", "learned"}
+        A neuron has squared overlap 1/2 with the direction, or the neurons carry half of its weight.
     learning_rate : float or str, optional
         η > 0, dimensionless, for steps w ← w − η ∇ ½(f − f*)²; text such as "0.1x" is that share of
         `learning_rate_limit`. May be left out only where the answer has it.
@@ -162,11 +154,6 @@ def learning_steps(
     Returns
     -------
     LearningSteps
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the answer has no such times, or the direction, rate or batch size is not one of it.
 
     Notes
     -----
@@ -239,24 +226,18 @@ def learning_steps(
 def _step(
     answer: xr.Dataset, learning_rate: object, batch_size: object, optimizer: object
 ) -> tuple[float, int, bool, Optimizer]:
-    """Return learning rate, batch size, whether the answer is one of finite steps, which has them, and the optimizer.
-
-    TypeError or ValueError is raised for other values than those of the answer.
-    """
+    """Return learning rate, batch size, whether the answer is one of finite steps, and the optimizer."""
     stepped = "step_theory" in answer.attrs
     given = {"learning_rate": learning_rate, "batch_size": batch_size}
-    need = "Argument `answer` must be one of one learning rate"
-    other = f"{need}, but is one of {answer.attrs.get('schedule')}, whose coordinate `step` has the steps."
-    require("schedule" not in answer.attrs, other)
+    other = f"is one of {answer.attrs.get('schedule')}, whose coordinate `step` has the steps"
+    check_that("schedule" not in answer.attrs, "answer", "be one of one learning rate", other)
     for name, value in given.items() if stepped else ():
-        require(
-            value in (None, answer.attrs[name]),
-            f"Argument `{name}` must be that of the answer, {answer.attrs[name]:g}, but is {value}.",
-        )
-        given[name] = answer.attrs[name]
+        own_value = answer.attrs[name]
+        check_that(value in (None, own_value), name, f"be that of the answer, {own_value:g}", f"is {value}")
+        given[name] = own_value
     own = checked_optimizer(answer.attrs.get("optimizer"))
     chosen = own if optimizer is None else checked_optimizer(optimizer)
-    require(not stepped or chosen == own, f"Argument `optimizer` must be that of the answer, {own}, but is {chosen}.")
+    check_that(not stepped or chosen == own, "optimizer", f"be that of the answer, {own}", f"is {chosen}")
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
     problem = Problem.from_dataset(answer)
     if not (stepped or _is_known(problem, size, chosen)):
@@ -280,6 +261,11 @@ class _Times(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def _unknown(time: float, why: str) -> _Times:
+    """Return times without a known effect of the size of steps."""
+    return _Times(time, math.nan, math.nan, (math.nan, math.nan), (f"{why}: {_ALONE}",))
+
+
 def _is_known(problem: Problem, size: int, chosen: Optimizer) -> bool:
     """Return whether the noise of an optimizer's steps is known."""
     return isinstance(chosen, SGD) or (isinstance(chosen, ZerothOrder) and is_correlation(problem) and size == 1)
@@ -290,8 +276,7 @@ def _times(
 ) -> _Times:
     """Return the times of an event at the rate of plain SGD, or of zeroth order."""
     if not _is_known(problem, size, chosen):
-        note = f"how the noise of {chosen} scatters times is unknown: {_ALONE}"
-        return _Times(time, math.nan, math.nan, (math.nan, math.nan), (note,))
+        return _unknown(time, f"how the noise of {chosen} scatters times is unknown")
     if not is_drawn(problem):
         directions = chosen.directions if isinstance(chosen, ZerothOrder) else None
         return _of_pair(problem, place, event, rate, size, time, directions, stepped=stepped)
@@ -310,17 +295,16 @@ def _of_drawn_runs(
     problem: Problem, place: int, event: str, rate: float, size: int, time: float, *, stepped: bool
 ) -> _Times:
     """Return the times of drawn runs, relative to the run without noise where the answer has no noise in its times."""
-    unknown = _Times(time, math.nan, math.nan, (math.nan, math.nan))
     if (note := _above_limit(problem, rate, size)) is not None:
-        return unknown._replace(notes=(f"{note}: {_ALONE}",))
+        return _unknown(time, note)
     plan = theory.RunPlan.of(problem, rate / size, time)
     if plan is None:
-        return unknown._replace(notes=(f"to draw runs for an interval takes longer than a minute: {_ALONE}",))
+        return _unknown(time, "to draw runs for an interval takes longer than a minute")
     drawn, quiet = theory.drawn_times(problem, plan, place, event, rate / size)
     times = np.sort(drawn if stepped else drawn * (time / quiet))
     seen, last = times[np.isfinite(times)], int(_TAIL * (times.size + 1))
     if seen.size < 2 or not math.isfinite(quiet):
-        return unknown._replace(notes=(f"drawn runs do not have it by {theory.LONGEST:g} times that time: {_ALONE}",))
+        return _unknown(time, f"drawn runs do not have it by {theory.LONGEST:g} times that time")
     notes = [f"the interval is drawn: {times.size} runs, seed {theory.DRAWN_SEED}"]
     if late := times.size - seen.size:
         notes.append(
@@ -351,34 +335,14 @@ def _of_pair(
     stepped: bool,
 ) -> _Times:
     """Return the times of a matched pair, with those of runs that noise gives another neuron within the interval."""
-    lateness, scatter, drawn, notes = _effect_of_steps(problem, place, event, rate, size, directions, stepped=stepped)
-    delay = time * lateness
-    mean = time + (0.0 if math.isnan(delay) else delay)
-    ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]
-    if drawn is not None:
-        # Among others the pair may take longer than alone, which the answer has and the draws have not.
-        low, middle, high = np.quantile(drawn, [_TAIL, 0.5, 1.0 - _TAIL], method="inverted_cdf").tolist()
-        longer = mean / middle if 0.0 < middle < math.inf else 1.0
-        ends = [min(ends[0], low, longer * low), max(ends[1], high, longer * high)]
-    return _Times(mean, delay, mean * scatter, (ends[0], ends[1]), notes)
-
-
-def _effect_of_steps(
-    problem: Problem, place: int, event: str, rate: float, size: int, directions: int | None, *, stepped: bool
-) -> tuple[float, float, Array | None, tuple[str, ...]]:
-    """Return φ and s of a direction, inf and NaN if trapped, NaN if unknown, draws of its time, and notes.
-
-    There are draws (flow time) only where noise may exchange neurons or directions.
-    """
-    unknown = (math.nan, math.nan, None)
     if not (is_correlation(problem) or decouples(problem)):
         where = "for the homogeneous student alone, at k <= 2 on isotropic inputs"
-        return *unknown, (f"what the size of a step adds is known {where}: {_ALONE}",)
+        return _unknown(time, f"what the size of a step adds is known {where}")
     pairs = theory.predict(problem)
     bias = theory.escape_bias(problem, rate / size, pairs, directions)
     lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
-        return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {_ALONE}",)
+        return _unknown(time, f"noise scatters times by a share of {scatter:.2g}, beyond leading order")
     notes = bias.notes
     if math.isfinite(lateness):
         above = _above_limit(problem, rate, size)
@@ -389,9 +353,12 @@ def _effect_of_steps(
             found = theory.learned_bias(*given) if known_noise else None
             lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
     if math.isinf(lateness):
-        return math.inf, math.nan, None, ("the noise of the steps traps the neuron: take a smaller learning rate",)
+        delay, note = time * math.inf, "the noise of the steps traps the neuron: take a smaller learning rate"
+        mean = time if math.isnan(delay) else delay
+        return _Times(mean, delay, math.nan, (math.nan, math.nan), (note,))
     if math.isnan(lateness):
-        return *unknown, (*notes, f"what the size of a step adds is unknown: {_ALONE}")
+        unknown = _unknown(time, "what the size of a step adds is unknown")
+        return unknown._replace(notes=(*notes, *unknown.notes))
     drawn = None
     has_rivals = not is_correlation(problem) and pairs.predicted_emergence_time[place] != 0.0
     if has_rivals and not theory.rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
@@ -405,4 +372,12 @@ def _effect_of_steps(
         lag = math.sqrt(max((scatter * learned) ** 2 - (float(bias.scatter[place]) * emergence) ** 2, 0.0))
         own = lag * np.random.default_rng(DRAW_SEED).standard_normal(drawn.size)
         drawn = np.maximum(learned - emergence + drawn + own, 0.0)
-    return lateness - (known if stepped else 0.0), scatter, drawn, notes
+    delay = time * (lateness - (known if stepped else 0.0))
+    mean = time + (0.0 if math.isnan(delay) else delay)
+    low, high = (mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95))
+    if drawn is not None:
+        # Among others the pair may take longer than alone, which the answer has and the draws have not.
+        first, middle, last = np.quantile(drawn, [_TAIL, 0.5, 1.0 - _TAIL], method="inverted_cdf").tolist()
+        longer = mean / middle if 0.0 < middle < math.inf else 1.0
+        low, high = min(low, first, longer * first), max(high, last, longer * last)
+    return _Times(mean, delay, mean * scatter, (low, high), notes)

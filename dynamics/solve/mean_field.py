@@ -43,9 +43,9 @@ def solve_mean_field(
     .. math:: f(x) = \int \sigma(w\cdot x)\, \rho_t(dw), \quad |w| = 1, \qquad
        w' = -(I - ww^T)\, \nabla_w \Big[\int K(w, w')\, \rho_t(dw') - \sum_p a_p\, g^*(w\cdot\theta_p)\Big],
 
-    the flow of ½ E(f − f*)² with velocities scaled by the width, from the isotropic law. It closes in the projections
-    of w on the r axes that the teacher spans; particles carry them. The 2-homogeneous student is a measure of
-    directions with masses n = |w|², from mass m σ0² on,
+    the flow of ½ E(f − f*)² with velocities scaled by the width, from the isotropic law (arXiv:2504.13110). It closes
+    in the projections of w on the r axes that the teacher spans; particles carry them. The 2-homogeneous student is a
+    measure of directions with masses n = |w|², from mass m σ0² on,
 
     .. math:: f(x) = \int \sigma(u\cdot x)\, \rho_t(du), \qquad u' = -(I - uu^T)\, \nabla\Phi(u), \qquad
        (\ln n)' = -4\, \Phi(u),
@@ -97,10 +97,6 @@ def solve_mean_field(
     Tolerances are of the projections. One evaluation costs O(N J) operations for r = 1 and O(N (r+J choose J)) for r >
     1, J the degree of the link: the kernel is a sum of products, so that pairs of particles are never visited. Papers
     that use the flow of E(f − f*)² have half our times.
-
-    References
-    ----------
-    Glasgow, Wu and Bruna, arXiv:2504.13110, for the spherical student.
     """
     from dynamics.integrators.particles import stepper_of_particles
 
@@ -120,7 +116,7 @@ def solve_mean_field(
 
     def observe_all(state: Array) -> dict[str, Any]:
         tracers = {"tracer_projection": state[size:].reshape(followers.shape).copy()} if followers.size > 0 else {}
-        return {**observe(state[:size]), **tracers}
+        return observe(state[:size]) | tracers
 
     return Integration(
         title=f"Mean field of the {problem.kind} network",
@@ -156,7 +152,7 @@ def _particles(
 ) -> tuple[equations.MeanFieldSystem, equations.MeanFieldSystem, Array]:
     """Return the system of the particles, that of particles and tracers, and the weights of all particles.
 
-    Tracers are particles without weight. Where one half of the particles mirrors the other, the systems have one half.
+    Where one half of the particles mirrors the other, the systems have one half.
     """
     projections, whole = equations.start_particles(problem, count, rule)
     weights = whole
@@ -165,38 +161,32 @@ def _particles(
         whole = np.concatenate([weights[::-1], weights]) / 2.0
     make_system = equations.AxisSystem if problem.teacher.span == 1 else equations.SubspaceSystem
     system: equations.MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
-    moving = system
-    if followers.size > 0:
-        positions = np.concatenate([projections, followers])
-        moving = make_system(problem, positions, np.pad(weights, (0, len(followers))), LOSS_LEVELS)
-    return system, moving, whole
+    if followers.size == 0:
+        return system, system, whole
+    positions, without_weight = np.concatenate([projections, followers]), np.pad(weights, (0, len(followers)))
+    return system, make_system(problem, positions, without_weight, LOSS_LEVELS), whole
 
 
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
     equations.check_axes(problem)
-    equations.checked_particles(
-        problem, options["particles"], equations.checked_quadrature(problem, options["quadrature"])
-    )
+    rule = equations.checked_quadrature(problem, options["quadrature"])
+    equations.checked_particles(problem, options["particles"], rule)
 
 
 def default_mean_field_schedule(problem: Problem) -> SaveAt:
     """Return the schedule used when none is given, in units of the time of a neuron of overlap 1/√d alone.
 
     With b = a c_j c*_j j of the smallest a_p and the first degree j that both links have, it grows as
-    C' = b C^(j−1), which takes 1/b, ln(√d)/b, d^((j−2)/2)/((j − 2) b) for j = 1, 2, more. ValueError is raised if the
-    links have no degree in common, so that nothing grows.
+    C' = b C^(j−1), which takes 1/b, ln(√d)/b, d^((j−2)/2)/((j − 2) b) for j = 1, 2, more.
     """
     count = min(problem.activation.coefficients.size, problem.teacher_link.coefficients.size)
     drive = problem.activation.coefficients[:count] * problem.teacher_link.coefficients[:count]
     shared = np.flatnonzero(drive[1:]) + 1
-    require(
-        shared.size != 0,
-        "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None.",
-    )
-    degree = int(shared[0])
+    need = "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None."
+    require(shared.size != 0, need)
+    degree, dimension = int(shared[0]), float(problem.dimension)
     rate = degree * abs(float(drive[degree])) * float(problem.teacher.coefficients.min())
-    dimension = float(problem.dimension)
     times = {1: 1.0, 2: max(0.5 * np.log(dimension), 1.0)}
     alone = times[degree] if degree in times else dimension ** (0.5 * degree - 1.0) / (degree - 2)
     return SaveAt.geometric(FIRST_SAVED * alone / rate, LAST_SAVED * alone / rate, DEFAULT_COUNT)

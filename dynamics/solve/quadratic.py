@@ -1,7 +1,4 @@
-"""The quadratic network at any width and dimension, exactly and without time stepping.
-
-Its stepper takes exact jumps, the last of which ends where it is asked to.
-"""
+"""The quadratic network at any width and dimension, by exact jumps, the last of which ends where it is asked to."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ if TYPE_CHECKING:
 
 
 class JumpStepper:
-    """A quadratic network on its way, and the one method of such networks, which has no tolerance.
-
-    `state` is that of before a jump while one is taken in another thread.
-    """
+    """A quadratic network on its way; `state` is that of before a jump while one is taken in another thread."""
 
     name = "jumps"
 
@@ -149,21 +143,13 @@ def solve_quadratic(run: Run) -> Integration:
         aligned by prediction. A frame has per direction `rate_limit`, η*_j of SGD, and `fewest_steps`, at η*_j/2; the
         attribute `learning_rate_limit` is the largest of them, and else that of `learning_rate_limit`. Dimensionless.
 
-    Raises
-    ------
-    ValueError
-        For more than 10^6 jumps, or what does not fit into memory.
-
     Notes
     -----
     A tracker is given U and V = Wᵀ as one array, of a frame U alone. Between saved times the exact solution is taken in
     jumps of 4 h a_1 ≤ 12, at a cost of (r + m) m² each: 1.5 s for r = 1024, m = 64, d = 10^9 and 48 times to 2.5 times
     the last alignment. Times at which directions are reached are roots of the exact solution, right to 1e-12 of a jump,
-    for all saved times. Losses have rounding errors of 1e-15 Σa².
-
-    References
-    ----------
-    Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688, whose time is 4√m t.
+    for all saved times; at most 10^6 jumps are taken. Losses have rounding errors of 1e-15 Σa². The time of Ben Arous,
+    Erdogdu, Vural and Wu, arXiv:2508.03688, is 4√m t.
     """
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
     schedule = run.schedule(lambda: default_quadratic_schedule(problem))

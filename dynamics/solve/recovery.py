@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem, Teacher, check_fields, is_network
-from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds, require
+from dynamics.problem.checks import check_memory, check_that, checked_integer, checked_number, checked_seeds, require
 from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery import AUTO, LABELS, Estimator, make_estimator
 from hermite.arrays import Array
@@ -52,7 +52,7 @@ def predict_recovery(
     degree estimator                                                       law of the squared overlap
     ====== =============================================================== ==========================================
     1      Σ T x                                                           1/(1 + (d−1)/(nρ²))
-    2      first eigenvector of (1/n) Σ T x xᵀ                             Lu–Li, Mondelli–Montanari, see Notes
+    2      first eigenvector of (1/n) Σ T x xᵀ                             arXiv:1702.06435, 1708.05932, see Notes
     3      first of F Fᵀ − ΣT²[(q²−6q+d+6) x xᵀ + 2qI], F = ΣT He₃(x)      1 − c(1+κϑ/2)/(ϑ(ϑ+c)), c = 2/d, ϑ = 6ρ²n/d²
     4      first of ΣT[(q−d−4) x xᵀ − (q−d−2) I]                           1 − n_c/n
     ====== =============================================================== ==========================================
@@ -62,10 +62,10 @@ def predict_recovery(
     Parameters
     ----------
     link : str, dict, sympy expression, callable, HermiteExpansion or Problem
-        Link σ, anything that `hermite.expand` takes; or a `Problem` with one direction of coefficient 1, which has a
-        dimension and label noise too.
+        Link σ, anything that `hermite.expand` takes; or a `Problem` with one direction of coefficient 1, instead of
+        `dimension` and `label_noise` too.
     dimension : int, optional
-        Input dimension d ≥ 2; absent where a `Problem` is given.
+        Input dimension d ≥ 2.
     samples : int or sequence of int
         Numbers n of samples.
     degree : {"auto", 1, 2, 3, 4}
@@ -75,7 +75,7 @@ def predict_recovery(
         degree 2 the threshold is not quite the least); or a function of an array of labels. T is multiplied by the sign
         of E[T h_k], attribute `label_sign`, so that the direction shows at the upper end of the spectrum.
     label_noise : float, optional
-        Standard deviation τ of Gaussian noise on the labels, by default 0; absent where a `Problem` is given.
+        Standard deviation τ of Gaussian noise on the labels, by default 0.
     seeds : int or sequence of int, optional
         Degree 2 only: seeds of samples, each of which has the law of its own labels; they are the samples of
         `sgd_check.estimate_direction`. Where T(y) has no upper bound, as for z², there is no other law, and without
@@ -90,11 +90,6 @@ def predict_recovery(
         averaged over, if any), `threshold_samples` n_c and `threshold_ratio` n_c over d, d^{3/2} or d² (infinite if the
         direction never shows; absent at degree 1, which has none, and for laws of single draws).
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Notes
     -----
     Degree 1 is exact up to 1/d, all other laws are limits d → ∞: at d of some hundred they hold to ±0.05 from three
@@ -102,10 +97,6 @@ def predict_recovery(
     F(l) = 1/δ + E[T/(l−T)] − E[Tz²/(l−T)], P(l) = 1/δ − E[T²/(l−T)²], P(l̄) = 0; nothing if F(l̄) ≥ 0, else
     P/(P + E[T²z²/(l*−T)²]) at F(l*) = 0, with eigenvalue l*E[Tz²/(l*−T)]. Labels count as bounded if between |z| = 8
     and 40 they grow by at most 1 %. With noise, means of labels with jumps are right to about 1e-3.
-
-    References
-    ----------
-    Lu and Li, arXiv:1702.06435; Mondelli and Montanari, arXiv:1708.05932; Damian et al., arXiv:2403.05529.
 
     Examples
     --------
@@ -124,17 +115,16 @@ def predict_recovery(
     need = f"Argument `seeds` must be absent at degree {k}, whose law draws no sample, but is given."
     require(chosen is None or k == 2, need)
     averaged = chosen is None and estimator.needs_sample
-    if chosen is not None or averaged:
+    draws = range(DRAWS) if averaged else chosen
+    if draws:
         check_memory("samples", max(counts), ARRAYS_OF_DRAW * max(counts))
-    if k != 2:
-        values = {"predicted_overlap_squared": np.array([estimator.overlap_squared(d, n) for n in counts])}
+        found = np.array([[estimator.outlier(d, n, seed) for n in counts] for seed in draws])
+        found = found.mean(axis=0) if averaged else found
+    elif k == 2:
+        found = np.array([estimator.outlier(d, n) for n in counts])
     else:
-        if draws := range(DRAWS) if averaged else chosen:
-            outliers = np.array([[estimator.outlier(d, n, seed) for n in counts] for seed in draws])
-        else:
-            outliers = np.array([estimator.outlier(d, n) for n in counts])
-        values = {"predicted_overlap_squared": outliers[..., 0], "top_eigenvalue": outliers[..., 1]}
-        values = {name: array.mean(axis=0) for name, array in values.items()} if averaged else values
+        found = np.array([[estimator.overlap_squared(d, n)] for n in counts])
+    values = dict(zip(("predicted_overlap_squared", "top_eigenvalue"), np.moveaxis(found, -1, 0), strict=False))
     attributes = direction_attributes(estimator, d, transform)
     dataset = make_dataset(
         values,
@@ -155,14 +145,11 @@ def single_direction(problem: object) -> Problem:
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
     check_fields(problem, FIELDS_OF_STUDENT, "here")
     teacher = problem.teacher
-    require(
-        not is_network(problem) and teacher.num_directions == 1 and teacher.coefficients[0] == 1.0,
-        "Argument `problem` must have a student with a name and a teacher of one direction of coefficient 1, but "
-        f"has {'a Student' if is_network(problem) else f'coefficients {teacher.coefficients.tolist()}'}.",
-    )
-    require(
-        problem.dimension >= 2, f"Argument `problem` must have a dimension of at least 2, but has {problem.dimension}."
-    )
+    need = "have a student with a name and a teacher of one direction of coefficient 1"
+    found = "a Student" if is_network(problem) else f"coefficients {teacher.coefficients.tolist()}"
+    is_single = not is_network(problem) and teacher.num_directions == 1 and teacher.coefficients[0] == 1.0
+    check_that(is_single, "problem", need, f"has {found}")
+    check_that(problem.dimension >= 2, "problem", "have a dimension of at least 2", f"has {problem.dimension}")
     return problem
 
 
@@ -185,7 +172,7 @@ def direction_attributes(estimator: Estimator, dimension: int, transform: object
 def _checked_problem(link: object, dimension: object, label_noise: object) -> Problem:
     if isinstance(link, Problem):
         for name, given in (("dimension", dimension), ("label_noise", label_noise)):
-            require(given is None, f"Argument `{name}` must be absent where a Problem is given, but is {shown(given)}.")
+            check_that(given is None, name, "be absent where a Problem is given", f"is {shown(given)}")
         return single_direction(link)
     require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", TypeError)
     return Problem(

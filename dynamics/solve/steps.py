@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
-from dynamics.problem.checks import checked_integer, require
+from dynamics.problem.checks import check_that, checked_integer, require
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.problem.rates import Schedule, check_bearable
 from dynamics.problem.schedule import SaveAt
@@ -98,8 +98,8 @@ class StepSettings:
         if not self.is_map or self.learning_rate is None:
             return save_at
         steps, last = np.unique(np.rint(save_at.times / self.learning_rate)), float(save_at.times[-1])
-        need = f"Argument `save_at` must be 0 alone, or reach the first step, at the time {self.learning_rate:g}"
-        require(steps[-1] > 0.0 or last == 0.0, f"{need}, but ends at {last:g}.")
+        need = f"be 0 alone, or reach the first step, at the time {self.learning_rate:g}"
+        check_that(steps[-1] > 0.0 or last == 0.0, "save_at", need, f"ends at {last:g}")
         return SaveAt.at(self.learning_rate * steps)
 
     def coords(self, save_at: SaveAt) -> dict[str, Any]:
@@ -127,17 +127,10 @@ def checked_step(
     problem: Problem | None = None,
 ) -> StepSettings:
     """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default."""
-    size, descends = checked_integer(batch_size, "batch_size", minimum=1), method == "gradient-descent"
-    chosen = None if optimizer is None else checked_optimizer(optimizer)
-    if isinstance(learning_rate, str) and problem is not None:
-        of_limit: Any = {"descends": descends, "optimizer": chosen}
-        learning_rate = resolved_schedule(problem, learning_rate, size, **of_limit)
-    varying = checked_schedule(learning_rate)
-    given = learning_rate if varying is None else varying(0)
-    require(
-        varying is None or not descends,
-        f"Argument `learning_rate` must be one number for method 'gradient-descent', but is {varying!r}.",
-    )
+    descends = method == "gradient-descent"
+    size, chosen, varying, given = _checked_given(problem, learning_rate, batch_size, optimizer, descends=descends)
+    is_one = varying is None or not descends
+    check_that(is_one, "learning_rate", "be one number for method 'gradient-descent'", f"is {varying!r}")
     rate = learning_rates.checked_learning_rate(given, method)
     stochastic, where = rate is not None and not descends, "given with a method other than 'gradient-descent'"
     check_needless("batch_size", size, 1, stochastic, where)
@@ -154,15 +147,24 @@ def checked_step(
     return step
 
 
+def _checked_given(
+    problem: Problem | None, learning_rate: object, batch_size: object, optimizer: object, *, descends: bool = False
+) -> tuple[int, Optimizer | None, Schedule | None, object]:
+    """Return the batch size, the optimizer, the schedule, if there are any, and the first learning rate."""
+    size = checked_integer(batch_size, "batch_size", minimum=1)
+    chosen = None if optimizer is None else checked_optimizer(optimizer)
+    if isinstance(learning_rate, str) and problem is not None:
+        learning_rate = resolved_schedule(problem, learning_rate, size, optimizer=chosen, descends=descends)
+    varying = checked_schedule(learning_rate)
+    return size, chosen, varying, learning_rate if varying is None else varying(0)
+
+
 def sgd_step(
     problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object, optimizer: object = None
 ) -> StepSettings:
     """Return the settings of steps of SGD for a student that knows no others."""
-    size = checked_integer(batch_size, "batch_size", minimum=1)
-    chosen = None if optimizer is None else checked_optimizer(optimizer)
-    found = resolved_schedule(problem, learning_rate, size, optimizer=chosen)
-    varying = checked_schedule(found)
-    rate = learning_rates.resolved_rate(problem, found if varying is None else varying(0))
+    size, chosen, varying, given = _checked_given(problem, learning_rate, batch_size, optimizer)
+    rate = learning_rates.checked_learning_rate(given, "map")
     check_needless("batch_size", size, 1, rate is not None)
     check_needless("optimizer", chosen, None, rate is not None)
     return StepSettings(rate, step_theory, size, chosen, varying)
@@ -265,9 +267,9 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
 
 def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str | None = None) -> None:
     """Refuse a method of integration, and a device, for mean steps that are iterated."""
-    of = f"for {settings.optimizer}, whose mean steps are iterated, but is"
-    require(method == "auto" or not settings.is_map, f"Argument `method` must be 'auto' {of} {shown(method)}.")
-    require(device is None or not settings.is_map, f"Argument `device` must be None {of} {shown(device)}.")
+    for name, value, usual in (("method", method, "auto"), ("device", device, None)):
+        need = f"be {usual!r} for {settings.optimizer}, whose mean steps are iterated"
+        check_that(value == usual or not settings.is_map, name, need, f"is {shown(value)}")
 
 
 def refuse_estimate(settings: StepSettings, error_estimate: bool | None) -> None:

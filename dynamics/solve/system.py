@@ -19,7 +19,7 @@ from dynamics.equations import interface
 from dynamics.integrators import stepper_of
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.cache import is_interpreted
-from dynamics.problem.checks import check_type, checked_integers, require
+from dynamics.problem.checks import check_that, check_type, checked_integers, require
 from dynamics.problem.question import OWN
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.storage import StorageError
@@ -55,16 +55,13 @@ class System:
     varies, numbers, text, arrays, lists of them, or a `Problem`. It has functions compiled by ``numba.njit``, written
     in the class or above it, of which all but the first may be missing:
 
-    ========================================================= ========================================================
-    ``field(t, y, out, constants, sizes, work)``              writes y' into `out`
-    ``events(t, y, out, constants, sizes, work)``             writes a number per event into `out`: the event happens
-                                                              when its number rises to 0
-    ``normalise(y, constants, sizes)``                        puts an accepted state back on its constraints, in place
-    ``jacobian_diagonal(t, y, out, constants, sizes, work)``  writes about the diagonal of ∂y'/∂y, by which "bdf" and
-                                                              "sundials" precondition; they do not without it
-    ``jacobian_product(t, y, v, out, constants, sizes, …)``   writes ∂y'/∂y · v; without it "bdf" and "sundials" take
-                                                              differences of `field`
-    ========================================================= ========================================================
+    * ``field(t, y, out, constants, sizes, work)`` writes y' into `out`;
+    * ``events(t, y, out, constants, sizes, work)`` writes a number per event, which happens when that rises to 0;
+    * ``normalise(y, constants, sizes)`` puts an accepted state back on its constraints, in place;
+    * ``jacobian_diagonal(t, y, out, constants, sizes, work)`` writes about the diagonal of ∂y'/∂y, by which "bdf" and
+      "sundials" precondition;
+    * ``jacobian_product(t, y, v, out, constants, sizes, work)`` writes ∂y'/∂y · v, of which "bdf" and "sundials" else
+      take differences of `field`.
 
     All arrays have one dimension: the state `y` and the direction `v`, (N,) float64; `constants` and `sizes`, what the
     methods of these names return, float64 and int64, with one more integer behind the sizes; `work`, `work_size`
@@ -83,7 +80,7 @@ class System:
         Name of times of events -> their dim: () for a single event, ("mode",) for one per mode; in the order in which
         `events` writes their numbers.
     title, references : str
-        What the dataset says of the equations. The title is the name of the class by default.
+        What the dataset says of the equations; the title is by default the name of the class.
     work_size : int
         Length of `work`.
 
@@ -179,7 +176,7 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class StoredSystem:
-    """The parameters of a system in a file, where no code is stored."""
+    """The parameters of a system in a file, where no code is stored; arrays are with the result."""
 
     stored: Mapping[str, Any]
     kind: ClassVar[str] = OWN
@@ -189,7 +186,7 @@ class StoredSystem:
         return dict(self.stored)
 
     def arrays(self) -> dict[str, tuple[Dims, Array]]:
-        """Return nothing: arrays are with the result."""
+        """Return nothing."""
         return {}
 
     @classmethod
@@ -233,10 +230,8 @@ def solve_system(run: Run) -> Integration:
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
     has_loss = observables.get("loss") == ()
-    require(
-        has_loss or not run.error_estimate,
-        "Argument `error_estimate` must be None or False without an observable `loss`, but is True.",
-    )
+    need = "be None or False without an observable `loss`"
+    check_that(has_loss or not run.error_estimate, "error_estimate", need, "is True")
     coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
     lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
     events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
@@ -245,11 +240,8 @@ def solve_system(run: Run) -> Integration:
     labelled = {dim for dims in (*map(observables.__getitem__, kept), *event_times.values()) for dim in dims}
     errors = ["loss_error", *(f"{name}_error" for name in event_times)]
     names = Counter((*lengths, *system.arrays(), *errors, *observables, *event_times))
-    twice = next((name for name, count in names.items() if count > 1), None)
-    require(
-        twice is None,
-        f"What {equations.named} observes must have names of its own, but `{twice}` has another meaning.",
-    )
+    for twice in (name for name, count in names.items() if count > 1):
+        refuse(f"What {equations.named} observes must have names of its own, but `{twice}` has another meaning.")
 
     def observe(state: Array) -> Mapping[str, Any]:
         found = system.observe(state)
@@ -397,10 +389,9 @@ def _dims(system: System, attribute: str) -> dict[str, Dims]:
     found = getattr(system, attribute)
     need = f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(found)}.'
     require(isinstance(found, Mapping), need, TypeError)
-    texts = all(
-        isinstance(dims, tuple) and all(isinstance(each, str) for each in (name, *dims)) for name, dims in found.items()
-    )
-    require(texts, need, TypeError)
+    for name, dims in found.items():
+        texts = isinstance(dims, tuple) and all(isinstance(each, str) for each in (name, *dims))
+        require(texts, need, TypeError)
     return dict(found)
 
 

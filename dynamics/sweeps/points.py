@@ -121,7 +121,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
     """
     from dynamics.solve.integration import Run
 
-    answer = next((each for each in answers_that("sweep") if each.function == study), None)
+    answer = next((each for each in ANSWERS if each.sweeps and each.function == study), None)
     if answer is None:
         return ""
     instant = SaveAt.at([_INSTANT])

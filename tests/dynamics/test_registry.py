@@ -108,9 +108,8 @@ def test_docstrings_say_of_shared_arguments_what_holds_of_the_answer():
         sections = re.findall(r"\n([A-Z][\w ]+)\n---", text)
         assert sections == [name for name in order if name in sections]
         assert max(map(len, text.splitlines())) <= 120
-        assert ("SolveError" in text) == bool(answer.methods)
-        assert ('"sundials"' in text) == ("sundials" in answer.methods)
-        assert ('"auto": "explicit"' in text) == ("auto" in answer.methods)
+        assert ("method : {" in text) == bool(answer.methods)
+        assert (', "sundials"' in text) == ("sundials" in answer.methods)
 
 
 def test_times_of_events_are_cut_by_their_numbers():
