@@ -119,12 +119,12 @@ def predict_recovery(
     if draws:
         check_memory("samples", max(counts), ARRAYS_OF_DRAW * max(counts))
         found = np.array([[estimator.outlier(d, n, seed) for n in counts] for seed in draws])
-        found = found.mean(axis=0) if averaged else found
     elif k == 2:
         found = np.array([estimator.outlier(d, n) for n in counts])
     else:
         found = np.array([[estimator.overlap_squared(d, n)] for n in counts])
     values = dict(zip(("predicted_overlap_squared", "top_eigenvalue"), np.moveaxis(found, -1, 0), strict=False))
+    values = {name: array.mean(axis=0) for name, array in values.items()} if averaged else values
     attributes = direction_attributes(estimator, d, transform)
     dataset = make_dataset(
         values,
