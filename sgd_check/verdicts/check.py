@@ -41,6 +41,7 @@ from dynamics.problem.checks import check_that, require
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.runs import RunFile, also_interrupted, uninterrupted
 from dynamics.runs.trackers import part_of_work
+from dynamics.solve import StepSettings, make_system
 from dynamics.solve.reused_data import ANSWER as REUSED
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from hermite.arrays import Array, Integers
@@ -108,29 +109,26 @@ def compare(
         [-s_p^2,\; 2 \varphi_p] & \text{else, finite-step equation} \end{cases}
 
     with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and φ_p the part of the
-    delay that the predicted time lacks (`sgd_check.verdicts.expectation`, with the bands of frames). A fifth of the
-    rate is for what does not depend on times (`sgd_check.verdicts.path_tests`). Learned times are tested in the same
-    way where theory knows what steps do to them. Of a direction that theory puts beyond the runs, or never, the number
-    of runs that have it is tested (`sgd_check.verdicts.times`). "Agree" is said only if every time, 30 % later still
-    within the runs, is tested on both sides and such an error would have been seen.
+    delay that the predicted time lacks (`docs/verdict_tests.md`, also for what follows). A fifth of the rate is for
+    what does not depend on times. Learned times are tested in the same way where theory knows what steps do to them. Of
+    a direction that theory puts beyond the runs, or never, the number of runs that have it is tested. "Agree" is said
+    if every time, 30 % later still within the runs, is tested on both sides and such an error would have been seen.
 
     **By curves** this is decided for information exponents up to 2 and for networks: the loss, and the learned masses,
     of a network its components or sensitivity, are tested at up to eight times each, and the times beside them,
 
     .. math:: |E x(t_k) - y(t_k)| \le R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big),
 
-    y the theory, R its range, and Δ the remaining effect of the step size (`sgd_check.verdicts.curves`). A flow needs
-    runs at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed
-    with, not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every
-    curve that moves, and if, where theory predicts emergences, the runs have one that is predicted well before their
-    end.
+    y the theory, R its range, and Δ the remaining effect of the step size. A flow needs runs at two learning rates;
+    held against one alone it can be agreed with, not refuted. "Agree" is said if theory with times 30 % longer or
+    shorter would have been refuted by every curve that moves, and if, where theory predicts emergences, the runs have
+    one that is predicted well before their end.
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate.
 
     Against **samples that are used again**, `dynamics.solve_reused_data`, test and train loss, overlaps and squared
-    norms are tested by curves, with Δ the standard deviation over runs in R^d. "Agree" is said if the theory of fresh
-    samples would have been refuted too (`sgd_check.verdicts.reused_data`).
+    norms are tested by curves. "Agree" is said if the theory of fresh samples would have been refuted too.
 
     Against **a mean field**, `simulation` has one dataset for each of two or more widths m, of the spherical student,
     with two or more runs from every one of the same `starts`. The null hypothesis is that the squared distance in
@@ -138,12 +136,11 @@ def compare(
 
     .. math:: E(f_m - f_\infty)^2 \sim m^x, \qquad x \in -1 \pm 0.15
 
-    averaged over log time while the loss of the mean field falls from half to a tenth; 0.15 is for corrections of
-    finite width. "Agree" is said only where an exponent of −1/2 would have been seen (`sgd_check.verdicts.mean_field`).
+    averaged over log time while the loss of the mean field falls from half to a tenth. "Agree" is said only where an
+    exponent of −1/2 would have been seen.
 
     Against **the law of an estimator**, `dynamics.predict_recovery`, `simulation` is a result of
-    `sgd_check.estimate_direction`, and the mean of the squared overlap is tested, with what a finite d is allowed
-    (`sgd_check.verdicts.recovery`).
+    `sgd_check.estimate_direction`, and the mean of the squared overlap is tested.
 
     Parameters
     ----------
@@ -464,6 +461,8 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     size: Any = {} if whole and batch_size == 1 else {"batch_size": batch_size}
     size |= {} if plain else {"optimizer": plan.optimizer}
     try:
+        if not whole:  # refuses a link without exact moments before the flow warns of its series
+            make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
         with warnings.catch_warnings(), part_of_work("mean steps"):
             # The simulation says the same of a rate beyond the limit, the prediction of components never found.
             warnings.simplefilter("ignore", RuntimeWarning)
