@@ -180,30 +180,8 @@ class ClassDescentSystem(ClassSystem):
         return super().unpack(np.concatenate([unit.reshape(state.shape), log_norm], axis=-1))
 
 
-# The overlaps under online SGD of a finite learning rate, closed class by class (axes of one eigenvalue).
-#
-# Whitened, a sample g ~ N(0, I) moves ŵ_i by −η e Σ ∇_i, ∇_i as in `dynamics.equations.finite_step`. With U the
-# coordinates of unit neurons on the axes of the teacher, and K_c and X_c the shares of class c in G and in the Gram
-# matrix X of the m unit neurons and P directions,
-#
-# .. math::
-#    U_{il}' = s_l Y_{il} - \tfrac12 \ell_i' U_{il}, \qquad
-#    K_c' = s_c (V_c + V_c^T) + s_c^2 H_c - \tfrac12 (\ell_i' + \ell_j') K_c, \qquad
-#    \ell_i' = (\ln n_i)' = \sum_c [2 s_c V_c + s_c^2 H_c]_{ii}
-#
-# with Y = F U + A Θ, V_c the products of Y and U within class c, F and A of `write_forces`, and H_c = η [D_c +
-# (second_c − D_c)/B] for batches of B samples, D_c = Y_c Y_cᵀ. For class c of d_c axes Stein's lemma leaves second_c =
-# d_c E[(ē² + τ²) σ'_i σ'_j] + Σ_ab J_ab X_c,ab, with J linear in means of four functions. In ē = Σ_a w_a σ_a,
-# w = (n, −a), and A(z) = α + σ'' of mean derivatives (2 − k) f̂_k, its entries are sums of
-#
-# .. math::
-#    ab:&\; 2 w_a w_b E[\sigma'_a \sigma'_b \sigma'_i \sigma'_j], \quad
-#    aa: 2 w_a E[\bar e\, \sigma''_a \sigma'_i \sigma'_j], \quad
-#    ai: 2 w_a E[\bar e\, \sigma'_a (A + \sigma'')_i \sigma'_j], \\
-#    ii:&\; E[(\bar e^2 + \tau^2) (\sigma''' + \alpha')_i \sigma'_j], \quad
-#    ij: E[(\bar e^2 + \tau^2) (A_i A_j + \sigma''_i \sigma''_j)],
-#
-# and of the same with i and j exchanged. "infinite-d" keeps d_c E[…]/B alone, the limit tr Σ → ∞ at fixed η tr Σ.
+# The overlaps under online SGD of a finite learning rate, closed class by class of equal eigenvalues: docs/inputs.md.
+# Means of A(z) = α + σ'' are those of mean derivatives (2 − k) f̂_k.
 #
 # State y = [U (m, r) | K (classes, m, m) | ln n (m)]; sizes = [m, P, r, P, sign_matters, place of the link, classes,
 # degree, whole | class of every axis of the teacher (r)]; parameters = [a (P) | Θ (P, r) | s | d_c (classes) | τ, two

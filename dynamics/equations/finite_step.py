@@ -273,33 +273,15 @@ def check_polynomial(problem: Problem) -> None:
     )
 
 
-# Exact moments of one step of online SGD, from the overlaps alone.
+# Exact moments of one step of online SGD, from the overlaps alone: docs/learning_rate.md.
 #
-# A sample x ~ N(0, I_d) with label noise of standard deviation τ moves w_i by −η e ∇_i, where
-#
-# .. math:: \nabla_i = \rho_i [\alpha(z_i)\, u_i + \sigma'(z_i)\, x], \qquad \alpha = 2\sigma - z\sigma', \qquad
-# \rho_i = |w_i|, \quad u_i = w_i/\rho_i, \quad z_i = u_i \cdot x,
-#
-# and e = ē − noise, ē = Σ_a w_a σ(v_a·x). First order: E[ē ∇_i] is ρ_i (κ_i u_i + Σ_b N_ib v_b), and D_ij the product
-# of two such vectors. Second order: second_ij = E[e² ∇_i·∇_j] contains |x|². By parts E[F |x|²] = d E F + E[x·∂F], and
-# x·∂ acts on a function of v·x as z d/dz, so that every factor depends on one projection:
-#
-# .. math:: \frac{\mathrm{second}_{ij}}{\rho_i\rho_j} = E\big[(\bar e^2 + \tau^2)\{G_{ij}\alpha_i\alpha_j +
-# \beta_i\sigma'_j + \sigma'_i\beta_j + d\,\sigma'_i\sigma'_j\}\big] + 2\,E[\bar e\,\epsilon\,\sigma'_i\sigma'_j],
-# \qquad \beta = z\alpha + z\sigma'', \quad \epsilon = \sum_a w_a z_a\sigma'(z_a).
-#
-# In mean derivatives ĉ_k = E σ^(k) = √k! c_k the factors are series with
+# First order: E[ē ∇_i] is ρ_i (κ_i u_i + Σ_b N_ib v_b), and D_ij the product of two such vectors. Second order:
+# E[e² ∇_i·∇_j] = base + d · slope. In mean derivatives ĉ_k = E σ^(k) = √k! c_k its factors are series with
 #
 # σ' : ĉ_(k+1)     α : (2−k) ĉ_k − ĉ_(k+2)     β : (1−k) ĉ_(k+1) + k (3−k) ĉ_(k−1)     zσ' : k ĉ_k + ĉ_(k+2).
 #
-# Each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] over a and b, and that a sum over the diagrams of
-# `hermite.polynomials`, for given numbers of edges a polynomial in G_ij times
-#
-# .. math:: \sum_{ab} X_{rs}(a)\, Q_{ab}^e\, X_{r's'}(b), \qquad X_{rs}(a) = w_a Q_{ai}^r Q_{aj}^s:
-#
-# (m+P)² operations per pair where both r and s are positive, an inner product elsewhere, and none for e = 0. Rounding
-# is relative to the largest diagram, which grows with the degree K about as E h_K⁴ does, like 9^K. second = base + d ·
-# slope; the limit d → ∞ has slope alone, which needs a quarter of the diagrams.
+# Diagrams are those of `hermite.polynomials`: (m+P)² operations per pair where both r and s are positive, an inner
+# product elsewhere, and none for e = 0.
 
 
 class MomentParts(NamedTuple):

@@ -58,7 +58,7 @@ def entry(function: Function) -> Function:
 
 
 class Callback(types.WrapperAddressProtocol):
-    """What `numba.cfunc` made of a kernel for one signature, which compiled functions take as an argument and call."""
+    """A kernel that `numba.cfunc` compiled for one signature; compiled functions take it as an argument and call it."""
 
     def __init__(self, compiled: Any, signature: Any) -> None:
         self.compiled, self._signature, self.type = compiled, signature, types.FunctionType(signature)
