@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 
-#: Keys of the streams: coordinates and lengths of projected samples and of diffusion steps, and projected label noise;
-#: samples in R^d; the order in which samples that are used again are visited; directions of zeroth-order steps in R^d;
-#: dense axes of teacher and start for optimizers that see coordinates.
+#: Keys of the streams: coordinates, lengths and label noise of projections; samples in R^d, the order in which they
+#: are used again, directions of zeroth order, and dense axes for optimizers that see coordinates.
 AXES, LENGTHS, LABEL_NOISE, SAMPLES, ORDER, DIRECTIONS, DENSE_AXES = 0, 1, 2, 1000, 1001, 1002, 1003
 
 

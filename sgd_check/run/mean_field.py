@@ -30,8 +30,7 @@ ENGINE = "torch"
 WIDTHS, RUNS, REPLICAS = (16, 32, 64), 64, 2
 #: Learning rate times g'(1), half of the rate at which an aligned neuron relaxes.
 STEP_SHARE = 0.08
-#: Samples per neuron, learning rate and E σ'² = g'(1): the noise is then of one size at all widths, and for h_4 at
-#: d = 16 an eighth of the distance or less.
+#: Samples per neuron, learning rate and E σ'² = g'(1): the noise is then of one size at all widths.
 SAMPLES_PER_NEURON = 500.0
 #: Compared times, over so many decades, up to a little after the loss has fallen to its last level.
 TIMES, DECADES, BEYOND = 24, 2.0, 1.02

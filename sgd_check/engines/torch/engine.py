@@ -58,10 +58,10 @@ VECTOR = 32
 class Recursion:
     """The K steps of one block of a committee, for all lanes (runs side by side) at once; K > 1 only with B = 1.
 
-    Before a block `projections` are filled with Z (K, m, lanes, B), `gram` with G (K, K, lanes; None for blocks of one
-    step), `squared_norm` with n (m, lanes) and `targets` with minus the labels (K, lanes, B); before a step `rates`
-    with η/B (K, 1, 1). Then `coefficients` (K, m, lanes, B) are the c of the steps taken, zero elsewhere. `layers`
-    (rows, m, lanes) move beside the weights, none here; `opened` is what they were before the block.
+    Before a block `projections` are filled with Z (K, m, lanes, B), `gram` with G (K, K, lanes; None for one step),
+    `squared_norm` with n (m, lanes), `targets` with minus the labels (K, lanes, B) and `rates` with η/B (K, 1, 1). Then
+    `coefficients` (K, m, lanes, B) are the c of the steps taken, zero elsewhere. `layers` (rows, m, lanes) move beside
+    the weights, none here; `opened` is what they were before the block.
     """
 
     def __init__(
@@ -216,14 +216,11 @@ class _NetworkRecursion(Recursion):
             ratio.div_(growth.sqrt_())
 
 
-#: Steps whose updates wait for one matrix product, at most. More of them read the weights less often, but multiply
-#: samples with each other, 2 d (2 m + K) operations a step, and turn over K products; weights of few numbers wait half
-#: as long.
-DELAYED_STEPS = 32
-FEW_NUMBERS = 2**13
-#: Numbers drawn per seed at a time on the processor, where that is more than a block.
-DRAWN_NUMBERS = 2**16
-DRAWN_STEPS = 1024
+#: Steps whose updates wait for one matrix product, half as many for weights of few numbers: more read weights less
+#: often, but multiply samples with each other, 2 d (2 m + K) operations a step.
+DELAYED_STEPS, FEW_NUMBERS = 32, 2**13
+#: Numbers and steps drawn per seed at a time on the processor, where that is more than a block.
+DRAWN_NUMBERS, DRAWN_STEPS = 2**16, 1024
 #: Numbers that one thread works on at a time: about half of the second-level cache.
 GROUP_NUMBERS = 2**17
 
@@ -417,10 +414,8 @@ class OnlineEngine(TorchRuns):
         self._threads.each(torch.inference_mode()(work), self._groups)
 
 
-#: Steps of a block of the Triton kernel; with twice as many it runs out of registers.
-FUSED_STEPS = 16
-#: Smallest side of a matrix product in Triton.
-LEAST_SIDE = 16
+#: Steps of a block of the Triton kernel, whose registers twice as many exceed, and its smallest side of a product.
+FUSED_STEPS, LEAST_SIDE = 16, 16
 #: Largest m for which the kernel's tensors fit the registers, and largest degree for which its link is unrolled.
 LARGEST_WIDTH, LARGEST_DEGREE = 64, 64
 #: A program takes four warps below so many neurons, eight otherwise.
@@ -449,9 +444,8 @@ def kernel_link(expansion: HermiteExpansion) -> KernelLink | None:
 def fusible(problem: Problem, batch: int, dtype: torch.dtype) -> KernelLink | None:
     """Return the kernels' link if they can run the problem, else None.
 
-    They take single samples per step in single precision, teachers along the first axes, and up to 64 neurons, of
-    polynomial links up to degree 64, "relu", "tanh", "erf" and "gelu". Matrix products split every factor into two
-    numbers of TF32, which keeps all but the last three bits of single precision.
+    They take single samples per step in single precision, whose products keep all but its last three bits, teachers
+    along the first axes and up to 64 neurons.
     """
     fits = batch == 1 and dtype == torch.float32 and problem.width <= LARGEST_WIDTH
     if not fits or problem.teacher.directions is not None or triton_version() is None:

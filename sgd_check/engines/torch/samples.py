@@ -136,10 +136,10 @@ DRAWN_NUMBERS = 2**16
 
 @dataclass(frozen=True)
 class TorchTeacher:
-    """A teacher in tensors: f* of the first `span` coordinates (…, span), and the standard deviation τ of label noise.
+    """f* of the first `span` coordinates (…, span), and the standard deviation τ of label noise.
 
-    Overlaps are those with the `directions` θ_p (P, span), or with the axes where there are none. The axes are the
-    first ones of R^d, or `axes` (lanes, span, d), one set for each run.
+    Overlaps are those with the `directions` θ_p (P, span), or with the axes where there are none: the first ones of
+    R^d, or `axes` (lanes, span, d).
     """
 
     value: Callable[[torch.Tensor], torch.Tensor]
@@ -265,10 +265,7 @@ class FreshDirections:
 
 
 class FixedSamples:
-    """A sample of n for each seed, again and again: an epoch visits each x once.
-
-    Batches of B < n are those of an order that is drawn for each epoch, or, unless `reshuffled`, always the same ones.
-    """
+    """A sample of n for each seed, each x once an epoch, in an order that is drawn for it if `reshuffled`."""
 
     def __init__(self, sample: Batch, batch: int, seeds: Sequence[int], *, reshuffled: bool) -> None:
         x, y = sample
@@ -296,8 +293,7 @@ class FixedSamples:
 def turn_to_triangle(x: torch.Tensor, axes: int, dimension: int, seeds: Sequence[int]) -> None:
     """Turn samples x (lanes, n, axes + n) of normals into the coordinates of n samples in R^d, d > axes + n, in place.
 
-    A rotation of all axes but the first ones makes the other coordinates of X lower triangular: normals below the
-    diagonal and χ of d − axes − j degrees of freedom on it, row j = 0, 1, … (Bartlett).
+    Turned, X is lower triangular beyond the first axes, with χ of d − axes − j on the diagonal (Bartlett).
     """
     count = x.shape[1]
     rest = x[:, :, axes:]
