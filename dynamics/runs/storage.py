@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 #: Ending of the temporary name under which a file is written.
 PARTIAL = ".partial"
-#: Bytes of a name that a temporary name repeats; 20 more follow.
-LONGEST_NAME = 200
 
 
 class StorageError(OSError):
@@ -51,11 +49,7 @@ class StorageError(OSError):
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Return the path if it may be written, before any work starts.
-
-    StorageError is raised if the file exists and `overwrite` is false, or its directory does not exist or cannot be
-    written.
-    """
+    """Return the path if it may be written, before any work starts; else raise StorageError."""
     check_switch("overwrite", overwrite)
     target = as_path(path)
     need, name = "", shown(str(target))
@@ -97,7 +91,13 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
         temporary = _temporary(target)
         try:
             _fill(temporary, write)
-            _place(temporary, target, replaces=replaces)
+            if not replaces:
+                # Unlike a test and a move, a link fails where the name is taken meanwhile. Some file systems have none.
+                with suppress(OSError):
+                    os.link(temporary, target)
+                    return
+            require(not _is_taken(target, replaces=replaces), "something else has that name now", OSError)
+            temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -110,11 +110,9 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
 
 
 def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:
-    """Write a file as `write_file` does, or, where that is impossible, under the first free name elsewhere.
+    """Write a file as `write_file` does, or else under a free name beside it, in the current or a temporary directory.
 
-    That is beside the target, in the current directory, or in the one for temporary files. Return where the file is,
-    and one sentence that says why and where if that is not the target, else "". If no place takes it, StorageError is
-    raised for the target.
+    Return where the file is, and one sentence that says why if that is not the target, else "".
     """
     try:
         write_file(target, write, replaces=replaces)
@@ -169,10 +167,9 @@ def _is_taken(target: Path, *, replaces: bool) -> bool:
 
 def _hidden(target: Path) -> str:
     """Return how temporary names of a target begin; of a long name only a part, since names have 255 bytes at most."""
-    name = os.fsencode(target.name)
-    if len(name) <= LONGEST_NAME:
+    if len(target.name) <= 50:
         return f".{target.name}."
-    return f".{os.fsdecode(name[:LONGEST_NAME]).encode(errors='ignore').decode()}-{zlib.crc32(name):08x}."
+    return f".{target.name[:50]}-{zlib.crc32(os.fsencode(target.name)):08x}."
 
 
 def _temporary(target: Path) -> Path:
@@ -199,17 +196,6 @@ def _fill(temporary: Path, write: Write) -> None:
     temporary.chmod(0o666 & ~mask)
 
 
-def _place(temporary: Path, target: Path, *, replaces: bool) -> None:
-    """Give a file its name, unless something that must not be replaced has taken the name meanwhile."""
-    if not replaces:
-        # Unlike a test and a move, a link fails where the name is taken meanwhile. Some file systems have none.
-        with suppress(OSError):
-            os.link(temporary, target)
-            return
-    require(not _is_taken(target, replaces=replaces), "something else has that name now", OSError)
-    temporary.replace(target)
-
-
 #: A comparison of many widths has some twenty groups, in four levels; an answer has some fifty variables.
 MOST_GROUPS, MOST_LEVELS, MOST_MEMBERS = 500, 16, 5000
 #: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
@@ -222,10 +208,13 @@ def check_structure(path: Path) -> None:
     """Raise StorageError for a file that netCDF must not read, and what h5py raises for one that is damaged."""
     import h5py
 
+    def address(group: h5py.Group) -> int:
+        return int(h5py.h5o.get_info(group.id).addr)
+
     _check_heaps(path)
     with h5py.File(path, "r") as file:
         groups: list[h5py.Group] = [file]
-        seen, members, claimed, size = {_address(file)}, 0, 0, path.stat().st_size
+        seen, members, claimed, size = {address(file)}, 0, 0, path.stat().st_size
         while groups:
             group = groups.pop()
             members += len(group)
@@ -237,9 +226,9 @@ def check_structure(path: Path) -> None:
                 _check(path, is_here, "hold what it names", f"{shown(name)} is a link elsewhere")
                 member = group[name]
                 if isinstance(member, h5py.Group):
-                    is_new = _address(member) not in seen
+                    is_new = address(member) not in seen
                     _check(path, is_new, "name each group once", f"{shown(name)} is one that has another name")
-                    seen.add(_address(member))
+                    seen.add(address(member))
                     groups.append(member)
                 else:
                     claimed += _claimed(path, name, member)
@@ -270,7 +259,10 @@ def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int
     """Return the bytes that reading a variable takes; refuse all but arrays of numbers or texts in this file."""
     import h5py
 
-    is_plain = isinstance(member, h5py.Dataset) and _is_plain(member.id.get_type())
+    sizes = {h5py.h5t.INTEGER: (1, 2, 4, 8), h5py.h5t.FLOAT: (4, 8)}
+    stored = member.id.get_type() if isinstance(member, h5py.Dataset) else None
+    kind = stored and stored.get_class()
+    is_plain = stored and (kind == h5py.h5t.STRING or stored.get_size() in sizes.get(kind, ()))
     _check(path, is_plain, "hold real numbers of at most 64 bits and texts", f"{shown(name)} is something else")
     creation = member.id.get_create_plist()
     is_own = not creation.get_external_count() and creation.get_layout() != h5py.h5d.VIRTUAL
@@ -282,41 +274,23 @@ def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int
     return int(math.prod(map(max, member.shape, member.chunks or member.shape)) * member.dtype.itemsize)
 
 
-def _is_plain(stored: h5py.h5t.TypeID) -> bool:
-    """Return whether netCDF has the type."""
-    import h5py
-
-    sizes = {h5py.h5t.INTEGER: (1, 2, 4, 8), h5py.h5t.FLOAT: (4, 8)}
-    kind = stored.get_class()
-    return bool(kind == h5py.h5t.STRING or stored.get_size() in sizes.get(kind, ()))
-
-
-def _address(group: h5py.Group) -> int:
-    import h5py
-
-    return int(h5py.h5o.get_info(group.id).addr)
-
-
 def _check(path: Path, holds: object, need: str, but: str) -> None:
-    """Raise StorageError about a file unless a condition holds."""
     require(holds, f"File {str(path)!r} must {need}, as those of this program do, but {but}.", StorageError)
 
-
-__all__ = ["StorageError", "check_target", "free_name", "load", "names_directory", "save"]
 
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"
 #: The first of the groups.
 ROOT = "/"
 COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
-#: Bytes above which a variable is stored in pieces, without those that hold nothing at its end; bytes of a piece.
-LARGE_BYTES, CHUNK_BYTES = 2**20, 2**20
+#: Bytes above which a variable is stored in pieces, and of a piece.
+LARGE_BYTES = 2**20
 #: Held while netCDF works, which takes one thread at a time in a process.
 ONE_THREAD = threading.RLock()
 
 
 def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True) -> Path:
-    """Write a dataset, or a tree of them, to netCDF: first to a temporary name, then moved into place.
+    """Write a dataset, or a tree of them, to netCDF, whole or not at all.
 
     Parameters
     ----------
@@ -326,7 +300,7 @@ def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, 
     overwrite : bool, default False
         Replace an existing file.
     compress : bool, default True
-        Compress it, which takes most of the time. The file of a run that goes on is written again soon.
+        Compress it, which takes most of the time.
 
     Returns
     -------
@@ -373,37 +347,24 @@ def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) ->
 
 
 def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> None:
-    """Write all groups; the rows of large variables at times that were not reached take neither place nor time."""
-    import netCDF4
+    """Write all groups, variables of many numbers in pieces, since the library writes a whole array twice."""
     import xarray as xr
 
     root = tree.path.rstrip("/")
     datasets = {node.path.removeprefix(root) or ROOT: node.to_dataset(inherit=False) for node in tree.subtree}
-    early = [
-        (group, str(name))
-        for group, dataset in datasets.items()
-        for name, variable in dataset.variables.items()
-        if _ends_early(variable)
-    ]
-    others = {group: one.drop_vars([name for own, name in early if own == group]) for group, one in datasets.items()}
-    # In pieces if there are many numbers, since the library writes a whole array twice.
     encoding = {
         group: {
             str(name): {**compression, **({"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {})}
             for name, variable in dataset.variables.items()
             if variable.ndim and np.issubdtype(variable.dtype, np.number)
         }
-        for group, dataset in others.items()
+        for group, dataset in datasets.items()
     }
     with ONE_THREAD:
-        if len(others) > 1:
-            xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
+        if len(datasets) > 1:
+            xr.DataTree.from_dict(datasets).to_netcdf(path, engine="netcdf4", encoding=encoding)
         else:
-            others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
-        if early:
-            with netCDF4.Dataset(path, "a") as file:
-                for group, name in early:
-                    _write_reached(file if group == ROOT else file[group], name, datasets[group][name], compression)
+            datasets[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -454,17 +415,12 @@ def _check_schema(source: Path, tree: xr.DataTree) -> None:
     """Refuse what another program, or a newer version of this one, has written."""
     answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
     version: Any = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
-    need, but = (
-        f"have a schema_version of at most {SCHEMA_VERSION}",
-        f"has {version}: a newer version of this program wrote it",
-    )
-    if version is None:
-        need, but = "have been written by this program", "has no schema_version"
-    elif not (isinstance(version, (int, np.integer)) and version > 0):
-        need, but = "have a positive integer as schema_version", f"has {shown(version)}"
-    elif version <= SCHEMA_VERSION:
-        return
-    refuse(f"File {str(source)!r} must {need}, but {but}.", StorageError)
+    file = f"File {str(source)!r} must have"
+    require(version is not None, f"{file} been written by this program, but has no schema_version.", StorageError)
+    is_positive = isinstance(version, (int, np.integer)) and version > 0
+    require(is_positive, f"{file} a positive integer as schema_version, but has {shown(version)}.", StorageError)
+    newer = f"a schema_version of at most {SCHEMA_VERSION}, but has {version}: a newer version of this program wrote it"
+    require(version <= SCHEMA_VERSION, f"{file} {newer}.", StorageError)
 
 
 def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
@@ -472,30 +428,10 @@ def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
     piece, bytes_of_row = list(variable.shape), variable.nbytes
     for axis, length in enumerate(variable.shape):
         bytes_of_row //= length
-        piece[axis] = min(max(CHUNK_BYTES // bytes_of_row, 1), length)
+        piece[axis] = min(max(LARGE_BYTES // bytes_of_row, 1), length)
         if piece[axis] > 1:
             break
     return tuple(piece)
-
-
-def _ends_early(variable: xr.Variable) -> bool:
-    """Return whether a variable is large and holds nothing at the last of its times."""
-    large = variable.ndim > 0 and variable.dtype == np.float64 and variable.nbytes > LARGE_BYTES
-    return large and bool(np.isnan(variable[-1].to_numpy()).all())
-
-
-def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
-    """Write a variable up to the last piece that holds a number; the rest reads as NaN and has no place in the file."""
-    values, piece = variable.to_numpy(), _piece(variable)
-    # Whole pieces, so that of the last one that holds a number all is written.
-    ends = range(piece[0], len(values) + piece[0], piece[0])
-    reached = next((end for end in reversed(ends) if not np.isnan(values[end - piece[0] : end]).all()), 0)
-    for dim, length in variable.sizes.items():
-        if dim not in group.dimensions:
-            group.createDimension(dim, length)
-    stored = group.createVariable(name, values.dtype, variable.dims, fill_value=np.nan, chunksizes=piece, **compression)
-    stored.setncatts(variable.attrs)
-    stored[:reached] = values[:reached]
 
 
 #: Group of a tree that judges the others.
