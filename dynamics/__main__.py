@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from dynamics.commands.parsing import EXIT_DONE, UsageError, command_parser, exit_code_of, tell
 from hermite.text.command_line import PROGRAM, TYPED, run_program
+from hermite.text.messages import not_a_choice
 
 #: Name in `feature-emergence NAME` -> module and purpose; the names of commands that sample SGD begin with `check`.
 TABLE = {
@@ -50,20 +51,17 @@ def _run(arguments: Sequence[str] | None, lines: dict[str, str], end: str) -> in
         TYPED[NAMES[name]] = f"{PROGRAM} {name}"
         runpy.run_module(NAMES[name], run_name="__main__", alter_sys=True)
         return EXIT_DONE
-    return exit_code_of(lambda: _list(given, lines, end))
-
-
-def _list(given: Sequence[str], lines: dict[str, str], end: str) -> int:
-    """Print the commands, or refuse a name that is none."""
-    if given and not given[0].startswith("-"):
-        from hermite.text.messages import not_a_choice
-
-        raise UsageError(not_a_choice("Argument COMMAND", given[0], NAMES, quoted=False))
     widest = max(map(len, lines))
     listed = "commands, each with --help:\n" + "\n".join(f"  {name:{widest}}  {line}" for name, line in lines.items())
-    command_parser("dynamics", ABOUT, listed + end).parse_args(given)
-    tell(f"{ABOUT}\n\n{listed}{end}")
-    return EXIT_DONE
+
+    def tell_commands() -> int:
+        if given and not given[0].startswith("-"):
+            raise UsageError(not_a_choice("Argument COMMAND", given[0], NAMES, quoted=False))
+        command_parser("dynamics", ABOUT, listed + end).parse_args(given)
+        tell(f"{ABOUT}\n\n{listed}{end}")
+        return EXIT_DONE
+
+    return exit_code_of(tell_commands)
 
 
 if __name__ == "__main__":

@@ -144,10 +144,9 @@ JOBS: dict[str, Job] = {
 
 def jobs() -> dict[str, Job]:
     """Return the jobs of all installed packages by name, those of methods first."""
-    found: dict[str, Job] = {}
-    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
-        found |= point.load()
-    return dict(sorted(found.items(), key=lambda item: not item[0].startswith(FIRST)))
+    points = sorted(entry_points(group=GROUP), key=lambda each: each.name)
+    found = [item for point in points for item in point.load().items()]
+    return dict(sorted(found, key=lambda item: not item[0].startswith(FIRST)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,21 +12,16 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 #: Variables that libraries read as they load, for their number of threads.
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+                    "NUMBA_NUM_THREADS")  # fmt: skip
 #: How often the bodies of "runs", "one core" and "one thread" are entered now.
 _entered: Counter[str] = Counter()
 _limit: Any = None
@@ -51,11 +46,8 @@ def _counted(body: str) -> Iterator[None]:
             _entered[body] -= 1
 
 
-@contextmanager
-def one_of_the_runs() -> Iterator[None]:
-    """Count the body among the runs that this process follows at once, each in a thread, and that share its cores."""
-    with _counted("runs"):
-        yield
+#: Context that counts its body among the runs that this process follows at once, each in a thread.
+one_of_the_runs = partial(_counted, "runs")
 
 
 def runs_at_once() -> int:
@@ -65,10 +57,9 @@ def runs_at_once() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold the products of numpy and of compiled kernels to one thread in the body, those of the whole process.
+    """Hold all products of this process, by numpy and by compiled kernels, to one thread in the body.
 
-    May be entered from several threads at once: the first entry sets the limit, the last exit restores what was before.
-    Kernels call the BLAS of scipy, which Numba loads with the first of them; only what is loaded can be held.
+    Of several threads in such bodies the first sets the limit, and the last restores what was before.
     """
     global _limit  # noqa: PLW0603 (a property of the process)
     libraries = find_blas()
@@ -98,8 +89,7 @@ def _free(libraries: ThreadpoolController) -> None:
 def find_blas() -> ThreadpoolController:
     """Load the BLAS that kernels call, scipy's, and return the libraries that have threads.
 
-    A thread that loads other libraries starts after the first call: before 3.7, threadpoolctl waits for the interpreter
-    while it holds the lock under which libraries are loaded, and so without end if another thread loads one.
+    No other thread may load libraries during the first call: before 3.7, threadpoolctl would wait for it without end.
     """
     importlib.import_module("scipy.linalg.cython_blas")
     return _libraries("torch" in sys.modules)
@@ -107,7 +97,7 @@ def find_blas() -> ThreadpoolController:
 
 @lru_cache
 def _libraries(_with_torch: bool, /) -> ThreadpoolController:
-    """Return the libraries of threads that are loaded, which takes longer to find out than a small flow to solve."""
+    """Return the libraries of threads that are loaded; to find them takes longer than to solve a small flow."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -115,10 +105,7 @@ def _libraries(_with_torch: bool, /) -> ThreadpoolController:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Hold this process to one thread in the body: threads of BLAS, and those of `available_cores`.
-
-    Kernels are compiled for one thread. May be entered from several threads at once.
-    """
+    """Hold this process to one thread in the body: threads of BLAS, and those of `available_cores`."""
     with _counted("one core"), one_blas_thread():
         yield
 
@@ -130,12 +117,6 @@ OWN_THREADS = ("stiff", "gradient-descent")
 
 @contextmanager
 def blas_threads_for(rows: int, method: str = "") -> Iterator[None]:
-    """Hold BLAS to one thread in the body if the matrices have fewer than `THREADED_ROWS` rows.
-
-    Also for "stiff" and "gradient-descent", which share rows among threads of their own.
-    """
-    if rows >= THREADED_ROWS and method not in OWN_THREADS:
-        yield
-        return
-    with one_blas_thread():
+    """Hold BLAS to one thread in the body for few rows, and for methods with threads of their own."""
+    with nullcontext() if rows >= THREADED_ROWS and method not in OWN_THREADS else one_blas_thread():
         yield

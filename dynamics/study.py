@@ -11,26 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynamics.commands import parsing
 from dynamics.commands.options import CSV, JSON, NO_PROGRESS, OVERWRITE, QUIET, Option, plain, positive_integer, switch
-from dynamics.commands.parsing import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    Parser,
-    UsageError,
-    caught_warnings,
-    check_csv,
-    check_targets,
-    command_parser,
-    exit_code_of,
-    refuse_both,
-    say,
-    say_where,
-    shown_progress,
-    store_table,
-    tell,
-    value_of,
-)
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, Parser, UsageError
 from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:
@@ -106,20 +89,20 @@ def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     about = "Answer every problem of a grid, in parallel, and write one dataset."
     file = ("file", "FILE", "TOML file with the tables [problem], [grid], [study] and [output]")
-    return command_parser("dynamics.study", about, EXAMPLES, OPTIONS, file)
+    return parsing.command_parser("dynamics.study", about, EXAMPLES, OPTIONS, file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = shlex.join(["python", "-m", "dynamics.study", *given])
-    return exit_code_of(lambda: _study(build_parser().values(given), command))
+    return parsing.exit_code_of(lambda: _study(build_parser().values(given), command))
 
 
 def _study(given: Mapping[str, Any], command: str) -> int:
-    refuse_both(given, "json", "quiet")
-    refuse_both(given, "workers", "scheduler")
-    workers = value_of(WORKERS, given)
+    parsing.refuse_both(given, "json", "quiet")
+    parsing.refuse_both(given, "workers", "scheduler")
+    workers = parsing.value_of(WORKERS, given)
     from dynamics.sweeps.grid import make_grid
     from dynamics.sweeps.study_file import read_study_file
     from dynamics.sweeps.sweep import begin_points, is_merged
@@ -136,12 +119,12 @@ def _study(given: Mapping[str, Any], command: str) -> int:
         if given["dry_run"]:
             begin_points(made)
         else:
-            check_csv(given, output)
-            check_targets(given, None if is_merged(grid, output) else output, None)
+            parsing.check_csv(given, output)
+            parsing.check_targets(given, None if is_merged(grid, output) else output, None)
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
     if given["dry_run"]:
-        tell(_estimate(grid, made, asked))
+        parsing.tell(_estimate(grid, made, asked))
         return EXIT_DONE
     return _run({**given, "workers": workers}, asked, grid, output, command)
 
@@ -154,37 +137,37 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
     from dynamics.sweeps.sweep import points_directory
 
     began, kept = clock.perf_counter(), points_directory(output)
-    with caught_warnings() as caught:
+    with parsing.caught_warnings() as caught:
         try:
             result = _sweep(settings, asked, output)
         except KeyboardInterrupt:
             done = len(answered_points(kept))
-            say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:\n{command}")
+            parsing.say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:\n{command}")
             return EXIT_INTERRUPTED
         except (ConnectionError, ValueError) as error:  # a study raises the latter for bad options
             raise UsageError(str(error)) from None
         except (StorageError, RuntimeError) as error:
-            say(f"error: {error}")
+            parsing.say(f"error: {error}")
             if kept.exists():
-                say(f"What was computed is kept in {kept}. To go on: {command}")
+                parsing.say(f"What was computed is kept in {kept}. To go on: {command}")
             return EXIT_FAILED
     with result:
         try:
             found, seconds = sweep_findings(result), clock.perf_counter() - began
-            listed, trouble = store_table(result, settings)
+            listed, trouble = parsing.store_table(result, settings)
         except KeyboardInterrupt:
-            say_where(output)
+            parsing.say_where(output)
             return EXIT_INTERRUPTED
     found = replace(
         found, remarks=[*found.remarks, f"time: {seconds:.1f} s"], values={**found.values, "seconds": seconds}
     )
     if not settings["quiet"]:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
-            say(f"warning: {text}")
+            parsing.say(f"warning: {text}")
         files = {"output": str(output)} | listed
-        tell(found.as_json(files) if settings["json"] else found.as_text(files))
+        parsing.tell(found.as_json(files) if settings["json"] else found.as_text(files))
     if trouble:
-        say(f"error: {trouble}")
+        parsing.say(f"error: {trouble}")
     return EXIT_FAILED if found.values["failures"] or trouble else EXIT_DONE
 
 
@@ -208,7 +191,7 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
             overwrite=settings["overwrite"],
             executor=executor,
             workers=None if on_cluster else workers,
-            progress=shown_progress(settings),
+            progress=parsing.shown_progress(settings),
         )
 
 

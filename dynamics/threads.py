@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -103,10 +103,7 @@ def give_way(given_up: StopFlag | None) -> None:
 def stopping_at(slot: Integers) -> Iterator[None]:
     """Have compiled code that looks at a slot, (1,), stop if this thread's work is given up; raise GivenUp then."""
     given_up = _given_up.get()
-    if given_up is None:
-        yield
-        return
-    with given_up.reaching(slot):
+    with nullcontext() if given_up is None else given_up.reaching(slot):
         yield
     give_way(given_up)
 
@@ -146,9 +143,8 @@ def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | Non
 def in_worker(work: Callable[[], Result]) -> Result:
     """Return what `work` returns in a second thread, for which the main thread waits; other threads do it themselves.
 
-    So what a handler of a signal raises, such as KeyboardInterrupt, comes while the main thread waits, never inside the
-    work, which is then asked to stop (`interruption`) and joined. Its result is returned if it stopped for
-    KeyboardInterrupt; else the exception goes on.
+    So what a signal's handler raises comes while the main thread waits, never inside the work, which is then asked to
+    stop (`interruption`) and joined. Its result is returned if it stopped for KeyboardInterrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -228,10 +224,10 @@ GRAIN = 128
 
 
 class Workers:
-    """Runs compiled passes over parts of the rows of a state (rows, columns), in as many threads as its size is worth.
+    """Runs compiled passes over parts of the rows of a state (rows, columns), by default in one thread per core.
 
-    By default that is one thread per core, one alone for states of fewer than `smallest` numbers, and for long passes,
-    such as all stages of a step, for fewer than `smallest_of_long`. Runs that share the cores share the threads.
+    States of fewer than `smallest` numbers, in long passes than `smallest_of_long`, have one thread. Runs that share
+    the cores share the threads.
     """
 
     def __init__(
@@ -247,7 +243,6 @@ class Workers:
             wanted = available_cores() if rows * columns >= least else 1
             return max(min(wanted if threads is None else threads, MOST_THREADS, rows), 1)
 
-        #: Threads of a pass, and those of a long one.
         self._few, self.count = worth(smallest), worth(min(smallest, smallest_of_long))
         self._rows = rows
         #: Groups of rows, or parts and blocks of about that size, between two looks whether the pass is still wanted.
@@ -271,10 +266,7 @@ class Workers:
     def over_blocks(
         self, cuts: Integers, first: int, work: Callable[[int, int, int], None], *, is_long: bool = False
     ) -> None:
-        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly.
-
-        The block `first` is part of what thread 0 gets.
-        """
+        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly."""
         last, marks = cuts.size - 1, [first, cuts.size - 1]
         threads = min(_now(self.count if is_long else self._few), last - first)
         if threads > 1:
