@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from dynamics.commands import options as table
 from dynamics.commands import parsing
@@ -39,42 +39,24 @@ SolveInterrupted
 """
 
 
-class Prepared(Protocol):
-    """A study whose settings are checked and of which nothing is solved yet."""
-
-    def work(self) -> str:
-        """Return the work and the time, in a line or two."""
-
-    def run(self) -> xr.Dataset:
-        """Solve it; after an interruption, return the part that was computed."""
-
-
-class Study(Protocol[P]):
-    """A function that prepares a study and runs it."""
-
-    #: The same arguments, to be checked before any work.
-    prepare: Callable[P, Prepared]
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
-        """Return the dataset of the study."""
-
-
-def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
+def study_function(prepare: Callable[P, Any]) -> Callable[P, xr.Dataset]:
     """Make a function that prepares a study into one that also runs it; the former is then its attribute `prepare`.
 
-    Settings are declared and explained once, for calls and for command lines, which say before how long it will take.
+    A prepared study is checked and not begun: `work()` tells work and time, and `run()` returns the dataset, after an
+    interruption that of the part that was computed.
     """
 
     @wraps(prepare)
     def prepare_and_run(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
         from dynamics.runs.result import uninterrupted
 
-        return uninterrupted(prepare(*args, **kwargs).run())
+        dataset: xr.Dataset = uninterrupted(prepare(*args, **kwargs).run())
+        return dataset
 
     shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
     vars(prepare_and_run).update(prepare=prepare, __signature__=shown)
     prepare_and_run.__doc__ = f"{inspect.getdoc(prepare) or ''}\n\n{OF_EVERY_STUDY}"
-    return cast("Study[P]", prepare_and_run)
+    return prepare_and_run
 
 
 def duration(seconds: float) -> str:
@@ -96,9 +78,9 @@ class StudyCommand(NamedTuple):
     help: str
     options: tuple[Option, ...]
 
-    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Prepared:
-        """Import the module and return the study, checked; nothing is solved yet."""
-        return cast("Prepared", resolve_name(self.prepares)(**settings, progress=progress))
+    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Any:
+        """Import the module and return the prepared study."""
+        return resolve_name(self.prepares)(**settings, progress=progress)
 
 
 class Catalogue(NamedTuple):

@@ -1,9 +1,7 @@
 """Study of the scaling laws of quadratic networks: loss in time at several dimensions, in width, and in samples.
 
-Each law as measured on several random starts, beside the sum over directions that align alone, the idealised sum at
-this number of directions, and the asymptotic exponent. Time is counted in alignments of the first direction,
-x = 4 a_1 t/ln(d/m), by which the curves of all dimensions come to lie on each other. Samples are those of SGD on
-frames, whose step is the one that needs fewest to align a direction.
+Time is counted in alignments of the first direction, x = 4 a_1 t/ln(d/m), by which the curves of all dimensions come to
+lie on each other. Samples are those of SGD on frames, whose step is the one that needs fewest to align a direction.
 """
 
 from __future__ import annotations
@@ -50,7 +48,9 @@ def _quadratic_laws(study: PreparedStudy, dimensions: list[int], widths: list[in
 
         for d in dimensions:
             one = replace(problem, dimension=d)
-            laws.append(_loss_against_time(one, solved(one, _curve_times(one)), limits))
+            low, high = power_window(one.teacher, one.width, d)
+            times = SaveAt.geometric(0.05 * low, LATER * high, TIMES).times  # from well before the first alignment on
+            laws.append(_loss_against_time(one, solved(one, times), limits))
         aligned = _unit(problem) / problem.teacher.coefficients[_targets(problem) - 1]
         laws.append(_loss_against_samples(problem, solved(replace(problem, student="stiefel"), aligned), limits))
         for m in widths:
@@ -153,12 +153,6 @@ def _targets(problem: Problem) -> Integers:
 def _unit(problem: Problem) -> float:
     """Return ln(d/m)/4, the time of alignment times a_j."""
     return float(np.log(problem.dimension / problem.width)) / 4.0
-
-
-def _curve_times(problem: Problem) -> Array:
-    """Return times from well before the first alignment to beyond the window of the power law."""
-    low, high = power_window(problem.teacher, problem.width, problem.dimension)
-    return SaveAt.geometric(0.05 * low, LATER * high, TIMES).times
 
 
 def _losses(answers: Sequence[xr.Dataset], measured: str = "loss") -> Array:

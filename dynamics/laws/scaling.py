@@ -1,8 +1,7 @@
 """Studies of the laws of one teacher: all of them, the compute frontier, and how an exponent nears its limit.
 
-Each law as measured on the answers of several random starts, beside the sum formula for the same starts, the idealised
-sum at this P, and the asymptotic exponent. The answers are those of matched pairs, without time stepping, or of the
-exact coupled flow.
+Each law as measured on answers from several starts, by matched pairs or by the exact coupled flow, beside the sum
+formula for the same starts, the idealised sum at this P, and the asymptotic exponent.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ FEWEST_WIDTHS = 3
 class Sizes(NamedTuple):
     """How large the problems are: directions by default, of the coupled flow and at most, and dimensions per direction.
 
-    In the family over dimensions, each twice the one before, there are `dimensions` and at most `few` directions.
+    The family over dimensions, each twice the one before, has `dimensions` of them, and at most `few` directions.
     """
 
     directions: int
@@ -94,13 +93,13 @@ SPECTRUM = Sizes(directions=64, coupled=16, most=256, dimension_factor=32, dimen
 def _scaling(study: PreparedStudy, seeds: range, sizes: Sizes, workers: int) -> xr.Dataset:
     """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
     rate, laws = study.settings["learning_rate"], list[ScalingLaw]()
+
+    def of_starts(found: list[xr.Dataset]) -> list[ScalingLaw]:
+        in_samples = loss_against_samples(found, rate), loss_against_tuned_samples(found, TUNED_RATE)
+        return [loss_against_time(found), *in_samples, times_against_direction(found)]
+
     readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
-        lambda found: [
-            loss_against_time(found),
-            loss_against_samples(found, rate),
-            loss_against_tuned_samples(found, TUNED_RATE),
-            times_against_direction(found),
-        ],
+        of_starts,
         lambda found: [loss_against_width(found), *frontier_laws(found, rate)],
         lambda found: [times_against_dimension(found)],
     ]
@@ -194,11 +193,10 @@ def scaling_study(
     if spectrum is not None:
         alpha = checked_number(spectrum, "spectrum", positive=False, maximum=STEEPEST_SPECTRUM)
         inputs, sizes = Inputs.power_law(alpha), SPECTRUM
-    default = sizes.coupled if coupled else sizes.directions
-    given = default if directions is None else directions
-    count = checked_integer(given, "directions", minimum=FEWEST_DIRECTIONS, maximum=sizes.most)
-    d = sizes.dimension_factor * count if dimension is None else dimension
-    widest = WIDTH_FACTOR * count
+    if directions is None:
+        directions = sizes.coupled if coupled else sizes.directions
+    count = checked_integer(directions, "directions", minimum=FEWEST_DIRECTIONS, maximum=sizes.most)
+    d, widest = sizes.dimension_factor * count if dimension is None else dimension, WIDTH_FACTOR * count
     problem = checked_problem(information_exponent, beta, count, d, widest=widest, seed=seed, inputs=inputs)
     seeds = checked_starts(starts, problem.seed)
     settings: dict[str, Any] = {

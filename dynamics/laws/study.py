@@ -35,13 +35,9 @@ Task = Callable[[], xr.Dataset]
 Family = Sequence[tuple[Problem, SaveAt | None]]
 #: The coupled flow as the studies need it; its tolerance is far below the scatter between starts.
 COUPLED_FLOW: dict[str, Any] = {
-    "keep": "summary",
-    "method": "stiff",
-    "rtol": 1e-4,
-    "error_estimate": False,
-    "progress": False,
+    "keep": "summary", "method": "stiff", "rtol": 1e-4, "error_estimate": False, "progress": False,
     "on_failure": "return",
-}
+}  # fmt: skip
 
 
 @dataclass
@@ -62,8 +58,8 @@ class Meter:
     def answers(self, tasks: Sequence[Task], workers: int = 1) -> Iterator[tuple[xr.Dataset, float]]:
         """Yield the answer of each task, and the seconds it took, in their order.
 
-        For several workers, which are processes of one thread, tasks are `partial`s of functions at the top of modules.
-        One worker is this process, with threads of its own. Answers are the same.
+        Several workers are processes of one thread, which need `partial`s of functions at the top of modules; one is
+        this process.
         """
         for found in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
             self.solving += found[1]
@@ -73,10 +69,7 @@ class Meter:
 
 @contextmanager
 def under_way(total: int, progress: bool | None, unit: str = "problem", **bar: Any) -> Iterator[Meter]:
-    """Return the context in which a study works; an interruption ends it and is written down.
-
-    `progress` shows a bar on stderr; None shows it if that is a terminal or a notebook's.
-    """
+    """Return the context in which a study works; an interruption ends it and is written down."""
     started = clock.perf_counter()
     meter = Meter(open_bar(bar_settings(progress), total=total, unit=unit, **bar))
     with meter.bar:
@@ -113,36 +106,24 @@ class PreparedStudy:
     def dataset(self, meter: Meter, values: Values, coords: Mapping[str, Any], **attributes: Any) -> xr.Dataset:
         """Return labelled results and how the study ended; the rest after an interruption is NaN."""
         answer = {"answer": self.answer}
-        ended = {"stop_reason": meter.stop_reason, "wall_seconds": meter.seconds}
-        return study_dataset(
-            self.problem,
-            values,
-            title=self.title,
-            coords=coords,
-            settings=answer | self.settings,
-            attributes=answer | ended | attributes,
-        )
+        ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}
+        own = answer | self.settings
+        return study_dataset(self.problem, values, title=self.title, coords=coords, settings=own, attributes=ended)
 
 
 def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:
     """Return tasks that answer problems at their times: by all matched pairs, or by the exact coupled flow.
 
-    With `inputs`, where a pair has no universal trajectory, the loss of pairs is the sum formula. The coupled flow is
-    integrated for loss and times alone; where the numerics fail its record ends in NaN.
+    With `inputs`, where a pair has no universal trajectory, the loss of pairs is the sum formula.
     """
     flow = partial(solve_overlaps, **COUPLED_FLOW)
     return [
-        partial(
-            flow if coupled else solve_decoupled if problem.inputs is None else predict_emergence,
-            problem,
-            save_at=save_at,
-        )
-        for problem, save_at in family
+        partial(flow if coupled else solve_decoupled if one.inputs is None else predict_emergence, one, save_at=save_at)
+        for one, save_at in family
     ]
 
 
 def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:
-    """Yield answers in the order of the tasks."""
     try:
         with WorkerPool(workers, STUDIES["overlaps"]) as pool:
             for future in [pool.submit(_timed, task, one_core) for task in tasks]:
