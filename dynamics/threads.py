@@ -1,10 +1,9 @@
 """Work in a second thread that its caller can stop, and always waits for; threads that share the rows of a pass.
 
-While compiled code or BLAS runs, no signal reaches Python, and one evaluation of a large field takes seconds. So work
-that may take long runs in a thread of its own, which its caller asks to stop by a flag, and joins. Work looks at the
-flag between blocks of at most about 0.2 s, in Python by `give_way`, in compiled code at a slot that
-`StopFlag.reaching` sets with the flag. Parts of a shared pass never share a row, so that the result does not depend on
-the number of threads.
+While compiled code or BLAS runs, no signal reaches Python. So work that may take long runs in a thread of its own,
+which its caller asks to stop by a flag, and joins. Work looks at the flag between blocks of at most about 0.2 s, in
+Python by `give_way`, in compiled code at a slot (`StopFlag.reaching`). Parts of a shared pass never share a row, so
+that the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -122,10 +121,7 @@ def interruption() -> Callable[[], bool]:
 
 
 def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | None]) -> Result:
-    """Return what `work` returns in a second thread, while this one asks for a reason to stop every `LOOK` seconds.
-
-    Raises Stopped if there was a reason to stop and the work gave way to it.
-    """
+    """Return what `work` returns in a second thread, while this one asks for a reason to stop every `LOOK` seconds."""
     given_up, reason = StopFlag(), None
     thread = _Worker(work, _given_up, given_up)
     try:

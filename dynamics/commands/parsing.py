@@ -143,10 +143,7 @@ def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
 
 
 def read_toml(path: str, what: str) -> dict[str, Any]:
-    """Return the tables of a TOML file, which an option or argument names.
-
-    It must be a plain file of at most a megabyte: a pipe or a device may have no end, or no writer.
-    """
+    """Return the tables of a TOML file, which an option or argument names."""
     need = f"{what} must name a readable file, but {shown(path)} is not"
     try:
         why = "it is no plain file" if Path(path).exists() else "No such file or directory"
@@ -319,11 +316,9 @@ def end_with(
 ) -> Written:
     """Write result, figure and table, each wherever that is possible, and print the findings.
 
-    `find` gives the findings of a result, None if they are not known; it is called only if something is to be drawn or
-    printed. No figure is drawn if its file is None. Of `values`, the options of the command, `json` prints one JSON
-    object, in which `figure_key` is the figure's file, and `quiet` nothing; `overwrite`, `csv`, `style` are read too.
-    `store` gives the file that was written, and why it is not `output`, where the result is written by default. An
-    interruption leaves out what is not printed or drawn yet, and tells where the result is.
+    `find` gives the findings of a result, None if they are not known. No figure is drawn if its file is None. `values`
+    are the options of the command; `figure_key` names the figure in the object of --json. `store` gives the file that
+    was written, and why it is not `output`, where the result is written by default.
     """
     from concurrent.futures import ThreadPoolExecutor
 

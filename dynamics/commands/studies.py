@@ -1,8 +1,4 @@
-"""Studies by name: functions with one signature for calls and command lines, and `python -m PROGRAM NAME`.
-
-A catalogue lists the studies of a command, and names the function that says what a result of them shows. Nothing heavy
-is imported before the command line is parsed.
-"""
+"""Studies by name: functions with one signature for calls and command lines, and `python -m PROGRAM NAME`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 r"""Propagation of chaos: how far networks of finite width stray from the mean field that they approximate.
 
 Neuron i of a spherical network and a neuron that follows the mean field from the same start, w̄_i, part by
-Δ_i = w_i − w̄_i. The theory (Glasgow, Wu, Bruna, arXiv:2504.13110) has |Δ_i| ~ 1/√m and E(f_m − f_∞)² ~ 1/m, over
-times in which the networks learn. `propagation_of_chaos` measures both, the second without sampling of x:
+Δ_i = w_i − w̄_i. The theory (Glasgow, Wu, Bruna, arXiv:2504.13110) has |Δ_i| ~ 1/√m and
 
 .. math:: E(f_m - f_\infty)^2 = \frac{1}{m^2}\sum_{ij} g(w_i\cdot w_j)
-   - \frac2m \sum_i \sum_k c_k \mu_k F_k(\Theta w_i) + \sum_k c_k \mu_k^2,
+   - \frac2m \sum_i \sum_k c_k \mu_k F_k(\Theta w_i) + \sum_k c_k \mu_k^2 \sim \frac1m,
 
-with the moments μ_k of the mean field and their features F_k (`equations.mean_field.system`), exact at every d.
+with the moments μ_k of the mean field and their features F_k, exact at every d.
 """
 
 from __future__ import annotations
@@ -167,10 +166,7 @@ def propagation_of_chaos(
 def _distances_of_starts(
     problem: Problem, widths: list[int], seeds: list[int], field: xr.Dataset, solver: dict[str, Any], *, progress: bool
 ) -> tuple[dict[str, Array], StopReason]:
-    """Return the distances (width, seed, time) by name, of the seeds that were finished, and why it ended.
-
-    `field` has the neurons of all starts as tracers.
-    """
+    """Return the distances (width, seed, time) by name, of the seeds that were finished, and why it ended."""
     from dynamics.equations.spherical import make_particle_system
 
     axes = problem.teacher.span

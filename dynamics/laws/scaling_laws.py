@@ -1,13 +1,9 @@
-r"""Scaling laws read off answers: the loss in time, samples, width and compute, emergence times in p and d.
+"""Scaling laws read off answers: the loss in time, samples, width and compute, emergence times in p and d.
 
-Every law is fitted three times over the same points: as measured, as the sum formula has it at this size and start, and
-as the asymptotic exponent says. Laws in time, samples and p are read off answers to one problem from several starts,
-those in width, compute and d off answers to many problems.
-
-Windows: in time, that of `dynamics.theory.fits.default_window` (from the first learned direction to the one of rank
-N^0.75); in direction and in width, from P^0.25 to P^0.75, because the first few directions are a staircase and the sum
-over the last ones is far from its limit; in compute, while the best width is neither the smallest, nor the largest, nor
-above P^0.75.
+Every law is fitted three times over the same points: as measured, by the sum formula at this size and start, and
+asymptotically. Windows: in time, `dynamics.theory.fits.default_window`; in direction and width, from P^0.25 to P^0.75,
+because the first few directions are a staircase and the sum over the last ones is far from its limit; in compute, while
+the best width is neither the smallest, nor the largest, nor above P^0.75.
 """
 
 from __future__ import annotations
@@ -195,10 +191,7 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
 
 @_law_of(_one_each)
 def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start.
-
-    Directions that do not emerge at every start enter no fit.
-    """
+    """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start."""
     times = np.array([[one[name].values for one in datasets] for name in TIMES])
     p = datasets[0]["direction"].values.astype(np.float64)
     limit = stored_exponents(datasets[0]).emergence_time_direction
@@ -307,10 +300,7 @@ def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[Scal
 
 
 def _frontier(datasets: Sequence[xr.Dataset], compute: Array, rate: float) -> tuple[Array, Array, Array]:
-    """Return widths, the least loss over them and the width that has it, both (2, seeds, computes), of `_losses`.
-
-    They are NaN before the records. Beyond its record a width counts with its last loss: losses of the flow fall.
-    """
+    """Return widths, the least loss over them and the width that has it, both (2, seeds, computes), of `_losses`."""
 
     def at_computes(one: xr.Dataset) -> list[Array]:
         return [at_compute(one["time"].values, loss, _stored(one, "width")) for loss in _losses(one)]

@@ -1,7 +1,4 @@
-"""Study of the step size's transfer between widths: loss after so many steps of population gradient descent.
-
-Step sizes go up to beyond the stability edge 2/(max(4, k) a_1), which no width enters.
-"""
+"""Study of the step size's transfer between widths: loss after so many steps of population gradient descent."""
 
 from __future__ import annotations
 
@@ -129,10 +126,7 @@ def checked_widths(widths: Sequence[int]) -> list[int]:
 def transfer_results(
     problem: Problem, widths: Sequence[int], rates: Array, loss: Array
 ) -> tuple[Values, dict[str, Any]]:
-    """Return the variables, and exponents and verdict, of a study of transfer, from losses (width, rate, run).
-
-    The loss of a student that has learned nothing bounds them.
-    """
+    """Return the variables, and exponents and verdict, of a study of transfer, from losses (width, rate, run)."""
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
     found = read_transfer(widths, rates, loss, nothing=start)
     values: Values = {name: (("width",), found.pop(name)) for name in OVER_WIDTHS}

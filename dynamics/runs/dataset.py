@@ -166,10 +166,7 @@ def _labelled(
 def _of_learned(
     problem: Question, values: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the attribute that names the definition of learned masses and times, and labels of variables by name.
-
-    Labels say why a variable is NaN, where the link has no part that counts, and the symbol of a mass of all degrees.
-    """
+    """Return the attribute that names the definition of learned masses and times, and labels of variables by name."""
     names = [name for name in values if name.startswith(OF_LEARNED)]
     if not names or not isinstance(problem, Problem) or is_network(problem):
         return {}, {}

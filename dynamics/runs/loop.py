@@ -1,14 +1,12 @@
 """The run loop: steps up to the next record, in chunks between which trackers may stop the run; flows and SGD alike.
 
-Compiled code ignores signals, so it runs in chunks of about a tenth of a second, between which Python asks the trackers
-and whether the run was interrupted. A longer step of a flow is taken in a second thread, which is joined, so that it
-can be given up; the run then ends with the state before it.
+Compiled code ignores signals, so it runs in chunks of about a tenth of a second. A longer step of a flow is taken in a
+second thread, where it can be given up; the run then ends with the state before it.
 
 Errors are estimated from the same run at a looser tolerance, in a second thread: two runs at tolerances ρ and 10 ρ
-differ by about the error of the looser one, several times that of the tighter one. A single difference may be small by
-chance. So a loss is taken for no more accurate than those at saved times nearby, a time for no more accurate than the
-median time, and neither for better than a part of the tolerance. The constants are calibrated by
-`python -m benchmarks.error_estimates`, and docs/solvers.md says what it found.
+differ by several times the error of the tighter one. A single difference may be small by chance. So a loss is taken for
+no more accurate than those at saved times nearby, a time for no more accurate than the median time, and neither for
+better than a part of the tolerance (`python -m benchmarks.error_estimates`, docs/solvers.md).
 """
 
 from __future__ import annotations
@@ -215,10 +213,7 @@ def run_with_file(
     sound: Callable[..., StopReason | None] | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
 ) -> tuple[RunResult, xr.Dataset]:
-    """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread, see `in_worker`.
-
-    `labelled` gives the dataset of the results of the run and of the looser run, which is ended here.
-    """
+    """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread."""
 
     def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
         looser = None if looser_run is None else looser_run.snapshot()
@@ -376,10 +371,7 @@ def observer_of(loss: Callable[[Array], float]) -> OfStates:
 
 
 def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:
-    """Return the estimated errors of the loss at saved times and of the times of events, NaN where unknown.
-
-    `rtol` is the tolerance of the tighter run. An event that only one of the two runs saw has an infinite error.
-    """
+    """Return the estimated errors of the loss at saved times and of the times of events, NaN where unknown."""
     events = event_errors(result.event_times, looser.event_times, rtol)
     _mark_unresolved(events, result, looser)
     loss, other = _losses(times.size, result, looser)

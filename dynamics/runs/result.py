@@ -78,10 +78,7 @@ class StopReason(StrEnum):
 
 @dataclass
 class RunResult:
-    """The result of a run: one record per saved time that was reached, the reason of its end, and its cost.
-
-    `intact` says whether the stepper stands at the end of a step, so that it can be continued.
-    """
+    """The result of a run: one record per saved time that was reached, the reason of its end, and its cost."""
 
     records: Records = field(default_factory=lambda: Records(0))
     stop_reason: StopReason = StopReason.UNFINISHED

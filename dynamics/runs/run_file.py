@@ -176,13 +176,7 @@ class RunFile:
 
     @property
     def target(self) -> Path:
-        """Where the file is: elsewhere than asked for if it could not be written there.
-
-        Raises
-        ------
-        ValueError
-            If nothing is written.
-        """
+        """Where the file is: elsewhere than asked for if it must be; ValueError if nothing is written."""
         if self._target is None:
             refuse("Argument `path` must be given for a file to be written, but is None.")
         return self._target
@@ -202,10 +196,7 @@ class RunFile:
         return [kept] if self.has_path else []
 
     def keep(self, dataset: xr.Dataset, parts: Parts) -> None:
-        """Write a run that has not ended; warn if that is impossible, since a run of hours is worth more than a file.
-
-        Without parts, of a method that cannot be continued, the file holds the dataset alone.
-        """
+        """Write a run that has not ended, without parts its dataset alone; where that is impossible, warn."""
         import xarray as xr
 
         groups: dict[str, xr.Dataset] = {"/": dataset}
@@ -217,10 +208,7 @@ class RunFile:
             self.unfinished = bool(parts)
 
     def close(self, dataset: xr.Dataset, parts: Parts, *, resumable: bool) -> None:
-        """Write how a run has ended.
-
-        Where it could be resumed but has no parts, since it was torn out of a step, the last checkpoint is kept.
-        """
+        """Write how a run has ended."""
         if not self.has_path:
             return
         if resumable and parts:
@@ -229,13 +217,7 @@ class RunFile:
             self.unfinished = False
 
     def store(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> None:
-        """Write the file, under another name where its own is out of reach, which becomes its own.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be written anywhere.
-        """
+        """Write the file, under another name where its own is out of reach; raise StorageError if no place takes it."""
         writer = storage.netcdf_writer(result, compress=compress)
         self._target, trouble = write_somewhere(self.target, writer, replaces=self._replaces())
         self._own = fingerprint(self.target)

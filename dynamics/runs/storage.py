@@ -1,9 +1,8 @@
 """Datasets to netCDF files (docs/files.md) and back, and to tables of rows and columns for programs without netCDF.
 
-Files are written whole or not at all, never over a file that must stay: by `write_file`, or by `write_somewhere` where
-a user cannot be asked again. Nothing that is read from a file is executed or unpickled. netCDF follows every link,
-makes an object of every group and trusts every shape, so that a small file can take all memory, read other files, or
-end the process: so `check_structure` refuses what this program has not written.
+Files are written whole or not at all, never over a file that must stay. Nothing that is read is executed or unpickled.
+netCDF follows every link, makes an object of every group and trusts every shape, so that a small file can take all
+memory, read other files, or end the process: so `check_structure` refuses what this program has not written.
 """
 
 from __future__ import annotations

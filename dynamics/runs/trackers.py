@@ -162,10 +162,7 @@ class Run(ABC):
         return {}
 
     def follow(self, trackers: Sequence[Tracker]) -> str:
-        """Take the run to its end, or to a reason to stop, which is returned.
-
-        A KeyboardInterrupt of a tracker becomes the reason "interrupted".
-        """
+        """Take the run to its end, or to a reason to stop, which is returned."""
         self._watchers, self._is_interrupted = trackers, interruption()
         reason: StopReason | str | None = None
         try:

@@ -1,11 +1,10 @@
 """Answers to points of a sweep as the bytes of files, and the directory where such files wait to be merged.
 
-Workers send the file that an answer becomes, a block: a description in JSON, and all numbers. The process that keeps
-the files writes it without reading it. netCDF takes thirty times as long.
+Workers send the file that an answer becomes, a block: a description in JSON, and all numbers. netCDF takes thirty times
+as long.
 
-A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
-installed packages add theirs as entry points of the group `feature_emergence.studies`. A path
-"package.module:function" names any other; to import it runs code, so it must come from a caller, never from a file.
+A study is a function of a problem and options that returns a Dataset: a name in `STUDIES`, an entry point of the group
+`feature_emergence.studies`, or a path "package.module:function", which must come from a caller, never from a file.
 """
 
 from __future__ import annotations
@@ -96,10 +95,7 @@ def name_of_study(study: Study) -> str:
 
 
 def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] = ()) -> None:
-    """Raise ValueError if the study does not take one of these options, or needs one that is absent.
-
-    `keys` are the keys of the problem, one of which may have been meant.
-    """
+    """Raise ValueError if the study does not take one of these options, or needs one that is absent."""
     function = find_study(study)
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -115,10 +111,7 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
 
 
 def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str:
-    """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not.
-
-    Studies of other packages take no step. Errors in the step itself are told by the point later.
-    """
+    """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not."""
     from dynamics.solve.integration import Run
 
     answer = next((each for each in ANSWERS if each.sweeps and each.function == study), None)
@@ -210,14 +203,11 @@ def _recorded_warnings() -> Iterator[list[str]]:
 
 
 class PointDirectory:
-    """The directory of a running sweep: files of its points, and a description of the sweep.
+    """The directory of a running sweep, locked: files of its points, and a description of the sweep.
 
-    `<number>.point` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
-    when it has the first alone, so that failed points are tried again.
-
-    The directory is made if it does not exist, and locked. `digest` tells what the answers depend on, and `settings`
-    tells it to a reader. StorageError is raised if the directory cannot be written, is in use by another process, or is
-    that of another sweep, which `overwrite` empties instead.
+    `<number>.point` is what was computed, and `<number>.failed` says why it is not all that was asked; such a point is
+    asked again. `digest` tells what the answers depend on, and `settings` tells it to a reader. StorageError is raised
+    if the directory cannot be written, is in use, or is that of another sweep, which `overwrite` empties instead.
     """
 
     def __init__(self, path: Path, digest: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:

@@ -1,8 +1,7 @@
 """Libraries and machine code of the workers of all sweeps, loaded once in the process from which they are forked.
 
-Importing this module is its whole use, and nothing imports it but that process: a worker forked from it starts in
-milliseconds instead of seconds. Threads are not copied by a fork, so that none may run here: libraries are told to
-start none before they are loaded, and nothing is loaded that starts its own, such as torch.
+A worker forked from it starts in milliseconds instead of seconds. Threads are not copied by a fork, so none may run
+here: libraries are told to start none, and nothing is loaded that starts its own, such as torch.
 """
 
 from __future__ import annotations

@@ -139,10 +139,7 @@ def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite: bool = False) -> None:
-    """Write the answers of a sweep to one netCDF file, which is there when all is written; see `dynamics.sweep`.
-
-    StorageError is raised if it cannot be written; the points are kept.
-    """
+    """Write the answers of a sweep to one netCDF file, which is there when all is written; see `dynamics.sweep`."""
 
     def write(path: Path) -> None:
         with ONE_THREAD:
@@ -458,10 +455,7 @@ def _answer(
 
 
 def begin_points(grid: Grid) -> None:
-    """Take the first step of the first and the last point of each link, which compiles the kernels.
-
-    ValueError is raised if the study refuses all of these points for one and the same reason.
-    """
+    """Take the first step of the first and the last point of each link, which compiles the kernels."""
     with one_core():
         refusals = {compile_study(grid.study, point.problem, point.options) for point in grid.surveyed.ends}
     if len(refusals) == 1 and (refusal := refusals.pop()):

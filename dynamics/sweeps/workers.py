@@ -140,9 +140,8 @@ class GivenExecutor:
 class WorkerPool:
     """Worker processes on this machine, each on one thread, replaced when one dies.
 
-    They are forked from a process that has loaded what they need and runs no threads ("forkserver"); it stays for the
-    next sweep and ends with this process. Where that is not safe they are spawned. All hold the end of a pipe whose
-    other end is here: when that closes, as this process ends however it ends, they exit.
+    They are forked from a process that has loaded what they need and stays for the next sweep, or spawned. All hold
+    the end of a pipe whose other end is here: when that closes, as this process ends however it ends, they exit.
     """
 
     def __init__(self, workers: int, study: Study) -> None:
@@ -226,10 +225,7 @@ def why_no_workers() -> str:
 
 
 def begin_workers() -> BaseContext:
-    """Return the context in which worker processes start, and begin to make the process that they are forked from.
-
-    RuntimeError is raised in a worker process that imports the script which began the sweep.
-    """
+    """Return the context in which worker processes start, and begin to make the process that they are forked from."""
     need = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
     require(not getattr(current_process(), "_inheriting", False), need, RuntimeError)
     if sys.platform != "linux":
@@ -268,10 +264,7 @@ def check_cluster(what: str) -> None:
 
 @contextmanager
 def cluster_executor(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Executor]:
-    """Connect to the scheduler at an address, or start a cluster of processes of one thread, which ends after the body.
-
-    A worker that dies is replaced, and its tasks are done again. ConnectionError is raised if no scheduler answers.
-    """
+    """Connect to a scheduler, or start a cluster of processes of one thread, which ends after the body."""
     check_cluster("A cluster")
     import distributed as untyped
 
