@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands.studies import study_function
-from dynamics.laws.scaling_laws import ScalingLaw, fitted_law, law_coordinates, law_values
+from dynamics.laws.scaling_laws import ScalingLaw, fitted_law, law_values
 from dynamics.laws.study import PreparedStudy, checked_starts, under_way
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import checked_increasing, checked_integer, checked_number
@@ -61,7 +61,7 @@ def _quadratic_laws(study: PreparedStudy, dimensions: list[int], widths: list[in
         laws.append(fitted_law("loss-width", np.array(widths, float), losses, ends, limits.loss_width, ranks=ends))
     if meter.stop_reason == "interrupted":
         raise KeyboardInterrupt
-    values, coords = law_values(laws, problem), law_coordinates(laws)
+    values, coords = law_values(laws, problem)
     return study.dataset(meter, values, coords, wall_seconds=meter.solving, scaling_notes=limits.note, **study.settings)
 
 

@@ -17,20 +17,8 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands.studies import duration, study_function
-from dynamics.laws.scaling_laws import (
-    SOURCES,
-    ScalingLaw,
-    frontier_laws,
-    law_coordinates,
-    law_values,
-    loss_against_samples,
-    loss_against_time,
-    loss_against_tuned_samples,
-    loss_against_width,
-    middle_ranks,
-    times_against_dimension,
-    times_against_direction,
-)
+from dynamics.laws import scaling_laws
+from dynamics.laws.scaling_laws import ScalingLaw
 from dynamics.laws.study import (
     Family,
     PreparedStudy,
@@ -95,13 +83,16 @@ def _scaling(study: PreparedStudy, seeds: range, sizes: Sizes, workers: int) -> 
     rate, laws = study.settings["learning_rate"], list[ScalingLaw]()
 
     def of_starts(found: list[xr.Dataset]) -> list[ScalingLaw]:
-        in_samples = loss_against_samples(found, rate), loss_against_tuned_samples(found, TUNED_RATE)
-        return [loss_against_time(found), *in_samples, times_against_direction(found)]
+        in_samples = (
+            scaling_laws.loss_against_samples(found, rate),
+            scaling_laws.loss_against_tuned_samples(found, TUNED_RATE),
+        )
+        return [scaling_laws.loss_against_time(found), *in_samples, scaling_laws.times_against_direction(found)]
 
     readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
         of_starts,
-        lambda found: [loss_against_width(found), *frontier_laws(found, rate)],
-        lambda found: [times_against_dimension(found)],
+        lambda found: [scaling_laws.loss_against_width(found), *scaling_laws.frontier_laws(found, rate)],
+        lambda found: [scaling_laws.times_against_dimension(found)],
     ]
     starts, *others = _families(study.problem, seeds, sizes)
     # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their times.
@@ -117,14 +108,14 @@ def _scaling(study: PreparedStudy, seeds: range, sizes: Sizes, workers: int) -> 
             laws += read([found for found, _ in meter.answers(tasks, workers)])
     if not laws:
         raise KeyboardInterrupt
-    values, coords = law_values(laws, study.problem), law_coordinates(laws)
+    values, coords = scaling_laws.law_values(laws, study.problem)
     return study.dataset(meter, values, coords, wall_seconds=meter.solving, **study.settings)
 
 
 def _families(problem: Problem, seeds: range, sizes: Sizes) -> tuple[list[Problem], list[Problem], list[Problem]]:
     """Return the problem, the same at widths from P^0.25/2 to P, and of fewer directions at several dimensions."""
     count, few = problem.num_directions, min(problem.num_directions, sizes.few)
-    begin, _ = middle_ranks(count)
+    begin, _ = scaling_laws.middle_ranks(count)
     powers = np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)
     widths = np.unique(np.rint(begin * 2.0**powers).astype(int)).tolist()
     teacher, d = Teacher.power_law(few, problem.teacher.beta or 0.0), sizes.dimension_factor // 2 * few
@@ -228,7 +219,7 @@ def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled
     starts: Family = [(replace(one, seed=seed), save_at) for one in family for seed in seeds]
     with under_way(len(starts) + len(coupled), study.progress) as meter:
         pairs = [one for one, _ in meter.answers(family_tasks(starts))]
-        laws += frontier_laws(pairs, rate)
+        laws += scaling_laws.frontier_laws(pairs, rate)
         pair_seconds = clock.perf_counter() - began
         # Loss curves are those of the first start.
         of_first = pairs[:: len(seeds)]
@@ -240,11 +231,12 @@ def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled
     if not laws:
         raise KeyboardInterrupt
     if len(flows) >= FEWEST_WIDTHS:
-        laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows, rate)]
+        laws += [replace(law, name=f"{law.name}, coupled") for law in scaling_laws.frontier_laws(flows, rate)]
+    values, coords = scaling_laws.law_values(laws, study.problem)
     return study.dataset(
         meter,
-        law_values(laws, study.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
-        law_coordinates(laws) | {"width": widths, "time": save_at.times, "curve_of": np.array(ROUTES)},
+        values | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
+        coords | {"width": widths, "time": save_at.times, "curve_of": np.array(ROUTES)},
         beta=study.problem.teacher.beta,
         **study.settings,
         pair_seconds=pair_seconds,
@@ -331,12 +323,12 @@ def compute_frontier(
 def _finite_size(study: PreparedStudy, problems: dict[tuple[float, int], Problem], seeds: range) -> xr.Dataset:
     """Solve all problems and fit each size; the rest after an interruption is NaN."""
     betas, sizes = study.settings["betas"], study.settings["sizes"]
-    exponent, error = np.full((2, len(betas), len(sizes), len(SOURCES)), np.nan)
+    exponent, error = np.full((2, len(betas), len(sizes), len(scaling_laws.SOURCES)), np.nan)
     with under_way(len(problems) * len(seeds), study.progress) as meter:
         for (beta, count), first in problems.items():
             shared = common_times([first], SIZE_TIMES)
             tasks = family_tasks([(replace(first, seed=seed), shared) for seed in seeds])
-            law = loss_against_time([found for found, _ in meter.answers(tasks)])
+            law = scaling_laws.loss_against_time([found for found, _ in meter.answers(tasks)])
             at = betas.index(beta), sizes.index(count)
             fits = law.fit, law.finite_size, ideal_exponent(count, beta, "loss-time")
             exponent[at] = [*(fit.exponent for fit in fits), law.asymptotic]
@@ -345,7 +337,7 @@ def _finite_size(study: PreparedStudy, problems: dict[tuple[float, int], Problem
     return study.dataset(
         meter,
         {"exponent": (where, exponent), "exponent_error": (where, error)},
-        {"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
+        {"beta": betas, "num_directions": sizes, "source": np.array(scaling_laws.SOURCES)},
         dimension=study.problem.dimension,
         starts=len(seeds),
     )

@@ -342,8 +342,8 @@ def _stored(dataset: xr.Dataset, name: str) -> int:
     return int(json.loads(dataset.attrs["parameters"])["problem"][name])
 
 
-def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
-    """Return the variables of the laws, padded to one number of points and of runs."""
+def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> tuple[Values, dict[str, Any]]:
+    """Return the variables of the laws, padded to one number of points and of runs, and their coordinates."""
     points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
     fits, x = np.full((3, len(laws), len(SOURCES)), np.nan), np.full((len(laws), points), np.nan)
     y = np.full((len(laws), len(CURVES), runs, points), np.nan)
@@ -354,24 +354,15 @@ def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
             fits[:, at, curve] = fit.exponent, fit.standard_error, fit.prefactor
         fits[:2, at, 2], fits[0, at, 3] = _ideal(law, problem), law.asymptotic
     low, high = np.array([law.fit.window for law in laws]).T
-    return {
+    variables: Values = {
         **{name: (("law",), each) for name, each in zip(FITTED, fits, strict=True)},
         "window_low": ((), low),
         "window_high": ((), high),
         "abscissa": (("law",), x),
         "ordinate": (("law", "curve", "run"), y),
     }
-
-
-def law_coordinates(laws: Sequence[ScalingLaw]) -> dict[str, Any]:
-    """Return the coordinates that go with `law_values`."""
-    return {
-        "law": np.array([law.name for law in laws]),
-        "source": np.array(SOURCES),
-        "curve": np.array(CURVES),
-        "run": np.arange(max(len(law.measured) for law in laws)),
-        "point": np.arange(max(law.x.size for law in laws)),
-    }
+    names = {"law": np.array([law.name for law in laws]), "source": np.array(SOURCES), "curve": np.array(CURVES)}
+    return variables, {**names, "run": np.arange(runs), "point": np.arange(points)}
 
 
 def _ideal(law: ScalingLaw, problem: Problem) -> tuple[float, float]:

@@ -320,7 +320,7 @@ def test_laws_know_both_decays():
     for law in (loss, tuned):
         ideal = ideal_exponent(32, 1.0, law.name, ranks=law.ranks, time_power=1.5)
         assert law.fit.exponent == pytest.approx(ideal.exponent, rel=0.2)
-        assert law_values([law], asked)["exponent"][1][0, 2] == ideal.exponent
+        assert law_values([law], asked)[0]["exponent"][1][0, 2] == ideal.exponent
     # η tr Σ² / (a s (s/tr Σ)^(k/2−1)) is the same for all targets; and a teacher that is spread has no law.
     assert tuned_rates(asked, np.array([4]), 1.0) / tuned_rates(asked, np.array([1]), 1.0) == pytest.approx(4.0**-1.5)
     spread = problem(teacher=dynamics.Teacher([0.8, 0.6], directions=np.eye(2)))
