@@ -322,7 +322,7 @@ class WhitenedPair:
     around: Array
     square: Array
 
-    def times(self, rtol: float = RTOL) -> tuple[float, float]:
+    def times(self) -> tuple[float, float]:
         """Return the times of C² = ½, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
         start, a, whole = np.append(0.0, self.weight), self.coefficient, self.link.kernel_at_one
 
@@ -333,11 +333,11 @@ class WhitenedPair:
             C, n = self.overlap(state)
             return n * float(self.link.kernel(C)) / whole - LEARNED_SHARE * a
 
-        begun = self._first(emerged, 0.0, start, EMERGENCE_FACTOR * self.leading_order(), rtol)
+        begun = self._first(emerged, 0.0, start, EMERGENCE_FACTOR * self.leading_order())
         if begun is None:
             return np.inf, np.inf
         grown = LEARNING_FACTOR * (1.0 + max(np.log(a / self.overlap(start)[1]), 0.0)) / (a * self.speed * whole)
-        learned = self._first(mass, *begun, begun[0] + grown, rtol)
+        learned = self._first(mass, *begun, begun[0] + grown)
         return begun[0], np.inf if learned is None else learned[0]
 
     @property
@@ -363,7 +363,7 @@ class WhitenedPair:
         return np.append(E, self.eigenvalue * (E * state[1:] + np.sqrt(n) * pull * self.direction))
 
     def _first(
-        self, event: Callable[[Array], float], time: float, state: Array, last: float, rtol: float
+        self, event: Callable[[Array], float], time: float, state: Array, last: float
     ) -> tuple[float, Array] | None:
         """Return when an event first holds, and the state then; None if not until the last time."""
         from scipy.integrate import solve_ivp
@@ -378,7 +378,7 @@ class WhitenedPair:
         size = ATOL * np.append(1.0, np.full(state.size - 1, np.sqrt(self.overlap(state)[1])))
         # A step that is tried and refused may go to Φ > 0, where weights of large eigenvalues overflow.
         with np.errstate(over="ignore", invalid="ignore"):
-            found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
+            found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=RTOL, atol=size, events=stops)
         return (float(found.t_events[0][0]), found.y_events[0][0]) if found.t_events[0].size else None
 
 

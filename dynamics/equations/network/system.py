@@ -1,19 +1,10 @@
 r"""A two-layer network f(x) = s Σ_i v_i σ(w_i·x + b_i) and its teacher on the first r axes, in their order parameters.
 
-State: second layer v, biases b, M = WΘᵀ on the teacher's axes and Q = WWᵀ. The gradients of ½ E(f − f*)² are
-
-.. math:: \partial_{v_i} = s \Psi_i, \quad \partial_{b_i} = s v_i \Psi^1_i, \quad
-   \nabla_{w_i} = \sum_j A_{ij} w_j - \sum_a B_{ia} \theta_a
-
-with Ψ_i = E σ_i (f − f*), Ψ¹_i = E σ'_i (f − f*), Ψ²_i = E σ''_i (f − f*), and
-
-.. math:: A_{ij} = s v_i [s v_j\, E \sigma'_i \sigma'_j + \delta_{ij} \Psi^2_i], \qquad
-   B_{ia} = s v_i\, E[\sigma'_i \partial_a f^*].
-
-With rates ε and decay κ the flow, exact at every d, is v' = −ε_v sΨ − κ_v v, b' = −ε_b s v∘Ψ¹ and, with the Gram
-matrix C = [Q M; Mᵀ 1] of the vectors (w_1 … w_m, teacher's axes), of which the mean gradient of the neurons is
-N = [ε_w A + κ_w − diag(turn) | −ε_w B], F = N C, M' = −F_r and Q' = −F_m − F_mᵀ, to which steps of descent add η F Nᵀ.
-On the sphere the turn keeps the length of each neuron. State y = [v (m) | b (m) | M (m, r) | Q (m, m)].
+State y = [v (m) | b (m) | M (m, r) | Q (m, m)]: second layer, biases, M = WΘᵀ on the teacher's axes and Q = WWᵀ. With
+the means Ψ, A and B of `docs/networks.md`, rates ε and decay κ the flow, exact at every d, is v' = −ε_v sΨ − κ_v v,
+b' = −ε_b s v∘Ψ¹ and, with the Gram matrix C = [Q M; Mᵀ 1] of the vectors (w_1 … w_m, teacher's axes), of which the mean
+gradient of the neurons is N = [ε_w A + κ_w − diag(turn) | −ε_w B], F = N C, M' = −F_r and Q' = −F_m − F_mᵀ, to which
+steps of descent add η F Nᵀ. On the sphere the turn keeps the length of each neuron.
 
 sizes = [the eighteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
 the teacher | those of the links]. `work` holds, one after another: C (m + r, m + r); one row of tables per neuron and
@@ -789,10 +780,8 @@ def _eigenvalues(H: Array) -> Array:
 
 # On inputs of covariance Σ the motion is Σ times the gradient of isotropic inputs, exact at every d.
 #
-# With ŵ = Σ^½ w the loss is that of isotropic inputs in M = ŴΘ̂ᵀ, Q = ŴŴᵀ, v and b, and the gradient flow of w is, on
-# the axes l of `Problem.input_axes` with eigenvalues s_l,
-#
-# .. math:: \hat w_{il}' = -\varepsilon_w s_l \Big(\sum_j A_{ij} \hat w_{jl} - B_{il}\Big) - \kappa_w \hat w_{il}.
+# With ŵ = Σ^½ w the loss is that of isotropic inputs in M = ŴΘ̂ᵀ, Q = ŴŴᵀ, v and b, on the axes of `Problem.input_axes`
+# (`docs/inputs.md`).
 #
 # State y = [v (m) | b (m) | Ŵ (m, D)]. Parameters have s (D) before the numbers of the links; `work` ends with a state
 # [v | b | M | Q] and its rates.
