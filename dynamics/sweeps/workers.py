@@ -39,7 +39,7 @@ MOST_SHARED_DEATHS = 2
 #: Deaths of a worker that ran nothing else after which a point has failed: the first may be chance, such as want of
 #: memory.
 MOST_LONELY_DEATHS = 2
-#: What is loaded once, in the process from which workers are forked.
+#: The module that the process loads from which workers are started.
 COMMON = "dynamics.sweeps.preload"
 #: Seconds in which a scheduler must answer.
 CONNECT_SECONDS = 10
