@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.equations.field import SCRATCH, SingleUnitField, UnitField
+from dynamics.equations.field import SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.vectors import teacher_rows
 from dynamics.integrators.explicit_kernels import DOP853_C
-from dynamics.integrators.large_flow.division import FIRST, POLE, State
+from dynamics.integrators.large_flow.division import POLE, State
 from dynamics.integrators.large_flow.step_kernels import (
     LAST_STAGE,
-    PULLED_BLOCK,
     TOGETHER,
     events_of_rows,
     partial_rows,
     place_sources,
-    pull_rows,
-    renew_moved,
     step_rows,
     step_sources,
 )
@@ -40,13 +37,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.division import Division
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
-
-
-#: Nodes of a step at which slow rows feel the fast sources: the extrema of the Chebyshev polynomial T_3 on [0, 1], both
-#: ends among them. With more of them errors were the same: those of the rows, which are expected to move on evenly.
-NODES: Array = np.array([0.0, 0.25, 0.75, 1.0])
-#: Coefficients of the polynomial through values at the nodes: of power q, for each node, shape (nodes, nodes).
-POWERS: Array = np.linalg.inv(np.vander(NODES, increasing=True)).astype(np.float64)
 
 
 #: Degree of the polynomial through past values.
@@ -136,8 +126,6 @@ MOST_PARTS = 4
 #: Products of numbers in the forces of the sources on each other from which on threads share each of their stages: a
 #: call in two threads takes some 50 microseconds more.
 SMALLEST_SHARED_STAGE = 400_000
-#: Fractions of a step at which other rows feel them: at every stage where they are near, at the nodes where not.
-_TIMES = np.concatenate([DOP853_C, NODES])
 
 
 class Sources:
@@ -145,27 +133,21 @@ class Sources:
 
     They take a step before any other row begins, on which nothing that they feel within it depends, in equal parts for
     them alone, each with the stages, error and dense output of a step: without parts steps would be half as long.
-    `precision` is that of the vectors at the nodes.
     """
 
-    def __init__(self, workers: Workers, division: Division, columns: int, precision: type) -> None:
+    def __init__(self, workers: Workers, division: Division, columns: int) -> None:
         self._workers = workers
         self.rows = division.sources
         self._plan = division.plan
-        S, D, stages, count = self.rows.size, columns, LAST_STAGE + 1, NODES.size if self.rows.size else 0
+        S, D, stages = self.rows.size, columns, LAST_STAGE + 1
         #: States at the ends of parts, and the dense output of each.
         self.ends = np.empty((MOST_PARTS + 1, S, D)), np.empty((MOST_PARTS + 1, S))
         self.dense = np.empty((MOST_PARTS, 7, S, D)), np.empty((MOST_PARTS, 7, S))
         # Vectors and masses at the stages of one part, and the stages.
         self._at_stages = np.empty((stages, S, D)), np.empty((stages, S))
         self._stages = np.empty((stages, S, D)), np.empty((stages, S))
-        self._times = _TIMES[: stages + count]
-        self._placed = np.empty((self._times.size, S, D)), np.empty((self._times.size, S))
         #: Vectors and masses at the stages of the whole step.
-        self.at_stages = self._placed[0][:stages], self._placed[1][:stages]
-        #: Times of the nodes, vectors and masses there.
-        at_nodes: NDArray[np.floating[Any]] = np.empty((count, S, D), precision)
-        self.at_nodes = self._times[stages:], at_nodes, self._placed[1][stages:]
+        self.at_stages = np.empty((stages, S, D)), np.empty((stages, S))
 
     def run(self, step: Step, tolerance: Array) -> tuple[Array, Array]:
         """Run the sources through the parts of a step; return its largest errors at ends and inside, in tolerances.
@@ -198,14 +180,13 @@ class Sources:
         return error.max(axis=0), error_within.max(axis=0)
 
     def place(self, parts: int) -> None:
-        """Write where the sources are at the stages of the whole step and at its nodes."""
+        """Write where the sources are at the stages of the whole step."""
         dense, growth_dense = self.dense
 
         def place(begin: int, end: int) -> None:
-            place_sources(begin, end, self._times, self.ends, (dense[:parts], growth_dense[:parts]), self._placed)
+            place_sources(begin, end, DOP853_C, self.ends, (dense[:parts], growth_dense[:parts]), self.at_stages)
 
         self._workers.over_parts(self.rows.size, place)
-        self.at_nodes[1][...] = self._placed[0][LAST_STAGE + 1 :]
 
     def end(self, parts: int) -> tuple[Array, Array]:
         """Return the unit vectors and ln n at the end of a step."""
@@ -239,13 +220,8 @@ class SourcesInside:
 SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 #: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
 LARGEST_CROWD = 8
-#: Part of the neurons that may move without the whole field being computed anew, in double and in single precision, and
-#: neurons below which it always is.
-LARGEST_MOVE, FEWEST_FOLLOWED = (1.0 / 6.0, 1.0 / 12.0), 64
 #: Numbers in the state from which on a second thread is worth waking for any pass, and for all stages of a step.
 SMALLEST_PASS, SMALLEST_STAGES = 100_000, 30_000
-#: Last stage with the dense output, and without.
-_LAST_STAGE, _LAST_OF_STEP = 15, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +278,6 @@ class Rows:
         #: Whether products of neurons that are not near each other are rounded to single precision.
         large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
         self.single = bool(large and loose and m <= LARGEST_CROWD * self.a.size)
-        self._follows = m >= FEWEST_FOLLOWED
         self.workers = Workers(m, columns, threads, smallest=SMALLEST_PASS, smallest_of_long=SMALLEST_STAGES)
         self._field: UnitField | SingleUnitField = UnitField(self.link, self.workers, self.a, self.teacher, m)
         if self.single:
@@ -315,30 +290,17 @@ class Rows:
         self.miss = np.empty((m, 2))
         #: Coefficients of the dense output of rows that are no sources; pages of memory never written cost nothing.
         self.dense = np.zeros((7, m, columns)), np.zeros((7, m))
-        #: Precision of products with sources that are not near.
-        self._real = np.float32 if self.single else np.float64
-        self._ahead = np.empty((m, columns), self._real), np.empty(m)
         self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}
 
     def fit(self, division: Division) -> None:
         """Allocate what depends on the division: states of the sources, work space of each thread."""
-        (_, m, D), sources = self.dense[0].shape, division.sources.size
+        D, sources = self.dense[0].shape[2], division.sources.size
         self._division = division
         #: Step of which the stages of the sources are held.
         self._staged: Step | None = None
-        self.sources = Sources(self.workers, division, D, self._real)
-        count = self.sources.at_nodes[0].size
-        self._node_powers = POWERS[:count, :count].copy()
-        self._near = np.empty((m, sources), dtype=np.bool_)
-        self.ahead = self._ahead[0][: m if count else 0], self._ahead[1]
-        sizes, group = np.diff(division.cuts), int(np.diff(division.plan[1][FIRST]).max(initial=1))
-        # The first thread has the sources as well.
-        blocks = [int(sizes.max())] + [int(sizes[1 if sources else 0 :].max(initial=1))] * (self.workers.count - 1)
-        self._work = [
-            np.empty(6 * D + max(group * (23 * D + 23), R * (2 * D + sources + 2)) + count * R + SCRATCH)
-            for R in blocks
-        ]
-        self._room = [np.empty(R * ((count + 3) * D + sources), self._real) for R in blocks]
+        self.sources = Sources(self.workers, division, D)
+        R = int(np.diff(division.cuts).max())
+        self._work = [np.empty(R * (17 * D + 17 + sources)) for _ in range(self.workers.count)]
 
     def run_sources(self, step: Step, *, again: bool = False) -> tuple[float, float]:
         """Run the fast sources through a step; return their largest errors, of ends of parts and inside, in tolerances.
@@ -353,8 +315,6 @@ class Rows:
             sources.place(step.parts)
             if not again:
                 step.reached.U[rows], step.reached.log_norm[rows] = sources.end(step.parts)
-                for expected in self.ahead:  # they feel each other at every stage
-                    expected[rows] = 0.0
             self._staged = step
         return worst, worst_within
 
@@ -364,8 +324,7 @@ class Rows:
         self.workers.over_blocks(
             step.division.cuts, first, partial(self._run, step, dense=dense, again=False), is_long=True
         )
-        stages = (_LAST_STAGE if dense else _LAST_OF_STEP) + 1
-        self.counts["partial_evaluations"] += self.sources.at_nodes[0].size or stages
+        self.counts["partial_evaluations"] += 16 if dense else 12
 
     def write_dense(self, step: Step, blocks: Integers) -> None:
         """Write the dense output of an accepted step for some blocks; that of the sources mostly is there."""
@@ -376,14 +335,10 @@ class Rows:
         self.workers.over_some(blocks, partial(self._run, step, dense=True, again=True))
 
     def _run(self, step: Step, first: int, last: int, thread: int, *, dense: bool, again: bool) -> None:
-        sources = (
-            *self.sources.at_stages, self._near, *self.sources.at_nodes, self._node_powers, *self.ahead,
-        )  # fmt: skip
         ends = *step.reached.vectors, self.error, self.error_within, self.tolerance, step.leading
         step_rows(
-            (first, last, step.division.cuts), (again, dense, step.h), step.begin.whole[:3], (*step.rests,),
-            sources, (step.pace, step.drift), ends, self.dense, (self._work[thread], self._room[thread]),
-            step.division.plan,
+            (first, last, step.division.cuts), (again, dense, step.h), step.begin.vectors, (*step.rests,),
+            self.sources.at_stages, (step.pace, step.drift), ends, self.dense, self._work[thread], step.division.plan,
         )  # fmt: skip
 
     def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
@@ -391,54 +346,17 @@ class Rows:
         self.counts["rhs_evaluations"] += 1
         self._field.write(U, np.exp(log_norm), F, growth)
 
-    def follow(self, state: State, moved: Integers, before: tuple[Array, Array]) -> None:
-        """Bring the field of a state up to date after some rows, of vectors and masses `before`, have moved."""
-        m = self.error.size
-        if not self._follows or moved.size > LARGEST_MOVE[self.single] * m:
-            self.field(state.U, state.log_norm, state.F, state.growth)
-            return
-        (K, D), blocks = before[0].shape, -(-m // PULLED_BLOCK)
-        n, place = np.exp(state.log_norm), np.full(m, -1, dtype=np.int64)
-        place[moved] = np.arange(K)
-        both = np.concatenate([state.U[moved], before[0]]), np.concatenate([n[moved], -before[1]])
-        whole, pulls = (state.U, n, state.F, state.growth), (np.empty((blocks, K, D)), np.empty((blocks, K)))
-
-        def pull(begin: int, end: int) -> None:
-            pull_rows(begin, end, self.link, whole, place, both, pulls)
-
-        self.workers.over_rows(pull)
-        renew_moved(self.link, moved, self.a, pulls, whole)
-
-    def partial(
-        self,
-        state: State,
-        F: Array,
-        growth: Array,
-        blocks: Integers | None = None,
-        *,
-        is_rest: bool = False,
-        compares: bool = False,
-    ) -> None:
-        """Write what fast sources, active teachers and the own cluster exert, or leave of the field where it `is_rest`.
-
-        All rows are written, or those of some blocks. With `compares`, at the end of a step, `ahead` takes its error.
-        """
+    def partial(self, state: State, F: Array, growth: Array, *, is_rest: bool = False) -> None:
+        """Write what fast sources, active teachers and the own cluster exert, or leave of the field if `is_rest`."""
         division = self._division
-        sources, mass = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
-        ahead = self.ahead if compares else (self._ahead[0][:0], self._ahead[1])
-        all_sources = sources, sources.astype(self._real), mass, self._near, *ahead
+        sources = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
         self.counts["partial_evaluations"] += 1
 
         def part(first: int, last: int, thread: int) -> None:
-            work = self._work[thread], self._room[thread]
-            partial_rows(
-                first, last, division.cuts, state.whole, all_sources, is_rest, (F, growth), work, division.plan
-            )
+            work, out = self._work[thread], (F, growth)
+            partial_rows(first, last, division.cuts, state.whole, sources, is_rest, out, work, division.plan)
 
-        if blocks is None:
-            self.workers.over_blocks(division.cuts, 0, part)
-        else:
-            self.workers.over_some(blocks, part)
+        self.workers.over_blocks(division.cuts, 0, part)
 
     def products(self, U: Array, G: Array) -> None:
         """Write G = U Uᵀ: the blocks of rows b and B − 1 − b, of B, from the diagonal on, and their transpose."""

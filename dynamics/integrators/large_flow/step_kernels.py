@@ -1,34 +1,16 @@
-"""Compiled steps of the large-flow solver: fields, stages, slowed clusters, exponential steps, corrections at the end.
+"""Compiled steps of the large-flow solver: fields, stages, slowed clusters, corrections at the end.
 
-A row, or a cluster, goes through all stages with what it needs in cache. The fast sources go stage by stage: each of
-them feels where all others are at the same stage.
-
-Clusters that hardly move take exponential steps, a tenth of the work of the stages.
-
-Late in a large flow most neurons are alone on their direction and follow their slow manifold. But for its own motion
-such a neuron feels a force that is a polynomial in the fraction x of the step, and its slowed velocity v obeys
-
-    h v(x) = h v(0) + θ h Σ_q f_q x^q − κ Δ(x),   Δ' = h v,   κ = θ h λ,   q = 1, 2, 3,
-
-λ being the rate of its mode. It has moved by Δ(1) = h (w_0 v(0) + θ Σ_q w_q f_q) at the end of the step, with
-w_q = ∫ e^(−κ (1 − x)) x^q dx = q! φ_(q+1)(−κ), so w_0 = (1 − e^−κ)/κ and w_q = (1 − q w_(q−1))/κ. That holds for the
-direction and for ln n. Left out are squares of Δ, and what the rate λ of a neuron that leans from its direction differs
-by. Where these could matter, the neuron goes through the stages.
-
-References
-----------
-M. Hochbruck and A. Ostermann, Exponential integrators, Acta Numerica 19 (2010), section 2.
+A block of rows goes through all stages with what it needs in cache. The fast sources go stage by stage: each of them
+feels where all others are at the same stage.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.equations import field
-from dynamics.equations.field import SCRATCH, rounded_coordinate
+from dynamics.equations.field import SCRATCH
 from dynamics.equations.link import BLOCK, g0, g1, write_both
 from dynamics.equations.vectors import write_events
 from dynamics.integrators import clusters as of_clusters
@@ -46,7 +28,7 @@ from dynamics.integrators.large_flow.division import CLUSTER, DIRECTION, FIRST, 
 from dynamics.integrators.step_kernels import copy_row
 from dynamics.kernels.jit import cube, entry, kernel, matrix, pasted_kernel, row_part, vector
 from dynamics.kernels.products import product
-from hermite.arrays import Cube, Integers, Matrix, Real, Switches, Vector
+from hermite.arrays import Cube, Integers, Matrix, Vector
 
 END = 12  # row of the tableau that gives the step, and the stage at its end
 ERRORS = 16  # rows of the tableau with the two error estimates
@@ -292,32 +274,25 @@ def inverse_length(u: Vector) -> float:
 
 
 # Where slowed clusters end a step, once the full field there is known. `lag` is (rest, rest_growth, slots, weights,
-# part, part_growth, ahead, ahead_growth): the extrapolated rest of the field is Σ_q weights_q rest[slots_q], `part` the
-# partial field at the end of the step, and `ahead`, if it has rows, the error of what distant sources were expected to
-# exert there.
-Lag = tuple[Cube, Matrix, Integers, Vector, Matrix, Vector, NDArray[Any], Vector]
+# part, part_growth): the extrapolated rest of the field is Σ_q weights_q rest[slots_q], and `part` the partial field at
+# the end of the step.
+Lag = tuple[Cube, Matrix, Integers, Vector, Matrix, Vector]
 
 
 @kernel
 def miss_of_row(i: int, u: Vector, F: Matrix, growth: Vector, lag: Lag, miss: Vector) -> float:
     """Write the tangential error of the extrapolated rest of row i; return the error of its (ln n)'."""
-    rest, rest_growth, slots, weights, part, part_growth, ahead, ahead_growth = lag
+    rest, rest_growth, slots, weights, part, part_growth = lag
     D = u.size
     for k in range(D):
         miss[k] = 0.0
     add_rest(i, weights, slots, rest, miss)
-    if ahead.shape[0] > 0:
-        for k in range(D):
-            miss[k] -= ahead[i, k]
     for k in range(D):
         miss[k] = F[i, k] - part[i, k] - miss[k]
     radial = along(u, miss)
     for k in range(D):
         miss[k] -= radial * u[k]
-    off: float = growth[i] - part_growth[i] - rest_number(i, weights, slots, rest_growth)
-    if ahead.shape[0] > 0:
-        off += ahead_growth[i]
-    return 4.0 * off
+    return 4.0 * float(growth[i] - part_growth[i] - rest_number(i, weights, slots, rest_growth))
 
 
 @entry
@@ -370,13 +345,12 @@ def weigh_shifts(
 
 
 @entry
-def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift: Cube, plan: Plan) -> None:
-    """Move the members of the `chosen` clusters: all by `shift`, each by `share` times the error of its own rest."""
+def shift_clusters(share: float, state: Whole, lag: Lag, shift: Cube, plan: Plan) -> None:
+    """Move the members of clusters: all by `shift`, each by `share` times the error of its own rest."""
     of_rows, clusters, (U, log_n, F, growth) = plan[0], plan[1], state
     D = U.shape[1]
     miss = np.empty(D)
-    for z in range(chosen.size):
-        c = chosen[z]
+    for c in range(shift.shape[1]):
         b, off = shift[0, c], shift[1, c]
         for x in range(clusters[FIRST, c], clusters[FIRST, c + 1]):
             i = of_rows[ORDER, x]
@@ -387,125 +361,10 @@ def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift
             log_n[i] += share * (own - off[D]) + b[D]
 
 
-# Part by which the rate of a mode may be wrong. Of 400 such steps of 128 and 512 neurons half were wrong by less than a
-# hundredth of the estimate that follows, the worst by 1.4 times it.
-LEAN = 0.1
-# Largest error of an exponential step in units of the tolerance. It controls no step, since stages take over beyond it.
-LARGEST_ERROR = 0.01
-# Error of the dense output in units of h times the change of the velocity: 0.029 for four relaxations.
-CUBIC = 0.03
-
-
-@kernel
-def relaxed_weights(relaxations: float) -> tuple[float, float, float, float]:
-    """Return w_0 to w_3 of κ relaxations."""
-    zero = (1.0 - np.exp(-relaxations)) / relaxations
-    one = (1.0 - zero) / relaxations
-    two = (1.0 - 2.0 * one) / relaxations
-    return zero, one, two, (1.0 - 3.0 * two) / relaxations
-
-
-@kernel
-def move_number(link: Vector, h: float, a: float, share: float, powers: Vector, stages: Matrix) -> float:
-    """Replace stages 1 and 12 of ln n by its change and by its rate at the end; return h times that of its rate."""
-    relaxations = share * h * 4.0 * a * g0(link, 1.0)
-    zero, one, two, three = relaxed_weights(relaxations)
-    force = 4.0 * share * (one * powers[1] + two * powers[2] + three * powers[3])
-    stages[1, 0] = h * (zero * stages[0, 0] + force)
-    turn = 4.0 * share * (powers[1] + powers[2] + powers[3]) - relaxations / h * stages[1, 0]
-    stages[END, 0] = stages[0, 0] + turn
-    turned: float = abs(h * turn)
-    return turned
-
-
-@kernel
-def move(
-    link: Vector, h: float, a: float, share: float, u: Vector, powers: Matrix, stages: Cube
-) -> tuple[float, float]:
-    """Replace stages 1 and 12 of one neuron, at u, by its move and its velocity at the end.
-
-    Returned are the squares of the move and of h times what the velocity turned by.
-    """
-    relaxations = share * h * a * g1(link, 1.0)
-    zero, one, two, three = relaxed_weights(relaxations)
-    begin, rise, end = stages[0, 0], stages[1, 0], stages[END, 0]
-    b, c, d = powers[1], powers[2], powers[3]
-    radial = radial_end = length = 0.0
-    for k in range(u.size):
-        rise[k] = one * b[k] + two * c[k] + three * d[k]
-        end[k] = b[k] + c[k] + d[k]
-        radial += u[k] * rise[k]
-        radial_end += u[k] * end[k]
-        length += u[k] * u[k]
-    radial /= length
-    radial_end /= length
-    moved = turned = 0.0
-    for k in range(u.size):
-        rise[k] = h * (zero * begin[k] + share * (rise[k] - radial * u[k]))
-        turn = share * (end[k] - radial_end * u[k]) - relaxations / h * rise[k]
-        end[k] = begin[k] + turn
-        moved += rise[k] * rise[k]
-        turned += turn * turn
-    # A straight move leaves the sphere.
-    factor = 1.0 / np.sqrt(1.0 + moved / length)
-    for k in range(u.size):
-        rise[k] = factor * rise[k] + (factor - 1.0) * u[k]
-    return moved, h * h * turned
-
-
-@kernel
-def exponential_step(
-    i: int,
-    how: tuple[bool, bool, float],
-    link: Vector,
-    a: float,
-    share: Vector,
-    start: State,
-    powers: tuple[Matrix, Vector],
-    all_stages: Stages,
-    ends: Ends,
-    polynomials: Dense,
-) -> float:
-    """Write where row i is moved, and its dense output, a cubic, as `finish_row` does; return the error in tolerances.
-
-    Stage 0 is its slowed velocity at the beginning, a the coefficient of its direction, `share` θ of direction and ln
-    n.
-    """
-    (again, has_dense, h), (U, log_n), (stages, growth_stages) = how, start, all_stages
-    (U_new, log_new, error, error_within, tolerance, _), (dense, dense_growth) = ends, polynomials
-    D = U.shape[1]
-    moved, turned = move(link, h, a, share[0], U[i], powers[0], stages)
-    turned_growth = move_number(link, h, a, share[1], powers[1], growth_stages)
-    rise, growth_rise = stages[1, 0], growth_stages[1, 0]
-    if not again:
-        for k in range(D):
-            U_new[i, k] = U[i, k] + rise[k]
-        log_new[i] = log_n[i] + growth_rise
-        error[i] = 0.0
-    if has_dense:
-        write_cubic(i, 0, h, rise, growth_rise, all_stages, polynomials)
-        for q in range(3, dense.shape[0]):
-            dense_growth[q, i] = 0.0
-            for k in range(D):
-                dense[q, i, k] = 0.0
-        error_within[i] = CUBIC * (np.sqrt(turned) + turned_growth) / tolerance[1]
-    off = (LEAN * np.sqrt(turned) + moved) / tolerance[0]
-    off_growth = LEAN * (turned_growth + 4.0 * np.sqrt(moved)) / tolerance[2]
-    total: float = (off + off_growth) / np.sqrt(D + 1.0)
-    return total
-
-
 # The field in its two parts, for a block of rows. A row i is a unit vector u_i in R^D with log_n = ln n_i. Its field is
 # F_i = Σ_p a_p g'(C_ip) e_p − Σ_{j≠i} n_j g'(G_ij) u_j, its velocity u' = F − (F·u)/(u·u) u, and (ln n)' = 4 growth,
 # growth_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij). A neuron's force on itself is radial and therefore never computed.
-#
-# Rows are multiplied with sources that are not near them in the precision of the given vectors. `scratch` has `SCRATCH`
-# numbers (`dynamics.equations.field`).
-
-
-# Overlap of a row with a source from which on the source acts by itself at every stage, not by the nodes of a step: the
-# force grows like a power k − 1 of it, and so do the errors of nodes. With 0.15 they were twice as large.
-NEAR_SOURCE = 0.1
+# `scratch` has `SCRATCH` numbers (`dynamics.equations.field`).
 
 
 @kernel
@@ -526,8 +385,8 @@ def add_members(link: Vector, begin: int, end: int, u: Matrix, log_n: Vector, F:
 
 
 @kernel
-def add_sources(
-    first: int,
+def force_of_sources(
+    own: int,
     u: Matrix,
     sources: Matrix,
     mass: Vector,
@@ -537,67 +396,24 @@ def add_sources(
     scratch: Vector,
     plan: Plan,
 ) -> None:
-    """Write what the fast sources exert on those from number `first` on; `overlap` takes a number for each pair."""
+    """Write what the fast sources exert on rows, which are those from number `own` on unless it is negative.
+
+    `overlap` takes a number for each pair.
+    """
     R, S = growth.size, mass.size
+    if S == 0:
+        growth.fill(0.0)
+        F.fill(0.0)
+        return
     products = matrix(overlap, 0, R, S)
     product(u, sources.T, products)
-    for x in range(R):
+    for x in range(R if own >= 0 else 0):
         # Where g and g' are 0.
-        products[x, first + x] = 0.0
+        products[x, own + x] = 0.0
     field.weigh(plan[LINK], mass, overlap, 0.0, growth, scratch)
     for x in range(R):
         growth[x] = -growth[x]
     product(products, sources, F)
-
-
-@kernel
-def far_forces(
-    rows: Integers,
-    vectors: NDArray[Real],
-    sources: tuple[NDArray[Any], Vector, Switches],
-    decides: bool,
-    overlap: NDArray[Real],
-    force: NDArray[Real],
-    growth: Vector,
-    scratch: Vector,
-    plan: Plan,
-) -> None:
-    """Write what sources exert on rows that are none, but for those near them, on which `decides` has it decide.
-
-    The sources are (vectors, masses, which are near each row), and `overlap` takes a number for each row and source.
-    """
-    distant, mass, near = sources
-    R, S = rows.size, mass.size
-    products = matrix(overlap, 0, R, S)
-    product(vectors, distant.T, products)
-    for x in range(R):
-        i = rows[x]
-        for j in range(S):
-            if decides:
-                near[i, j] = abs(products[x, j]) > NEAR_SOURCE
-            # Where g and g' are 0.
-            if near[i, j]:
-                products[x, j] = 0.0
-    field.weigh(plan[LINK], mass, overlap, field.SMALLEST_WEIGHT, growth, scratch)
-    for x in range(R):
-        growth[x] = -growth[x]
-    product(products, distant, force)
-
-
-@kernel
-def add_near(link: Vector, i: int, u: Vector, sources: Matrix, mass: Vector, near: Switches, F: Vector) -> float:
-    """Add the force of the sources that are near row i; return their part of the growth."""
-    total = 0.0
-    for j in range(mass.size):
-        if near[i, j]:
-            s = 0.0
-            for k in range(u.size):
-                s += u[k] * sources[j, k]
-            total -= mass[j] * g0(link, s)
-            w = mass[j] * g1(link, s)
-            for k in range(u.size):
-                F[k] -= w * sources[j, k]
-    return total
 
 
 @kernel
@@ -683,70 +499,23 @@ def write_difference(v: Vector, w: Vector, factor: float, out: Vector) -> None:
         out[k] = v[k] - factor * w[k]
 
 
-# Vectors of the sources, the same in the precision of rows that are not near them, masses, which are near each row,
-# and what a step expected the distant ones to exert at its end: vectors and growth.
-Sources = tuple[Matrix, NDArray[Any], Vector, Switches, NDArray[Any], Vector]
-
-
-@kernel
-def force_of_sources(
-    rows: Integers,
-    u: Matrix,
-    all_sources: Sources,
-    F: Matrix,
-    growth: Vector,
-    room: NDArray[Real],
-    scratch: Vector,
-    plan: Plan,
-) -> None:
-    """Write the forces of the fast sources on a block of slow rows; see `partial_rows`."""
-    sources, distant, mass, near, ahead, ahead_growth = all_sources
-    R, D, S = rows.size, u.shape[1], mass.size
-    vectors, force, products = matrix(room, 0, R, D), matrix(room, R * D, R, D), vector(room, 2 * R * D, R * S)
-    compares = ahead.shape[0] > 0
-    for x in range(R):
-        growth[x] = 0.0
-        for k in range(D):
-            F[x, k] = 0.0
-    if S > 0:
-        for x in range(R):
-            for k in range(D):
-                vectors[x, k] = rounded_coordinate(u[x, k])
-        far_forces(rows, vectors, (distant, mass, near), not compares, products, force, growth, scratch, plan)
-        for x in range(R):
-            for k in range(D):
-                F[x, k] = force[x, k]
-        for x in range(R if compares else 0):
-            i = rows[x]
-            ahead_growth[i] = growth[x] - ahead_growth[i]
-            for k in range(D):
-                ahead[i, k] = force[x, k] - ahead[i, k]
-    for x in range(R):
-        growth[x] += add_near(plan[LINK], rows[x], u[x], sources, mass, near, F[x])
-
-
 @entry
 def partial_rows(
     first_block: int,
     last_block: int,
     cuts: Integers,
     state: Whole,
-    all_sources: Sources,
+    sources: tuple[Matrix, Vector],
     is_rest: bool,
     out: tuple[Matrix, Vector],
-    work: tuple[Vector, NDArray[Any]],
+    numbers: Vector,
     plan: Plan,
 ) -> None:
-    """Write the partial field at one state for blocks first … last − 1, or the field less it.
-
-    `out` takes F and growth. `ahead`, the last but one of the arrays of the sources, has no rows, or its error replaces
-    it.
-    """
-    (U, log_n, field, field_growth), (out_F, out_growth), (numbers, room) = state, out, work
-    sources, mass = all_sources[0], all_sources[2]
+    """Write the partial field (F, growth) at one state for blocks first … last − 1, or the field less it."""
+    (U, log_n, field, field_growth), (out_F, out_growth), (vectors, mass) = state, out, sources
     D, S = U.shape[1], mass.size
     of_rows, clusters, teacher, link = plan
-    peak, scratch = g0(link, 1.0), vector(numbers, numbers.size - SCRATCH, SCRATCH)
+    peak, scratch = g0(link, 1.0), np.empty(SCRATCH)
     for b in range(first_block, last_block):
         first, R = cuts[b], cuts[b + 1] - cuts[b]
         rows = row_part(of_rows, ORDER, first, R)
@@ -756,10 +525,7 @@ def partial_rows(
         for x in range(R):
             logs[x] = log_n[rows[x]]
             copy_row(u[x], U[rows[x]])
-        if first < S:
-            add_sources(first, u, sources, mass, overlap, F, growth, scratch, plan)
-        else:
-            force_of_sources(rows, u, all_sources, F, growth, room, scratch, plan)
+        force_of_sources(first if first < S else -1, u, vectors, mass, overlap, F, growth, scratch, plan)
         add_clusters(rows, u, logs, F, growth, of_rows, clusters, link, peak)
         for x in range(R):
             i = rows[x]
@@ -773,112 +539,17 @@ def partial_rows(
                 copy_row(out_F[i], F[x])
 
 
-# Slow rows do not feel the sources at every stage, but at four nodes of the step (`rows.NODES`), by their dense output,
-# and between them a polynomial in time: 16 m D S operations for S sources, not 48, and products of more rows
-# at once. A row is expected to move on evenly until then; what that is wrong by at the end of the step is part of the
-# error that is corrected there. Sources near a row are left out: they act at every stage by themselves.
-
-
-# Coefficients of the polynomials in time: through the four nodes, and through three past states at most.
-COEFFICIENTS = 4
-
 # The rest of the field inside a step, as in `rows.Extrapolation`: rest, its growth, slots, powers.
 Rests = tuple[Cube, Matrix, Integers, Matrix]
 
 
 @kernel
-def write_even_motion(i: int, c: int, sign: int, U: Matrix, F: Matrix, drift: Matrix, out: NDArray[Real]) -> None:
-    """Write the velocity of row i at the beginning of the step, for one of cluster c the mean over the last step."""
-    if c >= 0:
-        for k in range(out.size):
-            out[k] = rounded_coordinate(sign * drift[c, k])
-        return
-    radial = along(U[i], F[i])
-    for k in range(out.size):
-        out[k] = rounded_coordinate(F[i, k] - radial * U[i, k])
-
-
-@kernel
-def write_far(
-    rows: Integers,
-    h: float,
-    start: tuple[Matrix, Vector, Matrix],
-    nodes: tuple[Vector, NDArray[Any], Matrix, Switches],
-    drift: Matrix,
-    out: tuple[NDArray[Any], Matrix],
-    room: NDArray[Real],
-    scratch: Vector,
-    plan: Plan,
-) -> None:
-    """Write what distant sources exert on a block of rows at every node; decide at the first which are near.
-
-    `start` is (U, ln n, F) where the step begins, and `nodes` (times, vectors of the sources, their masses, which are
-    near each row); `out` takes forces (K, R, D) and growth (K, R).
-    """
-    (U, _, F), (times, sources, mass, near), (far, growth), of_rows = start, nodes, out, plan[0]
-    R, D, S = rows.size, U.shape[1], mass.shape[1]
-    begin, velocity, vectors = matrix(room, 0, R, D), matrix(room, R * D, R, D), matrix(room, 2 * R * D, R, D)
-    overlap = vector(room, 3 * R * D, R * S)
-    for x in range(R):
-        i = rows[x]
-        for k in range(D):
-            begin[x, k] = rounded_coordinate(U[i, k])
-        write_even_motion(i, of_rows[CLUSTER, i], of_rows[POLE, i], U, F, drift, velocity[x])
-    for z in range(times.size):
-        # In the precision of the vectors; a Python number would raise it to double.
-        overlap[0] = times[z] * h
-        passed = overlap[0]
-        for x in range(R):
-            for k in range(D):
-                vectors[x, k] = begin[x, k] + passed * velocity[x, k]
-        at_node = sources[z], mass[z], near
-        far_forces(rows, vectors, at_node, z == 0, overlap, far[z], growth[z], scratch, plan)
-
-
-@kernel
-def write_powers(
-    i: int, x: int, far: tuple[NDArray[Any], Matrix], node_powers: Matrix, rests: Rests, out: Matrix, growth: Vector
-) -> None:
-    """Write the polynomial in the fraction of the step of the forces that a row feels without its own motion.
-
-    That is the lagged rest of row i, and what distant sources exert at K nodes on row x of their block. The coefficient
-    of power q is Σ_s rest_powers[q, s] rest[slots_s] + Σ_z node_powers[q, z] far[z]: in the rows of `out` and in
-    `growth`.
-    """
-    (force, far_growth), (rest, rest_growth, slots, rest_powers) = far, rests
-    for q in range(growth.size):
-        power = out[q]
-        growth[q] = 0.0
-        if force.shape[0] == 0:
-            for k in range(power.size):
-                power[k] = 0.0
-        else:
-            a, b, c, d = force[0, x], force[1, x], force[2, x], force[3, x]
-            w = node_powers[q]
-            for k in range(power.size):
-                power[k] = (w[0] * a[k] + w[1] * b[k]) + (w[2] * c[k] + w[3] * d[k])
-            for z in range(w.size):
-                growth[q] += w[z] * far_growth[z, x]
-        if q < slots.size:
-            add_rest(i, rest_powers[q], slots, rest, power)
-            growth[q] += rest_number(i, rest_powers[q], slots, rest_growth)
-
-
-@kernel
-def write_value(powers: Matrix, time: float, out: Vector) -> None:
-    """Write the value of a polynomial at a time, given the vectors of its four coefficients."""
-    a, b, c, d = powers[0], powers[1], powers[2], powers[3]
-    for k in range(out.size):
-        out[k] = a[k] + time * (b[k] + time * (c[k] + time * d[k]))
-
-
-@kernel
-def power_number(powers: Vector, time: float) -> float:
-    """Return the value of a polynomial of numbers at a time."""
-    total = 0.0
-    for q in range(powers.size - 1, -1, -1):
-        total = total * time + powers[q]
-    return total
+def write_weights(x: float, powers: Matrix, weights: Vector) -> None:
+    """Write the weights of the past rests at the fraction x of the step."""
+    for q in range(weights.size):
+        weights[q] = 0.0
+        for p in range(weights.size - 1, -1, -1):
+            weights[q] = weights[q] * x + powers[p, q]
 
 
 # Sources whose forces are computed together: products of other shapes round differently.
@@ -910,12 +581,8 @@ def stage_of_sources(
     flat = matrix(stages, 0, stages.shape[0], U.size)
     u, velocity = sources[s, first:last], stages[s, first:last]
     overlap, growth = vector(room, 0, (last - first) * mass.shape[1]), growth_stages[s, first:last]
-    add_sources(first, u, sources[s], mass[s], overlap, velocity, growth, scratch, plan)
-    x = (number + DOP853_C[s]) / parts
-    for q in range(slots.size):
-        weights[q] = 0.0
-        for p in range(slots.size - 1, -1, -1):
-            weights[q] = weights[q] * x + rest_powers[p, q]
+    force_of_sources(first, u, sources[s], mass[s], overlap, velocity, growth, scratch, plan)
+    write_weights((number + DOP853_C[s]) / parts, rest_powers, weights)
     # No source is in a cluster. A constant would have `add_teacher` compiled once more.
     peak, own = g0(link, 1.0), min(first, 0) - 1
     for y in range(last - first):
@@ -986,134 +653,68 @@ def place_sources(
             change = move_inside(x, time, starts[part, x], (dense[part], dense_growth[part]), place)
             length = inverse_length(place)
             for k in range(place.size):
-                place[k] = rounded_coordinate(length * place[k])
+                place[k] *= length
             mass[z, x] = np.exp(log_starts[part, x] + change)
-
-
-# Of the fast sources: vectors and masses at every stage and which are near each row; times of the K nodes, vectors and
-# masses there, and the polynomial through them; what distant ones are expected to exert at the end of the step.
-AllSources = tuple[Cube, Matrix, Switches, Vector, NDArray[Any], Matrix, Matrix, NDArray[Any], Vector]
-
-
-@kernel
-def step_group(
-    rows: Integers,
-    which: range,
-    h: float,
-    given: tuple[Matrix, Vector, Cube, Matrix, Switches],
-    slowing: tuple[Matrix, Matrix],
-    powers: tuple[Cube, Matrix],
-    all_stages: Stages,
-    work: Vector,
-    plan: Plan,
-) -> None:
-    """Fill the stages `which` of rows that need nothing of any other within the step: one alone, or a cluster.
-
-    `given` is (U, ln n) where the step begins, and the first three of `AllSources`; `powers` see `write_powers`.
-    """
-    (U, log_n, sources, mass, near), (stages, growth_stages) = given, all_stages
-    (pace, drift), (of_rows, clusters, teacher, link) = slowing, plan
-    R, D = rows.size, U.shape[1]
-    peak, own, c = g0(link, 1.0), direction_of(rows[0], of_rows, clusters), of_rows[CLUSTER, rows[0]]
-    held, held_norm = (1.0 - pace[c, 0], 1.0 - pace[c, 1]) if c >= 0 else (0.0, 0.0)
-    lever = 0.25 * g1(link, 1.0) / peak
-    pole, places = row_part(of_rows, POLE, 0, of_rows.shape[1]), row_part(of_rows, plans.PLACE, 0, R)
-    scratch = vector(work, work.size - SCRATCH, SCRATCH)
-    u, F, flat = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(stages, 0, stages.shape[0], R * D)
-    o = 2 * R * D
-    means = vector(work, o, D), vector(work, o + D, D)
-    o += 2 * D
-    logs, growth = vector(work, o, R), vector(work, o + R, R)
-    for s in which:
-        for x in range(R):
-            i = rows[x]
-            add_stages(U[i], flat, s, h, D, u[x], x * D)
-            logs[x] = log_n[i] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
-            write_value(powers[0][x], DOP853_C[s], F[x])
-            growth[x] = add_near(link, i, u[x], sources[s], mass[s], near, F[x])
-        add_clusters(rows, u, logs, F, growth, of_rows, clusters, link, peak)
-        for x in range(R):
-            total, radial = add_teacher(link, u[x], own, teacher, F[x], scratch)
-            growth_stages[s, x] = 4.0 * (growth[x] + total + power_number(powers[1][x], DOP853_C[s]))
-            write_difference(F[x], u[x], radial, stages[s, x])
-        if held > 0.0 or held_norm > 0.0:
-            velocity = stages[s], growth_stages[s]
-            of_clusters.slow_cluster(held, held_norm, lever, places, rows, pole, (u, logs), velocity, drift[c], means)
 
 
 @entry
 def step_rows(
     blocks: tuple[int, int, Integers],
     how: tuple[bool, bool, float],
-    start: tuple[Matrix, Vector, Matrix],
+    start: State,
     rests: Rests,
-    all_sources: AllSources,
+    sources: tuple[Cube, Matrix],
     slowing: tuple[Matrix, Matrix],
     ends: Ends,
     polynomials: Dense,
-    all_work: tuple[Vector, NDArray[Any]],
+    work: Vector,
     plan: Plan,
 ) -> None:
     """Take one step of some blocks, which hold no source; see `finish_row`.
 
     `blocks` is (first, end, cuts): block b is order[cuts[b]:cuts[b + 1]]. `how` says whether the step has been
-    accepted, whether its dense output is wanted, and its length. `start` is (U, ln n, F) where the step begins. A
-    cluster of one neuron takes an exponential step, or goes through the stages where the error of that is too large.
-    There are no nodes if there are no sources. The rest of the field at the fraction x of the step is Σ_qs x^q
-    powers[q, s] rest[slots_s].
+    accepted, whether its dense output is wanted, and its length. `sources` are vectors and masses at every stage.
     """
-    (first_block, last_block, cuts), (again, has_dense, h), (work, room) = blocks, how, all_work
-    sources, mass, near, times, nodes, node_mass, node_powers, ahead, ahead_growth = all_sources
-    state, given = (start[0], start[1]), (start[0], start[1], sources, mass, near)
+    (first_block, last_block, cuts), (again, has_dense, h), (vectors, mass) = blocks, how, sources
+    (U, log_n), (rest, rest_growth, slots, rest_powers), (pace, drift) = start, rests, slowing
     of_rows, clusters, teacher, link = plan
-    D, K, last_stage = start[0].shape[1], times.size, 15 if has_dense else 11
-    scratch = vector(work, work.size - SCRATCH, SCRATCH)
+    D, S, pole = U.shape[1], mass.shape[1], row_part(of_rows, POLE, 0, of_rows.shape[1])
+    peak = g0(link, 1.0)
+    lever = 0.25 * g1(link, 1.0) / peak
+    weights, scratch, means, ending = np.empty(slots.size), np.empty(SCRATCH), np.empty((2, D)), np.empty(4 * D)
     for b in range(first_block, last_block):
-        rows = row_part(of_rows, ORDER, cuts[b], cuts[b + 1] - cuts[b])
-        size = K * rows.size
-        o = 4 * D + size
-        far, far_growth = cube(room, 0, K, rows.size, D), matrix(work, 4 * D, K, rows.size)
-        if K > 0:
-            others = vector(room, size * D, room.size - size * D)
-            at_nodes = times, nodes, node_mass, near
-            write_far(rows, h, start, at_nodes, slowing[1], (far, far_growth), others, scratch, plan)
-        for x in range(rows.size if K > 0 and not again else 0):
-            ahead_growth[rows[x]] = far_growth[K - 1, x]
-            copy_row(ahead[rows[x]], far[K - 1, x])
-        for begin in range(rows.size):
-            R = group_end(begin, rows, of_rows, clusters) - begin
-            if R == 0:
-                continue
-            group, i, c = vector(rows, begin, R), rows[begin], of_rows[CLUSTER, rows[begin]]
-            all_stages = cube(work, o, 16, R, D), matrix(work, o + 16 * R * D, 16, R)
-            place = o + 16 * R * (D + 1)
-            powers = (
-                cube(work, place, R, COEFFICIENTS, D),
-                matrix(work, place + R * COEFFICIENTS * D, R, COEFFICIENTS),
-            )
-            place += R * COEFFICIENTS * (D + 1)
-            rest_of_work = vector(work, place, work.size - place)
+        R = cuts[b + 1] - cuts[b]
+        rows, places = row_part(of_rows, ORDER, cuts[b], R), row_part(of_rows, plans.PLACE, 0, R)
+        stages, u, flat = cube(work, 0, 16, R, D), matrix(work, 16 * R * D, R, D), matrix(work, 0, 16, R * D)
+        o = 17 * R * D
+        growth_stages, logs = matrix(work, o, 16, R), vector(work, o + 16 * R, R)
+        overlap = vector(work, o + 17 * R, R * S)
+        for s in range(16 if has_dense else END):
+            velocity, growth = stages[s], growth_stages[s]
             for x in range(R):
-                write_powers(
-                    rows[begin + x], begin + x, (far, far_growth), node_powers, rests, powers[0][x], powers[1][x]
-                )
-            first_stage = 0
-            if R == 1 and c >= 0 and ends[LEADING][i] < 0 and not near[i].any():
-                step_group(group, range(1), h, given, slowing, powers, all_stages, rest_of_work, plan)
-                off = exponential_step(
-                    i, how, link, teacher[TEACHER, clusters[DIRECTION, c]], slowing[0][c], state,
-                    (powers[0][0], powers[1][0]), all_stages, ends, polynomials,
-                )  # fmt: skip
-                if off <= LARGEST_ERROR:
-                    continue
-                first_stage = 1
-            step_group(
-                group, range(first_stage, last_stage + 1), h, given, slowing, powers, all_stages, rest_of_work, plan
-            )
+                add_stages(U[rows[x]], flat, s, h, D, u[x], x * D)
+                logs[x] = log_n[rows[x]] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
+            force_of_sources(-1, u, vectors[s], mass[s], overlap, velocity, growth, scratch, plan)
+            add_clusters(rows, u, logs, velocity, growth, of_rows, clusters, link, peak)
+            write_weights(DOP853_C[s], rest_powers, weights)
             for x in range(R):
-                finish_row(
-                    group[x], x, again, has_dense, h, state, all_stages, ends, polynomials, vector(work, 0, 4 * D)
+                i = rows[x]
+                add_rest(i, weights, slots, rest, velocity[x])
+                total, radial = add_teacher(
+                    link, u[x], direction_of(i, of_rows, clusters), teacher, velocity[x], scratch
                 )
+                growth[x] = 4.0 * (growth[x] + total + rest_number(i, weights, slots, rest_growth))
+                for k in range(D):
+                    velocity[x, k] -= radial * u[x, k]
+            for x in range(R):
+                c, count = of_rows[CLUSTER, rows[x]], group_end(x, rows, of_rows, clusters) - x
+                if c >= 0 and count > 0 and min(pace[c, 0], pace[c, 1]) < 1.0:
+                    of_clusters.slow_cluster(
+                        1.0 - pace[c, 0], 1.0 - pace[c, 1], lever, vector(places, x, count), vector(rows, x, count),
+                        pole, (u, logs), (velocity, growth), drift[c], (means[0], means[1]),
+                    )  # fmt: skip
+        for x in range(R):
+            finish_row(rows[x], x, again, has_dense, h, start, (stages, growth_stages), ends, polynomials, ending)
 
 
 @entry
@@ -1121,7 +722,6 @@ def settle_rows(
     begin: int,
     end: int,
     share: float,
-    share_ahead: float,
     cluster: Integers,
     state: Whole,
     lag: Lag,
@@ -1131,105 +731,20 @@ def settle_rows(
     """Compare the rest of the field at the end of a step with its extrapolation; write the corrected state.
 
     On return `part` and `part_growth` of the lag hold the rest. `settled` takes (U, ln n), and `miss` (m, 2) the
-    largest component of the extrapolation's error and that of the growth. Rows outside clusters move by `share` and
-    `share_ahead` times these two errors.
+    largest component of the error of velocity and that of (ln n)', by `share` of which rows outside clusters move.
     """
-    (U, log_n, F, growth), (U_end, log_end) = state, settled
-    rest, rest_growth, slots, weights, part, part_growth, ahead, ahead_growth = lag
-    D = U.shape[1]
-    off, correction = np.empty(D), np.empty(D)
+    (U, log_n, F, growth), (U_end, log_end), D = state, settled, state[0].shape[1]
+    part, part_growth, off = lag[4], lag[5], np.empty(state[0].shape[1])
     for i in range(begin, end):
+        free, largest = 1.0 if cluster[i] < 0 else 0.0, 0.0
+        off_growth = miss_of_row(i, U[i], F, growth, lag, off)
+        part_growth[i] = growth[i] - part_growth[i]
         for k in range(D):
-            off[k] = 0.0
-        add_rest(i, weights, slots, rest, off)
-        left = growth[i] - part_growth[i]
-        off_growth = left - rest_number(i, weights, slots, rest_growth)
-        moved_growth = share * off_growth
-        part_growth[i] = left
-        for k in range(D):
-            left = F[i, k] - part[i, k]
-            part[i, k] = left
-            off[k] = left - off[k]
-            correction[k] = share * off[k]
-        if ahead.shape[0] > 0:
-            off_growth += ahead_growth[i]
-            moved_growth += share_ahead * ahead_growth[i]
-            for k in range(D):
-                off[k] += ahead[i, k]
-                correction[k] += share_ahead * ahead[i, k]
-        free = 1.0 if cluster[i] < 0 else 0.0
-        radial, moved_radial, largest = along(U[i], off), along(U[i], correction), 0.0
-        for k in range(D):
-            largest = max(largest, abs(off[k] - radial * U[i, k]))
-            U_end[i, k] = U[i, k] + free * (correction[k] - moved_radial * U[i, k])
+            part[i, k] = F[i, k] - part[i, k]
+            largest = max(largest, abs(off[k]))
+            U_end[i, k] = U[i, k] + free * share * off[k]
         length = inverse_length(U_end[i])
         for k in range(D):
             U_end[i, k] *= length
-        log_end[i] = log_n[i] + free * 4.0 * moved_growth
+        log_end[i] = log_n[i] + free * share * off_growth
         miss[i, 0], miss[i, 1] = free * largest, free * abs(off_growth)
-
-
-# The kernels below change the field where K neurons have moved, by 10 K m D operations, not 3 m² D. The state (U, n, F,
-# growth) has masses n, not their logarithms.
-
-# Rows that are multiplied with the moved ones together: products of other shapes round differently.
-PULLED_BLOCK = 128
-
-Pulls = tuple[Cube, Matrix]
-
-
-@entry
-def pull_rows(
-    begin: int, end: int, link: Vector, state: Whole, place: Integers, both: tuple[Matrix, Vector], pulls: Pulls
-) -> None:
-    """Add what has changed by K rows that moved to the field of rows begin … end − 1; write what these exert on them.
-
-    `both` is (vectors, mass): where the moved rows are, then where they were (2 K, D), and the masses, those of before
-    negative. `place` (m,) says which of the K rows each row is, −1 for none. The force of block b of rows on the moved
-    ones goes to forces[b] and growths[b] of `pulls`, of shape (K, D) and (K,).
-    """
-    (U, n, F, growth), (vectors, mass), (forces, growths) = state, both, pulls
-    D, count = vectors.shape[1], mass.size // 2
-    whole, value, slope = g0(link, 1.0), np.empty(mass.size), np.empty(mass.size)
-    for first in range(begin, end, PULLED_BLOCK):
-        last, block = min(first + PULLED_BLOCK, end), first // PULLED_BLOCK
-        size = last - first
-        overlap, weights, force = np.empty((size, 2 * count)), np.empty((count, size)), np.empty((size, D))
-        product(U[first:last], vectors.T, overlap)
-        for j in range(count):
-            growths[block, j] = 0.0
-        for x in range(size):
-            total, own, i = 0.0, place[first + x], first + x
-            write_both(link, row_part(overlap, x, 0, 2 * count), value, slope)
-            for j in range(count):
-                weights[j, x] = -n[i] * slope[j] if j != own else 0.0
-                growths[block, j] -= n[i] * (value[j] if j != own else whole)
-            for j in range(2 * count):
-                total += mass[j] * value[j]
-                overlap[x, j] = -mass[j] * slope[j]
-            if own < 0:
-                growth[i] -= total
-        product(weights, U[first:last], forces[block])
-        product(overlap, vectors, force)
-        for x in range(size):
-            if place[first + x] < 0:
-                for k in range(D):
-                    F[first + x, k] += force[x, k]
-
-
-@entry
-def renew_moved(link: Vector, moved: Integers, a: Vector, pulls: Pulls, state: Whole) -> None:
-    """Write the whole field of the rows that moved: the forces of each block of rows on them, and the teacher."""
-    (U, _, F, growth), (forces, growths) = state, pulls
-    for j in range(moved.size):
-        i = moved[j]
-        growth[i] = 0.0
-        for k in range(F.shape[1]):
-            F[i, k] = 0.0
-        for b in range(forces.shape[0]):
-            growth[i] += growths[b, j]
-            for k in range(F.shape[1]):
-                F[i, k] += forces[b, j, k]
-        for p in range(a.size):
-            F[i, p] += a[p] * g1(link, U[i, p])
-            growth[i] += a[p] * g0(link, U[i, p])

@@ -15,8 +15,7 @@ The pair DOP853 carries it, with three devices:
   rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The size of
   the correction controls the step as the embedded error does.
 * *Rows in cache.* Given the path of the fast neurons, which take the step in up to four parts, all others are
-  independent of each other within a step, so a block of rows goes through all stages before the next begins. A neuron
-  that is alone on its direction and hardly moves takes an exponential step in their place.
+  independent of each other within a step, so a block of rows goes through all stages before the next begins.
 
 References
 ----------
@@ -45,7 +44,7 @@ from dynamics.integrators.clusters import (
     STALL_GAIN,
     STALL_STEPS,
 )
-from dynamics.integrators.large_flow.division import FIRST, ORDER, Divider, State
+from dynamics.integrators.large_flow.division import ORDER, Divider, State
 from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
 from dynamics.integrators.large_flow.step_kernels import (
     events_inside,
@@ -311,11 +310,6 @@ class DenseOutput:
         return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
 
 
-#: Part of a step that an error of what distant sources were expected to exert at its end is worth: rows leave an even
-#: motion like the square of the time.
-SHARE_AHEAD = 1.0 / 3.0
-#: Part of that from which on clusters move too when another is noticed: a few of hundreds, late in a large flow.
-MOVED = 0.1
 #: Share of a part's length that it may exceed.
 ROUNDING = 1e-3
 
@@ -497,17 +491,16 @@ class LargeFlowStepper(ClusterStepper):
         rows, rests, h, state = self.rows, self._rests, step.h, step.reached
         correction, slot = float(rests.correction(h, np.zeros(1))[0]), rests.free_slot()
         rows.field(state.U, state.log_norm, state.F, state.growth)
-        rows.partial(state, rests.rest[slot], rests.rest_growth[slot], compares=True)
-        lag = (*step.rests[:3], step.rests.at_end, rests.rest[slot], rests.rest_growth[slot], *rows.ahead)
+        rows.partial(state, rests.rest[slot], rests.rest_growth[slot])
+        lag = (*step.rests[:3], step.rests.at_end, rests.rest[slot], rests.rest_growth[slot])
         displaced = self._land(step, lag, correction)
 
         def part(begin: int, end: int) -> None:
-            shares = correction, h * SHARE_AHEAD
-            settle_rows(begin, end, *shares, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
+            settle_rows(begin, end, correction, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
 
         rows.workers.over_rows(part)
         share = h / (rests.newest_first.size + 1.0)
-        off = np.maximum(share * rows.miss.max(axis=0) * (1.0, 4.0), displaced)
+        off = np.maximum(share * rows.miss.max(axis=0), displaced)
         excess = float((off / rows.lag_tolerance).max())
         return excess if np.isfinite(excess) else np.inf
 
@@ -533,16 +526,10 @@ class LargeFlowStepper(ClusterStepper):
             )
 
         rows.workers.over_parts(count, weigh)
-        noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
-        if not noticed.max() <= 1.0:
-            order, first = division.plan[0][ORDER], division.plan[1][FIRST]
-            moves = ~(noticed <= MOVED)
-            chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
-            before = state.U[moved], np.exp(state.log_norm[moved])
-            shift_clusters(chosen, correction, state.whole, lag, shift, division.plan)
-            rows.follow(state, moved, before)
-            blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
-            rows.partial(state, lag[4], lag[5], blocks)
+        if not h * size[:, 2].max() <= NOTICED * rows.lag_tolerance[0]:
+            shift_clusters(correction, state.whole, lag, shift, division.plan)
+            rows.field(state.U, state.log_norm, state.F, state.growth)
+            rows.partial(state, lag[4], lag[5])
         largest: Array = size[:, :2].max(axis=0)
         return largest
 
