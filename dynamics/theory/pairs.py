@@ -9,7 +9,7 @@ part stops it. There the neuron reproduces the share r = g(−s)/g(1) of the dir
 (1 − r²) a² g(1) of the loss stays, until a neuron of positive overlap arrives. It never emerges if s² < ½.
 
 On inputs of covariance Σ every weight off the axes of the direction follows one clock Φ, so that a pair alone is an
-exact flow of few numbers (`docs/theory_equations.md`).
+exact flow of few numbers (`docs/inputs.md`).
 """
 
 from __future__ import annotations
