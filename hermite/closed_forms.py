@@ -69,7 +69,11 @@ class ClosedForm:
             with mpmath.workdps(digits):
                 sums = _moments(self.terms, order, FLOATING)
                 now = [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
-            settled = [_settled(x, y) for x, y in zip(before, now, strict=False)]
+            # The float on which two precisions agree, 0 where the value shrinks with them, else None.
+            settled = [
+                float(y) if abs(x - y) <= 1e-20 * abs(y) else 0.0 if abs(y) < 1e-30 * abs(x) else None
+                for x, y in zip(before, now, strict=False)
+            ]
             if settled and None not in settled:
                 break
             before = now
@@ -84,13 +88,6 @@ class ClosedForm:
             sympy.Integer(0) if zero[j] and abs(sympy.N(u, 15)) < 1e-200 else u / sympy.sqrt(math.factorial(j))
             for j, u in enumerate(sums)
         )
-
-
-def _settled(x: Number, y: Number) -> float | None:
-    """Return the float on which two precisions agree, 0 where the value shrinks with it, else None."""
-    if abs(x - y) <= 1e-20 * abs(y):
-        return float(y)
-    return 0.0 if abs(y) < 1e-30 * abs(x) else None
 
 
 def _moments(terms: tuple[Term, ...], order: int, field: Arithmetic) -> list[Number]:
@@ -221,13 +218,10 @@ def _term(part: Expression, moment: int) -> Term | None:
 
 
 class Arithmetic(NamedTuple):
-    """Numbers of one kind."""
+    """Numbers of one kind: the module of their functions, the map from exact numbers, and one that tidies a sum."""
 
-    #: Module of their functions and of π.
     of: Any
-    #: Converts an exact number.
     number: Callable[[Number], Number]
-    #: Simplifies a sum.
     tidy: Callable[[Number], Number]
 
 

@@ -54,7 +54,8 @@ class HermiteExpansion:
     link : Link
         The function itself.
     coefficient_error : float
-        Bound on the error of every coefficient that is not 0: 0 for given series, rounding for closed forms.
+        Bound on the error of every coefficient that is not 0: 0 for given series, rounding for closed forms, else the
+        estimate of the quadrature.
     text : str or None
         Text from which `hermite.expand` makes the same expansion at the same order, where there is one.
     exact_source : GivenTerms, ClosedForm or None
@@ -514,10 +515,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
         return _by_quadrature(callable_name(x), None, CallableLink(x), wanted)
-    other = (
-        "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable or an expansion"
-    )
-    return refuse(f"{other}, but is of type {type(x).__name__}.", TypeError)
+    kinds = "a name, a dict {degree: coefficient}, a formula, a vectorised callable or an expansion"
+    return refuse(f"Argument `x` must be {kinds}, but is of type {type(x).__name__}.", TypeError)
 
 
 def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:

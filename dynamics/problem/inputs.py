@@ -80,6 +80,8 @@ class Inputs(Compared, Frozen):
     multiplicities : array_like of int, shape (classes,), optional
         How many axes in a row each of them has, by default 1; together as many as the problem has dimensions.
 
+    TypeError or ValueError is raised for any other value.
+
     Examples
     --------
     >>> Inputs([2.0, 0.5], [3, 9])

@@ -28,6 +28,7 @@ class Entry(NamedTuple):
 
 #: Even angles over half a turn: for even links the other half is the same.
 _TURN = np.pi * np.arange(8) / 8
+_CIRCLE = np.stack([np.cos(_TURN), np.sin(_TURN)], axis=1)
 #: Every teacher by its name.
 SPHERICAL_TEACHERS = {
     "he3": Entry("single index, $h_3$", "he3", None, (1.0,), None),
@@ -40,13 +41,7 @@ SPHERICAL_TEACHERS = {
     "skew": Entry(
         "two directions at 60°, $h_3$", "he3", None, (0.6, 0.4), np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])
     ),
-    "circle": Entry(
-        "eight directions on a circle, $h_4$",
-        "he4",
-        None,
-        (0.125,) * 8,
-        np.stack([np.cos(_TURN), np.sin(_TURN)], axis=1),
-    ),
+    "circle": Entry("eight directions on a circle, $h_4$", "he4", None, (0.125,) * 8, _CIRCLE),
 }
 
 

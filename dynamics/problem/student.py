@@ -93,6 +93,8 @@ class Student(Compared):
     decay : (float, float), default (0, 0)
         κ_w, κ_v ≥ 0; set to 0 for neurons that keep their length and for a fixed second layer, which do not decay.
 
+    TypeError or ValueError is raised for any other value.
+
     Examples
     --------
     >>> student = Student(activation="erf", width=4, scale="1/m", rates="mean-field", second_layer="fixed")
@@ -258,9 +260,8 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
     if getattr(values, "ndim", None):
         given = real_column(values, name).tolist()
     if not isinstance(given, (tuple, list)) or len(given) != count:
-        refuse(
-            f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}.", TypeError
-        )
+        need = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)})"
+        refuse(f"{need}, but is {shown(values)}.", TypeError)
     numbers = (checked_real(value, name) for value in given)
     return tuple(checked_number(number, name, positive=False, maximum=LARGEST_SETTING) for number in numbers)
 

@@ -175,6 +175,8 @@ class Teacher(Compared, Frozen):
     biases : array_like, shape (P,), optional
         Biases β_p, dimensionless, by default 0; like `links` for a `dynamics.Student` alone.
 
+    ValueError is raised if a coefficient is zero or not finite, a direction is not of unit length, or lengths differ.
+
     Examples
     --------
     >>> Teacher([3.0, 1.0])
@@ -220,7 +222,7 @@ class Teacher(Compared, Frozen):
 
         Its `coefficients` are those in orthonormal Hermite polynomials, f*_α = E[∂^α f*]/√α!, of all `components`. The
         text is a polynomial in x1 … x9, such as "x1 + x1*x2" or "h2(x1)*x2", h_k the orthonormal Hermite polynomial;
-        numbers are exact, the total degree is 1 to 12, and there are at most 200 terms.
+        numbers are exact, the total degree is 1 to 12, and there are at most 200 terms, or ValueError is raised.
 
         Examples
         --------
@@ -264,9 +266,8 @@ class Teacher(Compared, Frozen):
         places = _places(num_directions)
         with np.errstate(under="ignore"):
             a = share**places
-        check_that(
-            a[-1] >= np.finfo(np.float64).tiny, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}"
-        )
+        tiny = np.finfo(np.float64).tiny
+        check_that(a[-1] >= tiny, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}")
         return cls(a / np.sqrt(np.sum(a**2)))
 
     @property

@@ -49,11 +49,8 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     ended += f" {len(failures)} failed." if failures else ""
     note = f"Shown: {len(points)} of {count} points." if len(points) < count else ""
     drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
-    caption, more = (
-        f"Loss against flow time at {len(drawn)} points of the grid.",
-        "The last losses are in the table above.",
-    )
-    losses = drawing_of(_plot_losses, drawn, axes, caption=caption, more=more)
+    caption = f"Loss against flow time at {len(drawn)} points of the grid."
+    losses = drawing_of(_plot_losses, drawn, axes, caption=caption, more="The last losses are in the table above.")
     over = ", ".join(f"{name}({', '.join(dims)})" for name, dims in variables.items() if dims)
     return Findings(
         tone=Tone.CAUTION if failures or early else Tone.GOOD,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
-    r"""Predict when each direction emerges, without integrating anything.
+    r"""Predict when each direction emerges, without integrating anything (arXiv:2504.19983).
 
     Neurons are matched greedily to directions by a_q |C_iq(0)|^(k−2); each pair is then taken alone:
 
@@ -55,10 +55,6 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
 
         For k ≤ 2 no neuron is matched, the loss is NaN if c_0 ≠ 0, and the attribute `prediction_theory` is "linearised
         flow".
-
-    References
-    ----------
-    Ren, Nichani, Wu, Lee, arXiv:2504.19983.
     """
     student = SPHERICAL if getattr(problem, "objective", "") == "correlation" else HOMOGENEOUS
     check_problem(problem, student, registered("prediction").fields)

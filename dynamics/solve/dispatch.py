@@ -129,9 +129,19 @@ MEAN_FIELD_SPEED = 2.0e9
 
 def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, particles: int | None = None) -> str:
     """Return memory and work of a run in one line each, from counted operations, without running it."""
-    if model == "quadratic":
-        return _quadratic_estimate(problem, save_at)
     m, P = problem.width, problem.num_directions
+    if model == "quadratic":
+        from dynamics.equations.quadratic import jumps_needed
+        from dynamics.solve.quadratic import default_quadratic_schedule, quadratic_numbers
+
+        times = (save_at or default_quadratic_schedule(problem)).times
+        jumps = max(jumps_needed(times, float(problem.teacher.coefficients.max())), float(times.size))
+        # Three Gram matrices and as many triangular solves a jump, some ten Gram matrices a direction that is reached.
+        operations = (9.0 * jumps + 20.0 * min(2 * m, P)) * (P + m) * m * m
+        return (
+            f"memory: {8e-6 * sum(quadratic_numbers(problem, times.size)):.3g} MB\n"
+            f"time: about {operations / ASSUMED_SPEED:.2g} s ({jumps:.0f} jumps, no time stepping)"
+        )
     count = DEFAULT_COUNT if save_at is None else len(save_at)
     if model == "decoupled":
         bytes_needed = 8.0 * (12 * P + count * (2 * P if P <= 10_000 else 1))
@@ -156,19 +166,4 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
         f"memory: {8.0 * numbers / 1e6:.3g} MB (state {state} numbers, history {count} times)\n"
         f"time: {operations:.3g} operations an evaluation, about {operations / speed * 1e3:.2g} s per thousand "
         f"evaluations; {runs}"
-    )
-
-
-def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
-    from dynamics.equations.quadratic import jumps_needed
-    from dynamics.solve.quadratic import default_quadratic_schedule, quadratic_numbers
-
-    times = (save_at or default_quadratic_schedule(problem)).times
-    m, P = problem.width, problem.num_directions
-    jumps = max(jumps_needed(times, float(problem.teacher.coefficients.max())), float(times.size))
-    # Three Gram matrices and as many triangular solves a jump, and some ten Gram matrices a direction that is reached.
-    operations = (9.0 * jumps + 20.0 * min(2 * m, P)) * (P + m) * m * m
-    return (
-        f"memory: {8e-6 * sum(quadratic_numbers(problem, times.size)):.3g} MB\n"
-        f"time: about {operations / ASSUMED_SPEED:.2g} s ({jumps:.0f} jumps, no time stepping)"
     )

@@ -154,6 +154,7 @@ def learning_steps(
     Returns
     -------
     LearningSteps
+        TypeError or ValueError is raised if the answer has no such times, or other steps than those asked for.
 
     Notes
     -----

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
 from dynamics.integrators.methods import FlowMethod
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve import steps
@@ -38,7 +38,8 @@ def solve_network(
        w_i' = -\varepsilon_w \nabla_{w_i} - \kappa_w w_i, \quad v_i' = -\varepsilon_v \partial_{v_i} - \kappa_v v_i,
        \quad b_i' = -\varepsilon_b \partial_{b_i}
 
-    of ½ E(f − f*)². With M = WΘᵀ on the teacher's r axes, Q = WWᵀ, Ψ_i = E σ_i (f − f*) and its derivatives Ψ¹, Ψ²,
+    of ½ E(f − f*)² (arXiv:1906.08632, 2303.00055). With M = WΘᵀ on the teacher's r axes, Q = WWᵀ, Ψ_i = E σ_i (f − f*)
+    and its derivatives Ψ¹, Ψ²,
 
     .. math:: v' = -\varepsilon_v s \Psi - \kappa_v v, \quad b' = -\varepsilon_b s\, v \Psi^1, \quad
        M' = -\varepsilon_w (A M - B) - \kappa_w M, \quad Q' = -\varepsilon_w (G + G^T) - 2 \kappa_w Q, \quad
@@ -58,7 +59,7 @@ def solve_network(
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times to 20 times the sum of the times that one neuron alone needs for each
         component of the teacher, or for its slowest unit: 1, ln d or (√d)^(L−2) over the rate of the escape, for a
-        component with L = 1, 2, … new axes, counted with their degrees.
+        component with L = 1, 2, … new axes, counted with their degrees (arXiv:2302.11055).
     learning_rate : float, str or Schedule, optional
         As in `solve_overlaps`, in units of the rates; "0.1x" is found by a flow first. Mean steps of SGD, with the term
         of second order in η of Q, are known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step', 'sign' and
@@ -94,11 +95,6 @@ def solve_network(
     a length or a bias is too large for the series of a link: 'series_too_short'. One evaluation costs 2 m (m + r)²
     operations and the means of m²/2 pairs of neurons. With rates that are all positive, no decay and no steps the loss
     does not rise.
-
-    References
-    ----------
-    Saad and Solla, Phys. Rev. E 52, 4225 (1995); Goldt, Advani, Saxe, Krzakala and Zdeborova, arXiv:1906.08632;
-    Berthier, Montanari and Zhou, arXiv:2303.00055; Abbe, Boix-Adsera and Misiakiewicz, arXiv:2302.11055.
     """
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
@@ -111,13 +107,12 @@ def solve_network(
     method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
     notes = []
     if blind := blind_components(problem):
-        notes.append(
-            f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that "
-            "order is 0 at every norm and bias that the student has"
-        )
+        lead = f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that"
+        notes.append(f"{lead} order is 0 at every norm and bias that the student has")
         advice = "trained biases, or fixed ones that are not 0, may help."
         warnings.warn(f"{notes[0]}; {advice}", UserWarning, stacklevel=5)
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
+    falls = system.falls and not step.descends
     if system.teacher.components.size:
         known["teacher_component"] = system.teacher.components
         known["predicted_component_time"] = predicted_component_times(problem)
@@ -133,12 +128,7 @@ def solve_network(
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher.square, **steps.step_attributes(step, None)},
         notes=notes,
-        sound=Soundness(
-            0.0 if step.fixed_step else run.rtol,
-            system.teacher.square,
-            falls=system.falls and not step.descends,
-            dies=True,
-        ),
+        sound=Soundness(0.0 if step.fixed_step else run.rtol, system.teacher.square, falls=falls, dies=True),
         why_failed=lambda state: outgrown(system.series_error(state)),
         loss=system.loss if step.fixed_step is None and run.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
@@ -168,11 +158,9 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
     if (found := steps.optimized(problem, step)) is not None:
         return cast("NetworkSystem", found)
     if problem.inputs is not None:
-        require(
-            step.step_theory is None,
-            "Argument `problem` must have isotropic inputs for the mean step of SGD of a Student, but has "
-            f"{problem.inputs!r}; `sgd_check.simulate` takes such steps.",
-        )
+        need = "have isotropic inputs for the mean step of SGD of a Student"
+        other = f"has {problem.inputs!r}; `sgd_check.simulate` takes such steps"
+        check_that(step.step_theory is None, "problem", need, other)
         return NetworkClassSystem(problem)
     if step.step_theory is None or step.learning_rate is None:
         return NetworkSystem(problem, step.learning_rate)

@@ -148,8 +148,8 @@ def solve_quadratic(run: Run) -> Integration:
     A tracker is given U and V = Wᵀ as one array, of a frame U alone. Between saved times the exact solution is taken in
     jumps of 4 h a_1 ≤ 12, at a cost of (r + m) m² each: 1.5 s for r = 1024, m = 64, d = 10^9 and 48 times to 2.5 times
     the last alignment. Times at which directions are reached are roots of the exact solution, right to 1e-12 of a jump,
-    for all saved times; at most 10^6 jumps are taken. Losses have rounding errors of 1e-15 Σa². The time of Ben Arous,
-    Erdogdu, Vural and Wu, arXiv:2508.03688, is 4√m t.
+    for all saved times; more than 10^6 jumps are refused. Losses have rounding errors of 1e-15 Σa². The time of
+    arXiv:2508.03688 is 4√m t.
     """
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
     schedule = run.schedule(lambda: default_quadratic_schedule(problem))

@@ -88,7 +88,8 @@ def predict_recovery(
         (1/n) Σ T x xᵀ by `label_sign`; with `seeds`, (seed, samples). For a single number of samples these have no
         dimension `samples`. Attributes: `degree`, `transform`, `rho_squared`, `kappa`, `draws` (samples that were
         averaged over, if any), `threshold_samples` n_c and `threshold_ratio` n_c over d, d^{3/2} or d² (infinite if the
-        direction never shows; absent at degree 1, which has none, and for laws of single draws).
+        direction never shows; absent at degree 1, which has none, and for laws of single draws). Bad arguments raise
+        TypeError or ValueError.
 
     Notes
     -----
@@ -104,7 +105,16 @@ def predict_recovery(
     >>> found.predicted_overlap_squared.values.round(4).tolist(), round(found.attrs["threshold_ratio"], 4)
     ([0.0, 0.4875], 0.7231)
     """
-    problem = _checked_problem(link, dimension, label_noise)
+    if isinstance(link, Problem):
+        for name, value in (("dimension", dimension), ("label_noise", label_noise)):
+            check_that(value is None, name, "be absent where a Problem is given", f"is {shown(value)}")
+        problem = single_direction(link)
+    else:
+        require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", TypeError)
+        size = checked_integer(dimension, "dimension", minimum=2)
+        noise = 0.0 if label_noise is None else checked_number(label_noise, "label_noise", positive=False)
+        one: dict[str, Any] = {"teacher": Teacher([1.0]), "width": 1, "student": "spherical"}
+        problem = Problem(activation=link, dimension=size, label_noise=noise, **one)
     d, several = problem.dimension, not isinstance(samples, (bool, str, int, float, np.number))
     given = list(samples) if several and np.iterable(samples) else [samples]
     require(given, "Argument `samples` must hold at least one number of samples, but is empty.")
@@ -167,19 +177,3 @@ def direction_attributes(estimator: Estimator, dimension: int, transform: object
         "threshold_samples": threshold if known else None,
         "threshold_ratio": threshold / dimension ** max(1.0, k / 2) if known else None,
     }
-
-
-def _checked_problem(link: object, dimension: object, label_noise: object) -> Problem:
-    if isinstance(link, Problem):
-        for name, given in (("dimension", dimension), ("label_noise", label_noise)):
-            check_that(given is None, name, "be absent where a Problem is given", f"is {shown(given)}")
-        return single_direction(link)
-    require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", TypeError)
-    return Problem(
-        activation=link,
-        teacher=Teacher([1.0]),
-        width=1,
-        dimension=checked_integer(dimension, "dimension", minimum=2),
-        label_noise=0.0 if label_noise is None else checked_number(label_noise, "label_noise", positive=False),
-        student="spherical",
-    )

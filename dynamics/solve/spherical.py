@@ -14,7 +14,7 @@ from dynamics.equations.losses import teacher_term
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.integrators.methods import FlowMethod
 from dynamics.problem import Optimizer, Problem, check_problem, is_correlation
-from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
+from dynamics.problem.checks import check_memory, check_that, checked_integer, checked_number, checked_tolerances
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.problem.student import SPHERICAL
@@ -49,9 +49,10 @@ def solve_spherical(
        w_i' = (I - w_i w_i^T) \Big[ \sum_p a_p\, g^{*\prime}(w_i\cdot\theta_p)\, \theta_p
        - \frac1m \sum_j g'(w_i\cdot w_j)\, w_j \Big],
 
-    the flow of ½ E(f − f*)² with velocities scaled by the width, of which `solve_mean_field` is the limit m → ∞. With a
-    learning rate η, the mean motion of C = WΘᵀ and G = WWᵀ under SGD on B samples per step, tangential steps scaled by
-    the width and back to the sphere, at γ = η d as d → ∞: the flow, and with ē = f − f*
+    the flow of ½ E(f − f*)² with velocities scaled by the width (arXiv:2504.13110), of which `solve_mean_field` is the
+    limit m → ∞. With a learning rate η, the mean motion of C = WΘᵀ and G = WWᵀ under SGD on B samples per step
+    (arXiv:2003.10409), tangential steps scaled by the width and back to the sphere, at γ = η d as d → ∞ (Phys. Rev. E
+    52, 4225): the flow, and with ē = f − f*
 
     .. math:: -\frac{\gamma}{2B} V_{ii} C_{ip}, \qquad
        \frac{\gamma}{B} \big[V_{ij} - \tfrac12 G_{ij} (V_{ii} + V_{jj})\big], \qquad
@@ -91,23 +92,15 @@ def solve_spherical(
     -----
     Tolerances are of the neurons' components, or of C and G. One evaluation costs 4 m² D operations, on one thread: 2
     ms at m = 1024, d = 16; with a learning rate m² (m + P)² operations times a number that grows with the degree.
-
-    References
-    ----------
-    Glasgow, Wu and Bruna, arXiv:2504.13110. SGD on the sphere: Ben Arous, Gheissari and Jagannath, arXiv:2003.10409;
-    the limit at fixed η d: Saad and Solla, Phys. Rev. E 52, 4225 (1995).
     """
     problem, P = run.problem, run.problem.num_directions
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     step = sgd_step(problem, learning_rate, step_theory, batch_size)
     rate = step.learning_rate
-    need = "Argument `learning_rate` must be one number for a spherical student with the squared error"
-    require(step.varying is None, f"{need}, but is {step.varying!r}.")
-    require(
-        step_theory == "infinite-d",
-        "Argument `step_theory` must be 'infinite-d' for a spherical student, whose mean step at finite d is no "
-        f"finite sum because it divides by a length, but is {shown(step_theory)}.",
-    )
+    need = "be one number for a spherical student with the squared error"
+    check_that(step.varying is None, "learning_rate", need, f"is {step.varying!r}")
+    need = "be 'infinite-d' for a spherical student, whose mean step at finite d is no finite sum because it divides by"
+    check_that(step_theory == "infinite-d", "step_theory", f"{need} a length", f"is {shown(step_theory)}")
     warn_of_mixture(problem)
     system, estimates = _system(problem, step), run.estimates(run.method)
 
@@ -206,8 +199,8 @@ def solve_coupling(
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span
-    need = f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None."
-    require(particles is not None or axes <= 1, need)
+    is_known = particles is not None or axes <= 1
+    check_that(is_known, "particles", f"be given for a teacher that spans {axes} axes", "is None")
     count = checked_particles(problem, particles, "random")
     settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
     nodes, saved = _nodes(schedule.times, largest_step)
@@ -292,7 +285,8 @@ def solve_correlation(
        g_\lambda = \sum_k c_k c^*_k (1+\lambda^2)^{-k/2} \sum_j \binom{k}{2j} C^{k-2j} \lambda^{2j} (1-C^2)^j \mu_j,
        \quad \mu_j = \prod_{i<j} \frac{2i+1}{d-1+2i},
 
-    the flow averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to w; exact at every d.
+    the flow averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to w (arXiv:2305.10633;
+    2003.10409 without smoothing); exact at every d.
     With a learning rate η, the mean motion under steps w ← (w + η u)/|w + η u| to second order in η, u the mean of
     f* ψ x_⊥ over B samples,
 
@@ -326,11 +320,6 @@ def solve_correlation(
         `teacher_overlap(time, neuron, direction)`. `emergence_time`, first C² ≥ ½ (C > 0 for odd information exponent),
         `learned_time`, first g_3(C)/g_3(1) ≥ a/2 (NaN where the link has no degree from 3 on), and both as the flow
         predicts them by quadrature. Dimensionless, as is artanh C, of which the tolerances are.
-
-    References
-    ----------
-    Damian, Nichani, Ge and Lee, arXiv:2305.10633; without smoothing Ben Arous, Gheissari and Jagannath,
-    arXiv:2003.10409.
     """
     problem = run.problem
     step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)
@@ -361,11 +350,9 @@ def correlation_step(
     problem: Problem, learning_rate: object, step_theory: object, batch_size: object, optimizer: object = None
 ) -> StepSettings:
     """Return the steps, or refuse a problem or steps that the equations do not describe."""
-    require(is_correlation(problem), "Argument `problem` must have `objective` 'correlation' here, but has 'squared'.")
-    require(
-        step_theory in (None, "finite-d"),
-        f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}.",
-    )
+    check_that(is_correlation(problem), "problem", "have `objective` 'correlation' here", "has 'squared'")
+    need = "be 'finite-d' for the objective 'correlation'"
+    check_that(step_theory in (None, "finite-d"), "step_theory", need, f"is {shown(step_theory)}")
     step = sgd_step(problem, learning_rate, None if learning_rate is None else "finite-d", batch_size, optimizer)
     check_needless("step_theory", step_theory, None, step.learning_rate is not None)
     return step

@@ -134,11 +134,8 @@ def checked_step(
     rate = learning_rates.checked_learning_rate(given, method)
     stochastic, where = rate is not None and not descends, "given with a method other than 'gradient-descent'"
     check_needless("batch_size", size, 1, stochastic, where)
-    require(
-        step_theory is None or step_theory in STEP_THEORIES,
-        f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
-        f"{suggestion(step_theory, STEP_THEORIES)}",
-    )
+    need = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
+    require(step_theory in (None, *STEP_THEORIES), need + suggestion(step_theory, STEP_THEORIES))
     check_needless("step_theory", step_theory, None, stochastic, where)
     check_needless("optimizer", chosen, None, stochastic, where)
     usual = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
@@ -275,10 +272,8 @@ def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str 
 def refuse_estimate(settings: StepSettings, error_estimate: bool | None) -> None:
     """Refuse an estimate of errors for steps that are iterated, without a tolerance that a looser run could relax."""
     of = f"{settings.optimizer}, whose map" if settings.is_map else "method 'gradient-descent', which"
-    require(
-        settings.fixed_step is None or not error_estimate,
-        f"Argument `error_estimate` must not be True for {of} has no tolerance.",
-    )
+    need = f"Argument `error_estimate` must not be True for {of} has no tolerance."
+    require(settings.fixed_step is None or not error_estimate, need)
 
 
 def step_notes(

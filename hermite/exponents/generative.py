@@ -48,18 +48,14 @@ class GenerativeExponent(NamedTuple):
 def label_correlations(link: object, degree: int = 8) -> Array:
     r"""Return λ_k² = E ζ_k(Y)², ζ_k(y) = E[h_k(Z) | Y = y], for Y = σ(Z), Z ~ N(0, 1), and k = 0 ... `degree`.
 
-    λ_k² is the squared correlation of h_k(Z) with the best function of the label, ζ_k, so that 0 <= λ_k² <= 1, λ_k² = 1
-    where the label determines h_k, and λ_k² >= c_k² / E σ². Computed from bins of Y: a lower bound, here within some
-    1e-5 k of its limit for links of a few branches, and zero to rounding wherever λ_k is. Values below 1e-15 of the
-    usual size of σ count as one: where h_k² γ is not small there the bound is lower, for z exp(-z²) by 0.0014 at k = 5
-    and 0.02 at k = 7.
+    In definition 1 of arXiv:2403.05529, λ_k² is the squared correlation of h_k(Z) with the best function of the label,
+    ζ_k, so that 0 <= λ_k² <= 1, λ_k² = 1 where the label determines h_k, and λ_k² >= c_k² / E σ². Computed from bins of
+    Y: a lower bound, here within some 1e-5 k of its limit for links of a few branches, and zero to rounding wherever
+    λ_k is. Values below 1e-15 of the usual size of σ count as one: where h_k² γ is not small there the bound is lower,
+    for z exp(-z²) by 0.0014 at k = 5 and 0.02 at k = 7.
 
     `link` is whatever `hermite.expand` takes. The shape is (degree + 1,), all dimensionless. TypeError or ValueError is
     raised if `expand` refuses the link, or `degree` is no integer from 1 to 24.
-
-    References
-    ----------
-    Damian, Pillaud-Vivien, Lee, Bruna, arXiv:2403.05529, definition 1.
 
     Examples
     --------
@@ -75,17 +71,13 @@ def label_correlations(link: object, degree: int = 8) -> Array:
 def generative_exponent(link: object) -> GenerativeExponent:
     r"""Return the generative exponent k* of a link, the first k >= 1 with λ_k² > 1e-6, and λ_k*².
 
-    With λ_k² = E ζ_k(Y)² as in `label_correlations`. Direction u is found from d^max(1, k*/2) samples of
-    y = σ(u·x), up to a constant over λ_k*², by transforming labels; the information exponent k >= k* rules what SGD
-    sees of them as they are. k* is 1 or 2 for every polynomial, and the same for any one-to-one function of y and for
-    y with independent noise.
+    With λ_k² = E ζ_k(Y)² as in `label_correlations` (arXiv:2403.05529). Direction u is found from d^max(1, k*/2)
+    samples of y = σ(u·x), up to a constant over λ_k*², by transforming labels; the information exponent k >= k* rules
+    what SGD sees of them as they are. k* is 1 or 2 for every polynomial, and the same for any one-to-one function of y
+    and for y with independent noise.
 
     `link` is whatever `hermite.expand` takes. TypeError or ValueError is raised if `expand` refuses the link, it is
     constant, or λ_1² ... λ_24² all count as zero.
-
-    References
-    ----------
-    Damian, Pillaud-Vivien, Lee, Bruna, arXiv:2403.05529.
 
     Examples
     --------

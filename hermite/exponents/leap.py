@@ -98,11 +98,11 @@ class Leap:
 def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     r"""Return the leap of a function of up to three directions of N(0, I), with its flag of subspaces.
 
-    With S the directions found so far and Y = f(Z), ζ_k = E[h_k(Z_rest) | Y, Z_S] is a symmetric tensor; the first
-    k >= 1 with λ_k² = E|ζ_k|² > 0 adds the range of Λ_k = E ζ_k ζ_kᵀ (unfolded along one direction) to S, and so on
-    until f is known. The leap is the largest k, and transformed labels find all from d^max(1, leap/2) samples. With
-    ``kind="information"``, ζ_k = E[Y h_k(Z_rest) | Z_S] / √Var Y: what online SGD sees of the label as it is, from
-    d^max(1, leap - 1).
+    With S the directions found so far and Y = f(Z), ζ_k = E[h_k(Z_rest) | Y, Z_S] is a symmetric tensor; the first k >=
+    1 with λ_k² = E|ζ_k|² > 0 adds the range of Λ_k = E ζ_k ζ_kᵀ (unfolded along one direction) to S, and so on until f
+    is known (arXiv:2302.11055, 2506.05500). The leap is the largest k, and transformed labels find all from d^max(1,
+    leap/2) samples. With ``kind="information"``, ζ_k = E[Y h_k(Z_rest) | Z_S] / √Var Y: what online SGD sees of the
+    label as it is, from d^max(1, leap - 1).
 
     Parameters
     ----------
@@ -127,10 +127,6 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     λ_k² up to 2e-3 counting as zero; directions by one of 96³, right to some 1e-3. A label whose rank varies by less
     than 1 % once Z_S is known counts as known. For polynomials of degree up to 15 and ``kind="information"`` all is
     exact (Gauss-Hermite); for one direction see `generative_exponent`.
-
-    References
-    ----------
-    Abbe, Boix-Adsera, Misiakiewicz, arXiv:2302.11055; Damian, Lee, Bruna, arXiv:2506.05500.
 
     Examples
     --------
@@ -267,10 +263,9 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
     if isinstance(f, str):
         import sympy
 
-        named = max(named_axes(f))
+        expression, named = parse_several(f), max(named_axes(f))
         count = named if axes is None else axes
         too_few = f"Argument `axes` must be at least {named} for {shown(f)}, which names z{named}, but is {axes}."
-        expression = parse_several(f)
         require(count >= named, too_few)
         formula = compile_formula(expression, tuple(sympy.symbols(f"z1:{count + 1}", real=True)))
         return _checked(lambda points: formula(points.T), f, count), count

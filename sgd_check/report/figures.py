@@ -86,15 +86,15 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
             draw, size, shape = _PANELS[theory]
             panels = report.panels_or_new(axes, math.prod(shape), size, *shape, shown=False)
             draw(tree, panels)
-        elif axes is None:
-            whole = report.new_figure((11.0, 8.2))
-            grid = whole.add_gridspec(2, 2)
-            halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
-            places = (grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1])
-            panels = [whole.add_subplot(place) for place in places]
         else:
-            panels = given_panels("axes", axes, 5)
-        if theory not in _PANELS:
+            if axes is None:
+                whole = report.new_figure((11.0, 8.2))
+                grid = whole.add_gridspec(2, 2)
+                halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
+                places = (grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1])
+                panels = [whole.add_subplot(place) for place in places]
+            else:
+                panels = given_panels("axes", axes, 5)
             plot_times(tree, panels[0])
             plot_overlaps(tree, panels[1])
             (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
@@ -500,10 +500,15 @@ def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axe
     finish_panel(ax, "estimate_share", "overlap_squared", f"$n = {estimates.attrs['samples']}$ samples")
 
 
+def _draw_estimates(tree: xr.DataTree, panels: Any) -> None:
+    comparison, simulation, _ = compared_parts(tree)
+    plot_estimates(simulation, comparison, panels[0])
+
+
 #: Theory -> function that draws a comparison on panels, inches and shape of these.
 _PANELS: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, int]]] = {
     MEAN_FIELD: (_draw_widths, (11.0, 8.2), (2, 2)),
-    LAW: (lambda tree, panels: plot_estimates(*compared_parts(tree)[1::-1], panels[0]), report.ONE_PANEL, (1, 1)),
+    LAW: (_draw_estimates, report.ONE_PANEL, (1, 1)),
     REUSED: (_draw_reused, (13.0, 4.2), (1, 3)),
 }
 

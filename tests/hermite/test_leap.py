@@ -134,6 +134,7 @@ def test_what_degree_6_does_not_see_is_told():
         (("z1", 2.5), "Argument `axes` must be an integer from 1 to 3, but is 2.5."),
         (("z1", True), "Argument `axes` must be an integer from 1 to 3, but is True."),
         (("z1*z3", 2), "Argument `axes` must be at least 3 for 'z1*z3', which names z3, but is 2."),
+        (("3", 2), "Argument `f` must contain one of the variables z1, z2 and z3, but is '3'."),
         (("z1*z2", None, "both"), "Argument `kind` must be one of 'generative', 'information', but is 'both'."),
         (("z1 + z",), "Argument `x` must be a formula, but contains the name 'z', which is not z1, z2, z3, pi or e."),
         (("z1*0 + z2*0",), "Argument `f` must contain one of the variables z1, z2 and z3, but is 'z1*0 + z2*0'."),
