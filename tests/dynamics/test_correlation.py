@@ -234,11 +234,7 @@ def test_means_of_zeroth_order_are_those_of_draws(asked, C, directions, batch):
     size = means.drag(C) / batch + (1 - 1 / batch) * means.drift_share * pull**2 * (1 - C * C)
     drift = pull * np.sqrt(1 - C * C)
     square = (means.spread(C) - drift**2) / batch + drift**2
-    for found, expected in (
-        (np.sum(step[:, 1:] ** 2, axis=1), size),
-        (step[:, 1], drift),
-        (step[:, 1] ** 2, square),
-    ):
+    for found, expected in ((np.sum(step[:, 1:] ** 2, axis=1), size), (step[:, 1], drift), (step[:, 1] ** 2, square)):
         assert found.mean() == pytest.approx(expected, abs=4.5 * found.std() / np.sqrt(runs))
         assert abs(expected) > 10 * found.std() / np.sqrt(runs)
 
@@ -269,20 +265,12 @@ def test_mean_steps_of_zeroth_order_are_integrated(batch):
 @pytest.mark.parametrize(
     ("given", "optimizer", "start"),
     [
-        (
-            {},
-            "adam",
-            "Argument `optimizer` must be plain SGD or ZerothOrder for the objective 'correlation', as buffers",
-        ),
+        ({}, "adam", "Argument `optimizer` must be plain SGD or ZerothOrder for the objective 'correlation', as buffers"),
         ({}, dynamics.SGD(momentum=0.5), "Argument `optimizer` must be plain SGD or ZerothOrder for the objective"),
         ({}, dynamics.ZerothOrder(smoothing=0.1), "Argument `optimizer` must have `smoothing` 0 for the objective"),
-        (
-            {"smoothing": 2.0},
-            "zeroth-order",
-            "Argument `smoothing` must be 0 for steps of zeroth order on the correlation",
-        ),
+        ({"smoothing": 2.0}, "zeroth-order", "Argument `smoothing` must be 0 for steps of zeroth order on the correlation"),
     ],
-)
+)  # fmt: skip
 def test_other_optimizers_are_refused_with_the_reason(given, optimizer, start):
     with pytest.raises(ValueError, match=f"^{re.escape(start)}"):
         dynamics.solve_correlation(problem(**given), learning_rate=1e-3, optimizer=optimizer, progress=False)

@@ -82,12 +82,9 @@ def test_transit_time_equals_thirty_digit_quadrature(link, first, last):
     )
 
 
-def test_negative_start_of_an_even_link_takes_the_time_of_the_positive_one():
-    c = coefficients_of({4: 1.0, 6: 0.5})
-    assert transit_time(c, -0.1, -0.7) == transit_time(c, 0.1, 0.7)
-
-
 def test_negative_start_is_trapped_where_the_slope_of_the_kernel_vanishes():
+    even = coefficients_of({4: 1.0, 6: 0.5})
+    assert transit_time(even, -0.1, -0.7) == transit_time(even, 0.1, 0.7)
     # g = s⁴ + 4 s⁵ has g'(−0.2) = 0.
     c = coefficients_of({4: 1.0, 5: 2.0})
     assert transit_time(c, -0.1, -0.7) == np.inf
@@ -124,21 +121,12 @@ def test_negative_branch_follows_a_tight_integrator_even_where_it_is_trapped(lin
     np.testing.assert_allclose(solution.squared_norm[:, 0], np.exp(reference.y[1]), rtol=1e-7)
 
 
-def test_norm_growth_from_a_vanishing_norm_is_the_closed_form():
-    # n / n_0 = ((1 − C_0²)/(1 − C²))^(2/k) as n_0 → 0, here for k = 4 up to C = 0.9.
-    problem = pair_problem({4: 1.0}, 1.0, 0.3, 1e-14)
-    time = float(transit_time(coefficients_of({4: 1.0}), 0.3, 0.9))
-    solution = solve_pairs(problem, predict(problem), [time])
-    assert solution.squared_norm[0, 0] / 1e-14 == pytest.approx(((1 - 0.09) / (1 - 0.81)) ** 0.5, rel=1e-12)
-
-
 def test_learned_time_waits_for_a_norm_that_starts_far_too_small():
     # Beyond C = 1 the norm still has to grow e-fold many times: n_0 = 1e-60.
     problem = pair_problem({4: 1.0}, 1.0, 0.5, 1e-60)
     learned = predict(problem).predicted_learned_time[0]
-    before, after = solve_pairs(problem, predict(problem), [learned * (1 - 1e-9), learned * (1 + 1e-9)]).squared_norm[
-        :, 0
-    ]
+    times = [learned * (1 - 1e-9), learned * (1 + 1e-9)]
+    before, after = solve_pairs(problem, predict(problem), times).squared_norm[:, 0]
     assert before < 0.5 < after
     assert learned == pytest.approx(60 * np.log(10) / 4, rel=0.1)
 
@@ -148,13 +136,11 @@ def large_problem(link, initial_norm=0.3):
     return Problem(activation=link, teacher=teacher, width=400, dimension=1000, initial_norm=initial_norm)
 
 
-@pytest.mark.parametrize("link", [*LINKS, {4: 1.0, 5: 2.0}], ids=str)
+@pytest.mark.parametrize("link", [{3: 1.0}, {4: 1.0, 6: 0.5}, {4: 1.0, 5: 2.0}], ids=str)
 def test_summed_loss_of_many_pairs_equals_the_loss_of_histories(link, monkeypatch):
     problem = large_problem(link)
     prediction = predict(problem)
-    last = np.nanmax(
-        np.where(np.isfinite(prediction.predicted_learned_time), prediction.predicted_learned_time, np.nan)
-    )
+    last = prediction.predicted_learned_time[np.isfinite(prediction.predicted_learned_time)].max()
     times = np.concatenate([[0.0], np.geomspace(0.01, 2 * last, 60)])
     monkeypatch.setattr(decoupled, "_HISTORY_CHUNK", 1000)
     direct = solve_pairs(problem, prediction, times)
@@ -196,6 +182,5 @@ def test_a_link_of_tiny_weight_has_a_table_far_left():
         table = transit_table([0.0, 0.0, 0.0, 1e-80], 1, -700.0)
     assert table.knots[0] < -690.0
     plain = transit_table([0.0, 0.0, 0.0, 1.0], 1, -16.0)
-    np.testing.assert_allclose(
-        table.remaining(np.array([-9.0])) * 1e-160, plain.remaining(np.array([-9.0])), rtol=1e-12
-    )
+    at = np.array([-9.0])
+    np.testing.assert_allclose(table.remaining(at) * 1e-160, plain.remaining(at), rtol=1e-12)

@@ -103,13 +103,6 @@ def test_more_rows_than_a_block_and_more_than_one_thread(threads):
     np.testing.assert_allclose(stepper.interpolate(stepper.time), expected, rtol=0, atol=1e-12)
 
 
-def test_number_of_threads_changes_no_event():
-    problem = problem_of(width=70, dimension=90, initial_norm=0.3)
-    one, two = (taken(problem, 0.05, 1500, threads=threads) for threads in (1, 2))
-    assert np.isfinite(one.event_times).sum() == 6
-    np.testing.assert_allclose(two.event_times, one.event_times, rtol=1e-10)
-
-
 @kernels
 def test_time_is_learning_rate_times_step_and_a_target_is_passed_by_less_than_one_step():
     stepper = DescentStepper(problem_of(), 0.1)
@@ -124,30 +117,6 @@ def test_time_is_learning_rate_times_step_and_a_target_is_passed_by_less_than_on
     for target in (1.3, np.nextafter(0.1 * 67, np.inf)):
         stepper.advance(target, 100)
         assert stepper.start < target <= stepper.time
-
-
-def flow_state(problem, time):
-    flow = dynamics.solve_overlaps(
-        problem, save_at=dynamics.SaveAt.at([time]), method="explicit", rtol=1e-11, atol=1e-13, progress=False
-    )
-    parts = (flow.teacher_overlap[0], flow.student_overlap[0], np.log(flow.squared_norm[0]))
-    return np.concatenate([np.ravel(part) for part in parts]), flow
-
-
-@pytest.mark.parametrize(
-    "case", ["h4", pytest.param("truncated relu, c_0 != 0", marks=pytest.mark.long), "h4, tilted teacher"]
-)
-def test_approaches_the_flow_at_first_order(case):
-    """Measured orders 1.006, 0.995 and 0.966."""
-    problem = problem_of(**CASES[case])
-    expected, _ = flow_state(problem, 2.0)
-    counts = np.array([50, 100, 200, 400])
-    errors = []
-    for count in counts:
-        stepper = taken(problem, 2.0 / count, count)
-        errors.append(np.abs(stepper.interpolate(stepper.time) - expected).max())
-    order = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
-    assert order == pytest.approx(1.0, abs=0.1)
 
 
 @kernels
@@ -219,7 +188,7 @@ def test_restored_run_continues_bit_for_bit(threads):
         np.testing.assert_array_equal(again.state()[name], array)
 
 
-LINKS = {"h1": "he1", "h2": "he2", "h2 + h4": {2: 1.0, 4: 0.5}, "h4": "he4", "relu": RELU, "tanh": TANH}
+LINKS = {"h1": "he1", "h2 + h4": {2: 1.0, 4: 0.5}, "h4": "he4", "relu": RELU, "tanh": TANH}
 
 
 @pytest.mark.parametrize("teacher", [THREE, TILTED], ids=["orthonormal", "tilted"])

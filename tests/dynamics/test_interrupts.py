@@ -216,34 +216,6 @@ def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
         np.testing.assert_array_equal(array, other[name])
 
 
-@pytest.mark.slow_to_compile
-def test_events_of_a_step_that_is_given_up_are_not_located():
-    """A location may take 200 trials, and numbers that were left stale make false ones."""
-    from dynamics.integrators import step_kernels as slots
-    from dynamics.kernels.jit import kernel
-
-    @kernel
-    def advance(target, _max_steps, arrays, system):
-        scalars, events, sizes = arrays[1], arrays[4], system[1]
-        scalars[slots.TIME], events[slots.EVENT_BEFORE, 0], events[slots.EVENT_NOW, 0] = target, -1.0, 1.0
-        sizes[0] = stopping.STOP
-        return slots.STATUS_EVENT
-
-    @kernel
-    def interpolate(_t, _out, _vectors, _scalars, counters, _system):
-        counters[slots.EVALUATIONS] += 1
-
-    @kernel
-    def values(_t, _y, _out, _parameters, _sizes, _work):
-        pass
-
-    counters = np.zeros(6, dtype=np.int64)
-    arrays = np.zeros((3, 1)), np.zeros(6), counters, np.ones(1), np.full((3, 1), np.nan)
-    system = np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1), values, values
-    code = slots.saving_steps(advance, interpolate)(np.array([1.0]), 1, np.empty((0, 0)), arrays, system)
-    assert (code, counters[slots.EVALUATIONS]) == (slots.STATUS_EVENT, 0)
-
-
 @pytest.mark.parametrize("method", ["scipy:DOP853", "sundials"])
 def test_events_that_a_step_of_another_library_passes_wait_once_it_is_given_up(method, monkeypatch):
     """The flag is set during the last evaluation of a step."""
@@ -331,29 +303,17 @@ def test_work_shared_among_threads_ends_between_two_pieces():
     workers.close()
 
 
-def test_a_large_flow_leaves_no_thread():
-    before = threading.active_count()
-    asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([0.1]), "progress": False, "rtol": 1e-4}
-    for method in ("stiff", "bdf"):
-        dynamics.solve_overlaps(asked, method=method, max_runtime=0.5, on_failure="return", **given)
-    assert threading.active_count() == before
-
-
-def test_what_shows_a_bar_leaves_no_thread():
+def test_a_large_flow_and_a_bar_leave_no_thread():
     """The monitor of tqdm would stay until the process ends."""
     import sgd_check
 
     before = threading.active_count()
+    asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([0.1]), "progress": False, "rtol": 1e-4}
+    for method in ("stiff", "bdf"):
+        dynamics.solve_overlaps(asked, method=method, max_runtime=0.5, on_failure="return", **given)
     dynamics.solve_overlaps(problem_of(), save_at=AT, progress=True)
     sgd_check.simulate(problem_of(), learning_rate=1e-4, steps=10, seeds=1, progress=True)
     assert threading.active_count() == before
-
-
-def test_how_a_pass_is_cut_changes_no_bit(monkeypatch):
-    asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([1.0, 4.0]), "progress": False}
-    whole = dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given)
-    monkeypatch.setattr("dynamics.threads.PIECE", 1.0)
-    assert_same(dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given), whole)
 
 
 def test_an_interruption_is_heard_among_saved_times_within_one_step():

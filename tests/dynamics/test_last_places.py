@@ -40,36 +40,22 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def becomes_a_directory(target):
-    target.mkdir()
-
-
 def becomes_foreign(target):
     target.write_bytes(FOREIGN)
 
 
-def becomes_a_pipe(target):
-    os.mkfifo(target)
-
-
-def loses_its_folder(target):
-    shutil.rmtree(target.parent)
-
-
-def loses_the_current_directory_too(target):
-    shutil.rmtree(target.parent)
-    Path.cwd().rmdir()
-
-
 #: What befalls results/run.nc, and where the answer is then.
-BEFALL = [
-    (becomes_a_directory, "results/run-2.nc"),
-    (becomes_foreign, "results/run-2.nc"),
-    (becomes_a_pipe, "results/run-2.nc"),
-    (loses_its_folder, "current/run.nc"),
-    (loses_the_current_directory_too, "temporary/run.nc"),
-]
-befall = pytest.mark.parametrize(("happens", "place"), BEFALL, ids=[happens.__name__ for happens, _ in BEFALL])
+BEFALL = {
+    "becomes a directory": (Path.mkdir, "results/run-2.nc"),
+    "becomes foreign": (becomes_foreign, "results/run-2.nc"),
+    "becomes a pipe": (os.mkfifo, "results/run-2.nc"),
+    "loses its folder": (lambda target: shutil.rmtree(target.parent), "current/run.nc"),
+    "no current directory": (lambda target: (shutil.rmtree(target.parent), Path.cwd().rmdir()), "temporary/run.nc"),
+}
+
+
+def befall(*names):
+    return pytest.mark.parametrize(("happens", "place"), [BEFALL[name] for name in names], ids=names)
 
 
 def first(monkeypatch, module, name, happens, target):
@@ -102,7 +88,7 @@ def assert_kept(target, place, told):
     return dynamics.load(place)
 
 
-@befall
+@befall(*BEFALL)
 def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
     first(monkeypatch, overlaps, "solve_overlaps", happens, target)
@@ -114,7 +100,7 @@ def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     assert np.isfinite(assert_kept(target, here / place, told.err).loss).all()
 
 
-@befall
+@befall("becomes foreign", "no current directory")
 def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
     first(monkeypatch, parsing, "end_with", happens, target)
@@ -124,7 +110,7 @@ def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     assert told.out.endswith(f"\nwritten: {shown(here / place)}\n")
 
 
-@pytest.mark.parametrize(("happens", "place"), [BEFALL[0], BEFALL[3]], ids=["becomes_a_directory", "loses_its_folder"])
+@befall("becomes a directory", "loses its folder")
 def test_the_checkpoint_of_a_run_that_is_stopped(here, happens, place):
     """It is where the answer would be, and the run goes on from there, though it was never at its own name."""
     target = here / "results" / "run.nc"
