@@ -103,6 +103,13 @@ def test_more_rows_than_a_block_and_more_than_one_thread(threads):
     np.testing.assert_allclose(stepper.interpolate(stepper.time), expected, rtol=0, atol=1e-12)
 
 
+def test_number_of_threads_changes_no_event():
+    problem = problem_of(width=70, dimension=90, initial_norm=0.3)
+    one, two = (taken(problem, 0.05, 1500, threads=threads) for threads in (1, 2))
+    assert np.isfinite(one.event_times).sum() == 6
+    np.testing.assert_allclose(two.event_times, one.event_times, rtol=1e-10)
+
+
 @kernels
 def test_time_is_learning_rate_times_step_and_a_target_is_passed_by_less_than_one_step():
     stepper = DescentStepper(problem_of(), 0.1)
