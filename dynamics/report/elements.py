@@ -192,21 +192,14 @@ class History(NamedTuple):
 
 
 def squared_overlap(dataset: xr.Dataset) -> Array:
-    """Return the largest squared overlap per time and direction; for odd k of positive overlaps only."""
+    """Return the largest squared overlap per time and direction; for odd k of positive ones, but in a network."""
     known = next((name for name in OVERLAPS.variables if name in dataset), "")
     require(known, "Argument `dataset` must hold an overlap history, but has none.")
     overlap = dataset[known].values.astype(np.float64)
     if known != "teacher_overlap":
         return np.asarray(overlap**2)
-    odd = dataset.attrs["information_exponent"] % 2
+    odd = "second_layer" not in dataset and dataset.attrs["information_exponent"] % 2
     return np.asarray(((np.maximum(overlap, 0.0) if odd else overlap) ** 2).max(axis=1))
-
-
-def squared_axis_overlap(dataset: xr.Dataset) -> Array:
-    """Return the largest squared overlap of a neuron with each axis of the teacher, shape (time, direction)."""
-    if "teacher_overlap" in dataset:
-        return np.asarray((dataset["teacher_overlap"].values ** 2).max(axis=1))
-    return np.asarray(dataset["max_overlap"].values ** 2)
 
 
 def component_ratio(dataset: xr.Dataset) -> Array:
@@ -224,7 +217,7 @@ AXES = History(
     "Largest squared overlap of a neuron with each axis of the teacher",
     "squared_overlap",
     ("max_overlap", "teacher_overlap"),
-    squared_axis_overlap,
+    squared_overlap,
 )
 COMPONENTS = History(
     "Components of the network over those of the teacher", "component_share", ("component",), component_ratio

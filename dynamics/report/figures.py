@@ -271,12 +271,18 @@ def small(ax: Axes, part: float = SMALL) -> float:
     return part * float(ax.xaxis.label.get_fontsize())
 
 
-def finish_panel(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
-    """Label the axes of a panel, `x` and `y` as `axis_label` does, and its ticks; name the curves in a legend."""
+def finish_panel(ax: Axes, x: str, y: str, title: str = "", ticks: Any = None, **legend: Any) -> None:
+    """Label the axes of a panel, `x` and `y` as `axis_label` does, and its ticks; name the curves in a legend.
+
+    `ticks` are the places along x that are labelled, by default those of the scale.
+    """
     ax.set(xlabel=axis_label(x), ylabel=axis_label(y))
     if title:
         ax.set_title(title, fontsize=small(ax, 1.0))
     log_ticks(ax)
+    if ticks is not None:
+        ax.set_xticks(ticks, [f"{value:g}" for value in ticks])
+        ax.minorticks_off()
     if ax.get_legend_handles_labels()[1]:
         ax.legend(**{"frameon": False, "fontsize": small(ax), "title_fontsize": small(ax)} | legend)
 

@@ -293,7 +293,8 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
     rate_ax.errorbar(widths, best, yerr=bars, fmt="o", color=MEASURED, capsize=3)
     rate_ax.axhline(1.0, color=REFERENCE, ls=":", lw=1.2, label=unit_name)
     rate_ax.set_ylim(0.0, 1.25 * max(1.0, float(np.nan_to_num(best + bars).max())))
-    _finish_widths(rate_ax, widths, f"best step / {unit_name}", "bars: standard error over runs")
+    rate_ax.set_xscale("log", base=2)
+    finish_panel(rate_ax, "width", f"best step / {unit_name}", "bars: standard error over runs", widths)
     for name, marker, colour, label, exponent, shift in (
         ("loss_gap", "o", MEASURED, "loss gap", "gap_exponent", 0.94),
         ("rate_drift", "s", PREDICTED, "drift of the best step", "drift_exponent", 1.0),
@@ -309,14 +310,9 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
     if gap_ax.containers:
         gap_ax.set_yscale("log")
         gap_ax.set_ylim(bottom=0.1 * gap_ax.get_ylim()[0])  # room for the legend
-    _finish_widths(gap_ax, widths[:-1], "", f"against the largest width; transfer: {dataset.attrs['verdict']}")
-
-
-def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
-    ax.set_xscale("log", base=2)
-    finish_panel(ax, "width", y, title)
-    ax.set_xticks(widths, [f"{m:g}" for m in widths])
-    ax.minorticks_off()
+    gap_ax.set_xscale("log", base=2)
+    title = f"against the largest width; transfer: {dataset.attrs['verdict']}"
+    finish_panel(gap_ax, "width", "", title, widths[:-1])
 
 
 STUDIES = {

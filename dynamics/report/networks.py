@@ -146,7 +146,7 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
     ax = figures.axes_for(dataset, ax, style, emergence_time=("direction",))
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     ax.set_ylim(-0.05, 1.05)
-    figures.draw_histories(ax, dataset["time"].values, elements.squared_axis_overlap(dataset), ("", names))
+    figures.draw_histories(ax, dataset["time"].values, elements.squared_overlap(dataset), ("", names))
     finish_panel(ax, "time", "axis_overlap", loc="center left")
     return ax
 

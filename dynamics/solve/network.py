@@ -110,7 +110,7 @@ def solve_network(
         lead = f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that"
         notes.append(f"{lead} order is 0 at every norm and bias that the student has")
         advice = "trained biases, or fixed ones that are not 0, may help."
-        warnings.warn(f"{notes[0]}; {advice}", UserWarning, stacklevel=5)
+        warnings.warn(f"{notes[0]}; {advice}", UserWarning, stacklevel=6)
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     falls = system.falls and not step.descends
     if system.teacher.components.size:

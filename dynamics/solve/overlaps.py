@@ -18,13 +18,11 @@ from dynamics.runs.dataset import no_prediction_values, prediction_attributes, p
 from dynamics.runs.trackers import Soundness
 from dynamics.solve import steps
 from dynamics.solve.integration import Integration, Run, integrated
-from dynamics.solve.steps import StepSettings
 from dynamics.theory import prediction as theory
 from dynamics.theory.learning_rates import quick_limit
 from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:
-    from dynamics.equations.interface import FlowSystem
     from dynamics.problem.optimizers import Optimizer
     from dynamics.problem.rates import Schedule
     from dynamics.problem.schedule import SaveAt
@@ -113,11 +111,18 @@ def solve_overlaps(
             f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
             f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
         )
-        warnings.warn(msg, UserWarning, stacklevel=5)
+        warnings.warn(msg, UserWarning, stacklevel=6)
     system, limit, last = steps.make_system(problem, step), steps.limit_of(problem, step), float(schedule.times[-1])
     steps.warn_limit(step, limit)
     settings: Any = {"device": device, "last_time": last, "rtol": run.rtol, "learning_rate": step.fixed_step}
-    flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, **settings)
+    # A device and the flow on isotropic inputs alone take "stiff".
+    method = "stiff" if run.method == "auto" and device is not None else run.method
+    if step.is_map:
+        method = "map"
+    elif device is None:
+        on_classes = problem.inputs is not None and step.step_theory is None
+        method = steps.chosen_method(system, run.method, last, stiff="bdf" if on_classes else "stiff")
+    flow = FlowMethod(system, method, run.atol, **settings)
     steps.refuse_estimate(step, run.error_estimate)
     estimates = step.fixed_step is None and run.estimates(flow.name)
 
@@ -257,21 +262,8 @@ def default_flow_schedule(problem: Problem) -> SaveAt:
     return theory.default_schedule(problem, predict(problem) if has_pairs else None)
 
 
-def _first_method(run: Run, system: FlowSystem, step: StepSettings, last_time: float, device: str | None) -> str:
-    """Return the method that a run begins with; a device and the flow on isotropic inputs alone take "stiff"."""
-    if step.is_map:
-        return "map"
-    if device is not None:
-        return "stiff" if run.method == "auto" else run.method
-    flows_on_classes = run.problem.inputs is not None and step.step_theory is None
-    return steps.chosen_method(system, run.method, last_time, stiff="bdf" if flows_on_classes else "stiff")
-
-
 def _warn_margin(attributes: Mapping[str, Any]) -> None:
     margin = attributes.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * attributes["rtol"]:
-        msg = (
-            f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}; "
-            "solve again with a smaller `rtol`."
-        )
-        warnings.warn(msg, RuntimeWarning, stacklevel=5)
+        lead = f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}"
+        warnings.warn(f"{lead}; solve again with a smaller `rtol`.", RuntimeWarning, stacklevel=5)

@@ -259,7 +259,7 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
             f"{rate:g}: overlaps may blow up instead of converging."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=6)
+        warnings.warn(msg, RuntimeWarning, stacklevel=7)
 
 
 def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str | None = None) -> None:

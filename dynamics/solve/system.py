@@ -267,11 +267,8 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
     then = stored.parameters()
     if not isinstance(system, System):
         given = "none is given" if system is None else f"{shown(system)} is given"
-        refuse(
-            f"File {place!r} must be resumed with its system, `dynamics.resume(path, system=…)` of the class "
-            f"{then.get('system')}, since files hold no code, but {given}.",
-            StorageError,
-        )
+        lead = f"File {place!r} must be resumed with its system, `dynamics.resume(path, system=…)` of the class"
+        refuse(f"{lead} {then.get('system')}, since files hold no code, but {given}.", StorageError)
     now = json.loads(json.dumps(system.parameters()))
     # An imported script has another module name.
     place_now, place_then = (str(each.get("system")).partition(":")[2] for each in (now, then))

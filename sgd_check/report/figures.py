@@ -132,6 +132,9 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     without emergence, at the horizon, where there is room for the number. `tree` is a result of `sgd_check.compare`,
     and `ax` where to draw, by default new axes in a `style` (see `figure_style`).
     """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax, style)
     known = np.isfinite(comparison["emergence_time"].values)
@@ -165,29 +168,21 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
         ax.plot(span, span, ":", color=REFERENCE, lw=1)
         ax.set(xscale="log", yscale="log")
         ax.margins(y=0.12)
-    _finish_times(ax, tree)
-    return ax
-
-
-def _finish_times(ax: Axes, tree: xr.DataTree) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    comparison, simulation, _ = compared_parts(tree)
     event, theory = event_of(simulation), comparison.attrs["theory"]
     if theory == "sample":
-        band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
+        allowed: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
     else:
         words = "flow to twice the delay" if theory == "flow" else "finite step, band of the mean"
         words = "band of the mean" if by_curves(tree) or event is ALIGNMENT else words
-        band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
-    handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
+        allowed = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
+    handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), allowed]
     if comparison["censored_count"].values.any():
         hollow: dict[str, Any] = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
         handles.append(Line2D([], [], label="runs without, at the horizon", **hollow))
     title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{_blown_up(comparison)}"
     finish_panel(ax, f"predicted {event.noun} time", f"{event.noun} time in SGD", title)
     ax.legend(handles=handles, frameon=False, fontsize=small(ax))
+    return ax
 
 
 # --- overlaps and survival --------------------------------------------------------------------------------------------
@@ -369,43 +364,38 @@ def plot_loss_band(
     the mean of early and late runs means little, the residual is left out. Arguments are those of `plot_times`, but
     for the two `axes` of loss and residual, which are returned.
     """
-    comparison, simulation, _ = compared_parts(tree)
-    upper, lower = report.panels_or_new(axes, 2, LOSS_SIZE, 2, style=style, sharex=True, height_ratios=(2.2, 1.0))
-    _draw_loss(upper, tree)
-    if "loss_z" in comparison:
-        _draw_residual(lower, comparison)
-    else:
-        lower.text(0.5, 0.5, "the prediction has no loss", ha="center", va="center", transform=lower.transAxes)
-        lower.set_yticks([])
-    _finish_over_time(lower, simulation["time"].values, "residual")
-    upper.tick_params(labelbottom=False)
-    upper.set_xlabel("")
-    return upper, lower
-
-
-def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
     comparison, simulation, prediction = compared_parts(tree)
+    upper, lower = report.panels_or_new(axes, 2, LOSS_SIZE, 2, style=style, sharex=True, height_ratios=(2.2, 1.0))
     time, loss = simulation["time"].values, of_sound_runs(simulation, "loss")
     lowest, largest = np.inf, 0.0
     if loss.size:
         known = np.isfinite(loss).any(axis=0)
         low, high = np.nanquantile(loss[:, known], [0.1, 0.9], axis=0)
         lowest, largest = float(low.min()), float(high.max())
-        ax.fill_between(time[known], low, high, color=SIMULATED, alpha=0.16, lw=0, label="runs, 10 to 90 %")
+        upper.fill_between(time[known], low, high, color=SIMULATED, alpha=0.16, lw=0, label="runs, 10 to 90 %")
     if "mean_loss" in comparison:
         mean, width = comparison["mean_loss"].values, comparison["loss_standard_error"].values * _critical(comparison)
         theory = comparison.attrs["theory"]
         label = "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]
-        ax.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
+        upper.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
         band: dict[str, Any] = {"where": comparison["loss_compared"].values != 0, "color": SIMULATED, "alpha": 0.5}
-        ax.fill_between(time, mean - width, mean + width, lw=0, label="its band where compared", **band)
-        ax.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=label)
+        upper.fill_between(time, mean - width, mean + width, lw=0, label="its band where compared", **band)
+        upper.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=label)
     elif "loss" in prediction and "seed" not in prediction.dims:
-        ax.plot(prediction["time"].values, prediction["loss"].values, color=PREDICTED, lw=1.2, label="prediction")
-    ax.set_yscale("log")
+        upper.plot(prediction["time"].values, prediction["loss"].values, color=PREDICTED, lw=1.2, label="prediction")
+    upper.set_yscale("log")
     if largest > 0:
-        ax.set_ylim(max(0.3 * lowest, 1e-12), 2.0 * largest)
-    _finish_over_time(ax, time, "loss", f"loss of {loss.shape[0]} runs{_blown_up(comparison)}", loc="lower left")
+        upper.set_ylim(max(0.3 * lowest, 1e-12), 2.0 * largest)
+    _finish_over_time(upper, time, "loss", f"loss of {loss.shape[0]} runs{_blown_up(comparison)}", loc="lower left")
+    if "loss_z" in comparison:
+        _draw_residual(lower, comparison)
+    else:
+        lower.text(0.5, 0.5, "the prediction has no loss", ha="center", va="center", transform=lower.transAxes)
+        lower.set_yticks([])
+    _finish_over_time(lower, time, "residual")
+    upper.tick_params(labelbottom=False)
+    upper.set_xlabel("")
+    return upper, lower
 
 
 def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:

@@ -291,11 +291,8 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
     # Room for the legend above the curves.
     low, high = steps_ax.get_ylim()
     steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
-    finish_panel(steps_ax, "dimension", "escape_steps", "small dots: runs, large: geometric mean")
-    finish_panel(ratio_ax, "dimension", "time_over_equation", "error bars: twice the standard error")
-    for ax in axes:
-        ax.set_xticks(d, [f"{value:g}" for value in d])
-        ax.minorticks_off()
+    finish_panel(steps_ax, "dimension", "escape_steps", "small dots: runs, large: geometric mean", d)
+    finish_panel(ratio_ax, "dimension", "time_over_equation", "error bars: twice the standard error", d)
 
 
 def _draw_discretisation(dataset: xr.Dataset, axes: Array) -> None:
@@ -491,12 +488,9 @@ def _draw_epochs(dataset: xr.Dataset, axes: Array) -> None:
         best_ax.errorbar(ratio * 1.02**at, mean, yerr=error, fmt="o", color=colour, ms=4, capsize=2, label=label)
     for ax in (overlap_ax, best_ax):
         ax.set_xscale("log")
-    finish_panel(overlap_ax, "ratio", "overlap $C$", f"after {passes[-1]} epochs; lines: theory, points: runs")
+    finish_panel(overlap_ax, "ratio", "overlap $C$", f"after {passes[-1]} epochs; lines: theory, points: runs", ratio)
     finish_panel(worth_ax, "epochs", "fresh_epochs", f"theory, {link}; infinite where $k > k^* = 1$")
-    finish_panel(best_ax, "ratio", "best_epoch", f"overfitting, {link}; lines: theory, points: runs")
-    for ax in (overlap_ax, best_ax):
-        ax.set_xticks(ratio, [f"{value:g}" for value in ratio])
-        ax.minorticks_off()
+    finish_panel(best_ax, "ratio", "best_epoch", f"overfitting, {link}; lines: theory, points: runs", ratio)
 
 
 STUDIES = {

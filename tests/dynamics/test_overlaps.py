@@ -31,6 +31,13 @@ CASES = {
 OF_OTHER_LINKS = ("h4 + 0.5 h6", "truncated tanh", "truncated relu, c_0 != 0")
 
 
+def test_a_warning_names_the_line_that_asked():
+    problem = dynamics.Problem(activation="relu", teacher=dynamics.Teacher([1.0]), width=1, dimension=16)
+    with pytest.warns(UserWarning, match="leaves out") as caught:
+        dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.0, 1e-3]), progress=False)
+    assert caught[0].filename == __file__
+
+
 @pytest.fixture(
     scope="module", params=[pytest.param(name, marks=[pytest.mark.long] * (name in OF_OTHER_LINKS)) for name in CASES]
 )
