@@ -201,21 +201,6 @@ def test_graded_particles_converge_faster_than_any_power_and_quantiles_as_one():
     assert fine < 1e-8
 
 
-def test_even_links_are_solved_on_one_half_and_shown_on_both():
-    question = problem(dimension=10)
-    even = mean_field(question, (0.0, 2.0), particles=200, keep="full")
-    np.testing.assert_array_equal(even.alpha.values, -even.alpha.values[:, ::-1])
-    np.testing.assert_array_equal(even.velocity.values, -even.velocity.values[:, ::-1])
-    projections, weights = start_particles(question, 200, "graded")
-    np.testing.assert_array_equal(even.alpha.values[0], projections[:, 0])
-    np.testing.assert_allclose(even.weight, weights, rtol=1e-15)
-    assert float(even.weight.sum()) == pytest.approx(1, abs=1e-14)
-    whole = AxisSystem(question, projections, weights, (0.5,))
-    moments = whole.moments(projections[:, 0])
-    assert float(even.loss[0]) == pytest.approx(whole.loss(moments), abs=1e-14)
-    np.testing.assert_allclose(even.velocity[0], whole.motion(projections[:, 0], moments)[0][:, 0], atol=1e-14)
-
-
 def test_a_misspecified_link_leaves_what_it_cannot_express():
     """Teacher 0.6 h4 + 0.3 h6: a student without h6 is left with 0.09, one with too much of it with less."""
     teacher = {4: 0.6, 6: 0.3}
