@@ -496,7 +496,7 @@ def warn_of_mixture(problem: Problem) -> None:
             f"The teacher's coefficients sum to {total:.6g}, not 1: they are mixture weights here, and no law of "
             f"neurons of mass 1 and link {problem.teacher_link.name} fits this teacher."
         )
-        warnings.warn(msg, UserWarning, stacklevel=5)
+        warnings.warn(msg, UserWarning, stacklevel=7)
 
 
 # Observables of particles: those of their system, and the distribution of their overlaps with each direction.

@@ -253,7 +253,7 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
     if rate is None or limit is None:
         return
     if settings.descends:
-        learning_rates.warn_descent_limit(rate, limit)
+        learning_rates.warn_descent_limit(rate, limit, stacklevel=8)
     elif rate >= limit:
         msg = (
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "

@@ -157,14 +157,14 @@ def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> fl
     return float(eigsh(operator, 1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)[0])
 
 
-def warn_descent_limit(learning_rate: float, limit: float) -> None:
+def warn_descent_limit(learning_rate: float, limit: float, stacklevel: int = 3) -> None:
     """Warn if a learning rate is at or above the limit of stability."""
     if learning_rate >= limit:
         msg = (
             f"Gradient descent loses stability at the converged student from learning rate {limit:.4g} on, and "
             f"`learning_rate` is {learning_rate:g}: the run may oscillate or blow up instead of converging."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+        warnings.warn(msg, RuntimeWarning, stacklevel=stacklevel)
 
 
 def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Optimizer | str | None = None) -> float:
