@@ -206,7 +206,7 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
 
 def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
-    found: dict[str, Any] = {"git_commit": git_commit()}
+    found: dict[str, Any] = {}
     if isinstance(problem, Problem):
         found["hermite_truncation_error"] = float(problem.activation.truncation_error)
         found["information_exponent"] = problem.information_exponent

@@ -103,7 +103,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """A division of m neurons; `plan` is what compiled passes read (see the module `plan`)."""
+    """A division of m neurons; `plan` is what compiled passes read (see the top of this module)."""
 
     fast: Switches
     cluster: Integers  # direction of the cluster of each neuron, −1 for none

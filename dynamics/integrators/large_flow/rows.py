@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from dynamics.integrators.large_flow.division import Division
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
 
 
 #: Degree of the polynomial through past values.

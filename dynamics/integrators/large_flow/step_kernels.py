@@ -38,7 +38,6 @@ Stages = tuple[Cube, Matrix]
 Dense = tuple[Cube, Matrix]
 # Where rows end: U, ln n, their errors and those of the dense output, the tolerances, and what each row leads.
 Ends = tuple[Matrix, Vector, Vector, Vector, Vector, Integers]
-LEADING = 5
 
 
 @kernel
@@ -493,10 +492,10 @@ def add_teacher(link: Vector, u: Vector, own: int, teacher: Matrix, F: Vector, s
 
 
 @kernel
-def write_difference(v: Vector, w: Vector, factor: float, out: Vector) -> None:
-    """Write v − factor · w to another vector; a separate function, so that the loop is vectorised."""
+def write_difference(v: Vector, w: Vector, out: Vector) -> None:
+    """Write v − w to another vector; a separate function, so that the loop is vectorised."""
     for k in range(out.size):
-        out[k] = v[k] - factor * w[k]
+        out[k] = v[k] - w[k]
 
 
 @entry
@@ -533,7 +532,7 @@ def partial_rows(
             growth[x] += add_teacher(link, u[x], own, teacher, F[x], scratch)[0]
             if is_rest:
                 out_growth[i] = field_growth[i] - growth[x]
-                write_difference(field[i], F[x], 1.0, out_F[i])
+                write_difference(field[i], F[x], out_F[i])
             else:
                 out_growth[i] = growth[x]
                 copy_row(out_F[i], F[x])

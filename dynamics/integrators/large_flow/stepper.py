@@ -60,11 +60,9 @@ from hermite.arrays import Array
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import NDArray
-
     from dynamics.integrators.large_flow.division import Division
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Integers
 
     #: Vectors and ln n, or coefficients of both.
     Pair = tuple[Array, Array]
