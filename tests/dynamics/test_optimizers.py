@@ -201,40 +201,6 @@ def test_committee_and_network_move_alike() -> None:
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("link", ["erf", "he3"])
-@pytest.mark.parametrize(
-    ("optimizer", "theory"),
-    [
-        (SGD(momentum=0.9, nesterov=True, average="polyak"), "finite-d"),
-        (SGD(momentum=0.5, dampening=0.5, average=0.1), "infinite-d"),
-        (ZerothOrder(directions=2), "finite-d"),
-        (Adam(beta2=0.99), "infinite-d"),
-    ],
-)
-def test_rates_of_committee_and_network_are_alike(link: str, optimizer: object, theory: str) -> None:
-    """Of the weights and of all that an optimizer keeps, at the start and, of a map, in its second step."""
-    if link != "erf" and isinstance(optimizer, Adam):
-        return
-    student = Student(activation=link, width=2, second_layer="fixed", initial_second_layer=[1.0, 1.0])
-    start = np.hstack([overlaps(2, 2), 0.5 * np.eye(2)])
-    network = Problem(
-        student=student, teacher=Teacher([1.0, 1.0]), dimension=50, label_noise=0.2, initial_weights=start
-    )
-    weights = np.pad(start, ((0, 0), (0, 46)))
-    same = Problem(
-        activation=link, student="committee", width=2, teacher=Teacher([1.0, 1.0]), dimension=50, label_noise=0.2,
-        initial_weights=weights,
-    )  # fmt: skip
-    one, two = (optimized(each, step_settings(1e-3, optimizer, theory)) for each in (network, same))
-    first = rates_of(one)
-    assert np.abs(first).max() > 0.01
-    assert np.allclose(first, rates_of(two), atol=1e-12)
-    for system in (one, two):
-        system.initial_state = system.initial_state + 1e-3 * first
-    assert np.allclose(rates_of(one, 1e-3), rates_of(two, 1e-3), atol=1e-12)
-
-
-@pytest.mark.kernels
 def test_the_rates_of_sign_sgd_are_means_over_samples() -> None:
     """Of one neuron at the start, by 400 000 draws; false alarms 1e-4."""
     problem, draws = committee(1, 1, 100, 0.6), 400_000
@@ -295,8 +261,13 @@ def test_trained_layers_have_buffers_too() -> None:
     assert np.allclose(momentum.loss[0], momentum.average_loss[0])
 
 
+NAMED = Problem(activation="erf", student="committee", width=2, teacher=Teacher([1.0]), dimension=50)
+ALIGNED = {"teacher": Teacher([1.0, 1.0], links=["erf", "erf"], directions=np.eye(2))}
+CUBIC = {"teacher": Teacher([1.0, 1.0], links=["erf", "he3"])}
+
+
 @pytest.mark.parametrize(
-    ("change", "optimizer", "more", "part"),
+    ("problem", "optimizer", "more", "part"),
     [
         ({}, Adam(beta2=0.5), {}, r"\(1 - beta2\) d <= 5"),
         ({}, Adam(), {"theory": "finite-d"}, "must be 'infinite-d' for Adam"),
@@ -310,47 +281,21 @@ def test_trained_layers_have_buffers_too() -> None:
         ({}, SGD(momentum=0.9), {"method": "bdf"}, "`method` must be 'auto'"),
         ({}, SGD(momentum=0.9), {"error_estimate": True}, "`error_estimate` must not be True"),
         ({}, "adma", {}, "Did you mean 'adam'"),
+        (replace(committee(2, 2, 400, 0.3), **ALIGNED), SignSGD(), {}, r"dense directions for SignSGD\(\), whose steps see coordinates"),
+        (homogeneous(), Adam(beta2=0.99), {}, "links that are no polynomials for Adam"),
+        (replace(committee(2, 2, 400, 0.3), **CUBIC), RMSprop(beta2=0.99), {}, "links that are no polynomials for RMSprop"),
+        (committee(1, 1, 400, 0.0), SignSGD(), {}, "must have label noise for SignSGD"),
+        (committee(3, 2, 400, 0.3), SignSGD(), {}, "fewer neurons and directions"),
+        (homogeneous(), SGD(momentum=0.9), {"device": "cpu"}, "`device` must be None for SGD"),
+        (NAMED, SGD(momentum=0.9), {"method": "bdf"}, "`method` must be 'auto'"),
+        (NAMED, SGD(momentum=0.9), {"error_estimate": True}, "no tolerance"),
+        (NAMED, SGD(momentum=0.9), {"times": [1e-5, 4e-5]}, "must be 0 alone, or reach the first step"),
     ],
-)
-def test_what_does_not_close_is_refused(change: dict, optimizer: object, more: dict, part: str) -> None:
+)  # fmt: skip
+def test_what_does_not_close_is_refused(problem: object, optimizer: object, more: dict, part: str) -> None:
+    asked = committee(2, 2, 400, 0.3, **problem) if isinstance(problem, dict) else problem
     with pytest.raises(ValueError, match=part):
-        solve(committee(2, 2, 400, 0.3, **change), 1e-4, optimizer, [1.0], **more)
-
-
-def test_a_teacher_along_coordinate_axes_is_refused() -> None:
-    aligned = replace(
-        committee(2, 2, 400, 0.3), teacher=Teacher([1.0, 1.0], links=["erf", "erf"], directions=np.eye(2))
-    )
-    with pytest.raises(ValueError, match=r"dense directions for SignSGD\(\), whose steps see coordinates"):
-        solve(aligned, 1e-4, SignSGD(), [1.0])
-    assert np.isfinite(solve(aligned, 1e-4, SGD(momentum=0.5), [1.0]).loss).all()
-
-
-def test_adam_of_polynomials_is_refused() -> None:
-    with pytest.raises(ValueError, match="links that are no polynomials for Adam"):
-        solve(homogeneous(), 1e-4, Adam(beta2=0.99), [1.0])
-    cubic = replace(committee(2, 2, 400, 0.3), teacher=Teacher([1.0, 1.0], links=["erf", "he3"]))
-    with pytest.raises(ValueError, match="links that are no polynomials for RMSprop"):
-        solve(cubic, 1e-4, RMSprop(beta2=0.99), [1.0])
-
-
-def test_sign_sgd_needs_label_noise_and_few_axes() -> None:
-    with pytest.raises(ValueError, match="must have label noise for SignSGD"):
-        solve(committee(1, 1, 400, 0.0), 1e-4, SignSGD(), [1.0])
-    with pytest.raises(ValueError, match="fewer neurons and directions"):
-        solve(committee(3, 2, 400, 0.3), 1e-4, SignSGD(), [1.0])
-
-
-def test_a_map_refuses_what_only_an_integration_has() -> None:
-    optimizer, rate = SGD(momentum=0.9), 1e-3
-    with pytest.raises(ValueError, match="`device` must be None for SGD"):
-        solve(homogeneous(), rate, optimizer, [1.0], device="cpu")
-    same = Problem(activation="erf", student="committee", width=2, teacher=Teacher([1.0]), dimension=50)
-    for given, part in (({"method": "bdf"}, "`method` must be 'auto'"), ({"error_estimate": True}, "no tolerance")):
-        with pytest.raises(ValueError, match=part):
-            solve(same, rate, optimizer, [1.0], **given)
-    with pytest.raises(ValueError, match="must be 0 alone, or reach the first step"):
-        solve(same, rate, optimizer, [1e-4, 4e-4])
+        solve(asked, 1e-4, optimizer, **{"times": [1.0], **more})
 
 
 def test_saved_times_of_a_map_are_steps_and_by_default_those_of_the_flow_at_its_pace() -> None:

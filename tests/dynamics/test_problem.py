@@ -38,12 +38,7 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         (lambda: dynamics.Teacher.power_law(2, -1.0), ValueError, "Argument `beta` must be finite and at least 0, but is -1.0."),
         (lambda: problem(teacher=[1.0]), TypeError, "Argument `teacher` must be a Teacher, but is [1.0]."),
         (lambda: problem(width=0), ValueError, "Argument `width` must be at least 1, but is 0."),
-        (
-            lambda: problem(activation="tahn"),
-            ValueError,
-            "Argument `activation` must be a formula, but contains the name 'tahn', which is not z, x, pi or e. "
-            "Did you mean 'tanh'?",
-        ),
+        (lambda: problem(activation="tahn"), ValueError, "Argument `activation` must be a formula, but contains the name 'tahn', which is not z, x, pi or e. Did you mean 'tanh'?"),
         (
             lambda: problem(student="comittee"),
             ValueError,
@@ -60,11 +55,7 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         (lambda: problem(initial_weights=np.ones((3, 7))), ValueError, "Argument `initial_weights` must have shape (width, dimension) = (3, 8), but has shape (3, 7)."),
         (lambda: problem(initial_weights=np.zeros((3, 8))), ValueError, "Argument `initial_weights` must have finite rows of positive length, but has a row without."),
         (lambda: problem(initial_weights=np.ones((3, 8)), seed=4), ValueError, "Argument `seed` must be absent when `initial_weights` is given, but is 4."),
-        (
-            lambda: problem(initial_weights=np.ones((1, 8)), **start()),
-            ValueError,
-            "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given.",
-        ),
+        (lambda: problem(initial_weights=np.ones((1, 8)), **start()), ValueError, "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."),
         (lambda: problem(width=1, initial_overlaps=3), TypeError, "Argument `initial_overlaps` must be a tuple (C, G, n), but is 3."),
         (lambda: problem(**start(C=((0.1,),))), ValueError, "Argument `initial_overlaps` must have C of shape (1, 2), but it has shape (1, 1)."),
         (lambda: problem(**start(C=((np.nan, 0.0),))), ValueError, "Argument `initial_overlaps` must be finite, but C is not."),

@@ -53,29 +53,22 @@ def go_on(path, stops):
         (dynamics.solve_overlaps, problem_of(), {"method": "gradient-descent", "learning_rate": 0.02}),
         (dynamics.solve_overlaps, problem_of(), {"learning_rate": 1e-4, "batch_size": 4, "error_estimate": False}),
         (dynamics.solve_mean_field, problem_of(teacher=dynamics.Teacher([1.0]), student="spherical"), {"particles": 128, "keep": "summary"}),
-        (
-            dynamics.solve_mean_field,
-            problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
-            {"particles": 128, "tracers": [[0.3, 0.1], [0.0, 0.2]]},
-        ),
+        (dynamics.solve_mean_field, problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"), {"particles": 128, "tracers": [[0.3, 0.1], [0.0, 0.2]]}),
         (dynamics.solve_committee, problem_of(student="committee"), {"method": "bdf", "rtol": 1e-6}),
         (dynamics.solve_spherical, problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"), {"keep": "summary"}),
         (dynamics.solve_quadratic, problem_of(activation="he2"), {}),
         (dynamics.solve_quadratic, problem_of(activation="he2", student="stiefel"), {}),
         (dynamics.solve_network, NETWORK, {"method": "explicit"}),
-        (dynamics.solve_network, NETWORK, {"method": "bdf"}),
         (dynamics.solve_network, NETWORK, {"method": "gradient-descent", "learning_rate": 0.01}),
         (dynamics.solve_network, NETWORK, {"learning_rate": 0.05, "step_theory": "infinite-d", "batch_size": 3}),
         (dynamics.solve_network, replace(NETWORK, inputs=dynamics.Inputs.power_law(0.5)), {}),
-        (dynamics.solve_problem, COMPOSITION, {}),
-        (dynamics.solve_problem, COMPOSITION, {"learning_rate": 0.25}),
         (dynamics.solve_problem, replace(COMPOSITION, data="curriculum", stage_time=20.0), {}),
         (dynamics.solve_problem, replace(COMPOSITION, data="curriculum", stage_time=20.0), {"learning_rate": 0.25}),
     ],
     ids=[
         *("explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers", "committee", "spherical"),
-        *("quadratic", "frames", "network", "network, bdf", "network, descent", "network, steps", "network, inputs"),
-        *("composition", "composition, map", "curriculum", "curriculum, map"),
+        *("quadratic", "frames", "network", "network, descent", "network, steps", "network, inputs"),
+        *("curriculum", "curriculum, map"),
     ],
 )  # fmt: skip
 def test_a_run_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, solve, asked, settings):
@@ -281,17 +274,6 @@ def test_run_files_without_a_path_write_nothing():
         dynamics.RunFile(None, every=0.0)
     assert run_file.as_run_file(file) is file
     assert run.begun_snapshot(file, "run") is None
-
-
-def test_a_snapshot_of_another_run_is_refused():
-    class Picky:
-        time, event_times = 0.0, np.empty(0)
-
-        def restore(self, state):
-            state["missing"]
-
-    with pytest.raises(ValueError, match="must be a snapshot of the same run"):
-        run.run(Picky(), np.array([1.0]), dict, begun=run.Snapshot(run.RunResult(), None))
 
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress", "--no-plot"]

@@ -195,17 +195,14 @@ def test_spectra_without_exponents_say_so_in_the_dataset(teacher, note):
     assert np.isfinite(found["loss"]).all() == teacher.is_orthonormal
 
 
-@pytest.mark.parametrize(
-    ("ratio", "sentence"),
-    [
-        (1.0, "Argument `ratio` must be above 0 and below 1, but is 1.0."),
-        (0.0, "Argument `ratio` must be above 0 and below 1, but is 0.0."),
-        (1e-200, "Argument `ratio` must keep every ratio^p above zero in float64, but is 1e-200."),
-    ],
-)
-def test_bad_ratios_get_one_sentence(ratio, sentence):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+@pytest.mark.parametrize("ratio", [1.0, 0.0])
+def test_bad_ratios_get_one_sentence(ratio):
+    with pytest.raises(ValueError, match=rf"^Argument `ratio` must be above 0 and below 1, but is {ratio}\.$"):
         Teacher.geometric(4, ratio)
+    with pytest.raises(
+        ValueError, match=r"^Argument `ratio` must keep every ratio\^p above zero in float64, but is 1e-200\.$"
+    ):
+        Teacher.geometric(4, 1e-200)
 
 
 def parabolas(best, floor, rng, runs=16, noise=0.0):

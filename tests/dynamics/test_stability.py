@@ -13,14 +13,7 @@ import dynamics
 import hermite
 import sgd_check
 from dynamics.problem import Problem, Teacher
-from dynamics.theory.stability import (
-    Units,
-    degree_of,
-    mean_square_limit,
-    network_limit,
-    reached_state,
-    sampled_limit,
-)
+from dynamics.theory.stability import Units, degree_of, mean_square_limit, network_limit, reached_state
 
 MIXED = {1: 0.6, 2: 0.8}
 OBLIQUE = [[1.0, 0.0], [0.6, 0.8]]
@@ -96,37 +89,6 @@ def test_second_moments_grow_from_the_limit_on(student, a, rows, d, spectrum, ba
         assert (np.abs(np.linalg.eigvals(step)).max() > 1.0) == grows
 
 
-@pytest.mark.parametrize("link", ["relu", "erf", MIXED])
-def test_neurons_on_axes_have_the_limit_of_neurons_anywhere(link):
-    """Up to 1/d and, where three axes are sampled, one per cent."""
-    a, d = np.array([0.8, 0.5]), 400
-    apart, together = (
-        dynamics.learning_rate_limit(Problem(activation=link, teacher=each, width=2, dimension=d))
-        for each in (Teacher(a), Teacher(a, directions=np.eye(2)))
-    )
-    assert apart == pytest.approx(together, rel=5e-3)
-
-
-def test_moments_of_equal_units_are_those_of_units_one_by_one():
-    link = hermite.expand("gelu")
-    unit = Units.of([link.derivative, lambda z: 2.0 * link.value(z)], [True, False])
-    squares, count = np.array([1.0, 0.3]), np.array([3.0, 2.0])
-    classes = unit.scaled(squares, count)
-    apart = unit.scaled(np.repeat(squares, [3, 2]), np.ones(5))
-    assert mean_square_limit(classes, 50, 4) == pytest.approx(mean_square_limit(apart, 50, 4), rel=1e-5)
-    z = np.random.default_rng(0).standard_normal((200_000, 5))
-    root = np.sqrt(np.repeat(squares, [3, 2]))
-    sampled = root * link.derivative(z), root * 2.0 * link.value(z), np.full(len(z), 1.0 / len(z))
-    limit = sampled_limit(sampled, (np.ones(1), np.array([50.0])), 4)
-    assert mean_square_limit(classes, 50, 4) == pytest.approx(limit, rel=5e-3)
-
-
-def test_the_limit_of_decoupled_neurons_is_a_case_of_it():
-    problem = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=2, dimension=10**7)
-    unit = Units.of([problem.activation.derivative], [True]).scaled(np.array([1.0, 0.5]), np.ones(2))
-    assert mean_square_limit(unit, 10**7, 1) == pytest.approx(dynamics.learning_rate_limit(problem), rel=1e-5)
-
-
 def test_many_directions_are_put_in_classes():
     """Power-law coefficients of 200 directions, one by one and in classes."""
     problem = Problem(activation="relu", teacher=Teacher.power_law(200, 1.0), width=200, dimension=1000)
@@ -155,10 +117,7 @@ POWER_LAW = dynamics.Inputs.power_law(1.0)
 
 @pytest.mark.parametrize(
     ("link", "batch", "inputs"),
-    [
-        *((link, batch, None) for link in ("relu", "gelu") for batch in (1, 16)),
-        *((link, batch, POWER_LAW) for link, batch in (("relu", 1), ("gelu", 16))),
-    ],
+    [("relu", 1, None), ("gelu", 16, None), ("relu", 16, POWER_LAW), ("gelu", 1, POWER_LAW)],
 )
 def test_runs_stay_below_the_limit_and_not_above(link, batch, inputs):
     """Seeds are fixed; of 20 runs all stay at 0.7 times the limit and none at 1.5 times."""
@@ -185,24 +144,7 @@ def test_runs_of_fewer_neurons_than_directions_stay_where_their_flow_ends_below_
         assert np.sum(ends_of_runs(problem, part * limit, start=start) < 0.5) == staying
 
 
-def test_the_limit_of_fewer_neurons_than_directions_does_not_depend_on_the_axes():
-    """Directions and start turned together: the same limit, up to the sample of three axes."""
-    start = np.eye(1, 50) + np.linspace(-0.2, 0.2, 50)
-    turn = np.eye(50)
-    turn[:2, :2] = [[0.6, 0.8], [-0.8, 0.6]]
-    plain, turned = (
-        dynamics.learning_rate_limit(
-            Problem(activation="tanh", teacher=teacher, width=1, dimension=50, initial_weights=weights)
-        )
-        for teacher, weights in (
-            (Teacher([0.8, 0.5]), start),
-            (Teacher([0.8, 0.5], directions=turn[:2, :2]), start @ turn),
-        )
-    )
-    assert turned == pytest.approx(plain, rel=0.01)
-
-
-@pytest.mark.parametrize("link", ["erf", "tanh"])
+@pytest.mark.parametrize("link", ["tanh"])
 def test_saturating_links_leave_the_teacher_above_the_limit_without_blowing_up(link):
     """The noise floor of one sample per step: below 3 % of E f*² at 0.7 times the limit, above 8 % at 1.5 times."""
     problem = Problem(activation=link, teacher=Teacher([0.857, 0.429, 0.286]), width=3, dimension=48)
@@ -222,13 +164,10 @@ def test_powers_are_told_from_other_links(link, degree):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (
-            {"width": 1},
-            "must have an orthonormal teacher, and at least as many neurons as directions or a link with c_1 = 0",
-        ),
+        ({"width": 1}, "must have an orthonormal teacher, and at least as many neurons as directions or a link with c_1 = 0"),
         ({"teacher": Teacher([0.8, 0.6], directions=OBLIQUE)}, "must have an orthonormal teacher, and"),
     ],
-)
+)  # fmt: skip
 def test_problems_without_a_limit_are_refused(given, sentence):
     inputs = dynamics.Inputs([2.0, 1.0], [3, 5])
     usual = {"activation": "erf", "teacher": Teacher([1.0, 0.5]), "width": 2, "dimension": 8, "inputs": inputs}
@@ -255,14 +194,13 @@ def reached_weights(problem):
 
 
 NETWORKS = {
-    "second layer and biases": dynamics.Student(activation="erf", width=6, biases="trained", rates=(1.0, 0.5, 2.0)),
-    "first layer": dynamics.Student(activation="erf", width=6, second_layer="fixed"),
-    "mean field": dynamics.Student(activation="erf", width=6, scale="1/m", rates="mean-field"),
-}
+    "second layer and biases, power law": (dynamics.Student(activation="erf", width=6, biases="trained", rates=(1.0, 0.5, 2.0)), dynamics.Inputs.power_law(0.5)),
+    "first layer": (dynamics.Student(activation="erf", width=6, second_layer="fixed"), None),
+    "mean field": (dynamics.Student(activation="erf", width=6, scale="1/m", rates="mean-field"), None),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("inputs", [None, dynamics.Inputs.power_law(0.5)], ids=["isotropic", "power law"])
-@pytest.mark.parametrize("student", NETWORKS.values(), ids=NETWORKS.keys())
+@pytest.mark.parametrize(("student", "inputs"), NETWORKS.values(), ids=NETWORKS)
 def test_deviations_of_a_network_grow_above_its_limit_and_not_below(student, inputs):
     """Deviations δ ← δ − η ψ (ψ·δ) in R^d, 40 chains of 3000 steps: the limit is that of single chains, too."""
     teacher = Teacher([0.8, 0.5, 0.3], links=["erf"] * 3)
