@@ -66,11 +66,6 @@ class ReusedData(NamedTuple):
     decay: tuple[float, float]
     on_sphere: bool
 
-    @property
-    def own_coordinates(self) -> int:
-        """Coordinates of a point before those of z and g^0, …, g^T: its batch, in each epoch or in all, and ξ."""
-        return 1 + (-(-self.rates.size // self.batches) if self.reshuffle else 1)
-
 
 class Moments(NamedTuple):
     """Moments at each time; NaN from where it grows without bound."""
@@ -95,7 +90,8 @@ def numbers_held(steps: int, size: int, width: int = 1, span: int = 1, partition
 def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Callable[[], object]) -> Moments:
     """Return the moments by means over `size` points, a power of 2; `give_way` is called before each step."""
     (m, r), steps = data.overlap.shape, data.rates.size
-    uniform = data.own_coordinates - 1
+    # A point has its batch, in each epoch or in all, then ξ, and what x is.
+    uniform = -(-steps // data.batches) if data.reshuffle else 1
     points = _points(uniform, 1 + r + (steps + 1) * m, size, rng)
     x = points[uniform + 1 :]  # on the teacher's axes, on those of W^0, and on directions that are new
     y = data.target(x[:r]) + data.label_noise * points[uniform]

@@ -175,7 +175,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     .. math:: \eta^* = B\, \frac{c^*}{d}, \qquad c^* = \frac{2 g'(1)}{\lambda_{\max}(M\,\mathrm{diag}(a))}, \qquad
         M_{ii} = E\,\sigma'(z)^4, \quad M_{ij} = (E\,\sigma'(z)^2)^2 = g'(1)^2 ,
 
-    and else the rate from which on second moments of deviations grow by the map of `dynamics.theory.stability`.
+    and else the rate from which on second moments of deviations grow, by the map of `docs/theory_equations.md`.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     Returns
     -------
     float
-        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` it is the first `rate_limit` of
+        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` it is the largest `rate_limit` of
         `dynamics.solve_quadratic`. With `inputs` it is that of the mean square of finite steps, about B c*/tr Σ. For a
         `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of whole a_p, where Σ a_p ≠ 1 for
         the spherical student, and for m < P of the homogeneous one where c_1 ≠ 0 or directions are oblique, it is the
@@ -263,14 +263,12 @@ def _decoupled_limit(problem: Problem, size: int, directions: int | None) -> flo
 
         return 1.0 / (d * spectral_radius(product, a.size))
 
-    def secular(value: float) -> float:
-        return slope**2 * float(np.sum(a / (value - spread * a))) - 1.0
-
     largest = fourth * float(a[0])
     high = spread * float(a[0]) + slope**2 * float(np.sum(a))
-    # By bisection, since scipy.optimize takes a quarter of a second to load where nothing else needs it.
+    # The root of a secular equation by bisection, since scipy.optimize takes a quarter of a second to load.
     while a.size > 1 and largest < (middle := 0.5 * (largest + high)) < high:
-        largest, high = (middle, high) if secular(middle) > 0.0 else (largest, middle)
+        is_below = slope**2 * float(np.sum(a / (middle - spread * a))) > 1.0
+        largest, high = (middle, high) if is_below else (largest, middle)
     return size * 2.0 * slope / largest / problem.dimension
 
 

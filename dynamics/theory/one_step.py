@@ -1,7 +1,4 @@
-"""Exact mean change of the overlaps in one step of online SGD, from weights or from overlaps, for any minibatch.
-
-The formulas are in `dynamics.equations.finite_step`.
-"""
+"""Exact mean change of the overlaps in one step of online SGD, from weights or from overlaps: docs/learning_rate.md."""
 
 from __future__ import annotations
 
@@ -43,9 +40,9 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
     .. math:: w_i \leftarrow w_i - \frac{\eta}{B} \sum_{b=1}^B e_b \nabla_i(x_b), \qquad
        \nabla_i = |w_i| [(2\sigma_i - z_i\sigma'_i) u_i + \sigma'_i x], \quad z_i = u_i \cdot x
 
-    with e = f − f* − noise. Nothing is sampled: the expectations are sums over Wick diagrams, as derived in
-    `dynamics.equations.finite_step`. Rounding is relative to the largest diagram: at a perfect fit, where the exact
-    value is 0, `student_second` is up to 1e-13 d for h_3, 1e-12 d for h_4 and 1e-10 d for h_6.
+    with e = f − f* − noise. Nothing is sampled: the expectations are sums over Wick diagrams (`docs/learning_rate.md`).
+    Rounding is relative to the largest diagram: at a perfect fit, where the exact value is 0, `student_second` is up to
+    1e-13 d for h_3, 1e-12 d for h_4 and 1e-10 d for h_6.
 
     Parameters
     ----------

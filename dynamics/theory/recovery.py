@@ -3,10 +3,6 @@ r"""Recovery from n samples in dimension d: estimators of degree 1 to 4 of a dir
 Squared overlaps with a direction at degree 1, 3 and 4 are formulas in ρ² = E[T h_k]²/E T² and κ = E[T²(z² − 1)²]/E T²
 of labels T(y) of mean 0. At degree 2 the first eigenvector of (1/n) Σ T_i x_i x_iᵀ leans on the direction beyond roots
 of F and P (`docs/theory_equations.md`), whose means are those of the law of the labels, or sums over one sample.
-
-*Optimal labels* show most in degree k: T = ζ_k(y) = E[h_k(z) | y = σ(z)], for which ρ² = λ_k². The line is cut into
-intervals that σ sends into narrow bins of labels; ζ_k is the ratio of two exact integrals over the intervals of a bin,
-∫ h_k γ and ∫ γ, and constant on it.
 """
 
 from __future__ import annotations
@@ -167,7 +163,7 @@ def label_function(transform: object) -> Function:
 
 
 def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, LabelLaw]:
-    """Return ζ_k as a function of labels without noise, and the law of ζ_k(y)."""
+    """Return ζ_k(y) = E[h_k(z) | y = σ(z)] of labels without noise, constant on narrow bins of y, and its law."""
     from hermite.exponents.generative import THRESHOLD, interval_moments, label_cells
 
     ends, bins = label_cells(link.link.value, 2.0 * degree**0.5 + NEAR_OPTIMAL)

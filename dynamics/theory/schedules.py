@@ -1,6 +1,7 @@
 """Learning-rate schedules from theory: the best one of a neuron that learns a direction.
 
-The flow sees of a schedule the time Σ η alone. Steps of SGD also slow the mean, in the second order of η.
+The flow sees of a schedule the time Σ η alone. Steps of SGD also slow the mean, in the second order of η. Bad
+arguments raise TypeError or ValueError.
 """
 
 from __future__ import annotations
@@ -73,8 +74,7 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     Returns
     -------
     BestSchedule
-        A `Schedule`, whose `rate(step)` is η; with `steps`, n*; `constant`, the best constant rate; `gain`, its number
-        of steps over n*.
+        A `Schedule`, whose `rate(step)` is η, with `steps`, `constant` and `gain`.
 
     Examples
     --------

@@ -87,12 +87,6 @@ def _rule(edges: Array) -> tuple[Array, Array]:
     return x, density
 
 
-# A network's teacher as its kernels take it: numbers, sizes, the constant E f*² and the sensitivity.
-
-#: Points on both sides of 0, and the least difference that counts as a jump.
-NEAR, JUMP = 1e-12, 1e-6
-
-
 @dataclass(frozen=True, slots=True)
 class NetworkTeacher:
     """A teacher as the kernels see it: the distinct links of its units, and numbers as of the system.
@@ -151,7 +145,7 @@ def _unit_teacher(problem: Problem) -> NetworkTeacher:
             means[:, p, q] = means[:, q, p] = pair
     square, slopes = np.outer(weights, weights) * means
     # At 0, the one place where links with a name may jump.
-    jumps = any(np.ptp(link.value(np.array([-NEAR, NEAR]))) > JUMP for link in links)
+    jumps = any(np.ptp(link.value(np.array([-1e-12, 1e-12]))) > 1e-6 for link in links)
     sensitivity = theta.T @ slopes @ theta * (np.nan if jumps else 1.0)
     parameters = np.concatenate([weights, biases, theta.ravel()])
     sizes = np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64)
