@@ -82,25 +82,24 @@ def test_a_typo_gets_the_nearest_name(typo, meant):
         hermite.expand(typo)
 
 
-@pytest.mark.parametrize("spelling", ["he4", " HE4 ", "h4", "he 4", "h4(z)", "h4(x)", "HE4(z)", {4: 1}, {4: 1.0}, {4.0: 1},
-                                      [0, 0, 0, 0, 1], (0.0, 0, 0, 0, 1.0), np.eye(5)[4]])  # fmt: skip
-def test_orthonormal_h4_has_many_spellings(spelling):
-    link = hermite.expand(spelling)
-    assert link == hermite.expand("he4")
-    assert link.coefficients.tolist() == [0, 0, 0, 0, 1]
-    assert str(link) == "h4"
+def test_orthonormal_h4_has_many_spellings():
+    for spelling in ("he4", " HE4 ", "h4", "he 4", "h4(z)", "h4(x)", "HE4(z)", {4: 1}, {4: 1.0}, {4.0: 1},
+                     [0, 0, 0, 0, 1], (0.0, 0, 0, 0, 1.0), np.eye(5)[4]):  # fmt: skip
+        link = hermite.expand(spelling)
+        assert link == hermite.expand("he4")
+        assert link.coefficients.tolist() == [0, 0, 0, 0, 1]
+        assert str(link) == "h4"
 
 
-@pytest.mark.parametrize("degree", [1, 4, 7])
 @pytest.mark.parametrize(
     ("letters", "reference"), [("He", np.polynomial.hermite_e.hermeval), ("H", np.polynomial.hermite.hermval)]
 )
-@pytest.mark.parametrize("form", ["{0}", "{0}(z)", "0*x + {0}(x)"])
-def test_a_capital_names_the_classical_polynomials(letters, reference, degree, form):
-    z, name = np.linspace(-3.0, 3.0, 13), f"{letters}{degree}"
-    link = hermite.expand(form.format(name))
-    np.testing.assert_allclose(link.value(z), reference(z, np.eye(degree + 1)[degree]), rtol=1e-12, atol=1e-10)
-    assert hermite.expand(link.text) == link
+def test_a_capital_names_the_classical_polynomials(letters, reference):
+    z = np.linspace(-3.0, 3.0, 13)
+    for degree, form in ((1, "{0}"), (4, "{0}(z)"), (7, "0*x + {0}(x)")):
+        link = hermite.expand(form.format(f"{letters}{degree}"))
+        np.testing.assert_allclose(link.value(z), reference(z, np.eye(degree + 1)[degree]), rtol=1e-12, atol=1e-10)
+        assert hermite.expand(link.text) == link
 
 
 def test_default_order_is_the_degree_or_sixty():
@@ -110,8 +109,7 @@ def test_default_order_is_the_degree_or_sixty():
     assert hermite.expand("relu").order == hermite.expand(np.tanh).order == 60
 
 
-@pytest.mark.parametrize("given", ["z**3", {3: 1.0, 1: 2.0}, "relu", "tanh(z)", np.tanh])
-@pytest.mark.parametrize("order", [2, 7])
+@pytest.mark.parametrize(("given", "order"), [("z**3", 2), ({3: 1.0, 1: 2.0}, 7), ("relu", 2), (np.tanh, 7)])
 def test_order_cuts_and_pads_and_an_expansion_can_be_cut_again(given, order):
     link = hermite.expand(given, order=order)
     assert link.order == order
@@ -146,14 +144,9 @@ def test_exact_coefficients_of_polynomials():
         {4: 0.8, 6: 0.6},
         {4: Fraction(4, 5)},
         {2: sympy.sqrt(3) / 2},
-        "relu",
-        "erf",
         "x^2 exp(-x^2)",
         "tanh(z)",
-        "z**3 - 3*z",
-        "h4(z) + 0.5*h6(z)",
         "exp(-z**2/3 + z/7)",
-        "log(1 + abs(z))",
         "max(0, z, 2*z - 1)",
         "sqrt(2)*h2(z)",
         "sign(z - 1)*z",
