@@ -89,7 +89,7 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
                 beside = np.sqrt(across) + step * samples[t, columns * b + 2]
                 across = beside * beside
             across += step * step * 2.0 * gammas[t, b]
-        turned = along
+        turned, length = along, along * along + across
         if directions > 0:
             across = np.sqrt(across)
             turned, length, square = 0.0, 0.0, 0.0
@@ -100,13 +100,12 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
                 turned += q * z2
                 length += q * z3
                 square += q * q
-            across = length * length + square * 2.0 * gammas[t, batch]
-        square = turned * turned + across
-        if not square < np.inf:
+            length = turned * turned + length * length + square * 2.0 * gammas[t, batch]
+        if not length < np.inf:
             state[0] = np.nan
             return t
         # Rounding ends at ±1.
-        C = min(max((C + s * turned) / np.sqrt(1.0 + square), -1.0), 1.0)
+        C = min(max((C + s * turned) / np.sqrt(1.0 + length), -1.0), 1.0)
     state[0] = C
     return rates.size
 

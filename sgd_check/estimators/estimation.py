@@ -251,7 +251,6 @@ def draw_weak_to_strong(
 
     Nothing of the law is used. Risks are means over all inputs, not over a sample.
 
-
     Parameters
     ----------
     problem : dynamics.WeakToStrong
