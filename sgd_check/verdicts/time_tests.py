@@ -333,7 +333,10 @@ def _critical_t(distances: Array, level: float) -> float:
 
 
 def kaplan_meier(emergence: Array, horizon: float, times: Array) -> Array:
-    """Return the Kaplan–Meier estimate of P(T > t) and its 95 % interval, (3, times); NaN beyond the horizon."""
+    """Return the Kaplan–Meier estimate S of P(T > t) and its 95 % interval, (3, times); NaN beyond the horizon.
+
+    Intervals are by Greenwood's formula for ln(−ln S), and exact ones of as many runs all alike where S is 1 or 0.
+    """
     from scipy import stats
 
     if emergence.size == 0:
@@ -448,7 +451,10 @@ def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float,
 
 
 def log_rank_powers(first: Array, second: Array, horizon: float, level: float) -> tuple[float, float]:
-    """Return the probabilities that the log-rank test sees quantiles of both samples shrunk, and stretched, by 30 %."""
+    """Return the probabilities that the log-rank test sees the second sample shrunk, and stretched, by 30 %.
+
+    Both samples are replaced by as many quantiles of the two together.
+    """
     pooled = np.sort(np.where(np.isnan(both := np.concatenate([first, second])), np.inf, both))
 
     def quantiles(count: int) -> Array:
