@@ -346,24 +346,37 @@ def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) ->
 
 
 def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> None:
-    """Write all groups, variables of many numbers in pieces, since the library writes a whole array twice."""
+    """Write all groups; the rows of large variables at times that were not reached take neither place nor time."""
+    import netCDF4
     import xarray as xr
 
     root = tree.path.rstrip("/")
     datasets = {node.path.removeprefix(root) or ROOT: node.to_dataset(inherit=False) for node in tree.subtree}
+    early = [
+        (group, str(name))
+        for group, dataset in datasets.items()
+        for name, variable in dataset.variables.items()
+        if _ends_early(variable)
+    ]
+    others = {group: one.drop_vars([name for own, name in early if own == group]) for group, one in datasets.items()}
+    # In pieces if there are many numbers, since the library writes a whole array twice.
     encoding = {
         group: {
             str(name): {**compression, **({"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {})}
             for name, variable in dataset.variables.items()
             if variable.ndim and np.issubdtype(variable.dtype, np.number)
         }
-        for group, dataset in datasets.items()
+        for group, dataset in others.items()
     }
     with ONE_THREAD:
-        if len(datasets) > 1:
-            xr.DataTree.from_dict(datasets).to_netcdf(path, engine="netcdf4", encoding=encoding)
+        if len(others) > 1:
+            xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
         else:
-            datasets[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
+            others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
+        if early:
+            with netCDF4.Dataset(path, "a") as file:
+                for group, name in early:
+                    _write_reached(file if group == ROOT else file[group], name, datasets[group][name], compression)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -431,6 +444,26 @@ def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
         if piece[axis] > 1:
             break
     return tuple(piece)
+
+
+def _ends_early(variable: xr.Variable) -> bool:
+    """Return whether a variable is large and holds nothing at the last of its times."""
+    large = variable.ndim > 0 and variable.dtype == np.float64 and variable.nbytes > LARGE_BYTES
+    return large and bool(np.isnan(variable[-1].to_numpy()).all())
+
+
+def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
+    """Write a variable up to the last piece that holds a number; the rest reads as NaN and has no place in the file."""
+    values, piece = variable.to_numpy(), _piece(variable)
+    # Whole pieces, so that of the last one that holds a number all is written.
+    ends = range(piece[0], len(values) + piece[0], piece[0])
+    reached = next((end for end in reversed(ends) if not np.isnan(values[end - piece[0] : end]).all()), 0)
+    for dim, length in variable.sizes.items():
+        if dim not in group.dimensions:
+            group.createDimension(dim, length)
+    stored = group.createVariable(name, values.dtype, variable.dims, fill_value=np.nan, chunksizes=piece, **compression)
+    stored.setncatts(variable.attrs)
+    stored[:reached] = values[:reached]
 
 
 #: Group of a tree that judges the others.
