@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sphinx.writers.html5 import HTML5Translator
 
 _SIZES = re.compile(r"\\[bB]igg?(?![a-zA-Z])")
+#: A fraction with a part of one sign without braces: the translator reads 12 as one number.
+_FIRST = re.compile(r"(\\[dt]?frac)\s*([0-9a-zA-Z]|\\[a-zA-Z]+)")
+_SECOND = re.compile(r"(\\[dt]?frac\{[^{}]*\})\s*([0-9a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +28,7 @@ logger = logging.getLogger(__name__)
 def translated(node: nodes.Element, *, as_block: bool) -> str:
     """Return a formula as MathML; one that cannot be translated is a warning, and stays as its source."""
     # Browsers stretch brackets by themselves; the translator does not know \Big.
-    source = _SIZES.sub("", node.astext())
+    source = _SECOND.sub(r"\1{\2}", _FIRST.sub(r"\1{\2}", _SIZES.sub("", node.astext())))
     try:
         return str(tex2mathml(source, as_block=as_block))
     except MathError as error:

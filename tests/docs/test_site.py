@@ -4,6 +4,7 @@ Needs the extra `docs`; built only where FULL_TESTS=1 is set, because it takes l
 """
 
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -93,3 +94,9 @@ def test_formulas_and_docstrings_are_there(site):
     assert 'id="dynamics.solve_overlaps"' in reference
     assert "<math" in reference
     assert "usage: python -m dynamics.solve" in (site / "api" / "commands.html").read_text(encoding="utf-8")
+
+
+def test_no_fraction_has_a_bracket_or_a_joined_number_as_a_part(site):
+    """The translator reads \\tfrac12( as twelve over a bracket."""
+    for path in site.rglob("*.html"):
+        assert not re.findall(r"<mfrac[^>]*>\s*<mn>\d+</mn>\s*<mo", path.read_text(encoding="utf-8")), path.name
