@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from dynamics.problem import is_homogeneous, is_spherical
 from dynamics.problem.checks import check_memory, checked_integer, require
 from hermite.arrays import real_array
 from hermite.polynomials import padded
-from hermite.text.messages import shown
+from hermite.text.messages import shown, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -496,7 +495,7 @@ def warn_of_mixture(problem: Problem) -> None:
             f"The teacher's coefficients sum to {total:.6g}, not 1: they are mixture weights here, and no law of "
             f"neurons of mass 1 and link {problem.teacher_link.name} fits this teacher."
         )
-        warnings.warn(msg, UserWarning, stacklevel=7)
+        warn(msg)
 
 
 # Observables of particles: those of their system, and the distribution of their overlaps with each direction.

@@ -18,7 +18,7 @@ from dynamics.runs import storage
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason
 from dynamics.runs.storage import fingerprint, remove_torn, write_somewhere
 from dynamics.runs.trackers import Tracker
-from hermite.text.messages import refuse, require
+from hermite.text.messages import refuse, require, warn
 from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         refuse(f"{file} must hold a whole checkpoint of this program, but does not.", storage.StorageError)
     if (source := dataset.attrs.get("source")) != PROGRAM:
         other = f"{file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits."
-        warnings.warn(other, UserWarning, stacklevel=3)
+        warn(other)
     found = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
     remove_torn(found.target)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +15,7 @@ from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
 from hermite.arrays import Array
+from hermite.text.messages import warn
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -204,4 +204,4 @@ def warn_of_rise(attributes: Mapping[str, Any]) -> None:
     if not attributes["loss_is_monotone"]:
         rise = attributes["largest_loss_rise"]
         msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."
-        warnings.warn(msg, UserWarning, stacklevel=5)
+        warn(msg)

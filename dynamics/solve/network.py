@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -16,6 +15,7 @@ from dynamics.solve import steps
 from dynamics.solve.integration import Integration, Run, integrated
 from dynamics.solve.steps import StepSettings
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
+from hermite.text.messages import warn
 
 if TYPE_CHECKING:
     from dynamics.equations.network.system import NetworkSystem
@@ -110,7 +110,7 @@ def solve_network(
         lead = f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that"
         notes.append(f"{lead} order is 0 at every norm and bias that the student has")
         advice = "trained biases, or fixed ones that are not 0, may help."
-        warnings.warn(f"{notes[0]}; {advice}", UserWarning, stacklevel=6)
+        warn(f"{notes[0]}; {advice}")
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     falls = system.falls and not step.descends
     if system.teacher.components.size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +20,7 @@ from dynamics.solve.integration import Integration, Run, integrated
 from dynamics.theory import prediction as theory
 from dynamics.theory.learning_rates import quick_limit
 from dynamics.theory.prediction import predict
+from hermite.text.messages import warn
 
 if TYPE_CHECKING:
     from dynamics.problem.optimizers import Optimizer
@@ -111,7 +111,7 @@ def solve_overlaps(
             f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
             f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
         )
-        warnings.warn(msg, UserWarning, stacklevel=6)
+        warn(msg)
     system, limit, last = steps.make_system(problem, step), steps.limit_of(problem, step), float(schedule.times[-1])
     steps.warn_limit(step, limit)
     settings: Any = {"device": device, "last_time": last, "rtol": run.rtol, "learning_rate": step.fixed_step}
@@ -266,4 +266,4 @@ def _warn_margin(attributes: Mapping[str, Any]) -> None:
     margin = attributes.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * attributes["rtol"]:
         lead = f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}"
-        warnings.warn(f"{lead}; solve again with a smaller `rtol`.", RuntimeWarning, stacklevel=5)
+        warn(f"{lead}; solve again with a smaller `rtol`.", RuntimeWarning)

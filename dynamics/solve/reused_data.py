@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time as clock
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -22,7 +21,7 @@ from dynamics.runs.result import StopReason, uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.threads import LOOK, GivenUp, give_way, interruption, whether_given_up
 from hermite.arrays import Array
-from hermite.text.messages import shown
+from hermite.text.messages import shown, warn
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -355,7 +354,7 @@ def _without_noise(values: Mapping[str, Array]) -> StopReason:
     is_noise = bool(np.isfinite(error[first]))
     why = f"the standard error of the loss is {error[first]:.2g} there" if is_noise else "values grow without bound"
     advice = f"{'more draws or ' if is_noise else ''}a smaller learning rate may help"
-    warnings.warn(f"Steps from {first} on are left out, since {why}; {advice}.", stacklevel=3)
+    warn(f"Steps from {first} on are left out, since {why}; {advice}.")
     for each in values.values():
         each[first:] = np.nan
     return StopReason.TOO_NOISY if is_noise else StopReason.NOT_FINITE

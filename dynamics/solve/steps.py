@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +16,7 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.theory import learning_rates
 from dynamics.theory.schedules import resolved_schedule
 from dynamics.theory.step_noise import escape_bias
-from hermite.text.messages import refuse, shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion, warn
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
@@ -253,13 +252,13 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
     if rate is None or limit is None:
         return
     if settings.descends:
-        learning_rates.warn_descent_limit(rate, limit, stacklevel=8)
+        learning_rates.warn_descent_limit(rate, limit)
     elif rate >= limit:
         msg = (
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
             f"{rate:g}: overlaps may blow up instead of converging."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=7)
+        warn(msg, RuntimeWarning)
 
 
 def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str | None = None) -> None:

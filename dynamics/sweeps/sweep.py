@@ -10,7 +10,6 @@ import json
 import os
 import pickle
 import tempfile
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
 from concurrent.futures import Executor
@@ -42,7 +41,7 @@ from dynamics.sweeps.points import (
     read_point,
 )
 from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, checked_workers, run_points
-from hermite.text.messages import refuse, shown
+from hermite.text.messages import refuse, shown, warn
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -447,11 +446,11 @@ def _answer(
         if not failures:
             directory.remove()
     for message in warned:
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warn(message)
     if failures:
         first = f"the first at {grid.describe(min(failures))}: {failures[min(failures)]}"
         msg = f"{len(failures)} of {len(grid)} points failed, {first} The variable `failure` has them all."
-        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+        warn(msg, RuntimeWarning)
 
 
 def begin_points(grid: Grid) -> None:

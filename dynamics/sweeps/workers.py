@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
@@ -30,7 +29,7 @@ from dynamics.problem.checks import check_that, checked_integer, require
 from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_point, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
-from hermite.text.messages import refuse
+from hermite.text.messages import refuse, warn
 
 #: Points that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256
@@ -205,7 +204,7 @@ def checked_workers(workers: int | None, *, alone: int) -> int:
     if count == alone or not (reason := why_no_workers()):
         return count
     check_that(workers is None, "workers", f"be {alone} here, since {reason}", f"is {workers}")
-    warnings.warn(f"All is done in this process, one after the other, since {reason}.", UserWarning, stacklevel=3)
+    warn(f"All is done in this process, one after the other, since {reason}.")
     return alone
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -29,7 +28,7 @@ from dynamics.theory.stability import fitted_limit, fitted_neurons, narrow_limit
 from dynamics.theory.step_noise import means_of
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers
-from hermite.text.messages import refuse, shown
+from hermite.text.messages import refuse, shown, warn
 
 #: Size up to which a matrix is formed.
 MOST_DENSE = 400
@@ -157,14 +156,14 @@ def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> fl
     return float(eigsh(operator, 1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)[0])
 
 
-def warn_descent_limit(learning_rate: float, limit: float, stacklevel: int = 3) -> None:
+def warn_descent_limit(learning_rate: float, limit: float) -> None:
     """Warn if a learning rate is at or above the limit of stability."""
     if learning_rate >= limit:
         msg = (
             f"Gradient descent loses stability at the converged student from learning rate {limit:.4g} on, and "
             f"`learning_rate` is {learning_rate:g}: the run may oscillate or blow up instead of converging."
         )
-        warnings.warn(msg, RuntimeWarning, stacklevel=stacklevel)
+        warn(msg, RuntimeWarning)
 
 
 def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Optimizer | str | None = None) -> float:

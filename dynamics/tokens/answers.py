@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from dynamics.tokens.selection import SelectionSystem
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
 from dynamics.tokens.trigger import TriggerSystem
 from hermite.arrays import Array
+from hermite.text.messages import warn
 
 NAME = "tokens"
 #: Kind of a problem -> its reduction.
@@ -216,7 +216,7 @@ def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
     rate, limit = attributes.get("learning_rate"), attributes.get("learning_rate_limit")
     if rate is not None and limit is not None and rate > limit:
         unstable = f"The full model is not stable at learning rate {rate:g}, but below {limit:.3g}"
-        warnings.warn(f"{unstable}; the map is its mean alone.", UserWarning, stacklevel=5)
+        warn(f"{unstable}; the map is its mean alone.")
 
 
 def _schedule(system: TokenSystem, stepper: Stepper, rate: float | None) -> SaveAt:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 #: Characters of a value that a message repeats.
 MOST_CHARACTERS = 200
+#: Packages whose lines no warning names; the last two have decorators and contexts between lines of the others.
+PASSED_OVER = ("hermite", "dynamics", "sgd_check", "numpy", "contextlib")
 
 
 def require(condition: object, sentence: str, error: type[Exception] = ValueError) -> None:
@@ -20,6 +24,14 @@ def require(condition: object, sentence: str, error: type[Exception] = ValueErro
 def refuse(sentence: str, error: type[BaseException] = ValueError) -> NoReturn:
     """Raise an error with a sentence, which replaces an error that is being handled."""
     raise error(sentence) from None
+
+
+def warn(sentence: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line that called this project, through however many of its functions."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PASSED_OVER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, category, stacklevel=level)
 
 
 def shown(value: object) -> str:

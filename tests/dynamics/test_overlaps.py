@@ -31,10 +31,19 @@ CASES = {
 OF_OTHER_LINKS = ("h4 + 0.5 h6", "truncated tanh", "truncated relu, c_0 != 0")
 
 
-def test_a_warning_names_the_line_that_asked():
-    problem = dynamics.Problem(activation="relu", teacher=dynamics.Teacher([1.0]), width=1, dimension=16)
-    with pytest.warns(UserWarning, match="leaves out") as caught:
-        dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.0, 1e-3]), progress=False)
+@pytest.mark.parametrize(
+    ("solve", "problem", "options", "warning"),
+    [
+        (dynamics.solve_overlaps, {"activation": "relu"}, {}, "leaves out"),
+        (dynamics.solve_overlaps, {}, {"method": "gradient-descent", "learning_rate": 1.0}, "loses stability"),
+        (dynamics.solve_spherical, {"teacher": dynamics.Teacher([0.5]), "student": "spherical"}, {}, "sum to 0.5"),
+    ],
+)
+def test_a_warning_names_the_line_that_asked(solve, problem, options, warning):
+    settings = {"activation": "he4", "teacher": dynamics.Teacher([1.0]), "width": 1, "dimension": 16} | problem
+    save_at = dynamics.SaveAt.at([0.0, 1e-3])
+    with pytest.warns(Warning, match=warning) as caught:
+        solve(dynamics.Problem(**settings), save_at=save_at, progress=False, **options)
     assert caught[0].filename == __file__
 
 
