@@ -20,8 +20,13 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 #: Variables that libraries read as they load, for their number of threads.
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-                    "NUMBA_NUM_THREADS")  # fmt: skip
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 #: How often the bodies of "runs", "one core" and "one thread" are entered now.
 _entered: Counter[str] = Counter()
 _limit: Any = None

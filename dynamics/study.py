@@ -57,21 +57,32 @@ kept, and the command that goes on is printed)
 #: Points that a dry run makes, in about half a second: more are checked as the sweep begins.
 MOST_LOOKED_AT = 4000
 WORKERS = Option(
-    "workers", positive_integer,
+    "workers",
+    positive_integer,
     "start a local dask cluster of N processes of one thread each, or, without the extra `cluster`, N processes "
-    "[no cluster: one process per core]", "N", group="running")  # fmt: skip
+    "[no cluster: one process per core]",
+    "N",
+    group="running",
+)
 OPTIONS = (
     Option("output", plain, "dataset to write, instead of [output] path", "FILE", group="output"),
-    Option("study", plain,
-           "import this module and ask its function at every point, which runs its code; `name` in the file must be "
-           "the same or absent [registered studies alone]", "MODULE:FUNCTION", group="answer"),
+    Option(
+        "study",
+        plain,
+        "import this module and ask its function at every point, which runs its code; `name` in the file must be the "
+        "same or absent [registered studies alone]",
+        "MODULE:FUNCTION",
+        group="answer",
+    ),
     WORKERS,
     Option("scheduler", plain, "run on the dask cluster whose scheduler listens there", "ADDRESS", group="running"),
     CSV,
     OVERWRITE._replace(help="replace an existing dataset, and drop points of another sweep"),
     Option("dry-run", switch, "print the number of points and the estimated memory, run nothing", group="running"),
-    JSON, QUIET, NO_PROGRESS,
-)  # fmt: skip
+    JSON,
+    QUIET,
+    NO_PROGRESS,
+)
 
 
 def build_parser() -> Parser:

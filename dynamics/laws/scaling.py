@@ -187,7 +187,8 @@ def scaling_study(
     if directions is None:
         directions = sizes.coupled if coupled else sizes.directions
     count = checked_integer(directions, "directions", minimum=FEWEST_DIRECTIONS, maximum=sizes.most)
-    d, widest = sizes.dimension_factor * count if dimension is None else dimension, WIDTH_FACTOR * count
+    d = sizes.dimension_factor * count if dimension is None else dimension
+    widest = WIDTH_FACTOR * count
     problem = checked_problem(information_exponent, beta, count, d, widest=widest, seed=seed, inputs=inputs)
     seeds = checked_starts(starts, problem.seed)
     settings: dict[str, Any] = {

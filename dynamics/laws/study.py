@@ -35,9 +35,13 @@ Task = Callable[[], xr.Dataset]
 Family = Sequence[tuple[Problem, SaveAt | None]]
 #: The coupled flow as the studies need it; its tolerance is far below the scatter between starts.
 COUPLED_FLOW: dict[str, Any] = {
-    "keep": "summary", "method": "stiff", "rtol": 1e-4, "error_estimate": False, "progress": False,
+    "keep": "summary",
+    "method": "stiff",
+    "rtol": 1e-4,
+    "error_estimate": False,
+    "progress": False,
     "on_failure": "return",
-}  # fmt: skip
+}
 
 
 @dataclass

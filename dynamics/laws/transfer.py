@@ -29,8 +29,10 @@ SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.
 #: Operations per second of a step, on two cores.
 SPEED = 1e10
 #: Results of `read_transfer` for each width; the others are for all together.
-OVER_WIDTHS = ("best_rate", "best_loss", "loss_gap", "rate_drift", "transfer_cost", "best_rate_error",
-               "loss_gap_error", "rate_drift_error", "transfer_cost_error")  # fmt: skip
+OVER_WIDTHS = (
+    *("best_rate", "best_loss", "loss_gap", "rate_drift", "transfer_cost"),
+    *("best_rate_error", "loss_gap_error", "rate_drift_error", "transfer_cost_error"),
+)
 
 
 def _transfer(study: PreparedStudy, widths: list[int], rates: Array, seeds: range, workers: int) -> xr.Dataset:
@@ -110,12 +112,15 @@ def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:
     with warnings.catch_warnings():
         # Steps beyond the edge are part of the study.
         warnings.filterwarnings("ignore", message="Gradient descent loses stability", category=RuntimeWarning)
-        how: dict[str, Any] = {
-            "method": "gradient-descent",
-            "learning_rate": rate,
-            "save_at": SaveAt.at([rate * steps]),
-        }
-        return solve_overlaps(problem, **how, keep="summary", on_failure="return", progress=False)
+        return solve_overlaps(
+            problem,
+            save_at=SaveAt.at([rate * steps]),
+            keep="summary",
+            method="gradient-descent",
+            learning_rate=rate,
+            on_failure="return",
+            progress=False,
+        )
 
 
 def checked_widths(widths: Sequence[int]) -> list[int]:

@@ -259,9 +259,11 @@ def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int
     import h5py
 
     sizes = {h5py.h5t.INTEGER: (1, 2, 4, 8), h5py.h5t.FLOAT: (4, 8)}
-    stored = member.id.get_type() if isinstance(member, h5py.Dataset) else None
-    kind = stored and stored.get_class()
-    is_plain = stored and (kind == h5py.h5t.STRING or stored.get_size() in sizes.get(kind, ()))
+    is_plain = False
+    if isinstance(member, h5py.Dataset):
+        stored = member.id.get_type()
+        kind = stored.get_class()
+        is_plain = kind == h5py.h5t.STRING or stored.get_size() in sizes.get(kind, ())
     _check(path, is_plain, "hold real numbers of at most 64 bits and texts", f"{shown(name)} is something else")
     creation = member.id.get_create_plist()
     is_own = not creation.get_external_count() and creation.get_layout() != h5py.h5d.VIRTUAL

@@ -354,7 +354,8 @@ def _of_pair(
             found = theory.learned_bias(*given) if known_noise else None
             lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
     if math.isinf(lateness):
-        delay, note = time * math.inf, "the noise of the steps traps the neuron: take a smaller learning rate"
+        note = "the noise of the steps traps the neuron: take a smaller learning rate"
+        delay = time * math.inf
         mean = time if math.isnan(delay) else delay
         return _Times(mean, delay, math.nan, (math.nan, math.nan), (note,))
     if math.isnan(lateness):

@@ -163,8 +163,9 @@ def _particles(
     system: equations.MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
     if followers.size == 0:
         return system, system, whole
-    positions, without_weight = np.concatenate([projections, followers]), np.pad(weights, (0, len(followers)))
-    return system, make_system(problem, positions, without_weight, LOSS_LEVELS), whole
+    positions = np.concatenate([projections, followers])
+    padded = np.pad(weights, (0, len(followers)))  # tracers have no weight
+    return system, make_system(problem, positions, padded, LOSS_LEVELS), whole
 
 
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
@@ -185,7 +186,8 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
     shared = np.flatnonzero(drive[1:]) + 1
     need = "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None."
     require(shared.size != 0, need)
-    degree, dimension = int(shared[0]), float(problem.dimension)
+    degree = int(shared[0])
+    dimension = float(problem.dimension)
     rate = degree * abs(float(drive[degree])) * float(problem.teacher.coefficients.min())
     times = {1: 1.0, 2: max(0.5 * np.log(dimension), 1.0)}
     alone = times[degree] if degree in times else dimension ** (0.5 * degree - 1.0) / (degree - 2)

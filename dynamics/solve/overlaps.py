@@ -225,7 +225,8 @@ def solve_committee(
     steps.refuse_estimate(step, run.error_estimate)
     schedule = step.schedule(run, lambda: theory.default_committee_schedule(problem))
     step = step.until(schedule)
-    rate, last = step.learning_rate, float(schedule.times[-1])
+    rate = step.learning_rate
+    last = float(schedule.times[-1])
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     system = steps.optimized(problem, step) or CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:

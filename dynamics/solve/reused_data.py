@@ -233,8 +233,10 @@ def checked_data(
     why = min(most, key=lambda each: most[each])
     which = f"be at most {max(most[why], 0)} for {m} neuron{'' if m == 1 else 's'} and {GROUPS * size} draws, by {why}"
     check_that(count <= most[why], "steps", which, f"is {count}")
-    student, ratio = cast("Student", problem.student), samples_of(samples, problem.dimension)
-    parts, all_samples = checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1), ratio * problem.dimension
+    student = cast("Student", problem.student)
+    ratio = samples_of(samples, problem.dimension)
+    all_samples = ratio * problem.dimension
+    parts = checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1)
     need = f"be at most the number of samples, {all_samples:g}"
     check_that(parts <= all_samples, "batches_per_epoch", need, f"is {parts}")
     check_switch("reshuffle", reshuffle)
@@ -314,7 +316,8 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
 
     As many groups are computed at a time as there are cores.
     """
-    given_up, asked, stopped, taken = whether_given_up(), interruption(), threading.Event(), []
+    given_up, asked = whether_given_up(), interruption()
+    stopped, taken = threading.Event(), []
     interrupted = False
 
     def look() -> None:
