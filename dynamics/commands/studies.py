@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol
 
 from dynamics.commands import options as table
 from dynamics.commands import parsing
@@ -35,19 +35,24 @@ SolveInterrupted
 """
 
 
-def study_function(prepare: Callable[P, Any]) -> Callable[P, xr.Dataset]:
-    """Make a function that prepares a study into one that also runs it; the former is then its attribute `prepare`.
+class Prepared(Protocol):
+    """A study whose settings are checked and of which nothing is solved yet."""
 
-    A prepared study is checked and not begun: `work()` tells work and time, and `run()` returns the dataset, after an
-    interruption that of the part that was computed.
-    """
+    def work(self) -> str:
+        """Return the work and the time, in a line or two."""
+
+    def run(self) -> xr.Dataset:
+        """Solve it; after an interruption, return the part that was computed."""
+
+
+def study_function(prepare: Callable[P, Prepared]) -> Callable[P, xr.Dataset]:
+    """Make a function that prepares a study into one that also runs it; the former is then its attribute `prepare`."""
 
     @wraps(prepare)
     def prepare_and_run(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
         from dynamics.runs.result import uninterrupted
 
-        dataset: xr.Dataset = uninterrupted(prepare(*args, **kwargs).run())
-        return dataset
+        return uninterrupted(prepare(*args, **kwargs).run())
 
     shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
     vars(prepare_and_run).update(prepare=prepare, __signature__=shown)
@@ -74,9 +79,10 @@ class StudyCommand(NamedTuple):
     help: str
     options: tuple[Option, ...]
 
-    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Any:
+    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Prepared:
         """Import the module and return the prepared study."""
-        return resolve_name(self.prepares)(**settings, progress=progress)
+        prepared: Prepared = resolve_name(self.prepares)(**settings, progress=progress)
+        return prepared
 
 
 class Catalogue(NamedTuple):
