@@ -262,7 +262,10 @@ class Workers:
     def over_blocks(
         self, cuts: Integers, first: int, work: Callable[[int, int, int], None], *, is_long: bool = False
     ) -> None:
-        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly."""
+        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly.
+
+        The block `first` is part of what thread 0 gets.
+        """
         last, marks = cuts.size - 1, [first, cuts.size - 1]
         threads = min(_now(self.count if is_long else self._few), last - first)
         if threads > 1:

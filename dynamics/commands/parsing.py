@@ -143,7 +143,10 @@ def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
 
 
 def read_toml(path: str, what: str) -> dict[str, Any]:
-    """Return the tables of a TOML file, which an option or argument names."""
+    """Return the tables of a TOML file, which an option or argument names.
+
+    It must be a plain file of at most a megabyte: a pipe or a device may have no end, or no writer.
+    """
     need = f"{what} must name a readable file, but {shown(path)} is not"
     try:
         why = "it is no plain file" if Path(path).exists() else "No such file or directory"

@@ -213,7 +213,10 @@ def run_with_file(
     sound: Callable[..., StopReason | None] | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
 ) -> tuple[RunResult, xr.Dataset]:
-    """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread."""
+    """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread.
+
+    `labelled` gives the dataset of the results of the run and of the looser run, which is ended here.
+    """
 
     def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
         looser = None if looser_run is None else looser_run.snapshot()

@@ -87,6 +87,7 @@ class RunResult:
     solve_seconds: float = 0.0
     tracker_seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
+    #: Whether the stepper stands at the end of a step, so that it can go on.
     intact: bool = True
 
 

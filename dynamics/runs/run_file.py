@@ -208,7 +208,10 @@ class RunFile:
             self.unfinished = bool(parts)
 
     def close(self, dataset: xr.Dataset, parts: Parts, *, resumable: bool) -> None:
-        """Write how a run has ended."""
+        """Write how a run has ended.
+
+        Where it could be resumed but has no parts, since it was torn out of a step, the last checkpoint is kept.
+        """
         if not self.has_path:
             return
         if resumable and parts:

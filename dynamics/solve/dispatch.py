@@ -42,6 +42,11 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     Dataset
         As of that function; its name is in the attribute `answer`.
 
+    Raises
+    ------
+    SolveError, SolveInterrupted, TypeError, ValueError
+        As that function; TypeError too for an argument that it lacks.
+
     Examples
     --------
     >>> from dynamics import Problem, SaveAt, Teacher
@@ -95,7 +100,9 @@ def resume(
     Raises
     ------
     StorageError
-        If the file cannot be read, or holds no run that can be continued; errors of the solve beside.
+        If the file cannot be read, or holds no run that can be continued.
+    SolveError, SolveInterrupted
+        As the solve does.
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
     begun, where = file.begun, str(file.target)

@@ -78,8 +78,8 @@ SHARED = """\
 keep : {"full", "summary"}
     Whether all observables are saved at every time, or "summary" leaves out large ones, as said under Returns.
 method : {METHODS}
-    "explicit" is of order 8; "bdf" matrix-free, of order 1 to 5; "sundials" is CVODE (an extra); "scipy:<name>" are
-    referees; "auto" is "explicit" while that is cheap, else a method for stiff equations.
+    Of those in the list, "explicit" is of order 8; "bdf" is matrix-free, of order 1 to 5; "sundials" is CVODE (an
+    extra); "scipy:<name>" are referees; "auto" is "explicit" while that is cheap, else a method for stiff equations.
 rtol, atol : float
     Wanted accuracy of the state, from which each method takes its tolerances per step.
 trackers : sequence of Tracker

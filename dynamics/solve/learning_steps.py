@@ -154,7 +154,11 @@ def learning_steps(
     Returns
     -------
     LearningSteps
-        TypeError or ValueError is raised if the answer has no such times, or other steps than those asked for.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the answer has no such times, or other steps than those asked for.
 
     Notes
     -----

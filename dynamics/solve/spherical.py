@@ -286,9 +286,8 @@ def solve_correlation(
        \quad \mu_j = \prod_{i<j} \frac{2i+1}{d-1+2i},
 
     the flow averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to w (arXiv:2305.10633;
-    2003.10409 without smoothing); exact at every d.
-    With a learning rate η, the mean motion under steps w ← (w + η u)/|w + η u| to second order in η, u the mean of
-    f* ψ x_⊥ over B samples,
+    2003.10409 without smoothing); exact at every d. With a learning rate η, the mean motion under steps
+    w ← (w + η u)/|w + η u| to second order in η, u the mean of f* ψ x_⊥ over B samples,
 
     .. math:: C' = D - \frac{\eta}{2} C \Big[\frac1B E[y^2 \psi^2 r^2]
        + \Big(1 - \frac1B\Big) \frac{D^2}{1 - C^2}\Big], \qquad D = a\, g_\lambda'(C) (1 - C^2),

@@ -60,8 +60,8 @@ class System:
     * ``normalise(y, constants, sizes)`` puts an accepted state back on its constraints, in place;
     * ``jacobian_diagonal(t, y, out, constants, sizes, work)`` writes about the diagonal of ∂y'/∂y, by which "bdf" and
       "sundials" precondition;
-    * ``jacobian_product(t, y, v, out, constants, sizes, work)`` writes ∂y'/∂y · v, of which "bdf" and "sundials" else
-      take differences of `field`.
+    * ``jacobian_product(t, y, v, out, constants, sizes, work)`` writes ∂y'/∂y · v; without it "bdf" and "sundials" take
+      differences of `field`.
 
     All arrays have one dimension: the state `y` and the direction `v`, (N,) float64; `constants` and `sizes`, what the
     methods of these names return, float64 and int64, with one more integer behind the sizes; `work`, `work_size`

@@ -1,10 +1,11 @@
 """Answers to points of a sweep as the bytes of files, and the directory where such files wait to be merged.
 
-Workers send the file that an answer becomes, a block: a description in JSON, and all numbers. netCDF takes thirty times
-as long.
+Workers send the file that an answer becomes, a block: a description in JSON, and all numbers. To write netCDF instead
+takes thirty times as long.
 
 A study is a function of a problem and options that returns a Dataset: a name in `STUDIES`, an entry point of the group
-`feature_emergence.studies`, or a path "package.module:function", which must come from a caller, never from a file.
+`feature_emergence.studies`, or a path "package.module:function". To import a path runs code, so it must come from a
+caller, never from a file.
 """
 
 from __future__ import annotations

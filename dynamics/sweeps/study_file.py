@@ -63,7 +63,10 @@ class StudyFile(NamedTuple):
 
 
 def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
-    """Read and check a study file, all but what only the study itself can check; raise UsageError with one sentence."""
+    """Read and check a study file, all but what only the study itself can check; raise UsageError with one sentence.
+
+    `trusted` is a study that the user has named; the file may ask for it though its name is not registered.
+    """
     tables = _tables(path)
     problem, asked_kind = tables["problem"], _kind(tables["problem"])
     study = {"name": trusted or ("tokens" if asked_kind else "overlaps"), **tables["study"]}
