@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time as clock
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -41,7 +40,7 @@ from dynamics.runs.trackers import MaxRuntime, Run, StepProgress
 from dynamics.theory import check_quadratic
 from dynamics.theory.schedules import resolved_schedule
 from dynamics.threads import in_worker
-from hermite.text.messages import refuse, require, shown
+from hermite.text.messages import refuse, require, shown, warn
 from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
 from sgd_check.runs.plan import make_plan, stability_limit
@@ -446,7 +445,7 @@ def simulate(
     cautions = [f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}."] if too_large else []
     for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
         if caution is not None:
-            warnings.warn(caution, UserWarning, stacklevel=2)
+            warn(caution)
     reused, averages = options.training_samples is not None, getattr(options.optimizer, "average", None) is not None
     others = ["average_loss"] * averages + ["train_loss"] * reused
     records = Recorder(problem, plan, len(options.seeds), others=others)

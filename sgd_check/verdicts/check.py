@@ -45,6 +45,7 @@ from dynamics.solve import StepSettings, make_system
 from dynamics.solve.reused_data import ANSWER as REUSED
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from hermite.arrays import Array, Integers
+from hermite.text.messages import warn
 from sgd_check.engines import Engine, EngineOptions, SpanEngine, make_engine
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.simulation import checked_engine, checked_options, checked_steps, simulate
@@ -345,7 +346,7 @@ def check(
             plan,
             prediction,
             theory=theory,
-            say=partial(warnings.warn, category=UserWarning, stacklevel=4),
+            say=warn,
             words=("the prediction", 'theory="finite-step"', "t_max"),
             false_alarm_rate=level,
             max_runtime=max_runtime,
