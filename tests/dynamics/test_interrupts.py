@@ -316,6 +316,13 @@ def test_a_large_flow_and_a_bar_leave_no_thread():
     assert threading.active_count() == before
 
 
+def test_how_a_pass_is_cut_changes_no_bit(monkeypatch):
+    asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([1.0, 4.0]), "progress": False}
+    whole = dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given)
+    monkeypatch.setattr("dynamics.threads.PIECE", 1.0)
+    assert_same(dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given), whole)
+
+
 def test_an_interruption_is_heard_among_saved_times_within_one_step():
     class Leaping(Endless):
         def advance(self, target, _max_steps):

@@ -276,6 +276,17 @@ def test_run_files_without_a_path_write_nothing():
     assert run.begun_snapshot(file, "run") is None
 
 
+def test_a_snapshot_of_another_run_is_refused():
+    class Picky:
+        time, event_times = 0.0, np.empty(0)
+
+        def restore(self, state):
+            state["missing"]
+
+    with pytest.raises(ValueError, match="must be a snapshot of the same run"):
+        run.run(Picky(), np.array([1.0]), dict, begun=run.Snapshot(run.RunResult(), None))
+
+
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress", "--no-plot"]
 
 
