@@ -69,11 +69,16 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     ):
         known = variables.intersection(getattr(given, "variables", ()))
         check_that(known, name, f"be a Dataset of `{maker}`", f"is {shown(type(given).__name__)}")
+    has_times = "learned_time" in prediction or "recovery" in prediction
+    check_that(has_times, "prediction", "have `learned_time`, as of `dynamics.tokens.solve`", "has closed times alone")
     problem, simulated = stored_question(prediction), stored_question(simulation)
     need = "Arguments `prediction` and `simulation` must be of one problem"
     require(problem == simulated, f"{need}, but are of {problem} and {simulated}.")
-    compare_these = _items_compared if "recovery" in prediction else _times_compared
-    title, coords, sentences, values, attributes = compare_these(problem, prediction, simulation, rate)
+    if "recovery" in prediction:
+        compared = _items_compared(prediction, simulation, rate)
+    else:
+        compared = _times_compared(problem, prediction, simulation, rate)
+    title, coords, sentences, values, attributes = compared
     return verdict_tree(
         sentences,
         values,
@@ -100,7 +105,8 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     if learning_rate != given:
         own, theirs = (solve(problem, learning_rate=r, keep="summary", progress=False) for r in (learning_rate, given))
         times = times * (own["learned_time"].values / theirs["learned_time"].values)
-    names, found = prediction["component"].values, distances(simulation, times, rate / max(times.size, 1))
+    names = prediction["component"].values
+    found = distances(simulation, times, rate / max(times.size, 1))
     mean, p_value = found["mean_log_ratio"], found["component_p_value"]
     worst = combined_p_value(p_value, np.full(times.size, 1.0 / max(times.size, 1)))
     never, difference = np.isposinf(prediction["predicted_learned_time"].values), ""
@@ -116,18 +122,32 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     elif missing.any():
         difference = f"{', '.join(names[missing])} is predicted to be learned, but no run does."
     unseen, error = ~(found["visible_error"] <= VISIBLE_ERROR) & ~never, f"n error of {100 * VISIBLE_ERROR:.0f} %"
-    advice = "use more steps or seeds, or larger batches"
     agreement = f"No time of learning leaves its band (p = {worst:.2g}), and a{error} would have been seen."
-    sentences = Sentences(
-        difference=difference,
-        lacking=f"A{error} could have gone unseen in {', '.join(names[unseen])}: {advice}." if unseen.any() else "",
-        agreement="Nothing is predicted ever to be learned, and nothing was." if never.all() else agreement,
-    )
-    attributes, title = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}, "Runs on tokens against theory"
-    return f"{title}: {problem.kind}", {"component": names}, sentences, {"expected_time": times, **found}, attributes
+    lacking = ""
+    if unseen.any():
+        advice = "use more steps or seeds, or larger batches"
+        lacking = f"A{error} could have gone unseen in {', '.join(names[unseen])}: {advice}."
+    if never.all():
+        agreement = "Nothing is predicted ever to be learned, and nothing was."
+        lacking = _too_short(prediction, simulation)
+    sentences = Sentences(difference=difference, lacking=lacking, agreement=agreement)
+    title = f"Runs on tokens against theory: {problem.kind}"
+    attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
+    return title, {"component": names}, sentences, {"expected_time": times, **found}, attributes
 
 
-def _items_compared(_problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
+def _too_short(prediction: xr.Dataset, simulation: xr.Dataset) -> str:
+    """Return why runs in which nothing is learned do not show that nothing ever is; empty if they are long enough."""
+    reason = simulation.attrs["stop_reason"]
+    end, predicted = float(simulation["time"].values[-1]), float(prediction.attrs["end_time"])
+    if reason != "reached_end":
+        return f"Nothing was learned, but the runs stopped early ({reason})."
+    if end < predicted * (1.0 - 1e-9):
+        return f"Nothing was learned, but the runs end at time {end:.3g}, before the prediction, at {predicted:.3g}."
+    return ""
+
+
+def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
     """Hold the mean number of recovered items against the closed one, by Student's t of the part beyond 6 %."""
     closed, counts = float(prediction["recovered_count"]), simulation["recovered_count"].values
     ratio = float(counts.mean()) / closed - 1.0

@@ -117,6 +117,22 @@ def test_what_is_predicted_never_and_what_is_not_learned_disagree(composition):
     assert found["verdict"] == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("steps", "stop_reason", "verdict", "reason"),
+    [
+        (40, "reached_end", "agree", "Nothing is predicted ever to be learned, and nothing was."),
+        (39, "reached_end", "undecided", "Nothing was learned, but the runs end at time 19.5, before the prediction, at 20."),
+        (40, "interrupted", "undecided", "Nothing was learned, but the runs stopped early (interrupted)."),
+    ],
+)
+def test_short_runs_do_not_agree_with_never(steps, stop_reason, verdict, reason):
+    problem = tokens.Composition(vocabulary=3, hops=2, data="hardest")
+    prediction = tokens.solve(problem, dynamics.SaveAt.at([10.0, 20.0]), progress=False)
+    runs = sgd_check.tokens.simulate(problem, learning_rate=0.5, steps=steps, batch_size=2, seeds=4, progress=False)
+    found = sgd_check.tokens.compare(prediction, runs.assign_attrs(stop_reason=stop_reason))["comparison"].attrs
+    assert (found["verdict"], found["reasons"][: len(reason)]) == (verdict, reason)
+
+
 def test_files_and_reports_of_a_comparison(composition, tmp_path):
     tree = sgd_check.tokens.compare(*composition)
     prediction, runs = composition
@@ -153,6 +169,8 @@ def test_comparisons_of_other_things_are_refused(composition):
     prediction, runs = composition
     with pytest.raises(ValueError, match=r"^Argument `simulation` must be a Dataset of `sgd_check.tokens.simulate`"):
         sgd_check.tokens.compare(prediction, prediction)
+    with pytest.raises(ValueError, match=r"^Argument `prediction` must have `learned_time`, .* has closed times alone"):
+        sgd_check.tokens.compare(tokens.predict(tokens.Composition(vocabulary=4, hops=2)), runs)
     with pytest.raises(ValueError, match=r"^Arguments `prediction` and `simulation` must be of one problem"):
         sgd_check.tokens.compare(tokens.solve(tokens.Composition(vocabulary=6, hops=2), progress=False), runs)
 
