@@ -13,7 +13,7 @@ from dynamics.report.elements import cell_text
 from dynamics.tokens.__main__ import STUDIES, main
 from dynamics.tokens.answers import system_of
 from dynamics.tokens.memory import frequencies_of, spectral_recovery
-from dynamics.tokens.system import TOKEN_VARIABLES
+from dynamics.tokens.system import TOKEN_VARIABLES, share_time
 
 
 def solved(problem, learning_rate=None, **options):
@@ -120,6 +120,24 @@ def test_scores_conserve_their_sum_and_contents_the_loss():
     losses = -24 * (1 - 1 / 6) * found.progress.values.sum(axis=1) / 3
     np.testing.assert_allclose(found.loss, losses, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found.plateau, [0.0, -20 / 3, -40 / 3])
+
+
+def test_the_best_of_n_keys_has_its_closed_time():
+    # w' = p (v - p v) for n keys of which the first is better by 1, by another integrator.
+    from scipy.integrate import solve_ivp
+    from scipy.special import softmax
+
+    def field(_, w):
+        p, v = softmax(w), np.eye(w.size)[0]
+        return p * (v - p @ v)
+
+    def half(_, w):
+        p = softmax(w)
+        return p[0] - p[1] - 0.5
+
+    for n in (2, 5, 40):
+        found = solve_ivp(field, (0, 400), np.zeros(n), events=half, rtol=1e-10, atol=1e-12)
+        assert found.t_events[0][0] == pytest.approx(share_time(n), rel=1e-8)
 
 
 def test_the_front_door_and_files_know_the_problem(tmp_path):
