@@ -121,7 +121,12 @@ def test_what_is_predicted_never_and_what_is_not_learned_disagree(composition):
     ("steps", "stop_reason", "verdict", "reason"),
     [
         (40, "reached_end", "agree", "Nothing is predicted ever to be learned, and nothing was."),
-        (39, "reached_end", "undecided", "Nothing was learned, but the runs end at time 19.5, before the prediction, at 20."),
+        (
+            39,
+            "reached_end",
+            "undecided",
+            "Nothing was learned, but the runs end at time 19.5, before the prediction, at 20.",
+        ),
         (40, "interrupted", "undecided", "Nothing was learned, but the runs stopped early (interrupted)."),
     ],
 )
