@@ -469,7 +469,10 @@ class AssociativeMemory(TokenProblem):
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
 
     def changed(self, **fields: Any) -> Self:
-        """Return the problem with other values of these fields; an optimizer or a smoothing sets the other too."""
+        """Return the problem with other values of these fields.
+
+        A smoothing alone makes the optimizer spectral, its absence gradient descent, which drops a smoothing.
+        """
         if fields.get("optimizer") == "gradient":
             fields["smoothing"] = None
         elif "smoothing" in fields:
@@ -500,9 +503,9 @@ class TriggerTask(TokenProblem):
 
     .. math:: A = \mathrm{softmax}_s\big(a[z_s] + b[z_{s-1}] + \sqrt\kappa\, B[T, s]\big)
 
-    o and the l_1 + l_2 other symbols are uniform. In training l_1 = l_2 = l with probability P_l, and sequences have T
-    = 2l + 3 tokens. The loss is −E f[o]; a, b and B start at 0. An induction head learns b of the trigger, and finds o
-    wherever it is; a shortcut learns B, and looks where o was in training: at l_1 ≠ l_2 it wins if κ R > 1.
+    o and the l_1 + l_2 other symbols are uniform. In training l_1 = l_2 = l with probability P_l, and sequences have
+    T = 2l + 3 tokens. The loss is −E f[o]; a, b and B start at 0. An induction head learns b of the trigger, and finds
+    o wherever it is; a shortcut learns B, and looks where o was in training: at l_1 ≠ l_2 it wins if κ R > 1.
 
     An answer has `attention(time, gap, key)` in training, 0 beyond the last key; `moved_attention(time, gap,
     moved_key)`, to the right key and to the place of training at l_1 ≠ l_2; and `kappa_R(time)`, κ max_l β_l/Σ_l β_l of

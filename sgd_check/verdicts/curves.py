@@ -505,7 +505,10 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: l
 
 
 def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float) -> str:
-    """Return that half of the runs have no emergence predicted well before their end; empty if they have one."""
+    """Return that none of the emergences predicted well before the end of the runs is in half of them.
+
+    It is empty if one is, or none is predicted; well before: 30 % later is still within the runs.
+    """
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     alone = prediction.get("predicted_emergence_time")
     expected = time if alone is None else np.where(np.isnan(time), alone.values, time)

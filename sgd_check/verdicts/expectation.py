@@ -72,7 +72,10 @@ def predicted_times(prediction: xr.Dataset, name: str) -> Array:
 
 
 def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
-    """Return emergence times as predicted, and the band of the mean of their logarithm that theory allows SGD."""
+    """Return emergence times as predicted, and the band of the mean of their logarithm that theory allows SGD.
+
+    Times that are not finite and positive are NaN and not compared. `noise_rate` is learning rate over batch size.
+    """
     time, stepped = predicted_times(prediction, "emergence_time"), has_step(prediction)
     if is_frame(problem):
         return _of_frames(problem, time, noise_rate)

@@ -254,7 +254,7 @@ def _mean_and_error(losses: Array) -> tuple[Array, Array]:
 
 
 def value_between(times: Array, values: Array, at: float, tolerance: float) -> float:
-    """Return one of values (times,) at another time, linear between saved values within a tolerance."""
+    """Return a value at another time, linear between saved ones that differ by less than a tolerance; else NaN."""
     after = int(np.searchsorted(times, at * (1.0 - SAME_TIME)))
     if after == times.size:
         return np.nan
