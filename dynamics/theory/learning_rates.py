@@ -255,10 +255,10 @@ def _decoupled_limit(problem: Problem, size: int, directions: int | None) -> flo
         d, K = problem.dimension, directions
         own = spread / size + (1.0 - 1.0 / size) * slope**2 / d
 
-        def product(D: Array) -> Array:
-            """Return L⁻¹ (d/K 1 1ᵀ + 1 + 1/K) A D, L = 2g'(1) diag(a) and A = g'(1)²/B aaᵀ + diag(own a²)."""
-            grown = slope**2 / size * (a @ D) * a + own * a**2 * D
-            return np.asarray((d / K * grown.sum() + (1.0 + 1.0 / K) * grown) / (2.0 * slope * a))
+        def product(E: Array) -> Array:
+            """Return (d/K 1 1ᵀ + 1 + 1/K) A L⁻¹ E, L = 2g'(1) diag(a) and A = g'(1)²/B aaᵀ + diag(own a²)."""
+            grown = a * (slope**2 / size * E.sum() + own * E) / (2.0 * slope)
+            return np.asarray(d / K * grown.sum() + (1.0 + 1.0 / K) * grown)
 
         return 1.0 / (d * spectral_radius(product, a.size))
 
@@ -346,22 +346,24 @@ def largest_growth(squares: Squares, batch_size: int, directions: int | None = N
     kappa = squares.decay()
 
     def product(flat: Array) -> Array:
-        D = flat.reshape(kappa.shape)
+        # Of κD, which stays of one size where D grows as 1/a.
+        D = flat.reshape(kappa.shape) / kappa
         grown = squares.noise(D) / batch_size + (1.0 - 1.0 / batch_size) * 0.25 * kappa**2 * D
         if directions is not None:
             total = float(np.sum(grown / squares.s * squares.counts))
             grown = squares.s * total / directions + (1.0 + 1.0 / directions) * grown
-        return np.asarray((grown / kappa).ravel())
+        return np.asarray(grown.ravel())
 
     return spectral_radius(product, kappa.size)
 
 
 def spectral_radius(product: Callable[[Array], Array], size: int) -> float:
-    """Return the spectral radius of a linear map of vectors."""
-    from scipy.sparse.linalg import LinearOperator, eigs
-
+    """Return the spectral radius of a linear map of vectors, whose entries should be of like sizes."""
     if size <= MOST_DENSE:
         return float(np.abs(np.linalg.eigvals(np.array([product(row) for row in np.eye(size)]).T)).max())
+
+    from scipy.sparse.linalg import LinearOperator, eigs
+
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
     return float(abs(eigs(operator, 1, v0=np.ones(size), tol=1e-10, return_eigenvectors=False)[0]))
 

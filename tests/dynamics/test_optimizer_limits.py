@@ -92,6 +92,23 @@ def test_decoupled_neurons_along_random_directions_are_those_of_the_whole_matrix
         assert found == pytest.approx(dynamics.learning_rate_limit(problem, batch_size=batch), rel=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("count", "dimension", "inputs"), [(500, 2000, None), (300, 10**9, dynamics.Inputs([1.0], [10**9]))]
+)
+def test_limits_along_random_directions_of_coefficients_of_very_unlike_sizes(count, dimension, inputs):
+    """The squares of weak neurons are 10^151 times those of strong ones; by the whole matrix in units of a."""
+    teacher = Teacher.geometric(count, 0.5)
+    problem = Problem(activation="he4", teacher=teacher, width=count, dimension=dimension, inputs=inputs)
+    a, slope = teacher.coefficients, float(problem.activation.kernel_derivative(1.0))
+    (fourth,) = means_of(problem.activation, [(0, 4, 0)])
+    own = np.full((count, count), slope**2)
+    np.fill_diagonal(own, fourth)
+    noise = dimension * a[:, None] * own
+    noise = dimension * np.ones((count, count)) @ noise / 2 + 1.5 * noise
+    found = dynamics.learning_rate_limit(problem, optimizer=dynamics.ZerothOrder(directions=2))
+    assert found == pytest.approx(1.0 / spectral_radius(noise / (2.0 * slope)), rel=1e-10 if inputs is None else 1e-6)
+
+
 RATES = dynamics.Student(activation="erf", width=3, biases="trained", rates=(0.02, 0.5, 1.0))
 
 
