@@ -127,7 +127,10 @@ class Inputs(Compared, Frozen):
         check_that(total == dimension, "inputs", f"have `dimension` = {dimension} eigenvalues in all", f"has {total}")
 
     def axes(self, dimension: int, span: int, width: int) -> Axes:
-        """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need."""
+        """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need.
+
+        ValueError is raised if there are more eigenvalues than a problem of this width can keep.
+        """
         values, counts = self._runs(dimension, width)
         eigenvalue, kind = np.unique(values, return_inverse=True)
         ends = np.cumsum(counts)

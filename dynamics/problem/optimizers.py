@@ -1,8 +1,8 @@
 """The optimizers of SGD, as values: a step's use of the gradient g at the learning rate η.
 
 The mean motion under each is in `dynamics.equations.optimizers`, the steps themselves in the engines of `sgd_check`;
-both refuse, with the reason, the problems that they do not know. Settings out of range raise ValueError, and what is no
-number TypeError.
+both refuse, with the reason, the problems that they do not know. Settings out of range raise ValueError, values that
+are no numbers TypeError.
 """
 
 from __future__ import annotations

@@ -257,7 +257,10 @@ class Problem(Compared):
         return overlaps_from_weights(self.reduced_weights(), teacher)
 
     def network_start(self) -> NetworkStart:
-        """Return the start of a `Student`: v (m,), b (m,) and weights (m, D) on the teacher's axes and further ones."""
+        """Return the start of a `Student`: v (m,), b (m,) and weights (m, D) on the teacher's axes and further ones.
+
+        ValueError is raised if the student is one of those with a name.
+        """
         if not isinstance(self.student, Student):
             refuse(f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}.")
         biases = self.student.start_of_biases(np.random.default_rng([self.seed, BIASES_DRAWN]))
@@ -317,7 +320,8 @@ class Problem(Compared):
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        found, teacher = dict[str, tuple[tuple[str, ...], Array]](), self.teacher
+        found: dict[str, tuple[tuple[str, ...], Array]] = {}
+        teacher = self.teacher
         name, along = ("unit", "unit") if self.kind == NETWORK else ("teacher", "direction")
         if not teacher.is_polynomial:
             found[f"{name}_coefficient"] = ((along,), teacher.coefficients)
@@ -582,7 +586,11 @@ _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights"
 
 
 def stored_arguments(dataset: Any) -> dict[str, Any]:
-    """Return the arguments of the `Problem` that a result answers; of a sweep, one point must be left."""
+    """Return the arguments of the `Problem` that a result answers.
+
+    Of a sweep, one point must be left: what its axes say there takes the place of what the points have in common.
+    ValueError is raised if the dataset holds no problem of this program, or more than one.
+    """
     try:
         axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
         stored = json.loads(dataset.attrs["parameters"])["problem"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermite.text.messages import refuse, require, shown
 
@@ -69,7 +69,8 @@ def stored_question(dataset: Any) -> Question:
         path = KINDS[kind]
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):  # the last of endless JSON
         refuse(f"Argument `dataset` must hold `parameters` with a problem of a known kind, but has {shown(kind)}.")
-    return cast("Question", resolve_name(path).from_dataset(dataset))
+    question: Question = resolve_name(path).from_dataset(dataset)
+    return question
 
 
 def check_question(problem: object, kinds: Sequence[str] = ()) -> None:

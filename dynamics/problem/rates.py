@@ -1,7 +1,7 @@
 """Learning-rate schedules: values that give the learning rate η of every step and that know the call that makes them.
 
 The text of such a call, `repr(schedule)`, makes the schedule again (`schedule_of`); so files and commands hold it.
-Numbers out of range raise ValueError, and what is no number TypeError.
+Numbers out of range raise ValueError, values that are no numbers TypeError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -230,7 +230,8 @@ def schedule_of(text: str, makers: dict[str, Callable[..., Schedule]] = MAKERS) 
     except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         form = f"{head}{inspect.signature(makers[head], eval_str=False)}".partition(" ->")[0]
         refuse(f"Argument `learning_rate` must be a call {form} of numbers and lists, but is {shown(text)}.")
-    return cast("Schedule", _made(call))
+    made: Schedule = _made(call)
+    return made
 
 
 def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
@@ -279,4 +280,5 @@ def _warmed(rates: Callable[[Array], Array], rise: int, steps: Array) -> Array:
 
 def _silver(rate: float, steps: Array) -> Array:
     count = steps.astype(np.int64) + 1
-    return np.asarray(rate * (1.0 + (1.0 + np.sqrt(2.0)) ** (np.log2(count & -count) - 1.0)))
+    rho = 1.0 + np.sqrt(2.0)
+    return np.asarray(rate * (1.0 + rho ** (np.log2(count & -count) - 1.0)))

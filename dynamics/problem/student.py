@@ -150,8 +150,9 @@ class Student(Compared):
         else:
             assign("rates", _checked_numbers("rates", self.rates, ("ε_w", "ε_v", "ε_b")))
         of_first, of_second = _checked_numbers("decay", self.decay, ("κ_w", "κ_v"))
-        decays = self.first_layer == "free", self.second_layer == "trained"
-        assign("decay", (of_first * decays[0], of_second * decays[1]))
+        # Fixed layers do not decay.
+        first, second = self.first_layer == "free", self.second_layer == "trained"
+        assign("decay", (of_first if first else 0.0, of_second if second else 0.0))
 
     def _checked_second_layer(self) -> str | Array:
         given: Any = self.initial_second_layer

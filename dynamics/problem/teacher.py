@@ -103,7 +103,8 @@ class Polynomial(Compared):
     def components(self) -> tuple[Component, ...]:
         """Components with |α| ≥ 1 that are not zero, in the order of learning: the cheapest next."""
         values = {degrees: value for degrees, value in self._hermite.items() if any(degrees)}
-        known, found = set[int](), list[Component]()
+        known: set[int] = set()
+        found: list[Component] = []
 
         def cost(degrees: tuple[int, ...]) -> int:
             return sum(degree for a, degree in enumerate(degrees) if a not in known)
@@ -266,8 +267,8 @@ class Teacher(Compared, Frozen):
         places = _places(num_directions)
         with np.errstate(under="ignore"):
             a = share**places
-        tiny = np.finfo(np.float64).tiny
-        check_that(a[-1] >= tiny, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}")
+        is_normal = a[-1] >= np.finfo(np.float64).tiny
+        check_that(is_normal, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}")
         return cls(a / np.sqrt(np.sum(a**2)))
 
     @property
