@@ -100,7 +100,10 @@ def spectral_decay(problem: Problem) -> float | None:
 
 
 def ideal_curve(count: int, beta: float, ranks: tuple[float, float] | None = None) -> tuple[Array, Array]:
-    """Return r and the idealised loss L(r) in units of E f*², at points equal in ln r of `ranks`, or to P^0.75."""
+    """Return r and the idealised loss L(r) in units of E f*², a staircase seen at points equal in ln r.
+
+    `ranks` are the smallest and largest r, by default 1 and P^0.75.
+    """
     tail = np.append(np.cumsum((np.arange(1, count + 1.0) ** (-2.0 * beta))[::-1])[::-1], 0.0)
     low, high = (1.0, float(round(count**WINDOW_POWER))) if ranks is None else ranks
     learned = np.geomspace(low, high, POINTS)

@@ -146,11 +146,16 @@ def leading_time(problem: Problem) -> float:
 
 
 def largest_rate(problem: Problem, batch_size: int = 1, *, directions: int | None = None) -> float:
-    """Return the learning rate above which the mean step no longer leads from the start to C² = ½."""
+    """Return the learning rate above which the mean step no longer leads from the start to C² = ½.
+
+    With K `directions` it is that of steps of zeroth order. ValueError is raised where the means of a step are not
+    known, or where nothing emerges in the flow either.
+    """
     way, means = escape_of(problem), step_means(problem, directions, batch_size)
     emerges = way.first != way.last and np.isfinite(mean_time(problem))
     check_that(emerges, "problem", "have a direction that is still to emerge in the flow", "has none")
-    C, pull = way.grid(), way.pull(way.grid())
+    C = way.grid()
+    pull = way.pull(C)
     needed = slowing(means, C, pull, 1.0, batch_size)
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.where(needed * pull > 0.0, pull / needed, np.inf).min())

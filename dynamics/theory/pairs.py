@@ -1,7 +1,7 @@
 r"""Pairs of a neuron and the direction that it learns, from information exponent 3 on: who they are, and their times.
 
 Greedy matching decides by the start alone which neuron learns which direction. Where the matrix of overlaps is too
-large, its outcome is drawn from its law. Results for many problems at once have the bits of each alone.
+large, its outcome is drawn from its law.
 
 An overlap with −θ is worth nothing for odd k and as much as one with θ for even links. A link with even k and odd
 coefficients too draws a neuron of negative overlap to −θ, at a speed of its own, or to an overlap −s where a strong odd
@@ -31,9 +31,10 @@ from hermite.arrays import Array, Integers
 LARGEST_MATRIX = 1 << 24
 _CHUNK = 1 << 17
 _QUANTILE_KNOTS = 1000
-#: ξ of the largest C below 1 that float64 tells from 1, how far the other side's equivalent may lie below, and the
-#: equivalent of an overlap that never emerges.
-_LARGEST, _LOWER, _NEVER = 36.0, 20.0, 1e-100
+#: ξ of the largest C below 1 that float64 tells from 1, and how far the other side's equivalent may lie below.
+_LARGEST, _LOWER = 36.0, 20.0
+#: The equivalent of an overlap that never emerges.
+_NEVER = 1e-100
 #: Times the interval of a time is halved: to rounding.
 _HALVINGS = 53
 #: How far a pair is followed: so many times the leading-order time to emerge, the time to grow to be learned.
@@ -387,8 +388,10 @@ def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, dir
     teacher, row, w = problem.teacher, np.zeros(axes.places.size), weights[neuron]
     rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
     row[: teacher.span] = rows[direction]
-    on, square, a = row != 0.0, np.zeros(axes.eigenvalue.size), float(teacher.coefficients[direction])
+    on = row != 0.0
+    square = np.zeros(axes.eigenvalue.size)
     np.add.at(square, axes.kind[~on], w[~on] ** 2)
+    a = float(teacher.coefficients[direction])
     return WhitenedPair(problem.activation, a, axes.eigenvalues[on], row[on], w[on], axes.eigenvalue, square)
 
 

@@ -1,8 +1,9 @@
 r"""Recovery from n samples in dimension d: estimators of degree 1 to 4 of a direction, and of a quadratic form.
 
 Squared overlaps with a direction at degree 1, 3 and 4 are formulas in ρ² = E[T h_k]²/E T² and κ = E[T²(z² − 1)²]/E T²
-of labels T(y) of mean 0. At degree 2 the first eigenvector of (1/n) Σ T_i x_i x_iᵀ leans on the direction beyond roots
-of F and P (`docs/theory_equations.md`), whose means are those of the law of the labels, or sums over one sample.
+of labels T(y) of mean 0 (`docs/recovery.md`). At degree 2 that of the first eigenvector of (1/n) Σ T_i x_i x_iᵀ
+follows from roots of two functions F and P (`docs/theory_equations.md`). Their means are those of the law of labels, or
+sums over one sample.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from hermite.text.messages import refuse, shown, suggestion
 
 Function: TypeAlias = Callable[[Array], Array]
 
-#: Names of transformations; degrees of estimators, and the smallest at which the labels have a component.
+#: Names of transformations.
 LABELS, OPTIMAL = "labels", "optimal"
+#: Degrees of estimators, and the name of the smallest at which the labels have a component.
 DEGREES, AUTO = (1, 2, 3, 4), "auto"
 #: T counts as bounded if beyond |z| = 8, and to |z| = 40, it grows by no more than this part of itself.
 NEAR, FAR, GROWTH = 8.0, 40.0, 0.01
-#: Where labels are noisy: half width and number of nodes of the rule in z and ξ, and components relative to the norm
-#: that jumps leave as the rule's error.
+#: Where labels are noisy: half width and number of nodes of the rule in z and ξ, and components that count as zero,
+#: relative to the norm, because jumps leave as much of the rule's error.
 NOISY_RULE, NOISY_ZERO = ((10.0, 2003), (8.0, 157)), 1e-3
 #: The bins of optimal labels reach to |z| = 2√k + this; ζ_k counts as bounded if it hardly grows beyond this.
 NEAR_OPTIMAL = 6.0
@@ -373,12 +375,13 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
     dimension : int
         Even d ≥ 4. A has the eigenvalues ±1/√d in equal numbers.
     samples : sequence of int
+        Numbers n of samples.
 
     Returns
     -------
     HierarchyRecovery
-        One number per n each. `second_stage_loss` is NaN for links without a bound: their labels feel that p is not
-        normal.
+        Fields of one number per n, dimensionless. `second_stage_loss` is NaN for links without a bound: their labels
+        feel that p is not normal.
 
     Raises
     ------

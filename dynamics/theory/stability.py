@@ -157,7 +157,11 @@ def outer_axes(problem: Problem, inside: int = 0) -> tuple[Array, Array]:
 
 
 def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: int | None = None) -> float:
-    """Return 1/ρ(L⁻¹T) where functions u are multiplied by `beyond` outer coordinates, of SGD or along `directions`."""
+    """Return 1/ρ(L⁻¹T), the learning rate up to which steps are stable in mean square.
+
+    Functions u are each multiplied by `beyond` coordinates outside of those that they depend on. Steps are of zeroth
+    order along K `directions`, or for None those of SGD.
+    """
     joint, apart = units.second()
     parts = [_Part(joint, np.tile(units.beyond, units.count.size)), _Part(apart, units.beyond)]
     sizes = (np.ones(()), units.differences)
@@ -176,8 +180,13 @@ def sampled_limit(
     directions: int | None = None,
     rates: Rates = (1.0, 1.0),
 ) -> float:
-    """Return the same for u (N, m) and h (N, k) at points of weights (N,) and for axes outside; Λ beside u and h."""
-    (u, h, points), (eigenvalues, counts) = samples, outside
+    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues.
+
+    `samples` are u (N, m), h (N, k) and the weights of the points (N,), `outside` the eigenvalues (C,) of the axes and
+    their counts, and `rates` Λ of parameters beside u and of those beside h.
+    """
+    u, h, points = samples
+    eigenvalues, counts = outside
     s, n = np.append(eigenvalues, 1.0), np.append(counts, 1.0)
     functions, again = [*[u] * counts.size, h], [*(2.0 * eigenvalues), 0.0]
     of_u, of_h = (_Part(F.T @ (points[:, None] * F), np.ones(F.shape[1], dtype=bool)) for F in (u, h))
@@ -190,7 +199,8 @@ def sampled_limit(
             for scale, F, more, square in zip(s, functions, again, squares, strict=True)
         ]
 
-    parts, of_rates = [*(of_u.times(each) for each in eigenvalues), of_h], [*[rates[0]] * counts.size, rates[1]]
+    parts = [*(of_u.times(each) for each in eigenvalues), of_h]
+    of_rates = [*[rates[0]] * counts.size, rates[1]]
     return _largest_rate(parts, list(n), noise, batch_size, directions, of_rates)
 
 
@@ -202,7 +212,10 @@ def _largest_rate(
     directions: int | None,
     rates: Sequence[Array | float] | None = None,
 ) -> float:
-    """Return 1/ρ(L⁻¹T) by power iteration: parts of L, weights of the inner product, T of one sample, Λ or 1."""
+    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample, `weights` of the inner product.
+
+    `rates` are Λ of each part, by default 1.
+    """
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
