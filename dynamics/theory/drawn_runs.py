@@ -135,8 +135,9 @@ class _Runs:
             along = plan.step * np.sum(2.0 * weights * value - slope * self._Q, axis=2)
             moved = plan.step * (slope[:, :, :m] @ U)
             moved[:, :, :r] += plan.step * (slope[:, :, m:] @ theta)
-            # Samples on the axes in use, (runs, M, used), and on new ones, (runs, M, M) or None.
-            x, new = self._rng.standard_normal((len(n), plan.samples, self._used)), None
+            # Samples on the axes in use, (runs, M, used). On the others M samples are a triangular matrix (Bartlett).
+            x = self._rng.standard_normal((len(n), plan.samples, self._used))
+            new = None
             if not self._whole:
                 new = np.tril(self._rng.standard_normal((len(n), plan.samples, plan.samples)), -1)
                 left = problem.dimension - self._used - np.arange(plan.samples)

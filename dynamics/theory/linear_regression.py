@@ -19,7 +19,7 @@ from dynamics.problem.checks import check_memory, check_switch, check_that, chec
 from dynamics.problem.optimizers import SGD, ZerothOrder, checked_optimizer
 from dynamics.problem.rates import Schedule
 from hermite.arrays import Array, Matrix, Vector, real_column
-from hermite.text.messages import refuse, require, shown
+from hermite.text.messages import refuse, shown
 
 #: Least share of the limit at which the best learning rate is looked for, and its relative accuracy.
 LEAST_SHARE, ACCURACY = 0.05, 1e-5
@@ -374,8 +374,7 @@ def multi_pass_regression(
         check_that(n >= 1, "ratio", f"leave a sample at the dimension {d}", f"is {shown(ratio)}")
         check_memory("eigenvalues", d, 6.0 * d * d + 2.0 * d * n)
         rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
-        given = lambdas, sizes, n, rng, c, t, noise, full_batch
-        found = np.array([_of_drawn_inputs(*given) for _ in range(count)])
+        found = np.array([_of_drawn_inputs(lambdas, sizes, n, rng, c, t, noise, full_batch) for _ in range(count)])
         return MultiPassRisk(t, *found.mean(axis=0), *(found.std(axis=0, ddof=1) / np.sqrt(count)))
     check_that(squares is None, "squares", "be absent without `eigenvalues`", "is given")
     g = 1.0 / share
@@ -500,9 +499,8 @@ class WeakToStrong:
             need = f"be at least {len(found)}, the number of correlations"
             check_that(size >= len(found), name, need, f"is {size}")
             object.__setattr__(self, name, size)
-        for name, features in (
-            ("samples", max(self.weak_features, self.strong_features)), ("pseudo_labels", self.strong_features),
-        ):  # fmt: skip
+        most = {"samples": max(self.weak_features, self.strong_features), "pseudo_labels": self.strong_features}
+        for name, features in most.items():
             size = checked_integer(getattr(self, name), name, minimum=1)
             need = f"be at least {features + 2}, two more than the features, because the mean is infinite below"
             check_that(size >= features + 2, name, need, f"is {size}")
@@ -510,8 +508,8 @@ class WeakToStrong:
         for name in ("label_noise", "target_norm"):
             object.__setattr__(self, name, checked_number(getattr(self, name), name, positive=False))
         is_held = self.target_norm == 0.0 or 1.0 in found
-        require(is_held, "Argument `target_norm` must be 0 without a shared feature of correlation 1, in which the "
-                f"target lies, but is {self.target_norm}.")  # fmt: skip
+        need = "be 0 without a shared feature of correlation 1, in which the target lies"
+        check_that(is_held, "target_norm", need, f"is {self.target_norm}")
 
     @property
     def overlap(self) -> float:

@@ -71,9 +71,10 @@ LAST_LEARNED_FACTOR = 2.5
 ALONE_FACTOR, SMALLEST_OVERLAP = 250.0, 0.1
 #: Relative accuracy of the linearised flow and its times, and the part by which nothing moves in the time that is left.
 ACCURACY, STILLNESS = 1e-6, 1e-2
-#: Evaluations, or multiplications, after which it is given up, seconds on one core; the same between two looks whether
-#: anything moves, which are chances of Ctrl-C; and evaluations of a step.
-MOST_EVALUATIONS, MOST_WORK, PIECE_EVALUATIONS, PIECE, STEP_EVALUATIONS = 6000, 1.5e10, 192, 2e8, 12
+#: It is given up after so many evaluations, or multiplications: seconds on one core.
+MOST_EVALUATIONS, MOST_WORK = 6000, 1.5e10
+#: The same between two looks whether anything moves, which are chances of Ctrl-C, and evaluations of a step.
+PIECE_EVALUATIONS, PIECE, STEP_EVALUATIONS = 192, 2e8, 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,17 +83,19 @@ class EmergencePrediction:
 
     Matched are the neuron that greedy matching gives to the direction, −1 for none, its overlap C_0, with its sign, and
     n_0 = |w|² at the start, NaN for none. The pair that learns it is the matched one, but where that starts on the side
-    of −θ and cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one. Times are
+    of −θ and cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one.
 
-    * the leading order, 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none;
-    * the exact transit of the isolated pair to C² = ½: 0 if there already, inf if never;
-    * the first with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the pair that learns, alone: inf if
-      never, NaN where no formula or the linearised flow gives it, or where the link has no degree from 3 on.
+    * `leading_order_time` is 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none.
+    * `predicted_emergence_time` is the exact transit of the isolated pair to C² = ½: 0 if there already, inf if never.
+    * `predicted_learned_time` is the first time with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the
+      pair that learns, alone: inf if never, NaN where neither a formula nor the linearised flow gives it, or where the
+      link has no degree from 3 on.
 
-    `far_side_share` is r of `dynamics.theory.pairs`, None for all or nothing. For k ≤ 2 no neuron is matched, C_0 is
-    the overlap nearest to the direction, the times are those of the linearised flow of all neurons and
-    `leading_escape`, and `carried_time`, the steps of the sum formula, are those at which half of the weight is
-    carried, the degrees 0, 1 and 2 of the link counted.
+    `far_side_share` is r of `dynamics.theory.pairs`, None for all or nothing; `notes` are effects that the numbers do
+    not model. `theory` is "matched pairs", or "linearised flow" for k ≤ 2. There no neuron is matched, C_0 is the
+    overlap nearest to the direction, and times are those of the linearised flow of all neurons and `leading_escape`.
+    `carried_time`, the steps of the sum formula, are then the times at which half of the weight is carried, the degrees
+    0, 1 and 2 of the link counted.
     """
 
     matched_neuron: Integers

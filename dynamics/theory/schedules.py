@@ -120,7 +120,9 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     nodes, shares = np.polynomial.legendre.leggauss(4)
     half = 0.5 * (ends[1] - ends[0])
     C = np.tanh(0.5 * (ends[:-1] + ends[1:])[:, None] + half * nodes)
-    weights, (drift, drag), (at_ends, drag_at_ends) = half * shares * (1.0 - C**2), moments(C), moments(np.tanh(ends))
+    weights = half * shares * (1.0 - C**2)
+    drift, drag = moments(C)
+    at_ends, drag_at_ends = moments(np.tanh(ends))
     rises = (at_ends > 0.0).all() and (drift > 0.0).all()
     need = "be where the flow leads from the start"
     check_that(rises, "final_overlap", need, f"is {last:g}, which it never nears")

@@ -29,17 +29,29 @@ from hermite.arrays import Array
 _PANELS = 64
 _CHUNK = 1024
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-#: Nodes of the rule for delay and scatter of a correlation, and the size of the overlap up to which they are.
-NODES, EMERGED = 1000, math.sqrt(EMERGENCE_LEVEL)
+#: Nodes of the rule for delay and scatter of a correlation.
+NODES = 1000
+#: Size of the overlap at which a direction has emerged.
+EMERGED = math.sqrt(EMERGENCE_LEVEL)
 #: Degree up to which products of links that are no polynomials are integrated exactly.
 _LARGEST_DEGREE = 31
 #: Tolerance of the path of mean and covariance, and its end in times of the flow.
 _TOLERANCE, _LONGEST = 1e-7, 10.0
 #: Distance of two times, in units of their scatter, at which they hardly ever change places.
 FAR_APART = 3.0
-#: Draws of the times of all pairs, most pairs, and seed; how much more early noise weighs in which way a neuron goes
-#: than in when it arrives (measured, k = 3 and 4); relative delay beyond which the leading order means nothing.
-DRAWS, MOST_PAIRS, DRAW_SEED, EARLY_NOISE, LARGEST_DELAY = 2_000, 1_024, 0, 1.3, 0.6
+#: Draws of the times of all pairs, most pairs, and seed.
+DRAWS, MOST_PAIRS, DRAW_SEED = 2_000, 1_024, 0
+#: Noise of early steps weighs more in which way a neuron goes than in when it arrives (measured, k = 3 and 4).
+EARLY_NOISE = 1.3
+#: Relative delay of a pair beyond which its leading order means nothing.
+LARGEST_DELAY = 0.6
+
+NOTE_CONSTANT = "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN"
+NOTE_INPUTS = (
+    "the inputs are not isotropic and the teacher's directions not on their axes, as the noise of the search takes "
+    "them to be: the bias is NaN"
+)
+NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN"
 
 
 # --- noise of a step while the student is negligible ------------------------------------------------------------------
@@ -147,25 +159,21 @@ def escape_bias(
     .. math:: \frac{\eta}{2} \int \frac{D\, b'}{b^3}\, dC \;\text{ to the mean},\qquad
         \eta \int \frac{D}{b^3}\, dC \;\text{ to the variance};
 
-    with z = u·x, x_⊥ the part of x orthogonal to u, and e = −f* (+ label noise) while f ≈ 0. The derivation
-    is in `docs/theory_equations.md`. With `inputs` on whose axes directions are, delay and scatter are divided by the
-    time of the pair itself, which has them. With K `directions`, known for the objective "correlation" alone, steps are
-    of zeroth order.
+    with z = u·x, x_⊥ the part of x orthogonal to u, and the variance of the label noise added to f*². The derivation is
+    in `docs/theory_equations.md`. With `inputs` and directions on axes these are the numbers of isotropic inputs at the
+    learning rate s_p η and the dimension tr Σ²/s_p², but delay and scatter are divided by the time of the pair itself.
+    With K `directions`, known for the objective "correlation" alone, steps are of zeroth order.
     """
     checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
         flow_time = float(prediction.predicted_emergence_time[0])
         return correlation_bias(problem, learning_rate, flow_time, directions=directions)
     a, start = problem.teacher.coefficients, prediction.predicted_emergence_time
-    is_spread = problem.inputs is not None and problem.teacher.directions is not None
     reasons = {
-        "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN":
-            problem.activation.coefficients[0] != 0.0,
-        "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN":
-            not problem.teacher.is_orthonormal,
-        "the inputs are not isotropic and the teacher's directions not on their axes, as the noise of the search takes "
-        "them to be: the bias is NaN": is_spread,
-    }  # fmt: skip
+        NOTE_CONSTANT: problem.activation.coefficients[0] != 0.0,
+        NOTE_DIRECTIONS: not problem.teacher.is_orthonormal,
+        NOTE_INPUTS: problem.inputs is not None and problem.teacher.directions is not None,
+    }
     if notes := tuple(note for note, holds in reasons.items() if holds):
         return EscapeBias(*(np.full(a.size, np.nan),) * 5, notes)
     parts, overlap, speed = np.full((4, a.size), np.nan), prediction.matched_overlap, direction_speeds(problem)
@@ -188,9 +196,10 @@ def escape_bias(
 def pair_delays(
     problem: Problem, noise: SearchNoise, rate: Array | float, a: Array, overlap: Array, dimension: Array | None = None
 ) -> Array:
-    """Return T_η / T_0 − 1 by the drift, by what of it finite steps have, and by fluctuations, and the scatter.
+    """Return parts of T_η / T_0 − 1 and the scatter, (4, pairs), by quadrature in ξ = logit(C²).
 
-    All by quadrature in ξ = logit(C²), (4, pairs); with a rate (pairs,) and a dimension (pairs, 1) for each if given.
+    The parts are that of the drift, the share of it that the finite-step equation has, and that of the fluctuations.
+    There may be a learning rate (pairs,) and a dimension (pairs, 1) for each pair.
     """
     xi = np.minimum(logit_of_square(overlap), 0.0)
     edges = np.linspace(0.0, 1.0, _PANELS + 1)
@@ -408,7 +417,11 @@ class LearningPair:
 
 
 class Rivals(NamedTuple):
-    """Per direction (P,): no rivals of its pair; what they take from ln T at most; its neuron may go elsewhere."""
+    """Rivals of the pair of each direction, shape (P,).
+
+    `settled` says whether there are none, `earlier` is the most that they take from the mean of ln T, and `elsewhere`
+    says whether the neuron may take another direction.
+    """
 
     settled: NDArray[np.bool_]
     earlier: Array
