@@ -120,8 +120,9 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
     least, turn = int(np.argmin(share)), float(share.min())
     if alpha[least] != 1.0 or np.sum(share <= turn * (1.0 + 1e-14)) > 1:
         return math.inf
-    others, left = np.arange(u.size) != least, u - alpha * turn
+    left = u - alpha * turn
     left[least] = 0.0
+    others = np.arange(u.size) != least
 
     from scipy.integrate import quad
 

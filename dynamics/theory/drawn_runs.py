@@ -94,7 +94,8 @@ class _Runs:
         self._size = np.full((plan.draws + 1, 1), math.sqrt(plan.step * noise_rate / plan.samples))
         self._size[0] = 0.0
         self._rng = np.random.default_rng(DRAWN_SEED)
-        nodes, link = np.cos(np.linspace(np.pi, 0.0, INTERVALS + 1)), problem.activation
+        nodes = np.cos(np.linspace(np.pi, 0.0, INTERVALS + 1))
+        link = problem.activation
         self._table = [(column, np.diff(column)) for column in (link.kernel(nodes), link.kernel_derivative(nodes))]
         self._look()
 

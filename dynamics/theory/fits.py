@@ -28,7 +28,7 @@ WINDOW_POWER = 0.75
 
 @dataclass(frozen=True, slots=True)
 class PowerLawFit:
-    """Fitted law y = prefactor · x^exponent: ± 2 standard errors hold 95 %, `count` points of x in `window` entered."""
+    """Fitted law y = prefactor · x^exponent, to `count` points of x in `window`; ± 2 standard errors hold 95 %."""
 
     exponent: float
     standard_error: float
@@ -88,8 +88,8 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     low, high = (checked_real(end, "window") for end in given)
     inside = (px >= low) & (px <= high)
     px, py, count = px[inside], py[inside], int(np.count_nonzero(inside))
-    given = f"[{low:g}, {high:g}] holds {count}"
-    check_that(count >= FEWEST_POINTS, "window", f"hold at least {FEWEST_POINTS} points", given)
+    held = f"[{low:g}, {high:g}] holds {count}"
+    check_that(count >= FEWEST_POINTS, "window", f"hold at least {FEWEST_POINTS} points", held)
     holds = all((each > 0.0).all() and np.isfinite(each).all() for each in (px, py))
     require(holds, "Arguments `x` and `y` must be positive and finite inside the window, but are not.")
     log_x = np.log(px)
@@ -99,8 +99,8 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     blocks = np.array_split(np.arange(count), min(BLOCKS, count // 2))
     slopes = np.array([np.polyfit(np.delete(grid, block), np.delete(log_y, block), 1)[0] for block in blocks])
     spread = (len(blocks) - 1) / len(blocks) * float(np.sum((slopes - slopes.mean()) ** 2))
-    error, window = float(np.sqrt(spread)) * widening(len(blocks)), (float(px[0]), float(px[-1]))
-    return PowerLawFit(float(exponent), error, float(np.exp(intercept)), window, count)
+    error = float(np.sqrt(spread)) * widening(len(blocks))
+    return PowerLawFit(float(exponent), error, float(np.exp(intercept)), (float(px[0]), float(px[-1])), count)
 
 
 def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
@@ -157,8 +157,8 @@ def inverse_fit(losses: Array, needed: Array) -> PowerLawFit:
     fit, mean = fit_runs(losses[::-1], needed[:, ::-1]), np.exp(np.log(needed).mean(axis=0))
     known, exponent = mean[np.isfinite(mean)], 1.0 / fit.exponent
     window = (float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan)
-    error, prefactor = fit.standard_error * exponent**2, fit.prefactor**-exponent
-    return replace(fit, exponent=exponent, standard_error=error, prefactor=prefactor, window=window)
+    error = fit.standard_error * exponent**2
+    return replace(fit, exponent=exponent, standard_error=error, prefactor=fit.prefactor**-exponent, window=window)
 
 
 def first_crossing(x: ArrayLike, y: ArrayLike, level: float, *, linear: bool = False) -> float:

@@ -85,7 +85,7 @@ def stable_rate(problem: Problem, batch_size: int, optimizer: Optimizer | str | 
 
 
 def _limited(optimizer: Optimizer | str | None) -> tuple[float, int | None]:
-    """Return how many times the rate of plain SGD steps are like, and their random directions, None for gradients."""
+    """Return the number that divides the limit of plain SGD, and the number K of random directions, None for SGD."""
     chosen = checked_optimizer(optimizer)
     if isinstance(chosen, ZerothOrder):
         return 1.0, chosen.directions
@@ -213,7 +213,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     >>> round(learning_rate_limit(problem) * 1000, 6)
     0.005376
     """
-    size, (amplification, directions) = checked_integer(batch_size, "batch_size", minimum=1), _limited(optimizer)
+    size = checked_integer(batch_size, "batch_size", minimum=1)
+    amplification, directions = _limited(optimizer)
     return _limit(problem, size, directions) / amplification
 
 

@@ -115,7 +115,8 @@ def linear_regression_steps(
         rates = np.ascontiguousarray(learning_rate.table(count), dtype=np.float64)
     else:
         rates = np.full(count, checked_number(learning_rate, "learning_rate", positive=True))
-    noise, chosen = checked_number(label_noise, "label_noise", positive=False), _known(optimizer)
+    noise = checked_number(label_noise, "label_noise", positive=False)
+    chosen = _known(optimizer)
     risk, average = _iterated(values, counts, sums, rates, size, chosen, noise)
     return RegressionRisk(risk, average if getattr(chosen, "average", None) is not None else None)
 

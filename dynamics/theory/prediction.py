@@ -309,10 +309,11 @@ def linear_times(problem: Problem, last: float) -> Array:
     work = problem.width * system.initial_state.size
     most, piece = min(MOST_EVALUATIONS, MOST_WORK / work), min(PIECE_EVALUATIONS, PIECE / work)
     with blas_threads_for(problem.width):
-        stepper, known = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY), True
+        stepper = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY)
         asked = np.ones((3, problem.num_directions), dtype=bool)
         asked[1] = problem.learned_part.is_defined
         # Until it is known which of the events pass.
+        known = True
         while np.isnan(stepper.event_times[asked.ravel()]).any() and stepper.time < last:
             left = most - stepper.statistics()["rhs_evaluations"]
             steps = max(math.ceil(min(left, piece) / STEP_EVALUATIONS), 1)

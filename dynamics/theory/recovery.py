@@ -383,10 +383,7 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
         Fields of one number per n, dimensionless. `second_stage_loss` is NaN for links without a bound: their labels
         feel that p is not normal.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
+    TypeError or ValueError is raised for bad arguments, and for a link without a component of degree 1.
 
     Examples
     --------

@@ -279,7 +279,8 @@ class Fitted(NamedTuple):
 def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: int | None = None) -> float:
     """Return the learning rate up to which steps are stable in mean square where the student is the teacher.
 
-    Of zeroth order on the sphere the part of the gradient along the neurons, a share 1/d of the noise, is left out.
+    They are steps of SGD, or of zeroth order along K `directions`. Of these, on the sphere, the part of the gradient
+    along the neurons, a share 1/d of the noise, is left out.
     """
     if problem.teacher.is_orthonormal and problem.inputs is None:
         return mean_square_limit(*_separate(problem, fitted), batch_size, directions)
@@ -333,7 +334,10 @@ def degree_of(link: HermiteExpansion) -> float | None:
 
 
 def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
-    """Return gradients across and, unless lengths are kept, along the axes of separate neurons; coordinates off one."""
+    """Return the gradients of neurons on separate axes, and the number of coordinates off the axis of one.
+
+    A gradient is across the axis of its neuron, and along it unless its length is kept.
+    """
     link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
     length, squares = 1.0, fitted.shares
     functions: list[Callable[[Array], Array]] = [lambda z: link.derivative(length * z)]

@@ -113,7 +113,11 @@ class SearchNoise:
         return 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
-        """Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)]."""
+        """Return the part of B that the finite-step equation lacks, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
+
+        That equation moves C by −½ C H, H the relative mean square of a step: its overlap is the ratio of the mean
+        products.
+        """
         others = self.label_noise**2 + self._variance * (self.total - a**2)
         return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self._output) + self._variance * others)
 
