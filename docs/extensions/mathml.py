@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
 
-_SIZES = re.compile(r"\\[bB]igg?(?![a-zA-Z])")
+#: Sizes of brackets; the translator knows those of left and right ones alone, \Bigl( and \Bigr).
+_LEFT = re.compile(r"(\\[bB]igg?)(?=[(\[])")
+_RIGHT = re.compile(r"(\\[bB]igg?)(?=[)\]])")
+_OTHER = re.compile(r"\\[bB]igg?(?![a-zA-Z])")
 #: A fraction with a part of one sign without braces: the translator reads 12 as one number.
 _FIRST = re.compile(r"(\\[dt]?frac)\s*([0-9a-zA-Z]|\\[a-zA-Z]+)")
 _SECOND = re.compile(r"(\\[dt]?frac\{[^{}]*\})\s*([0-9a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
@@ -27,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 def translated(node: nodes.Element, *, as_block: bool) -> str:
     """Return a formula as MathML; one that cannot be translated is a warning, and stays as its source."""
-    # Browsers stretch brackets by themselves; the translator does not know \Big.
-    source = _SECOND.sub(r"\1{\2}", _FIRST.sub(r"\1{\2}", _SIZES.sub("", node.astext())))
+    source = _OTHER.sub("", _RIGHT.sub(r"\1r", _LEFT.sub(r"\1l", node.astext())))
+    source = _SECOND.sub(r"\1{\2}", _FIRST.sub(r"\1{\2}", source))
     try:
         return str(tex2mathml(source, as_block=as_block))
     except MathError as error:

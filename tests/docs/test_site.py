@@ -100,3 +100,7 @@ def test_no_fraction_has_a_bracket_or_a_joined_number_as_a_part(site):
     """The translator reads \\tfrac12( as twelve over a bracket."""
     for path in site.rglob("*.html"):
         assert not re.findall(r"<mfrac[^>]*>\s*<mn>\d+</mn>\s*<mo", path.read_text(encoding="utf-8")), path.name
+
+
+def test_brackets_around_fractions_are_as_large_as_their_source_says(site):
+    assert 'minsize="1.623em"' in (site / "theory_equations.html").read_text(encoding="utf-8")
