@@ -38,6 +38,7 @@ _LEARNED = {
     "learned mass of direction": "mass_share",
     "component": "component_part",
     "sensitivity": "sensitivity_share",
+    "loss": "loss",
 }
 
 
@@ -298,6 +299,7 @@ def plot_learning(
     components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
     smaller one are drawn, on the time of theory. Time is the flow time. `quantity` "loss" draws the loss; that of the
     average of the weights, where there is one, is dotted. Other arguments and the result are those of `plot_times`.
+    ValueError is raised for samples that are used again, whose theory does not say what is learned.
     """
     from dynamics.problem import Problem
     from sgd_check.verdicts.curves import AVERAGE, quantities_of
@@ -306,8 +308,15 @@ def plot_learning(
     check_choice("quantity", quantity, ("learned", "loss"))
     if "finer" in tree.children:
         simulation = tree["finer"].to_dataset()
-    ax, problem, is_loss = axes_or_new(ax, style), Problem.from_dataset(simulation), quantity == "loss"
+    problem, is_loss = Problem.from_dataset(simulation), quantity == "loss"
     theory = [curve for curve in quantities_of(problem, prediction) if (curve.kind in ("loss", AVERAGE)) == is_loss]
+    label = quantity
+    if theory:
+        kind = theory[0].kind
+        need = f"Argument `tree` must say what is learned over time, but has the {kind}, which `plot_comparison` draws."
+        require(kind in _LEARNED, need)
+        label = _LEARNED[kind]
+    ax = axes_or_new(ax, style)
     runs = {(curve.kind, curve.label): curve.values for curve in quantities_of(problem, simulation)}
     sound, time = sound_runs(simulation), simulation["time"].values
     for at, colour in spread_directions(len(theory)):
@@ -323,7 +332,6 @@ def plot_learning(
         undefined = "learned mass: not defined,\nthe link has no part of degree 3 or more"
         ax.text(0.5, 0.5, undefined, transform=ax.transAxes, ha="center", va="center")
     ax.set_yscale("log" if is_loss else "linear")
-    label = _LEARNED.get(theory[0].kind, "loss") if theory else quantity
     _finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
     if not is_loss:
         low, high = ax.dataLim.intervaly

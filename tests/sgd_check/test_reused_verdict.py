@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import dynamics
 import sgd_check
@@ -207,3 +208,10 @@ def test_the_command_checks_a_file(tmp_path, capsys):
     odd = dynamics.save(theory(neuron(41), samples=61, steps=2, draws=2**10), tmp_path / "odd.nc")
     assert main([str(odd)]) == 2
     assert "FILE must have samples of which every batch has as many, but has 61 in 4" in capsys.readouterr().err
+
+
+def test_what_is_learned_is_not_drawn_of_samples_that_are_used_again(right, runs):
+    tree = xr.DataTree.from_dict({"comparison": xr.Dataset(), "simulation": runs, "prediction": right})
+    said = "must say what is learned over time, but has the train loss, which `plot_comparison` draws"
+    with pytest.raises(ValueError, match=said):
+        sgd_check.plot_learning(tree)
