@@ -60,16 +60,19 @@ def _report(parsed: argparse.Namespace) -> int:
     source = Path(parsed.result)
     check_names_a_file("Argument FILE", source)
     output = Path(parsed.output) if parsed.output else source.with_suffix(".html")
-    names = {"path": "--output"}
     try:
         target = check_page(output, source, overwrite=parsed.overwrite)
-        names = {"path": "FILE"}
+    except StorageError as error:
+        raise UsageError(as_typed(error, (), path="--output")) from None
+    try:
         result, resumable = read_result(source)
-        names = {"path": "--animate", "dataset": "FILE"}
+    except StorageError as error:
+        raise UsageError(as_typed(error, (), path="FILE")) from None
+    try:
         if parsed.animate:
             animate(main_part(result), parsed.animate, overwrite=parsed.overwrite)
     except (StorageError, ValueError) as error:
-        raise UsageError(as_typed(error, (), **names)) from None
+        raise UsageError(as_typed(error, (), path="--animate", dataset="FILE")) from None
     try:
         write_page(result, target, source, resumable=resumable, overwrite=parsed.overwrite)
     except StorageError as error:
