@@ -64,16 +64,13 @@ class ClosedForm:
 
     def floats(self, order: int) -> Array:
         """Return c_0 ... c_order rounded to float64, exact zeros as 0."""
-        before, settled = list[Number](), list[float | None]()
+        before: list[Number] = []
+        settled: list[float | None] = []
         for digits in _DIGITS:
             with mpmath.workdps(digits):
                 sums = _moments(self.terms, order, FLOATING)
                 now = [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
-            # The float on which two precisions agree, 0 where the value shrinks with them, else None.
-            settled = [
-                float(y) if abs(x - y) <= 1e-20 * abs(y) else 0.0 if abs(y) < 1e-30 * abs(x) else None
-                for x, y in zip(before, now, strict=False)
-            ]
+            settled = [_settled(x, y) for x, y in zip(before, now, strict=False)]
             if settled and None not in settled:
                 break
             before = now
@@ -88,6 +85,13 @@ class ClosedForm:
             sympy.Integer(0) if zero[j] and abs(sympy.N(u, 15)) < 1e-200 else u / sympy.sqrt(math.factorial(j))
             for j, u in enumerate(sums)
         )
+
+
+def _settled(x: Number, y: Number) -> float | None:
+    """Return the float on which two precisions agree, 0 where the value shrinks with it, else None."""
+    if abs(x - y) <= 1e-20 * abs(y):
+        return float(y)
+    return 0.0 if abs(y) < 1e-30 * abs(x) else None
 
 
 def _moments(terms: tuple[Term, ...], order: int, field: Arithmetic) -> list[Number]:
@@ -121,8 +125,12 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
     rewritten = _with_steps(expression)
     if _count_terms(rewritten) > _MAX_TERMS:
         return None
-    terms = [_term(part, moment) for part in sympy.Add.make_args(sympy.expand(rewritten))]
-    return None if None in terms else ClosedForm(tuple(filter(None, terms)))
+    terms = []
+    for part in sympy.Add.make_args(sympy.expand(rewritten)):
+        if (term := _term(part, moment)) is None:
+            return None
+        terms.append(term)
+    return ClosedForm(tuple(terms))
 
 
 def _with_steps(expression: Expression) -> Expression:

@@ -133,11 +133,12 @@ def hermite_polynomial(degree: int, kind: str = "h") -> Expression:
     """
     import sympy
 
-    total = sympy.Integer(0)
+    z, terms = variable(), []
     for i in range(degree // 2 + 1):
         power = degree - 2 * i
         pairs = math.factorial(degree) // (math.factorial(i) * math.factorial(power))
-        total += (-1) ** i * (pairs * 2**power if kind == "H" else pairs // 2**i) * variable() ** power
+        terms.append(sympy.Integer((-1) ** i * (pairs * 2**power if kind == "H" else pairs // 2**i)) * z**power)
+    total = sympy.Add(*terms)
     return total / sympy.sqrt(math.factorial(degree)) if kind == "h" else total
 
 
@@ -166,7 +167,8 @@ def normalise(expression: Expression) -> Expression:
             end = f".{suggestion(name, FUNCTIONS)}"
             _Walker.refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", end)
     floats = {value: sympy.Rational(repr(float(value))) for value in expression.atoms(sympy.Float)}
-    result = expression.xreplace(floats).subs(*expression.free_symbols, variable())
+    [symbol] = expression.free_symbols
+    result = expression.xreplace(floats).subs(symbol, variable())
     if result.is_polynomial(variable()):
         _checked_degree(int(sympy.degree(result, variable())))
     return result
@@ -175,8 +177,9 @@ def normalise(expression: Expression) -> Expression:
 def parse(text: str) -> Expression:
     """Return the sympy expression in the real symbol z of a formula in z or x of at most 500 characters.
 
-    Numbers are exact: `0.1` is one tenth. Functions are those of `FUNCTIONS`, Hermite polynomials by name and links of
-    `FORMULAS`, but for the plain error function `erf(z)`. ValueError is raised for anything else.
+    Numbers are exact: `0.1` is one tenth. Functions are those of `FUNCTIONS`, Hermite polynomials by the names of
+    `hermite_name` and links of `FORMULAS`; `erf(z)` is the plain error function, not the link of this name. ValueError
+    is raised for anything else.
 
     >>> parse("x^3 - 3*x")
     z**3 - 3*z
@@ -215,8 +218,8 @@ def named_axes(text: str) -> set[int]:
 def parse_polynomial(text: object) -> Monomials:
     """Return the monomials of a polynomial in x1 ... x9, of total degree at most 12 and with at most 200 terms.
 
-    Numbers are exact: `0.1` is one tenth, and Hermite polynomials are of any polynomial. The exponents are as long as
-    the largest index in the text. ValueError is raised for anything else.
+    Numbers are exact: `0.1` is one tenth. The argument of a Hermite polynomial, `h2(x1)`, may be any polynomial. The
+    exponents are as long as the largest index in the text. ValueError is raised for anything else.
 
     >>> parse_polynomial("x1 + 2*x1*x2^2")
     {(1, 0): 1, (1, 2): 2}
@@ -536,9 +539,11 @@ def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: i
         negative = number.startswith("-") and not compound
         number = f"({number})" if compound else number.removeprefix("-") if negative else number
         sign = (" - " if negative else " + ") if pieces else ("-" if negative else "")
-        name = f"h{degree}(z)" if formal else f"h{degree}" if degree else ""
-        one = number == "1" and name
-        pieces.append(sign + (name if one else f"{number}{'*' if formal else ' ' if degree else ''}{name}"))
+        if formal:
+            term = f"h{degree}(z)" if number == "1" else f"{number}*h{degree}(z)"
+        else:
+            term = number if degree == 0 else f"h{degree}" if number == "1" else f"{number} h{degree}"
+        pieces.append(sign + term)
     rest = " + …" if len(pieces) < len(terms) else ""
     return "".join(pieces) + rest or "0"
 
