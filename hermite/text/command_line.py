@@ -22,8 +22,8 @@ import threading
 import time as clock
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar
 
 from hermite.text.messages import refuse, require, suggestion
@@ -38,8 +38,16 @@ EXIT_INTERRUPTED = 130
 STDERR = 2
 
 
-#: Whether a signal came, whether some code looked, and whether signals are listened to.
-_note = SimpleNamespace(heard=False, answered=False, listening=False)
+@dataclass
+class _Note:
+    """Whether a signal came, whether some code looked, and whether signals are listened to."""
+
+    heard: bool = False
+    answered: bool = False
+    listening: bool = False
+
+
+_note = _Note()
 
 
 def listen() -> None:
@@ -65,7 +73,7 @@ def listen() -> None:
 def heard() -> bool:
     """Return whether a signal asks this command to end; who asks promises to end it. False outside of commands."""
     _note.answered |= _note.heard
-    return bool(_note.heard)
+    return _note.heard
 
 
 def stop_if_heard() -> None:
@@ -82,8 +90,7 @@ def _watch(reader: int) -> None:
     """Wait for a signal, and end the process if no code looks at it in time or another one follows."""
     _await_signal(reader)
     _note.heard, first = True, clock.monotonic()
-    unanswered = f"the command did not answer a signal for {ANSWER_SECONDS:g} seconds"
-    deadline = threading.Timer(ANSWER_SECONDS, lambda: _note.answered or _end_process(unanswered))
+    deadline = threading.Timer(ANSWER_SECONDS, _end_unanswered)
     deadline.daemon = True
     deadline.start()
     while True:
@@ -95,6 +102,11 @@ def _watch(reader: int) -> None:
 def _await_signal(reader: int) -> None:
     while os.read(reader, 1)[0] not in SIGNALS:
         pass
+
+
+def _end_unanswered() -> None:
+    if not _note.answered:
+        _end_process(f"the command did not answer a signal for {ANSWER_SECONDS:g} seconds")
 
 
 def _end_process(reason: str) -> NoReturn:
@@ -207,8 +219,13 @@ Kind = TypeVar("Kind", bound=PlainParser)
 
 def command_parser(module: str, description: str, epilog: str, kind: type[Kind]) -> Kind:
     """Return a parser of the command of a module, which has the flags `--help` and `--version` alone."""
-    texts = {"prog": TYPED.get(module, f"python -m {module}"), "description": description, "epilog": epilog}
-    parser = kind(**texts, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser = kind(
+        prog=TYPED.get(module, f"python -m {module}"),
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     return parser
 
