@@ -49,9 +49,9 @@ def animate(
     negative overlaps count as none. Frames are evenly spaced in the logarithm of time.
 
     `dataset` is an answer with `teacher_overlap(time, neuron, direction)`, or `overlap(time, direction)` of matched
-    pairs, at two positive times; the file `path`, which is returned, ends in .gif, or .mp4 where ffmpeg is installed;
-    or TypeError or ValueError is raised. An existing file is replaced with `overwrite` alone; StorageError is raised if
-    it cannot be written. For `style` see `figure_style`.
+    pairs, at two positive times. The file `path`, which is returned, ends in .gif, or in .mp4 where ffmpeg is
+    installed. TypeError or ValueError is raised for anything else. An existing file is replaced with `overwrite` alone;
+    StorageError is raised if it cannot be written. For `style` see `figure_style`.
     """
     from matplotlib.animation import FFMpegWriter
 

@@ -58,11 +58,13 @@ BUTTONS = {"in": "Zoom in", "out": "Zoom out", "all": "Show all", "next": "Next 
 class Rounded(float):
     """A number with the text that its error leaves of it."""
 
-    def __new__(cls, value: float, _text: str) -> Rounded:  # noqa: D102
-        return super().__new__(cls, value)
+    text: str
 
-    def __init__(self, _value: float, text: str) -> None:
-        self.text = text
+    def __new__(cls, value: float, text: str) -> Rounded:
+        """Return the number with its text."""
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:

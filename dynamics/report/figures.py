@@ -48,6 +48,17 @@ MOST_CURVES = 24
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+class Style(NamedTuple):
+    """Sizes and fonts for one place."""
+
+    #: Inches of a figure of one column and of one across the page; None: as on the screen.
+    widths: tuple[float, float] | None
+    #: Factor of the widths of lines and the sizes of markers.
+    stroke: float
+    #: Settings of matplotlib that `COMMON` lacks.
+    settings: Mapping[str, Any]
+
+
 #: Settings of all styles; fonts are Type 42 in PDF and paths in SVG; the salt makes their names the same every time.
 COMMON = {
     "pdf.fonttype": 42,
@@ -60,14 +71,12 @@ COMMON = {
     "axes.unicode_minus": True,
     "mathtext.fontset": "dejavusans",
 }
-#: Style -> inches of a figure of one column and of one across the page (None: as asked), factor of the widths of lines
-#: and the sizes of markers, and settings that `COMMON` lacks.
-STYLES: Mapping[str, tuple[tuple[float, float] | None, float, Mapping[str, Any]]] = {
-    "screen": (None, 1.0, {}),
+STYLES = {
+    "screen": Style(None, 1.0, {}),
     # Columns of the usual two-column journal.
-    "paper": ((3.4, 7.0), 0.6, {"font.size": 7.5, "axes.linewidth": 0.6, "savefig.dpi": 300}),
+    "paper": Style((3.4, 7.0), 0.6, {"font.size": 7.5, "axes.linewidth": 0.6, "savefig.dpi": 300}),
     # Half of a slide: letters and lines double when it fills one.
-    "talk": ((5.2, 8.6), 1.0, {"font.size": 11.0, "axes.linewidth": 1.0, "savefig.dpi": 250}),
+    "talk": Style((5.2, 8.6), 1.0, {"font.size": 11.0, "axes.linewidth": 1.0, "savefig.dpi": 250}),
 }
 _CURRENT = ContextVar("style", default="screen")
 
@@ -93,7 +102,7 @@ def figure_style(style: str | None = "screen") -> Iterator[None]:
     name = _CURRENT.get() if style is None else style
     check_choice("style", name, tuple(STYLES))
     before = _CURRENT.set(name)
-    settings: Any = {**COMMON, **STYLES[name][2]}
+    settings: Any = {**COMMON, **STYLES[name].settings}
     try:
         with styles.context(settings, after_reset=True):
             yield
@@ -121,7 +130,7 @@ def _figure_class() -> type[Figure]:
 
         def draw(self, renderer: Any) -> None:
             """Draw the figure, with lines and markers in the sizes of its style; see `Figure.draw`."""
-            stroke = STYLES[self.style][1]
+            stroke = STYLES[self.style].stroke
             owners = [owner for ax in self.axes for owner in (ax, ax.get_legend()) if owner is not None]
             for line in {line for owner in owners for line in owner.get_lines()} - set(self.drawn):
                 for name in ("linewidth", "markersize", "markeredgewidth"):
@@ -165,7 +174,7 @@ def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
 
 def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown: bool = False) -> Figure:
     """Return a new figure of some inches on a screen, in the style that holds; pyplot knows it if it is `shown`."""
-    inches, widths = size, STYLES[_CURRENT.get()][0]
+    inches, widths = size, STYLES[_CURRENT.get()].widths
     if widths is not None:
         width = widths[size[0] > 8.0]  # a figure that is wide on a screen takes the page, not a column
         inches = width, size[1] * (width / size[0]) ** 0.7  # letters shrink less than the width
@@ -271,7 +280,9 @@ def small(ax: Axes, part: float = SMALL) -> float:
     return part * float(ax.xaxis.label.get_fontsize())
 
 
-def finish_panel(ax: Axes, x: str, y: str, title: str = "", ticks: Any = None, **legend: Any) -> None:
+def finish_panel(
+    ax: Axes, x: str, y: str, title: str = "", ticks: Sequence[float] | Array | None = None, **legend: Any
+) -> None:
     """Label the axes of a panel, `x` and `y` as `axis_label` does, and its ticks; name the curves in a legend.
 
     `ticks` are the places along x that are labelled, by default those of the scale.

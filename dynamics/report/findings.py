@@ -272,10 +272,17 @@ def system_findings(dataset: xr.Dataset) -> Findings:
 
 
 #: Columns of studies -> those of their standard errors.
-_STUDY_ERRORS = {"measured": "error", "pairs": "error", "sum formula": "sum error", "ideal sum": "ideal error"}
-_STUDY_ERRORS |= {each: f"{each} error" for each in ("gap", "drift", "cost")}
-_STUDY_ERRORS |= {each: f"{each} error" for each in ("function gap exponent", "coupling exponent")}
-_STUDY_ERRORS |= {"exponent": "standard error", "steps": "s.e.", "samples": "s.e.", "disagree": "s.e."}
+_STUDY_ERRORS = {
+    "measured": "error",
+    "pairs": "error",
+    "sum formula": "sum error",
+    "ideal sum": "ideal error",
+    **{name: f"{name} error" for name in ("gap", "drift", "cost", "function gap exponent", "coupling exponent")},
+    "exponent": "standard error",
+    "steps": "s.e.",
+    "samples": "s.e.",
+    "disagree": "s.e.",
+}
 
 
 def study_findings(
@@ -330,8 +337,8 @@ def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
     """Return the findings of an answer, to be printed or left as the last line of a cell of a notebook.
 
     First comes how the run ended, "Unfinished" if it was stopped, or what a comparison says; then what must be known
-    before a number is read, and the tables that the command of the answer prints. The answer is any Dataset or DataTree
-    of this program, or `dynamics.load` read it, or TypeError is raised.
+    before a number is read, and the tables that the command of the answer prints. `answer` is any Dataset or DataTree
+    that this program returned or `dynamics.load` read; TypeError is raised for anything else.
 
     Examples
     --------

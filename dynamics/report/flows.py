@@ -81,19 +81,9 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     in_words = [*(f"{law['what']}: {law['text']}" for law in laws), *limits]
     note = "The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it."
     expected = {"x, sum formula at this size": "sum_formula"}
-    attrs, cautions, count = dataset.attrs, [], len(rows)
-    if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
-        cautions.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
-    rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
-    if not isinstance(rate, str) and rate > limit:
-        cautions.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
-    margin = attrs.get("smallest_gram_margin", 0.0)
-    if margin < -GRAM_WARNING * attrs.get("rtol", 0.0):
-        lead = "The run left its tolerance: no vectors have the computed overlaps"
-        cautions.append(f"{lead} (an eigenvalue reached {margin:.2g}).")
     return run_findings(
         dataset,
-        cautions=cautions,
+        cautions=_cautions(dataset),
         sentences=[
             outcome(values),
             *_order_of_learning(dataset, rows),
@@ -142,8 +132,16 @@ def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
 def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the result as plain values: times per direction, exponents, how the run ended."""
     levels = {"level": "loss_level", "time": "loss_level_time"} if "loss_level_time" in dataset else {}
-    times = ["direction", "teacher_coefficient", "matched_neuron", "leading_order_time", "predicted_emergence_time"]
-    times += ["predicted_learned_time", "emergence_time", "learned_time"]
+    times = (
+        "direction",
+        "teacher_coefficient",
+        "matched_neuron",
+        "leading_order_time",
+        "predicted_emergence_time",
+        "predicted_learned_time",
+        "emergence_time",
+        "learned_time",
+    )
     first = {"title": dataset.attrs["title"], "information_exponent": int(dataset.attrs["information_exponent"])}
     return first | run_values(
         dataset,
@@ -220,9 +218,14 @@ def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
         if value > NEGLIGIBLE * sum(whole):
             fall = -np.log(np.maximum(part, 0.5 * NEGLIGIBLE * value))
             half = figures.first_passage(time, fall, -math.log(0.5 * value))
-            row = {"degree": DEGREE_NAMES[degree], "in_teacher": value}
-            row |= {"half_time": math.inf if math.isnan(half) else half}
-            rows.append(row | {"left": max(float(part[-1]), 0.0) if part.size else math.nan})
+            rows.append(
+                {
+                    "degree": DEGREE_NAMES[degree],
+                    "in_teacher": value,
+                    "half_time": math.inf if math.isnan(half) else half,
+                    "left": max(float(part[-1]), 0.0) if part.size else math.nan,
+                }
+            )
     return rows
 
 
@@ -232,6 +235,21 @@ def degree_table(values: Mapping[str, Any]) -> list[Table]:
     note = "Half is left: E(f - f*)² of the degree is half of its E f*². Degrees 0 to 2 tell no directions apart."
     rows = renamed(values["degrees"], columns)
     return [Table(caption="Parts of the teacher by Hermite degree", rows=rows, note=note)] if rows else []
+
+
+def _cautions(dataset: xr.Dataset) -> list[str]:
+    attrs, found, count = dataset.attrs, [], dataset.sizes["direction"]
+    if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
+        found.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
+    rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
+    if not isinstance(rate, str) and rate > limit:
+        found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
+    margin = attrs.get("smallest_gram_margin", 0.0)
+    if margin < -GRAM_WARNING * attrs.get("rtol", 0.0):
+        found.append(
+            f"The run left its tolerance: no vectors have the computed overlaps (an eigenvalue reached {margin:.2g})."
+        )
+    return found
 
 
 def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list[str]:

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     Found = tuple[dict[str, Any], list[str]]
 
 #: Sources of an exponent, each with the height, style and colour of its slope; the sum formula is drawn as a curve.
-SLOPES = [("fit", 1.0, "--", "k"), ("sum formula", np.nan, "-", PREDICTED)]
-SLOPES += [("ideal sum", 0.55, "-.", IDEAL), ("asymptotic", 0.4, ":", REFERENCE)]
+SLOPES = (
+    ("fit", 1.0, "--", "k"),
+    ("sum formula", np.nan, "-", PREDICTED),
+    ("ideal sum", 0.55, "-.", IDEAL),
+    ("asymptotic", 0.4, ":", REFERENCE),
+)
 #: Number of points above which they are drawn as a curve.
 MOST_POINTS = 40
 #: Law -> itself typeset, and the labels of x and y, or their names in the table of labels.

@@ -152,9 +152,14 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     inner = np.sqrt(time[1:] * time[:-1])
     first, last = time[[0, -1]] ** 2 / (inner[[0, -1]] if inner.size else time[0] * np.array([1.1, 1.0 / 1.1]))
     edges = np.concatenate([[first], inner, [last]])
-    heights, seen = np.append(middle - 0.5 * step, middle[-1] + 0.5 * step), np.maximum(density, FAINTEST * top)
-    colours: dict[str, Any] = {"norm": LogNorm(FAINTEST * top, top), "cmap": "magma_r", "rasterized": True}
-    mesh = ax.pcolormesh(edges, heights, seen.T, **colours)
+    mesh = ax.pcolormesh(
+        edges,
+        np.append(middle - 0.5 * step, middle[-1] + 0.5 * step),
+        np.maximum(density, FAINTEST * top).T,
+        norm=LogNorm(FAINTEST * top, top),
+        cmap="magma_r",
+        rasterized=True,
+    )
     for share, line, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
         curve = dataset["overlap_quantile"].sel(share=share).values
         ax.plot(time, curve, color="white", lw=2.6)

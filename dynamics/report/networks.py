@@ -113,10 +113,12 @@ def _components(dataset: xr.Dataset) -> list[dict[str, Any]]:
     costs = {each.name: each.cost for each in Problem.from_dataset(dataset).teacher.components}
     known = np.flatnonzero(np.isfinite(dataset["loss"].values))
     names, ratio = dataset["component_name"].values.tolist(), elements.component_ratio(dataset)
-    columns = {"name": names, "cost": [costs[name] for name in names]}
-    times = ("teacher_component", "predicted_component_time", "component_learned_time")
-    columns |= {name: dataset[name] for name in times}
-    return records(columns | {"ratio": ratio[known[-1]] if known.size else np.full(len(names), np.nan)})
+    columns = ("teacher_component", "predicted_component_time", "component_learned_time")
+    return records(
+        {"name": names, "cost": [costs[name] for name in names]}
+        | {name: dataset[name] for name in columns}
+        | {"ratio": ratio[known[-1]] if known.size else np.full(len(names), np.nan)}
+    )
 
 
 def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
@@ -180,8 +182,9 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
     noise = f"Largest standard error of an overlap: {worst:.2g}, with {attrs['draws']:.2g} points"
     if worst > WANTED_ERROR:
         noise += f"; {attrs['draws'] * (worst / WANTED_ERROR) ** 2:.2g} points bring it to {WANTED_ERROR:g}"
-    found = {"best_step": best["step"], "best_loss": best["test loss"], "train_loss": last["train loss"]}
-    values = flows.run_values(dataset, **found, curve=rows)
+    values = flows.run_values(
+        dataset, best_step=best["step"], best_loss=best["test loss"], train_loss=last["train loss"], curve=rows
+    )
     table = Table(
         caption="Losses and overlap by steps",
         rows=rows,
@@ -217,7 +220,9 @@ def _plot_reused_overlaps(dataset: xr.Dataset, ax: Axes) -> None:
     finish_panel(ax, "epochs", "teacher_overlap")
 
 
-def _draw_with_band(dataset: xr.Dataset, ax: Axes, name: str, at: Any, colour: Any, label: str) -> None:
+def _draw_with_band(
+    dataset: xr.Dataset, ax: Axes, name: str, at: slice | tuple[slice | int, ...], colour: Any, label: str
+) -> None:
     """Draw the part `at` of a variable against epochs, with a band of two standard errors."""
     value, error = dataset[name].values[at], figures.BAND * dataset[f"{name}_error"].values[at]
     epochs = dataset["step"].values / dataset.attrs["batches_per_epoch"]
@@ -300,11 +305,16 @@ def _quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
         law = flows.fitted_law("loss ~ t^x", fit, quadratic_exponents(beta).loss_time) | {"prefactor": fit.prefactor}
         sums = {"sigmoid_sum": "sigmoid_loss", "staircase": "staircase_loss"}
         laws = [law | {key: fits[name].exponent if name in fits else math.nan for key, name in sums.items()}]
-    found = {"title": attrs["title"], "end_time": float(attrs.get("end_time", dataset["time"].values[-1]))}
-    found |= {f"final_{name}": float(_reached(dataset[name].values)[-1]) for name in ("loss", "fine_tuned_loss")}
-    found |= {name: float(attrs[name]) for name in ("unlearned_loss", "learning_rate_limit")}
-    found |= {"directions": rows, "exponents": laws}
-    return found | {name: attrs[name] for name in ("notes", "scaling_notes")}
+    return {
+        "title": attrs["title"],
+        "end_time": float(attrs.get("end_time", dataset["time"].values[-1])),
+        **{f"final_{name}": float(_reached(dataset[name].values)[-1]) for name in ("loss", "fine_tuned_loss")},
+        **{name: float(attrs[name]) for name in ("unlearned_loss", "learning_rate_limit")},
+        "directions": rows,
+        "exponents": laws,
+        "notes": attrs["notes"],
+        "scaling_notes": attrs["scaling_notes"],
+    }
 
 
 def _reached(history: Array) -> Array:

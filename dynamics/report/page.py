@@ -259,9 +259,13 @@ def _stored(parts: Mapping[str, xr.Dataset]) -> list[Element]:
 
 def _variable(name: str, array: xr.Variable) -> dict[str, Any]:
     sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
-    row: dict[str, Any] = {"name": name, "meaning": str(array.attrs.get("long_name", ""))}
-    row |= {"shape": f"({sizes})" if sizes else "one value", "units": str(array.attrs.get("units", ""))}
-    row |= dict.fromkeys(("least", "largest", "finite values"))
+    row: dict[str, Any] = {
+        "name": name,
+        "meaning": str(array.attrs.get("long_name", "")),
+        "shape": f"({sizes})" if sizes else "one value",
+        "units": str(array.attrs.get("units", "")),
+        **dict.fromkeys(("least", "largest", "finite values")),
+    }
     values = array.values
     if np.issubdtype(values.dtype, np.number) or values.dtype == bool:
         finite = values[np.isfinite(values)]

@@ -50,7 +50,10 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     note = f"Shown: {len(points)} of {count} points." if len(points) < count else ""
     drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
     caption = f"Loss against flow time at {len(drawn)} points of the grid."
-    losses = drawing_of(_plot_losses, drawn, axes, caption=caption, more="The last losses are in the table above.")
+    losses = []
+    if _has_curve(points[0]):
+        more = "The last losses are in the table above."
+        losses = [drawing_of(_plot_losses, drawn, axes, caption=caption, more=more)]
     over = ", ".join(f"{name}({', '.join(dims)})" for name, dims in variables.items() if dims)
     return Findings(
         tone=Tone.CAUTION if failures or early else Tone.GOOD,
@@ -60,7 +63,7 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
             Table(caption="Points", rows=[_row(point, axes) for point in points], note=note, in_words=failed),
             Table(caption="Grid", rows=[{"key": name, "values": _values(labels[name])} for name in axes]),
         ],
-        drawings=[*([losses] if _has_curve(points[0]) else []), *_emergence(dataset, axes)],
+        drawings=[*losses, *_emergence(dataset, axes)],
         remarks=[f"study: {settings.get('study')}", f"variables, each over {', '.join(axes)}: {over}"],
         values={**settings, "points": count, "variables": variables, "failures": failures},
     )

@@ -45,7 +45,8 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         sentences.append(f"Reward variance at the start {attrs['reward_variance']:.3g}{accuracy}.")
     if never := [row["component"] for row in rows if not np.isfinite(row["learned"])]:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
-    own, two = list[Drawing](), dict[str, Any](size=(11.0, 4.2), shape=(1, 2))
+    own: list[Drawing] = []
+    two: dict[str, Any] = {"size": (11.0, 4.2), "shape": (1, 2)}
     if "moved_attention" in dataset:
         moved = "Attention with the first trigger shifted, to the right key and to the place of training, and κR."
         own = [drawing_of(_plot_shortcut, dataset, caption=moved, **two)]

@@ -73,9 +73,14 @@ def exponents(link: str, degrees: int) -> Told:
     information, (generative, lambda_squared) = expansion.information_exponent, generative_exponent(expansion)
     shares = coefficient_shares(expand(link, order=degrees))[1:].tolist()
     correlations = label_correlations(expansion, degrees)[1:].tolist()
-    values: dict[str, Any] = {"link": expansion.name, "information_exponent": information}
-    values |= {"generative_exponent": generative, "lambda_squared": lambda_squared, "coefficient_shares": shares}
-    values["label_correlations"] = correlations
+    values = {
+        "link": expansion.name,
+        "information_exponent": information,
+        "generative_exponent": generative,
+        "lambda_squared": lambda_squared,
+        "coefficient_shares": shares,
+        "label_correlations": correlations,
+    }
     lines = [
         f"link                  {expansion.name}",
         f"information exponent  {information}",
@@ -91,7 +96,7 @@ def exponents(link: str, degrees: int) -> Told:
 
 
 def leaps(function: str) -> Told:
-    """Return the same of a function of several directions."""
+    """Return the leaps of a function of several directions, in the same three parts."""
     from hermite.exponents.generative import sample_laws
     from hermite.exponents.leap import leap
 

@@ -63,7 +63,8 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     [1.0, 0.6366, 0.0, 0.1061]
     """
     rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
-    if (value := 0 if isinstance(degree, bool) else as_integer(degree)) is None or not 1 <= value <= HIGHEST_DEGREE:
+    value = 0 if isinstance(degree, bool) else as_integer(degree)
+    if value is None or not 1 <= value <= HIGHEST_DEGREE:
         refuse(rule, TypeError if value is None else ValueError)
     return _correlations(expand(link), value)
 

@@ -98,11 +98,11 @@ class Leap:
 def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     r"""Return the leap of a function of up to three directions of N(0, I), with its flag of subspaces.
 
-    With S the directions found so far and Y = f(Z), ζ_k = E[h_k(Z_rest) | Y, Z_S] is a symmetric tensor; the first k >=
-    1 with λ_k² = E|ζ_k|² > 0 adds the range of Λ_k = E ζ_k ζ_kᵀ (unfolded along one direction) to S, and so on until f
-    is known (arXiv:2302.11055, 2506.05500). The leap is the largest k, and transformed labels find all from d^max(1,
-    leap/2) samples. With ``kind="information"``, ζ_k = E[Y h_k(Z_rest) | Z_S] / √Var Y: what online SGD sees of the
-    label as it is, from d^max(1, leap - 1).
+    With S the directions found so far and Y = f(Z), ζ_k = E[h_k(Z_rest) | Y, Z_S] is a symmetric tensor; the first
+    k >= 1 with λ_k² = E|ζ_k|² > 0 adds the range of Λ_k = E ζ_k ζ_kᵀ (unfolded along one direction) to S, and so on
+    until f is known (arXiv:2302.11055, 2506.05500). The leap is the largest k, and transformed labels find all from
+    d^max(1, leap/2) samples. With ``kind="information"``, ζ_k = E[Y h_k(Z_rest) | Z_S] / √Var Y: what online SGD sees
+    of the label as it is, from d^max(1, leap - 1).
 
     Parameters
     ----------
@@ -138,7 +138,8 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     number = as_integer(axes)
     need = f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}."
     require(axes is None or number is not None, need, TypeError)
-    require(number is None or 1 <= number <= MOST_AXES, need.replace("an integer ", ""))
+    need = f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}."
+    require(number is None or 1 <= number <= MOST_AXES, need)
     require(kind in get_args(Kind), not_a_choice("Argument `kind`", kind, get_args(Kind)))
     if (link := single_link(f, number)) is not None:
         expansion = expand(link)
@@ -151,8 +152,13 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     function, count = point_function(f, number)
     label = ranked(function, count)
     exact = kind == "information" and polynomial_rows(function, np.eye(count), 0) is not None
-    by_cells = partial(_by_cells, *((label, label_rows) if kind == "generative" else (function, value_rows)))
-    search = partial(_by_coefficients, function) if exact else by_cells
+    search: Callable[[Array, Array], tuple[int, Array] | None]
+    if exact:
+        search = partial(_by_coefficients, function)
+    elif kind == "generative":
+        search = partial(_by_cells, label, label_rows)
+    else:
+        search = partial(_by_cells, function, value_rows)
     known, steps, settled = np.empty((0, count)), list[LeapStep](), False
     while not settled:
         rest = _complement(known)
@@ -237,9 +243,12 @@ def _reduced(directions: Array) -> Array:
 
 def _named(row: Array) -> str:
     """Return a direction as a sum of z1, z2 and z3."""
-    sizes = ("" if abs(abs(number) - 1.0) < 0.01 else f"{abs(number):.2g} " for number in row)
-    terms = [(f"{size}z{a}", number) for a, (size, number) in enumerate(zip(sizes, row, strict=True), 1)]
-    text = " ".join(f"{'-' if number < 0 else '+'} {term}" for term, number in terms if abs(number) >= 0.01)
+    terms = []
+    for a, number in enumerate(row, 1):
+        if abs(number) >= 0.01:
+            size = "" if abs(abs(number) - 1.0) < 0.01 else f"{abs(number):.2g} "
+            terms.append(f"{'-' if number < 0 else '+'} {size}z{a}")
+    text = " ".join(terms)
     return text.removeprefix("+ ") if text.startswith("+") else text.replace("- ", "-", 1)
 
 

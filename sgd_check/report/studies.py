@@ -54,7 +54,9 @@ def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], bool, xr.Dat
 
 
 def _complexity(dataset: xr.Dataset) -> Found:
-    points, fits, lines = list[dict[str, Any]](), list[dict[str, Any]](), []
+    points: list[dict[str, Any]] = []
+    fits: list[dict[str, Any]] = []
+    lines = []
     for name, along, one in _rows_of(dataset):
         rate = one["step_size"].values
         mean, error = log_means(one["emergence_step"].values)
@@ -392,9 +394,10 @@ def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
         bars = report.share_bars(share, time.shape[1])
         share_ax.errorbar(rate, share, yerr=bars, fmt=style, color=colour, ms=4, lw=1.2, capsize=2, label=label)
     share_ax.set_ylim(-0.04, 1.04)
-    for ax in axes if "learning_rate_limit" in dataset.attrs else ():
+    if "learning_rate_limit" in dataset.attrs:
         limit = dataset.attrs["learning_rate_limit"]
-        ax.axvline(limit, color=report.IDEAL, lw=1.4, ls="-.", label="limit of stability")
+        for ax in axes:
+            ax.axvline(limit, color=report.IDEAL, lw=1.4, ls="-.", label="limit of stability")
     finish_panel(time_ax, "", "emergence_in_flow_time", loc="upper left")
     finish_panel(share_ax, "step_size", "run_share", loc="upper left")
 
