@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
 
 import numpy as np
 
@@ -82,11 +82,14 @@ class Stepper(ABC):
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on, bit for bit."""
-        refuse(f"runs of {type(self).__name__} have no state from which they could go on", NotImplementedError)
+        self._refuse_state()
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:  # noqa: ARG002
         """Go on from a state of the same problem and options; raise KeyError or ValueError for another."""
-        self.state()  # which there is none of
+        self._refuse_state()
+
+    def _refuse_state(self) -> NoReturn:
+        refuse(f"runs of {type(self).__name__} have no state from which they could go on", NotImplementedError)
 
 
 class Engine(Stepper):
@@ -123,7 +126,8 @@ class SpanEngine(Engine):
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
         """Take `steps` steps at the learning rates given, one for each or one for all.
 
-        Return False, with a state that is not to be used, once `given_up`, called several times a second, says so.
+        Return False if `given_up`, called from any thread several times a second, says on the way that the span is no
+        longer wanted; the state is then not to be used.
         """
 
     @abstractmethod

@@ -228,6 +228,13 @@ def test_a_file_of_another_engine_is_refused_in_a_whole_sentence(tmp_path, monke
         make_engine("projected", problem_of(), EngineOptions(seeds=(1,))).state()
 
 
+def test_an_engine_that_knows_its_state_but_no_way_back_refuses_to_go_on(monkeypatch):
+    monkeypatch.setattr(ProjectedEngine, "restore", Stepper.restore)
+    engine = make_engine("projected", problem_of(), EngineOptions(seeds=(1,)))
+    with pytest.raises(NotImplementedError, match=r"^runs of ProjectedEngine have no state"):
+        engine.restore(engine.state())
+
+
 @pytest.fixture
 def prediction(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
