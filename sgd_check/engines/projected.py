@@ -550,7 +550,7 @@ class DrawnAxes:
         samples = min(batch, m)
         new = np.minimum(samples, left).astype(np.int64)
         #: Eigenvalues of the rows, first rows of the factors, new axes of each.
-        self.axes = (eigenvalues, first + columns * np.arange(left.size, dtype=np.int64), new)
+        self.axes: Axes | Integers = (eigenvalues, first + columns * np.arange(left.size, dtype=np.int64), new)
         self.size = eigenvalues.size
         # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2. A lone number is drawn in half the time.
         shapes = [0.5 * (rest - np.arange(count, dtype=np.float64)) for rest, count in zip(left, new, strict=True)]

@@ -8,7 +8,7 @@ entries of T below the diagonal; `gammas` are half the squares on the diagonals 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -256,7 +256,7 @@ class DirectionAxes(DrawnAxes):
         # SteppedRuns draws at least 16 steps at a time.
         name, asked = ("directions", directions) if numbers > 2 * first else ("batch_size", batch)
         check_memory(name, asked, 16 * numbers)
-        self.axes: Any = np.array([directions, new, left, beside, first], dtype=np.int64)
+        self.axes = np.array([directions, new, left, beside, first], dtype=np.int64)
         shapes = 0.5 * np.concatenate([beyond - np.arange(new), beyond - new - np.arange(left)]).astype(np.float64)
         known = 4 * batch * m * size if not every_sample else 2 * batch * directions * m * (size + new)
         operations = known + 4 * directions * m * (size + new) + 2 * m * m * (m + new + left)

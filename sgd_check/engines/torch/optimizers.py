@@ -6,7 +6,7 @@ tensor. Learning rates ε of the layers multiply the step of their columns, whic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -32,8 +32,11 @@ class PlainSgd:
     #: Average of the weights (lanes, m, columns), None if the optimizer keeps none.
     average: torch.Tensor | None = None
 
-    def __init__(self, optimizer: Any, neurons: Neurons, _weights: torch.Tensor, z: FreshDirections | None) -> None:
-        self._optimizer, self._neurons, self._directions, self._steps = optimizer, neurons, z, 0
+    def __init__(
+        self, optimizer: values.Optimizer, neurons: Neurons, _weights: torch.Tensor, z: FreshDirections | None
+    ) -> None:
+        self._optimizer, self._neurons, self._directions = optimizer, neurons, z
+        self._steps = 0
 
     def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the mean gradient over a batch, with decay and without fixed layers, in memory of the runs."""
@@ -50,7 +53,11 @@ class PlainSgd:
 class _Sgd(PlainSgd):
     """u ← β u + (1 − δ) g, u = g in the first step; w ← w − η u, or w − η (g + β u); a ← a + α (w − a)."""
 
-    def __init__(self, optimizer: Any, neurons: Neurons, weights: torch.Tensor, z: FreshDirections | None) -> None:
+    _optimizer: values.SGD
+
+    def __init__(
+        self, optimizer: values.SGD, neurons: Neurons, weights: torch.Tensor, z: FreshDirections | None
+    ) -> None:
         super().__init__(optimizer, neurons, weights, z)
         self._velocity = torch.zeros_like(weights)
         if optimizer.average is not None:
@@ -70,7 +77,15 @@ class _Sgd(PlainSgd):
 class _Adam(PlainSgd):
     """Adam and, with β1 = 0, RMSprop, with bias correction and ε = 0: where v = 0, no step is taken."""
 
-    def __init__(self, optimizer: Any, neurons: Neurons, weights: torch.Tensor, z: FreshDirections | None) -> None:
+    _optimizer: values.Adam | values.RMSprop
+
+    def __init__(
+        self,
+        optimizer: values.Adam | values.RMSprop,
+        neurons: Neurons,
+        weights: torch.Tensor,
+        z: FreshDirections | None,
+    ) -> None:
         super().__init__(optimizer, neurons, weights, z)
         self._kept = [torch.zeros_like(weights) for _ in range(3)]
 
@@ -95,6 +110,8 @@ class _ZerothOrder(PlainSgd):
 
     q_k = z_k·∇ℓ in the limit ε → 0, else [ℓ(w + εz_k) − ℓ(w − εz_k)]/(2ε), ε = λ/√d, ℓ = ½ MSE of the batch.
     """
+
+    _optimizer: values.ZerothOrder
 
     def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return g and the gradient of decay, which no direction sees, in memory of the runs."""
