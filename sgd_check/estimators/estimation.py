@@ -78,7 +78,6 @@ def estimate_direction(
     TypeError, ValueError
         One sentence, before any work; among others three times the n·d numbers of x must fit into memory.
 
-
     Examples
     --------
     >>> import dynamics
@@ -124,7 +123,10 @@ def estimate_direction(
 
 
 def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Array, float]:
-    """Return the unit vector that an estimator finds, and its eigenvalue, NaN at degree 1; both NaN if all fails."""
+    """Return the unit vector (d,) that an estimator of degree 1 to 4 finds, and its eigenvalue, NaN at degree 1.
+
+    Both are NaN if all labels are equal, so that the sample tells nothing, and if the iterations do not converge.
+    """
     T = labels if degree == 2 else labels - labels.mean()
     d = x.shape[1]
     if not T.any():

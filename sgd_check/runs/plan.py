@@ -25,16 +25,22 @@ __all__ = ["LearningRate", "Plan", "Schedule", "make_plan", "piecewise", "power_
 
 LearningRate = float | Callable[[int], float]
 
-RECORDS_PER_E_FOLD, RECORDED_DECADES = 12, 4
+RECORDS_PER_E_FOLD = 12
+RECORDED_DECADES = 4
 # Emergence is looked for at steps this far apart, relative to the step.
 LOOK_RATIO = 1.02
-# So many steps are told apart as float64, and so many learning rates are 8 GB.
-MOST_STEPS, MOST_TABULATED_STEPS = 2**53, 10**9
+# Above it, steps are no longer told apart as float64.
+MOST_STEPS = 2**53
+# A varying learning rate is tabulated: 8 GB at this many steps.
+MOST_TABULATED_STEPS = 10**9
 
 
 @dataclass(frozen=True)
 class Plan:
-    """η of each or of all steps (`table`), those kept as records, those looked at, and the name of a schedule."""
+    """Steps of one run: η of each or of all (`table`), those kept as records, and those looked at, in increasing order.
+
+    The latter include the former, 0 and the last. `schedule` is the name of a schedule that has one, else empty.
+    """
 
     steps: int
     table: Array | float

@@ -23,7 +23,7 @@ class CrossingTracker:
     """The `time` at which each entry of an array first reached its threshold, NaN where it did not.
 
     Between two looks the quantity is taken as linear in log time (in time from a look at time 0). An entry that is past
-    its threshold at the first look crossed then.
+    its threshold at the first look crossed then; NaN never crosses. Thresholds broadcast with values of the shape.
     """
 
     def __init__(self, threshold: Array, shape: tuple[int, ...]) -> None:
@@ -149,7 +149,8 @@ BLOW_UP_FACTOR = 1e3
 class Watch:
     """Says which runs are sound, and when (runs, P) directions emerge: max_i C_ip² reaches the teacher's level.
 
-    For odd k C > 0, but of networks; of a frame the alignment Σ_i C_ip² takes the place of the largest square.
+    For odd k only neurons with C > 0 count, of a network those of either sign. Of a frame the alignment Σ_i C_ip² takes
+    the place of the largest square.
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:

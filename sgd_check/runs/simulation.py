@@ -325,7 +325,8 @@ def simulate(
     objective "correlation" it is w ← (w + η u)/|w + η u|, u the mean over the batch of the labels f*(x) + τξ times the
     gradient of the smoothed σ(w·x) along the sphere. The student "stiefel" takes the step along the tangential part of
     the gradient and then the polar factor of where it leads. A `Student` moves its layers by η ε_w, η ε_v and η ε_b
-    times their gradients, and by its decay; on the sphere |w_i| is then brought back to its start.
+    times their gradients, all from the parameters before the step, and by its decay; on the sphere the step of w_i is
+    along the tangential part of its gradient, and |w_i| is then brought back to its start.
 
     Parameters
     ----------
@@ -337,8 +338,8 @@ def simulate(
     steps : int, optional
         Number of SGD steps; absent beside `passes`.
     seeds : int or sequence of int
-        How many runs (seeds 0, 1, …), or the seeds of the samples themselves, distinct and below 2^32. On one processor
-        a seed gives the same bits alone, beside others and on any number of threads.
+        How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never the
+        start. On one processor a seed gives the same bits alone, beside others and on any number of threads.
     engine : {"auto", "projected", "torch", "diffusion", "scalar"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
         not depend on d, for d ≥ m + the number of axes that the teacher spans, with a further m for momentum and one
@@ -390,8 +391,9 @@ def simulate(
         `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
         `squared_norm` (seed, time, neuron), population `loss` (seed, time), with `training_samples` that of these,
         `train_loss` (seed, time), `emergence_time` and `learned_time` (seed, direction; NaN if never, and of learned
-        times where the link has no degree from 3 on), `blown_up` (seed), `censored` (seed, direction); coordinates
-        `time` and `step`. Records that were not reached, and those of a run that blew up, are NaN.
+        times where the link has no degree from 3 on, as their attribute `undefined` says), `blown_up` (seed),
+        `censored` (seed, direction); coordinates `time` and `step`. Records that were not reached, and those of a run
+        that blew up, are NaN.
 
         The spherical student has `neuron_vector` (seed, time, neuron, flow_axis), the neurons in R^d, the teacher's
         axes first, which replaces `student_overlap`, and `start_seed` (seed) with `starts`. A `Student` also has
@@ -440,14 +442,15 @@ def simulate(
     made = make_engine(engine, problem, options)
     limit, peak = stability_limit(problem, options.batch_size, options.optimizer), plan.peak_rate
     above = "the limit of stability for this problem, so runs may blow up"
-    above = "above which noise keeps the neurons from every direction" if is_frame(problem) else above
+    if is_frame(problem):
+        above = "above which noise keeps the neurons from every direction"
     too_large = limit is not None and peak > limit
     cautions = [f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}."] if too_large else []
     for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
         if caution is not None:
             warn(caution)
     reused, averages = options.training_samples is not None, getattr(options.optimizer, "average", None) is not None
-    others = ["average_loss"] * averages + ["train_loss"] * reused
+    others = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
     records = Recorder(problem, plan, len(options.seeds), others=others)
     shared = {
         "engine": engine,

@@ -284,7 +284,10 @@ def escape_times(
     report: Callable[[int], object] = int,
     optimizer: Optimizer = PLAIN,
 ) -> tuple[Array, Switches]:
-    """Return the flow times (runs, P) at which directions emerged in SGD, NaN for never, and which runs blew up."""
+    """Return the flow times (runs, P) at which directions emerged in SGD, NaN for never, and which runs blew up before.
+
+    A run ends when all its directions have emerged, it blows up, or `steps` are over. `report` is told the steps taken.
+    """
     end = learning_rate * steps
     first = max(10.0**-2 * end, learning_rate)
     count = max(2, round(np.log(end / first) / np.log(TIME_RATIO)))

@@ -45,7 +45,11 @@ SOURCES = ("SGD", "theory at its size", "theory at large size", "ideal sum at la
 
 
 class Curve(NamedTuple):
-    """Theory of pairs alone: per target samples until its loss, with noise and without, and learned times."""
+    """Theory of pairs alone at one size, at the rates of c of targets p̄, whose losses are given.
+
+    Of each target: the samples until its loss is reached (targets,), with the delays by noise and without, NaN if
+    never; and the learned times of all pairs with the delays (targets, P), inf if trapped.
+    """
 
     problem: Problem
     targets: Integers

@@ -218,7 +218,8 @@ def epochs_study(
     check_that(0 < len(asked) == len(set(asked)), "links", need, f"is {shown(asked)}")
     problems = [epochs_problem(link, 0.0, settings) for link in asked]
     points = len(problems) * len(settings["label_noises"]) * len(settings["ratios"])
-    steps, title = float(points * each * parts * settings["seeds"]), "Samples that are used again against fresh ones"
+    steps = float(points * each * parts * settings["seeds"])
+    title = "Samples that are used again against fresh ones"
     seconds = partial(_seconds, settings, steps)
     return SgdStudy("epochs", title, settings, problems[0], progress, _epochs, steps=steps, seconds=seconds)
 

@@ -194,7 +194,8 @@ def full_batch_recovery(
     increasing = sound and (np.diff(n_over_d) > 0.0).all()
     check_that(increasing, "ratios", "hold increasing positive numbers", f"is {n_over_d.tolist()}")
     link, c = f"min(z**2, {settings['cut']!r})", settings["online_rate"]
-    slope, need = online_slope(link, c), "be so small that the drift of online SGD outweighs its noise"
+    slope = online_slope(link, c)
+    need = "be so small that the drift of online SGD outweighs its noise"
     check_that(np.isfinite(slope), "online_rate", need, f"is {c:g}")
     # The law depends on n/d alone.
     fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], 101)[1:])

@@ -59,9 +59,12 @@ class SgdStudy(PreparedStudy):
 
     @contextmanager
     def stepping(self) -> Iterator[Meter]:
-        """Return the context of the steps; an interruption is written down, high rates are no reason to warn."""
-        bar: Any = {"unit": "step", "unit_scale": True}
-        with warnings.catch_warnings(), under_way(round(self.steps), self.progress, **bar) as meter:
+        """Return the context in which the steps are taken; an interruption ends it and is written down.
+
+        That a learning rate may be above the limit of stability is the subject of studies, and no reason to warn.
+        """
+        total, progress = round(self.steps), self.progress
+        with warnings.catch_warnings(), under_way(total, progress, unit="step", unit_scale=True) as meter:
             warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
             yield meter
 
@@ -97,7 +100,10 @@ def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
 
 
 def log_means(time: Array) -> tuple[Array, Array]:
-    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time."""
+    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
+
+    A mean without the late runs would be too small, so that a point with a censored run counts for no fit.
+    """
     logs = np.log(time)
     return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
 

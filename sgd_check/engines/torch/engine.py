@@ -218,7 +218,8 @@ class _NetworkRecursion(Recursion):
 
 #: Steps whose updates wait for one matrix product, half as many for weights of few numbers: more read weights less
 #: often, but multiply samples with each other, 2 d (2 m + K) operations a step.
-DELAYED_STEPS, FEW_NUMBERS = 32, 2**13
+DELAYED_STEPS = 32
+FEW_NUMBERS = 2**13
 #: Numbers and steps drawn per seed at a time on the processor, where that is more than a block.
 DRAWN_NUMBERS, DRAWN_STEPS = 2**16, 1024
 #: Numbers that one thread works on at a time: about half of the second-level cache.
@@ -414,8 +415,10 @@ class OnlineEngine(TorchRuns):
         self._threads.each(torch.inference_mode()(work), self._groups)
 
 
-#: Steps of a block of the Triton kernel, whose registers twice as many exceed, and its smallest side of a product.
-FUSED_STEPS, LEAST_SIDE = 16, 16
+#: Steps of a block of the Triton kernel; with twice as many it runs out of registers.
+FUSED_STEPS = 16
+#: Smallest side of a matrix product in Triton.
+LEAST_SIDE = 16
 #: Largest m for which the kernel's tensors fit the registers, and largest degree for which its link is unrolled.
 LARGEST_WIDTH, LARGEST_DEGREE = 64, 64
 #: A program takes four warps below so many neurons, eight otherwise.

@@ -57,7 +57,7 @@ _entered = {"bodies": 0, "before": 1}
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Have torch use one thread in the body, until the last of several threads in bodies leaves."""
+    """Have torch use one thread in the body, then as many as before the first of the bodies that overlap."""
     with _counting:
         if not _entered["bodies"]:
             _entered["before"] = torch.get_num_threads()
@@ -187,7 +187,10 @@ def on_dense_axes(start: Array, span: int, dimension: int, seed: int) -> tuple[A
 def measured(
     weights: torch.Tensor, teacher: TorchTeacher, *, student: bool, squared: float | None = None, vectors: bool = False
 ) -> Measurement:
-    """Return overlaps of weights (lanes, m, d), if `squared` is given unit vectors of that |w|²; or the `vectors`."""
+    """Return overlaps of weights (lanes, m, d) in float64, or if `squared` is given of unit vectors of that |w|².
+
+    With `student` those among neurons are measured too, or, with `vectors`, the unit vectors are returned for them.
+    """
     w, directions = weights.to(torch.float64), teacher.directions
     squared_norm = torch.sum(w * w, dim=2)
     unit = w / torch.sqrt(squared_norm)[:, :, None] if squared is None else w
@@ -226,7 +229,9 @@ class WeightEngine(TorchRuns):
             self._weights[:, :, d:] = torch.from_numpy(np.array([start.second_layer, start.bias]).T).to(self._weights)
         streams, on_cpu = make_streams(seeds, self._dtype, self._device), self._device.type == "cpu"
         others = make_streams(seeds, self._dtype, self._device, DIRECTIONS) if count else None
-        self._layered, self._spherical, self._groups = layered, is_spherical(problem), list[WeightRuns]()
+        self._layered = layered
+        self._spherical = is_spherical(problem)
+        self._groups = list[WeightRuns]()
         size = 1 if on_cpu else len(seeds)
         for first in range(0, len(seeds), size):
             lanes = range(first, first + size)
