@@ -87,7 +87,7 @@ RESTING_SPEED = 1e-12
 
 
 class MeanFieldSystem(System):
-    """Particles with projections (N, r) and masses (N,), of sum 1 unless they grow; its subclasses know moments.
+    """Particles with projections (N, r) and masses (N,), of sum 1 unless they grow; subclasses know the moments.
 
     `levels` are fractions of E f*² below which the loss is timed; the events are these, then learned masses.
     """
@@ -100,7 +100,8 @@ class MeanFieldSystem(System):
         # The kernels import Numba, which what else this module holds does not need.
         from dynamics.equations import mean_field_kernels as kernels
 
-        self.problem, self.weights, self.grows, teacher = problem, weights, is_homogeneous(problem), problem.teacher
+        self.problem, teacher = problem, problem.teacher
+        self.weights, self.grows = weights, is_homogeneous(problem)
         self.functions = Functions(kernels.rhs, kernels.event_values, kernels.normalise)
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / problem.learned_part.kernel_at_one
@@ -172,12 +173,13 @@ class MeanFieldSystem(System):
     def motion(self, state: Array, moments: Array) -> tuple[Array, Array, Array]:
         """Return a' (N, r), and on the sphere the speed |w'| (N,) and the local Hessian (N,).
 
-        That is the largest eigenvalue of the derivative of a particle's velocity in its position, the law held fixed:
-        r are those of (a·∇Φ) I − B ∇²Φ B, B² = I − aaᵀ, and the other d − 1 − r are a·∇Φ.
+        The last is the largest eigenvalue of the derivative of a particle's velocity in its position at a fixed law.
+        The eigenvalues are the r of (a·∇Φ) I − B ∇²Φ B, B² = I − aaᵀ, and a·∇Φ, d − 1 − r times.
         """
         a = self.unpack(state)
         parts = [self._block_motion(a[first : first + BLOCK], moments) for first in range(0, len(a), BLOCK)]
-        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
+        velocity, speed, hessian = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return velocity, speed, hessian
 
     def _block_motion(self, a: Array, moments: Array) -> tuple[Array, Array, Array]:
         gradient, second = self.potential_derivatives(a, moments)
@@ -366,7 +368,8 @@ class SubspaceSystem(MeanFieldSystem):
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)
         target = self.problem.teacher
-        axes, Q, total = target.span, self._powers_of_rest, self._exponents.sum(axis=1)
+        axes, Q = target.span, self._powers_of_rest
+        total = self._exponents.sum(axis=1)
         words = self._exponents.tolist()
         ways = np.array([math.factorial(sum(word)) / math.prod(map(math.factorial, word)) for word in words])
         twice = 2 * np.arange(Q)
