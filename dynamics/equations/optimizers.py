@@ -31,6 +31,7 @@ from hermite.arrays import Array, Integers, Matrix, Vector
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dynamics.equations.network.families import NetworkTeacher
     from dynamics.problem import Problem, Student
 
 #: Places in `sizes`: m, P, the rule, whether there is an average; numbers of own parameters, of the student's scratch
@@ -541,8 +542,9 @@ class OptimizedSystem(FlowSystem):
         self._base, self.problem, self.functions = base, base.problem, functions
         problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
         m, P = problem.width, base.sizes[1]
-        self._averages, self._rule = sgd.average is not None, PLAIN if optimizer.is_plain else RULES[type(optimizer)]
-        mP, mm, weights = m * P, m * m, np.array(base.initial_state)
+        self._averages, self._rule = sgd.average is not None, _rule_of(optimizer)
+        mP, mm = m * P, m * m
+        weights = np.array(base.initial_state)
         if is_homogeneous(problem):
             C, G, n = base.unpack(weights)
             rho = np.sqrt(n)
@@ -566,16 +568,15 @@ class OptimizedSystem(FlowSystem):
         numbers = [rate, sgd.momentum, 1.0 - sgd.dampening, *nesterov, alpha, problem.dimension]
         numbers += [getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0)]
         own = np.concatenate([numbers, nodes.ravel(), means, varying])
-        scratch, axes = base.work_size + base.initial_state.size, max(nodes.shape[1] - 1, 0)
+        scratch = base.work_size + base.initial_state.size
+        axes = max(nodes.shape[1] - 1, 0)
         header = [m, P, self._rule, self._averages, own.size, scratch, weights.size, len(nodes), axes, table.size]
+        header.append(varying.size)
         self.parameters: Array = np.concatenate([own, base.parameters])
-        self.sizes: Integers = np.concatenate([header, [varying.size], table, base.sizes]).astype(np.int64)
+        self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
         self.work_size = scratch + 6 * mm + 4 * m + table.size + weights.size
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree
-        # A network has a teacher of its own, homogeneous neurons have E f*².
-        self.teacher: Any = getattr(base, "teacher", None)
-        self.teacher_term: Any = getattr(base, "teacher_term", None)
 
     def of_student(self, state: Array, *, average: bool = False) -> Array:
         """Return the state of the student's system at the weights, or at their averages."""
@@ -639,9 +640,24 @@ class OptimizedSystem(FlowSystem):
         """Return a bound on the error of means that are series, of a network."""
         return float(self._base.series_error(self.of_student(state)))
 
+    @property
+    def teacher(self) -> NetworkTeacher:
+        """The teacher of a network."""
+        return cast("NetworkTeacher", self._base.teacher)
+
+    @property
+    def teacher_term(self) -> float:
+        """E f*² of homogeneous neurons."""
+        return float(self._base.teacher_term)
+
     def teacher_sensitivity(self) -> Array:
         """Return the eigenvalues of E ∂_a f* ∂_b f* of a network's teacher."""
         return np.asarray(self._base.teacher_sensitivity())
+
+
+def _rule_of(optimizer: Optimizer) -> int:
+    """Return the rule of an optimizer, or of that from which its class derives."""
+    return PLAIN if optimizer.is_plain else next(rule for kind, rule in RULES.items() if isinstance(optimizer, kind))
 
 
 def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, Array]:

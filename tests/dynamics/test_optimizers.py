@@ -250,6 +250,15 @@ def test_fixed_momentum_is_plain_sgd_at_a_larger_rate() -> None:
         assert not np.allclose(found, plain, rtol=1e-4)
 
 
+def test_a_class_that_derives_from_an_optimizer_has_its_rule() -> None:
+    class TwoLosses(ZerothOrder):
+        pass
+
+    problem = committee(1, 1, 50, 0.0)
+    flows = [solve(problem, 1e-4, optimizer, [0.0, 1.0]) for optimizer in (TwoLosses(directions=2), ZerothOrder(2))]
+    assert flows[0].loss.values.tolist() == flows[1].loss.values.tolist()
+
+
 def test_trained_layers_have_buffers_too() -> None:
     """Small steps of a network with all layers trained follow the flow; momentum's time is 1 − β as long."""
     student = {"second_layer": "trained", "biases": "trained", "initial_biases": [0.1, -0.2]}
