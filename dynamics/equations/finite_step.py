@@ -275,7 +275,8 @@ def check_polynomial(problem: Problem) -> None:
 
 # Exact moments of one step of online SGD, from the overlaps alone: docs/learning_rate.md.
 #
-# First order: E[ē ∇_i] is ρ_i (κ_i u_i + Σ_b N_ib v_b), and D_ij the product of two such vectors. Second order:
+# First order: E[ē ∇_i] is ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib], Q
+# the Gram matrix of all v, and D_ij the product of two such vectors. Second order:
 # E[e² ∇_i·∇_j] = base + d · slope. In mean derivatives ĉ_k = E σ^(k) = √k! c_k its factors are series with
 #
 # σ' : ĉ_(k+1)     α : (2−k) ĉ_k − ĉ_(k+2)     β : (1−k) ĉ_(k+1) + k (3−k) ĉ_(k−1)     zσ' : k ĉ_k + ĉ_(k+2).
@@ -343,15 +344,29 @@ class MomentTables(NamedTuple):
     work_size: int
 
 
-#: Which rows are made: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X.
-Rows = tuple[list[tuple[int, int]], list[tuple[int, int, int, int]], list[tuple[int, int]]]
+class _Link(NamedTuple):
+    """Diagrams and factors of a link; rows of `edges` and `weights` are sorted by group."""
+
+    edges: Integers
+    weights: Array
+    #: The first row of each group, with the end.
+    first: Integers
+    factors: list[Array]
+
+
+class _Rows(NamedTuple):
+    """Which rows are made: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X."""
+
+    singles: list[tuple[int, int]]
+    segments: list[tuple[int, int, int, int]]
+    mixed: list[tuple[int, int]]
 
 
 def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole: bool = True) -> MomentTables:
     """Return the tables of m neurons and P directions, `whole` or of what grows with d; ValueError if too many."""
-    edges, link_weights, first, link_factors = _link(trimmed(coefficients), whole)
-    squares = np.square(trimmed(coefficients))
-    (singles, segments, mixed), degree = _rows(edges), squares.size - 1
+    trim = trimmed(coefficients)
+    link, squares = _link(trim, whole), np.square(trim)
+    rows, degree = _rows(link.edges), squares.size - 1
     # Every row is U, X or Y of at most max(1, K) legs.
     m, M, top = width, width + num_directions, max(1, degree)
     sizes = {
@@ -359,29 +374,30 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole
         "powers": (top + 1) * M * M,
         "drift": 2 * m * M,
         "U": (top + 1) * m * M,
-        "single": len(singles) * m * M,
-        "X": len(mixed) * m * M,
-        "Y": sum(segment[2] for segment in segments) * m * M,
+        "single": len(rows.singles) * m * M,
+        "X": len(rows.mixed) * m * M,
+        "Y": sum(segment[2] for segment in rows.segments) * m * M,
         "s": degree + 4,
     }
     *starts, work_size = np.cumsum([0, *sizes.values()]).tolist()
     at = dict(zip(sizes, starts, strict=True))
-    terms = _operands(edges, (singles, segments, mixed), at, m * M)
+    terms = _operands(link.edges, rows, at, m * M)
 
-    occurring = [np.flatnonzero(factor.any(axis=0)) for factor in link_factors]
-    factors = [factor[:, powers].T.ravel() for factor, powers in zip(link_factors, occurring, strict=True)]
+    occurring = [np.flatnonzero(factor.any(axis=0)) for factor in link.factors]
+    factors = [factor[:, powers].T.ravel() for factor, powers in zip(link.factors, occurring, strict=True)]
     first_coefficient = np.cumsum([0, *map(len, occurring)])
-    lists = (singles, segments, mixed, np.stack([first, first_coefficient], axis=1), np.concatenate(occurring), terms)
+    lists = (*rows, np.stack([link.first, first_coefficient], axis=1), np.concatenate(occurring), terms)
     parts = [np.array(part, dtype=np.int64).ravel() for part in lists]
-    header = [m, num_directions, top, degree, len(singles), len(segments), len(mixed), len(factors), len(terms)]
+    header = [m, num_directions, top, degree]
+    header += [len(rows.singles), len(rows.segments), len(rows.mixed), len(factors), len(terms)]
     header += [at[name] for name in ("powers", "drift", "U", "single", "X", "Y")]
     header += np.cumsum([HEADER, *map(len, parts[:-1])]).tolist()
     header += [degree + 1, degree + 1 + 2 * int(first_coefficient[-1]), at["s"]]
     layout = np.concatenate([np.array(header, dtype=np.int64), *parts])
-    return MomentTables(np.concatenate([squares, *factors, link_weights.ravel()]), layout, work_size)
+    return MomentTables(np.concatenate([squares, *factors, link.weights.ravel()]), layout, work_size)
 
 
-def _rows(edges: Integers) -> Rows:
+def _rows(edges: Integers) -> _Rows:
     """Return the rows that the diagrams need, X sorted by r + s so that a segment of it is one matrix."""
     halves = [(r, s) for row in edges.tolist() for r, s in (row[1:3], row[3:5])]
     mixed = sorted({pair for pair in halves if min(pair) > 0}, key=lambda pair: (sum(pair), pair))
@@ -390,13 +406,14 @@ def _rows(edges: Integers) -> Rows:
     for e, legs in sorted({(e, r + s) for e, r, s in left if r * s > 0}):
         members = [x for x, pair in enumerate(mixed) if sum(pair) == legs]
         segments.append((e, members[0], len(members), sum(segment[2] for segment in segments)))
-    return sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments, mixed
+    return _Rows(sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments, mixed)
 
 
-def _operands(edges: Integers, rows: Rows, at: dict[str, int], matrix_size: int) -> Integers:
+def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
     """Return where the two rows of each diagram lie, shape (D, 8); the left one is Q^(∘e) times its factors."""
-    shift = {(e, sum(rows[2][x])): row - x for e, x, _, row in rows[1]}
-    singles, mixed = ({pair: x for x, pair in enumerate(pairs)} for pairs in (rows[0], rows[2]))
+    shift = {(e, sum(rows.mixed[x])): row - x for e, x, _, row in rows.segments}
+    mixed = {pair: x for x, pair in enumerate(rows.mixed)}
+    singles = {pair: x for x, pair in enumerate(rows.singles)}
     terms = np.empty((edges.shape[0], 8), dtype=np.int64)
     for term, (e, r, s, r2, s2) in zip(terms, edges.tolist(), strict=True):
         if r * s > 0:
@@ -411,11 +428,8 @@ def _operands(edges: Integers, rows: Rows, at: dict[str, int], matrix_size: int)
 
 
 @lru_cache(maxsize=32)
-def _link(coefficients: tuple[float, ...], whole: bool) -> tuple[Integers, Array, Integers, list[Array]]:
-    """Return edges and weights of the diagrams of a link, sorted by their groups (r + r', s + s').
-
-    Then the first row of each group, with the end, and its factors in powers of G_ij.
-    """
+def _link(coefficients: tuple[float, ...], whole: bool) -> _Link:
+    """Return the diagrams of a link, grouped by (r + r', s + s'), with the factors of each group in powers of G_ij."""
     hat = mean_derivatives(coefficients)
     k, size = np.arange(hat.size + 1.0), hat.size + 1
     padded = np.concatenate([np.zeros(1), hat, np.zeros(4)])
@@ -446,4 +460,4 @@ def _link(coefficients: tuple[float, ...], whole: bool) -> tuple[Integers, Array
     codes = np.unique(np.append(code, 0))
     first = np.append(np.searchsorted(code[order], codes), code.size)
     factors = [np.stack([base[c // size, c % size], slope[c // size, c % size]]) for c in codes.tolist()]
-    return table.edges[used][order], weights[used][order], first, factors
+    return _Link(table.edges[used][order], weights[used][order], first, factors)

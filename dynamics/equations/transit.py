@@ -14,14 +14,14 @@ keep its relative precision: it grows as C^(2−k) to the left.  The scaled inve
 
     v(ξ) = e^{−4Γ(ξ)} [ (a / n_0) e^{4Γ_0} + 4 g(1) (a t + X_0 − X(ξ)) ],        a t = R_0 − R(ξ).
 
-They are tabulated to rounding, as piecewise polynomials of ξ.
+R, Γ and X are tabulated to rounding, as piecewise polynomials of ξ.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -68,7 +68,8 @@ def _rates(powers: Array, k: int, xi: Array) -> tuple[Array, Array, Array, Array
 def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitTable:
     """Return the table from ξ = `lowest` on of the branch on which C has this sign, for a link Σ_j c_j h_j."""
     c = np.array(coefficients)
-    k, powers, norm = exponent(c), c**2 * float(sign) ** np.arange(c.size), float(np.sum(c[1:] ** 2))
+    k, norm = exponent(c), float(np.sum(c[1:] ** 2))
+    powers = c**2 * float(sign) ** np.arange(c.size)
     powers[0] = 0.0
     barrier = _first_zero(powers, k)
     knots = _knots(k, lowest, barrier)
@@ -90,16 +91,24 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
     signal, slope = gf / f, np.sqrt(scipy.special.expit(knots)) / (2.0 * f)
     level = 2.0 * signal * (1.0 + lift) / norm + 4.0 * norm * (remaining + excess)
     level_slope = 2.0 * slope**2 * scipy.special.expit(-knots) + 8.0 * signal**2 - 4.0 * norm**2
-    of_remaining, of_excess = _quintic(knots, remaining, -f, -f1), _quintic(knots, excess, -lift * f, excess_bend)
-    of_level = _cubic(knots, level, level_slope * (1.0 + lift) * f / norm)
-    return TransitTable(powers, norm, knots, of_remaining, growth_pieces, of_excess, -remaining, of_level, barrier)
+    return TransitTable(
+        powers=powers,
+        norm=norm,
+        knots=knots,
+        remaining_pieces=_quintic(knots, remaining, -f, -f1),
+        growth_pieces=growth_pieces,
+        excess_pieces=_quintic(knots, excess, -lift * f, excess_bend),
+        waiting=-remaining,
+        level=_cubic(knots, level, level_slope * (1.0 + lift) * f / norm),
+        barrier=barrier,
+    )
 
 
 def _first_zero(powers: Array, k: int) -> float:
     """Return the smallest ξ at which g' changes sign, inf if it does not."""
     slopes = np.arange(k, powers.size) * powers[k:]
 
-    def pull(xi: Any) -> Any:
+    def pull(xi: Array) -> Array:
         return polynomial(slopes, np.sqrt(scipy.special.expit(xi)))
 
     grid = np.linspace(-80.0, LAST_LOGIT, 30001)
@@ -107,7 +116,7 @@ def _first_zero(powers: Array, k: int) -> float:
     if not adverse.size:
         return np.inf
     low, high = grid[adverse[0] - 1 :][:2].tolist()
-    return scipy.optimize.brentq(pull, low, high, xtol=1e-15)
+    return scipy.optimize.brentq(lambda xi: float(pull(np.asarray(xi))), low, high, xtol=1e-15)
 
 
 def _knots(k: int, lowest: float, barrier: float) -> Array:
@@ -265,7 +274,8 @@ class TransitTable:
         last = self.knots[-1]
         begin, inside = np.minimum(start, last), np.minimum(xi, last)
         tail = np.maximum(elapsed - np.maximum(self.remaining(begin) + self.waiting[-1], 0.0), 0.0)
-        tail, base = np.where(xi >= last, tail, 0.0), self.growth(begin)
+        tail = np.where(xi >= last, tail, 0.0)
+        base = self.growth(begin)
         grown = np.exp(-4.0 * (self.growth(inside) - base))
         gain = (elapsed - tail) * np.exp(-4.0 * base) + (self.excess(begin) - self.excess(inside)) * np.exp(-4.0 * base)
         value = grown * (ratio + 4.0 * self.norm * gain)
@@ -287,7 +297,8 @@ class TransitTable:
         grown = np.exp(4.0 * self.growth(xi))
         known = 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
         xi = xi - (known - need) / self.level(xi, 1)
-        value, late = np.maximum(origin - self.remaining(xi), 0.0), need > best[-1]
+        value = np.maximum(origin - self.remaining(xi), 0.0)
+        late = need > best[-1]
         if late.any():
             value[late] = self._tail_time(origin[late], begin[late], ratio[late])
         already = self.signal(start) / self.norm >= 0.5 * ratio

@@ -320,9 +320,13 @@ def teacher_rows(problem: Problem, columns: int) -> Array:
 
 
 def overlap_state(
-    U: Array, log_norm: Array, teacher: Array, num_directions: int, out: Array | None = None,
+    U: Array,
+    log_norm: Array,
+    teacher: Array,
+    num_directions: int,
+    out: Array | None = None,
     products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, np.swapaxes(U, -1, -2), out=G),
-) -> Array:  # fmt: skip
+) -> Array:
     """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
     (*stack, m, _), P = U.shape, num_directions
     state = np.empty((*stack, m * P + m * m + m)) if out is None else out

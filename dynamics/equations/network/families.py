@@ -87,10 +87,11 @@ def _rule(edges: Array) -> tuple[Array, Array]:
     return x, density
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkTeacher:
-    """A teacher as the kernels see it: the distinct links of its units, and numbers as of the system.
+    """A teacher as the kernels see it.
 
+    `links` are the distinct links of its units, `parameters` and `sizes` what `dynamics.equations.network.system` says.
     `degree` is the largest order of a component, `biases` (units,) and `theta` (units, r) those of the units,
     `components` the f*_α, `square` E f*², and `sensitivity` E ∂_a f* ∂_b f*, (r, r), NaN where a unit jumps.
     """
@@ -128,9 +129,17 @@ def network_teacher(problem: Problem) -> NetworkTeacher:
     mean = cast("Polynomial", teacher.target).mean
     parameters = np.concatenate([[mean], values / roots, [0.0], 1.0 / (roots * values)])
     sizes = np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()])
-    degree, square = int(orders.sum(axis=1).max()), mean**2 + float(values @ values)
-    no_units = np.empty(0), np.empty((0, teacher.span))
-    return NetworkTeacher((), parameters, sizes, degree, *no_units, values, square, np.array(sums))
+    return NetworkTeacher(
+        links=(),
+        parameters=parameters,
+        sizes=sizes,
+        degree=int(orders.sum(axis=1).max()),
+        biases=np.empty(0),
+        theta=np.empty((0, teacher.span)),
+        components=values,
+        square=mean**2 + float(values @ values),
+        sensitivity=np.array(sums),
+    )
 
 
 def _unit_teacher(problem: Problem) -> NetworkTeacher:
@@ -149,7 +158,17 @@ def _unit_teacher(problem: Problem) -> NetworkTeacher:
     sensitivity = theta.T @ slopes @ theta * (np.nan if jumps else 1.0)
     parameters = np.concatenate([weights, biases, theta.ravel()])
     sizes = np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64)
-    return NetworkTeacher(links, parameters, sizes, 0, biases, theta, np.empty(0), float(square.sum()), sensitivity)
+    return NetworkTeacher(
+        links=links,
+        parameters=parameters,
+        sizes=sizes,
+        degree=0,
+        biases=biases,
+        theta=theta,
+        components=np.empty(0),
+        square=float(square.sum()),
+        sensitivity=sensitivity,
+    )
 
 
 #: Rounding of overlaps in units of their size.
