@@ -181,7 +181,7 @@ class ClassDescentSystem(ClassSystem):
 
 
 # The overlaps under online SGD of a finite learning rate, closed class by class of equal eigenvalues: docs/inputs.md.
-# Means of A(z) = α + σ'' are those of mean derivatives (2 − k) f̂_k.
+# Means of A(z) = α + σ'', α = 2σ − zσ', are those of mean derivatives (2 − k) f̂_k.
 #
 # State y = [U (m, r) | K (classes, m, m) | ln n (m)]; sizes = [m, P, r, P, sign_matters, place of the link, classes,
 # degree, whole | class of every axis of the teacher (r)]; parameters = [a (P) | Θ (P, r) | s | d_c (classes) | τ, two
@@ -458,7 +458,7 @@ def step_normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 
 class ClassStepSystem(ClassSystem):
-    """The mean steps of a problem with `inputs`; ValueError for other links than polynomials, and too many classes."""
+    """The mean steps on `inputs`; ValueError for other links than polynomials, too many diagrams or classes."""
 
     name = "class-step"
     against_clusters = FlowSystem.against_clusters

@@ -16,8 +16,9 @@ E[F x_j] on known directions, and what is new are the rests of F by Gram and Sch
 
 with ξ_new independent of all before. These are the equations of dynamical mean-field theory: Σ_j W^t_j ξ_j are its
 Gaussian fields and Σ_j W^t_j c_j its memory Σ_s r(t,s) F^s; E[F ξ_j] holds all derivatives of F by Stein's lemma, so
-that σ may have kinks. Neurons that are alike or opposite share a direction. Each step needs means alone, over points of
-a scrambled Sobol sequence, whose scatter is a tenth of that of independent draws and less.
+that σ may have kinks. Neurons that are alike or opposite share a direction. Second layer and biases take steps along
+means over the batch. So each step needs means alone, over points of a scrambled Sobol sequence, whose scatter is a
+tenth of that of independent draws and less.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def numbers_held(steps: int, size: int, width: int = 1, span: int = 1, partition
 def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Callable[[], object]) -> Moments:
     """Return the moments by means over `size` points, a power of 2; `give_way` is called before each step."""
     (m, r), steps = data.overlap.shape, data.rates.size
-    # A point has its batch, in each epoch or in all, then ξ, and what x is.
+    # Rows of points: the batch, one of each epoch or one of all, then ξ of the label, then x.
     uniform = -(-steps // data.batches) if data.reshuffle else 1
     points = _points(uniform, 1 + r + (steps + 1) * m, size, rng)
     x = points[uniform + 1 :]  # on the teacher's axes, on those of W^0, and on directions that are new

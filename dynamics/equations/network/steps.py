@@ -1,9 +1,11 @@
 r"""A two-layer network under SGD of a finite learning rate η, in its order parameters.
 
-To the flow the mean step adds S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²] over B, exactly for "finite-d", with d
-for |x|² in the limit "infinite-d" (`docs/theory_equations.md`). Under the measure of the factor σ'_i σ'_j of erf the
-mean of ē² is a sum of means of pairs at other variances and biases: with U = (w_i, w_j), V the vectors and
-N = (1 + UᵀU)⁻¹ their covariances are VᵀV − BUᵀV, B = VᵀUN.
+With u_i the gradient of a sample and ∇_i = E u_i + κ_w w_i, the mean step on B samples adds to Q'_ij of the flow, in
+the time η · step, η [∇_i·∇_j + (S_ij − E u_i·E u_j)/B] for "finite-d", which is exact, and η S_ij/B with d for |x|² for
+"infinite-d", where S_ij = E u_i·u_j = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²]; `docs/theory_equations.md`, "Finite
+steps of networks", has neurons on the sphere too. Under the measure of the factor σ'_i σ'_j of erf the mean of ē² is a
+sum of means of pairs at other variances and biases: with U = (w_i, w_j), V the vectors, N = (1 + UᵀU)⁻¹ and B = VᵀUN
+the covariances are VᵀV − BUᵀV.
 
 `layout` = [J, 0, or 1 if all biases are 0, or 2 if all vectors are of erf too | kind, place, degree of every vector],
 kinds as in `families`; a polynomial alone has `numbers` at its place: E p^(j)(z), z ~ N(0, 1). A row of tables: the
@@ -353,10 +355,10 @@ def write_polynomial_second(
             out[i, j] = out[j, i] = diagram_second(i, j, noise, d, exact, absent, M, K, work)
 
 
-# Mean steps. State, events, constraints and Jacobian diagonal are those of the flow. `parameters` and `sizes` are
-# followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout |
-# exact | U | place of the layout | place of η | place in `work`], for U units of the teacher; `write_second` is
-# the kernel that writes the noise of its links.
+# Mean steps. State, events, constraints and Jacobian diagonal are those of the flow. `parameters` and `sizes` of the
+# flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout | exact | U | place of the
+# layout | place of η | place in `work`], for U units of the teacher; `write_second` is the kernel that writes the noise
+# of its links.
 
 # From the end of `sizes`, whose last number says whether the step is given up.
 EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -6, -5, -4, -3, -2
@@ -385,7 +387,7 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
 def write_step_second(
     write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> Matrix:
-    """Write and return E of products of gradients, S/B and of the exact step (1 − 1/B) ∇∇ᵀ more, below the diagonal."""
+    """Write and return E of the products of two gradients of a batch, on and below the diagonal, after the flow."""
     m, r, M, at = sizes[flow.WIDTH], sizes[flow.AXES], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
     first, step, exact = 2 * m + m * r, sizes[STEP_AT], sizes[EXACT] == 1
     C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
@@ -462,9 +464,10 @@ class NetworkStepSystem(flow.NetworkSystem):
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         exact = step_theory == "finite-d"
         super().__init__(problem)
-        where = "be 'infinite-d' for neurons on the sphere, whose mean step at finite d"
-        need = f"{where} is no finite sum because it divides by a length"
-        check_that(not exact or self.student.first_layer != "sphere", "step_theory", need, f"is {shown(step_theory)}")
+        need = "be 'infinite-d' for neurons on the sphere"
+        why = "whose mean step at finite d is no finite sum because it divides by a length"
+        known = not exact or self.student.first_layer != "sphere"
+        check_that(known, "step_theory", f"{need}, {why}", f"is {shown(step_theory)}")
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
         self.functions = _OF_POLYNOMIALS if source.is_polynomial else _OF_ERF
@@ -480,8 +483,9 @@ class NetworkStepSystem(flow.NetworkSystem):
 
 # Which links have an exact mean step of finite size, and what its kernels take.
 
-#: Families of links by name, and that of a link whose mean step is not known.
-_KINDS, UNKNOWN = {"relu": RELU, "sign": SIGN, "erf": ERF}, TABLE
+#: The family of a link whose mean step is not known.
+UNKNOWN = TABLE
+_KINDS = {"relu": RELU, "sign": SIGN, "erf": ERF}
 
 
 class StepLink(NamedTuple):

@@ -1,10 +1,11 @@
 r"""A two-layer network f(x) = s Σ_i v_i σ(w_i·x + b_i) and its teacher on the first r axes, in their order parameters.
 
 State y = [v (m) | b (m) | M (m, r) | Q (m, m)]: second layer, biases, M = WΘᵀ on the teacher's axes and Q = WWᵀ. With
-the means Ψ, A and B of `docs/networks.md`, rates ε and decay κ the flow, exact at every d, is v' = −ε_v sΨ − κ_v v,
-b' = −ε_b s v∘Ψ¹ and, with the Gram matrix C = [Q M; Mᵀ 1] of the vectors (w_1 … w_m, teacher's axes), of which the mean
-gradient of the neurons is N = [ε_w A + κ_w − diag(turn) | −ε_w B], F = N C, M' = −F_r and Q' = −F_m − F_mᵀ, to which
-steps of descent add η F Nᵀ. On the sphere the turn keeps the length of each neuron.
+the means Ψ, Ψ¹, A and B of `docs/networks.md`, rates ε and decay κ the flow is exact at every d: v' = −ε_v sΨ − κ_v v
+and b' = −ε_b s v∘Ψ¹. The mean gradient of the first layer is N times the vectors (w_1 … w_m, teacher's axes),
+N = [ε_w A + κ_w − diag(turn) | −ε_w B]; the turn keeps the length of each neuron on the sphere, and is 0 else. With the
+Gram matrix C = [Q M; Mᵀ 1] of these vectors and [F_m | F_r] = F = N C, M' = −F_r and Q' = −F_m − F_mᵀ; steps of descent
+add η F Nᵀ to Q'.
 
 sizes = [the eighteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
 the teacher | those of the links]. `work` holds, one after another: C (m + r, m + r); one row of tables per neuron and
