@@ -29,9 +29,6 @@ def rounded_coordinate(u: float) -> float:
     return u if abs(u) > SMALLEST_COORDINATE else 0.0
 
 
-#: Products of numbers up to which BLAS copies no factor, as it has kernels of AVX-512 for small matrices.
-UNCOPIED = 1e6
-
 # In double precision. Row i is a unit vector u_i in R^D, n_i its squared norm, and `link` is the data of g:
 #
 # F_i = Σ_p a_p g'(u_i·θ_p) θ_p − Σ_{j≠i} n_j g'(u_i·u_j) u_j,   growth_i = Σ_p a_p g(u_i·θ_p) − Σ_j n_j g(u_i·u_j)

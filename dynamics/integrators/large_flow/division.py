@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from dynamics.equations.field import UNCOPIED
 from dynamics.integrators import clusters
 from dynamics.kernels.jit import entry
 from hermite.arrays import Integers, Matrix, Switches, Vector
@@ -49,6 +48,8 @@ SLOW = 1.5
 #: Rows that are multiplied with all sources at once, half of them where that keeps the product from copying its
 #: factors, and as many as this where not.
 BLOCK, LONGEST_BLOCK = 8, 64
+#: Products of numbers up to which OpenBLAS copies no factor where it has kernels of AVX-512; others copy all.
+UNCOPIED = 1e6
 
 
 @entry

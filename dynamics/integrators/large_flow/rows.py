@@ -18,6 +18,7 @@ from dynamics.equations.vectors import teacher_rows
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow.division import POLE, State
 from dynamics.integrators.large_flow.step_kernels import (
+    END,
     LAST_STAGE,
     TOGETHER,
     events_of_rows,
@@ -285,7 +286,8 @@ class Rows:
         self.error = np.empty(m)
         #: Error of the dense output of each row, where it was computed, in units of rtol.
         self.error_within = np.empty(m)
-        #: Error of the extrapolated rest of each row at the end of a step: largest component, and that of the growth.
+        #: Error at the end of a step by that of the extrapolated rest: of the velocity of each row outside clusters,
+        #: its largest component, and of (ln n)'; 0 in clusters.
         self.miss = np.empty((m, 2))
         #: Coefficients of the dense output of rows that are no sources; pages of memory never written cost nothing.
         self.dense = np.zeros((7, m, columns)), np.zeros((7, m))
@@ -323,7 +325,7 @@ class Rows:
         self.workers.over_blocks(
             step.division.cuts, first, partial(self._run, step, dense=dense, again=False), is_long=True
         )
-        self.counts["partial_evaluations"] += 16 if dense else 12
+        self.counts["partial_evaluations"] += LAST_STAGE + 1 if dense else END
 
     def write_dense(self, step: Step, blocks: Integers) -> None:
         """Write the dense output of an accepted step for some blocks; that of the sources mostly is there."""
