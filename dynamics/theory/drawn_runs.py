@@ -1,7 +1,7 @@
 r"""Times of events in drawn runs of SGD, for links whose directions do not decouple, such as relu and erf.
 
 In a flow time h of many steps the weights move by −h E[ē ∇], known from the overlaps, and by noise that is drawn over
-M samples with random signs: the Euler–Maruyama method (`docs/theory_equations.md`). The time of an event over that in
+M samples with random signs: the Euler–Maruyama method (`docs/step_equations.md`). The time of an event over that in
 a run without noise is free of most of what the size h changes.
 """
 

@@ -1,4 +1,4 @@
-"""Learning rates of stability at the converged student, and of a wanted loss; derived in `docs/theory_equations.md`."""
+"""Learning rates of stability at the converged student, and of a wanted loss; derived in `docs/step_equations.md`."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     .. math:: \eta^* = B\, \frac{c^*}{d}, \qquad c^* = \frac{2 g'(1)}{\lambda_{\max}(M\,\mathrm{diag}(a))}, \qquad
         M_{ii} = E\,\sigma'(z)^4, \quad M_{ij} = (E\,\sigma'(z)^2)^2 = g'(1)^2 ,
 
-    and else the rate from which on second moments of deviations grow, by the map of `docs/theory_equations.md`.
+    and else the rate from which on second moments of deviations grow, by the map of `docs/step_equations.md`.
 
     Parameters
     ----------

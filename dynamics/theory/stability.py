@@ -1,6 +1,6 @@
 r"""Mean-square stability of SGD near a student that fits its teacher, from the linear map of second moments.
 
-With −L of first order in η and T of second order (`docs/theory_equations.md`), every η < 1/ρ(L⁻¹T) is stable and no
+With −L of first order in η and T of second order (`docs/step_equations.md`), every η < 1/ρ(L⁻¹T) is stable and no
 larger one is; both are self-adjoint, so that the quotient of Rayleigh of power iteration converges quadratically.
 Functions u multiply coordinates outside of the teacher's axes, h are all other parts of the gradient.
 """

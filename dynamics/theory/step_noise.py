@@ -3,7 +3,7 @@ r"""Effect of the noise of steps of SGD on the times of the flow, at leading ord
 Until a neuron emerges its overlap alone decides: `escape_bias`. After that the residual of its own pair is a part of
 the noise, so that overlap C and ln n move together: `learned_bias`. Noise may also change which neuron has a direction:
 a choice of greedy matching is *settled* if no pair that shares its neuron or its direction is near
-(`docs/theory_equations.md`). Else another neuron may be first, or the neuron may take another direction.
+(`docs/step_equations.md`). Else another neuron may be first, or the neuron may take another direction.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def escape_bias(
         \eta \int \frac{D}{b^3}\, dC \;\text{ to the variance};
 
     with z = u·x, x_⊥ the part of x orthogonal to u, and the variance of the label noise added to f*². The derivation is
-    in `docs/theory_equations.md`. With `inputs` and directions on axes these are the numbers of isotropic inputs at the
+    in `docs/step_equations.md`. With `inputs` and directions on axes these are the numbers of isotropic inputs at the
     learning rate s_p η and the dimension tr Σ²/s_p², but delay and scatter are divided by the time of the pair itself.
     With K `directions`, known for the objective "correlation" alone, steps are of zeroth order.
     """
@@ -306,7 +306,7 @@ def learned_bias(
         \sigma'^2 |x_\perp|^2 - 4 \sigma^2 \end{pmatrix},
 
     b = −E[e m] is the flow of the pair, J its Jacobian, and b_2 = E[e² m_2]; the residual of all other directions has
-    the mean square that the sum formula has at that time (`docs/theory_equations.md`). For a batch of B samples η is
+    the mean square that the sum formula has at that time (`docs/step_equations.md`). For a batch of B samples η is
     the rate over B. The part of the mean by fluctuations of C is that of `escape`. For the objective "correlation" it
     is the theory of emergence up to another overlap. Where a neuron at −θ has a part of the direction before, all is
     NaN.

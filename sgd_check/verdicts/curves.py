@@ -2,7 +2,7 @@ r"""Verdicts by curves: theory at several saved times against the mean over runs
 
 A curve is a loss, a learned mass or a component over time, or the logarithm of one time, which is a curve with one
 point. At up to eight times, which the theory y alone chooses, |E x − y| is to be at most R (0.02 + 3 max Δ²/R²), with R
-the range of y and Δ the remaining effect of the step size (`docs/verdict_tests.md`).
+the range of y and Δ the remaining effect of the step size (`docs/verdict_curves.md`).
 """
 
 from __future__ import annotations

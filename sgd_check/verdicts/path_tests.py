@@ -1,7 +1,7 @@
 """Tests of runs that do not depend on how early or late they are: of their start, path and scatter, and of their loss.
 
 They share a part of the rate of false alarms evenly. The loss stands beside them: it is held against one predicted
-curve only where that hardly depends on how early or late runs are (`docs/verdict_tests.md`).
+curve only where that hardly depends on how early or late runs are (`docs/verdict_curves.md`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evidence of estimates: the squared overlap of estimates of one direction against its law.
 
 The mean is to lie within the error of a law that is a limit at a finite d, measured at d = 48 to 600, from three times
-the threshold on (`docs/verdict_tests.md`). Laws of single samples are held against estimates from these very samples.
+the threshold on (`docs/verdict_curves.md`). Laws of single samples are held against estimates from these very samples.
 """
 
 from __future__ import annotations

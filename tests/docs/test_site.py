@@ -103,4 +103,4 @@ def test_no_fraction_has_a_bracket_or_a_joined_number_as_a_part(site):
 
 
 def test_brackets_around_fractions_are_as_large_as_their_source_says(site):
-    assert 'minsize="1.623em"' in (site / "theory_equations.html").read_text(encoding="utf-8")
+    assert 'minsize="1.623em"' in (site / "step_equations.html").read_text(encoding="utf-8")

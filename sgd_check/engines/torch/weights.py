@@ -57,7 +57,10 @@ _entered = {"bodies": 0, "before": 1}
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Have torch use one thread in the body, then as many as before the first of the bodies that overlap."""
+    """Have torch use one thread in the body, then in this thread as many as before the first of bodies that overlap.
+
+    Torch keeps the number for each thread, so every body sets that of its own thread back.
+    """
     with _counting:
         if not _entered["bodies"]:
             _entered["before"] = torch.get_num_threads()
