@@ -3,11 +3,13 @@
 import io
 import math
 import re
+from importlib import import_module
 
 import pytest
 
 import dynamics
 import sgd_check
+from dynamics.__main__ import COMMANDS
 from dynamics.runs import trackers
 from dynamics.runs.trackers import Progress, SecondsLeft
 
@@ -37,12 +39,13 @@ COSTS = {
 
 @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
 @pytest.mark.parametrize("begin", [0.0, 1e-3])
-def test_the_time_left_is_right_within_a_factor_of_two(cost, begin):
+@pytest.mark.parametrize("steps", [40, 4000])
+def test_the_time_left_is_right_within_a_factor_of_two(cost, begin, steps):
     """From a hundredth of the time on; the run is looked at at even costs, as it is every tenth of a second."""
-    end, whole, steps = 50.0, cost(50.0, 50.0), 200
+    end, whole = 50.0, cost(50.0, 50.0)
     first = begin * end
     left, spent = SecondsLeft(first), cost(first, end)
-    times = [first + (end - first) * (n / 20_000) ** 3 for n in range(1, 20_001)]
+    times = [first + (end - first) * (n / 100_000) ** 3 for n in range(1, 100_001)]
     due = iter([spent + (whole - spent) * n / steps for n in range(1, steps)])
     looked, told = next(due), 0
     for t in times:
@@ -97,6 +100,19 @@ def test_every_part_of_a_check_has_a_bar_with_its_name(monkeypatch):
     assert min(done for done, _ in counted) == 0
 
 
+def test_pilot_runs_have_bars(monkeypatch):
+    terminal = at_terminal(monkeypatch)
+    problem = dynamics.Problem(activation="tanh", teacher=dynamics.Teacher([1.0]), width=1, dimension=4, seed=1)
+    flow = dynamics.solve_problem(problem, progress=False)
+    from sgd_check.engines import EngineOptions
+    from sgd_check.verdicts.check import plan_check
+
+    options = EngineOptions(seeds=tuple(range(4)))
+    choice = {"learning_rate": None, "steps": None, "false_alarm_rate": 0.01, "theory": "flow"}
+    plan_check(flow, "projected", options, directions=None, progress=None, **choice)
+    assert "pilot runs at " in terminal.getvalue()
+
+
 @pytest.mark.parametrize("columns", [0, 50])
 def test_a_terminal_that_says_it_has_no_columns_gets_a_bar(columns, monkeypatch):
     at_terminal(monkeypatch)
@@ -105,3 +121,14 @@ def test_a_terminal_that_says_it_has_no_columns_gets_a_bar(columns, monkeypatch)
     monkeypatch.setattr(trackers.sys.stderr, "fileno", lambda: 2, raising=False)
     monkeypatch.setattr(trackers.os, "get_terminal_size", lambda _: os.terminal_size((columns, 24)))
     assert trackers.bar_settings(None)["ncols"] == (None if columns else trackers.USUAL_COLUMNS)
+
+
+@pytest.mark.parametrize("module", [name for name in COMMANDS if name not in ("dynamics.report", "hermite.exponents")])
+def test_every_command_that_computes_turns_its_bar_off(module, capsys):
+    package = import_module(module)
+    main = (import_module(f"{module}.__main__") if hasattr(package, "__path__") else package).main
+    studies = {"dynamics.laws": "scaling", "sgd_check.study": "sample-complexity", "dynamics.tokens": "recall",
+               "dynamics.mean_field_study": "propagation-of-chaos"}  # fmt: skip
+    with pytest.raises(SystemExit):
+        main([*([studies[module]] if module in studies else []), "--help"])
+    assert "--no-progress" in capsys.readouterr().out

@@ -4,21 +4,26 @@ import json
 import math
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from gaussian_rules import gauss_rule
 from kernel_calls import Kernels
 
 import dynamics
 from dynamics.equations.committee import CommitteeSystem
 from dynamics.runs.dataset import VARIABLES
+from hermite import polynomials
 
 # Order parameters of erf committees with the term of the finite learning rate, integrated at tolerance 1e-12 from the
 # right-hand side of the public code arn4/committe-learning (commit 4cdb74f), checked there against sgoldt/nn2pp.
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]
 MIXED = {0: 0.3, 1: 0.2, 2: 0.4, 3: 0.5, 4: -0.2}
-LINKS = ["erf", {1: 1.0}, {2: 1.0}, MIXED]
+LINKS = ["erf", {1: 1.0}, {2: 1.0}, {3: 1.0}, {4: 1.0}, MIXED]
+#: All links at both ends of the numbers of neurons and directions, and as many of both with some.
+SIZES = [*((link, m, P) for link in LINKS for m, P in ((1, 1), (3, 2))), ("erf", 2, 2), ({3: 1.0}, 2, 2), (MIXED, 2, 2)]
 
 
 def some_problem(link, m=2, P=2, d=2, *, seed=0, size=1.0, **changes):
@@ -89,8 +94,7 @@ def assert_same(found, wanted, tolerance):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("link", [*LINKS, "he9"], ids=str)
-@pytest.mark.parametrize(("m", "P"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize(("link", "m", "P"), [*SIZES, ("he9", 1, 1), ("he9", 3, 2)], ids=str)
 def test_flow_loss_and_mass_equal_quadrature_over_x(link, m, P):
     problem = some_problem(link, m, P)
     kernels = Kernels(CommitteeSystem(problem))
@@ -116,8 +120,7 @@ def test_flow_loss_and_mass_equal_quadrature_over_x(link, m, P):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("link", LINKS, ids=str)
-@pytest.mark.parametrize(("m", "P"), [(1, 1), (3, 2)])
+@pytest.mark.parametrize(("link", "m", "P"), SIZES, ids=str)
 @pytest.mark.parametrize("theory", ["infinite-d", "finite-d"])
 @pytest.mark.parametrize("batch", [1, 3])
 def test_the_term_of_the_step_equals_quadrature_over_x(link, m, P, theory, batch):
@@ -127,6 +130,16 @@ def test_the_term_of_the_step_equals_quadrature_over_x(link, m, P, theory, batch
     assert_same(rates(problem, 0.3, theory, batch)[1], dS, 1e-13)
     without = rates(problem)[1]
     assert np.abs(without - dS).max() > 0.02 * np.abs(dS).max()
+
+
+@pytest.mark.parametrize("link", ["erf", MIXED], ids=str)
+def test_a_student_equal_to_the_teacher_does_not_move(link):
+    rows = np.array([[1.0, 0.0], [0.6, 0.8]])
+    teacher = dynamics.Teacher([1.0, 1.0], directions=rows)
+    problem = some_problem(link, 2, 2, 2, initial_weights=rows, teacher=teacher)
+    for step in ((), (0.5, "infinite-d"), (0.5, "finite-d")):
+        # Measured: at most 7e-15.
+        assert max(np.abs(part).max() for part in rates(problem, *step)) < 1e-13
 
 
 def reference_problem(case, dimension=1000):
@@ -195,6 +208,20 @@ def test_the_equations_are_those_printed_by_saad_and_solla():
     assert_same(dS, drift[:, :3] + drift[:, :3].T + eta * np.array(pairs), 1e-13)
 
 
+def test_the_step_tends_to_the_flow():
+    problem = reference_problem(REFERENCE[0])
+    options = {"save_at": dynamics.SaveAt.linear(5.0, 60.0, 8), "rtol": 1e-12, "atol": 1e-12, "progress": False}
+    flow = order_parameters(dynamics.solve_committee(problem, **options))[1]
+    gaps = []
+    for eta in (0.02, 0.01, 0.005):
+        step = dynamics.solve_committee(problem, learning_rate=eta / problem.dimension, **options)
+        gaps.append(order_parameters(step)[1] - flow)
+    # Measured: gaps in S of 8e-4, 4e-4, 2e-4, that is 1.6e-8 when twice extrapolated to η = 0.
+    once = [2 * half - whole for whole, half in pairwise(gaps)]
+    assert np.abs(gaps[0]).max() > 5e-4
+    assert np.abs((4 * once[1] - once[0]) / 3).max() < 1e-7
+
+
 SPECIALISING = dynamics.Problem(
     activation="erf", teacher=dynamics.Teacher([1.0, 1.0]), width=2, dimension=100, student="committee", initial_norm=0.5,
     seed=2,
@@ -223,6 +250,18 @@ def test_methods_agree_and_the_dataset_says_what_was_asked():
     assert "step_theory" not in dynamics.solve_committee(SPECIALISING, save_at=SAVE, progress=False).attrs
 
 
+def test_estimated_errors_cover_the_errors():
+    """Against a run at rtol 1e-11."""
+    given = {"save_at": SAVE, "keep": "summary", "progress": False}
+    exact = dynamics.solve_committee(SPECIALISING, rtol=1e-11, atol=1e-13, error_estimate=False, **given)
+    assert "loss_error" not in exact
+    found = dynamics.solve_committee(SPECIALISING, method="bdf", rtol=1e-6, **given)
+    for name in ("loss", "emergence_time", "learned_time"):
+        error, estimate = np.abs(found[name] - exact[name]).values, found[f"{name}_error"].values
+        assert (error <= estimate + 1e-12).all()
+        assert estimate.max() <= 1e-4 * max(1.0, float(found[name].max()))
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "sentence"),
     [
@@ -248,6 +287,18 @@ def test_bad_input_gets_one_sentence(changes, options, sentence):
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         dynamics.solve_committee(problem, save_at=SAVE, progress=False, **options)
     assert str(caught.value) == sentence
+
+
+def test_means_of_a_polynomial_hold_at_every_degree():
+    """E σ(√v z)² against Gauss–Hermite quadrature for h_13, beyond the degrees of the other tests."""
+    problem = some_problem("he13", 1, 1, size=0.8)
+    system = CommitteeSystem(problem)
+    nodes, measure = gauss_rule(60)
+    S = system.unpack(system.initial_state)[1]
+    found = system._link.products(np.array([[S[0, 0]]]))[0, 0]
+    values = polynomials.series_value(problem.activation.coefficients, math.sqrt(S[0, 0]) * nodes)
+    # Measured: 3e-13.
+    assert found == pytest.approx(measure @ values**2, rel=1e-10)
 
 
 @pytest.mark.parametrize("method", ["explicit", "bdf"])

@@ -117,6 +117,25 @@ def test_moments_of_a_coordinate_are_ratios_of_gamma_functions(axes):
     np.testing.assert_allclose(coordinate_moments(axes, 6), exact, rtol=1e-12)
 
 
+def test_zonal_coefficients_are_those_of_gegenbauer_polynomials_at_every_dimension():
+    s, d = sympy.symbols("s d", positive=True)
+    zonal = [sympy.gegenbauer(n, (d - 2) / 2, s) for n in range(7)]
+    zonal = [sympy.simplify(c / c.subs(s, 1)) for c in zonal]
+    for dimension in (3, 5, 64):
+        gamma = zonal_coefficients(np.array([0.3, 0.0, 0.2, 1.0, 0.0, 0.5, 2.0]), dimension)
+        total = sum(sympy.Rational(float(g)) * c.subs(d, dimension) for g, c in zip(gamma, zonal, strict=True))
+        wanted = sympy.Poly(0.3 + 0.2 * s**2 + s**3 + 0.5 * s**5 + 2 * s**6, s)
+        np.testing.assert_allclose(
+            [float(x) for x in sympy.Poly(sympy.expand(total), s).all_coeffs()],
+            [float(x) for x in wanted.all_coeffs()],
+            rtol=0,
+            atol=1e-13,
+        )
+        points = np.linspace(-1, 1, 5)
+        values = [sympy.lambdify(s, c.subs(d, dimension))(points) + 0 * points for c in zonal]
+        np.testing.assert_allclose(list(zonal_polynomials(points, float(dimension), 7)), values, atol=1e-12)
+
+
 @pytest.mark.parametrize("power", [1, 2, 3, 4, 6])
 def test_the_mean_over_the_other_axes_is_diagonal_in_zonal_polynomials(power):
     """E_z (αβ + s s' z)^j, expanded in the exact moments of z as functions of d, against Σ_l γ_l C_l(α) C_l(β)."""
@@ -176,6 +195,27 @@ def test_local_hessian_is_the_derivative_of_the_velocity_on_the_sphere(teacher):
         assert np.linalg.norm(velocity(w)) == pytest.approx(speed[i], abs=1e-12)
 
 
+def test_one_axis_solved_as_two_agrees():
+    """A start whose second projection has the exact moments of the sphere; the field then has them at all times."""
+    d, count = 5, 60
+    alpha, _ = start_particles(problem(dimension=d), count, "quantiles")
+    # E z² = 1/4 and E z⁴ = 1/8, as on the sphere of the other four axes.
+    z = np.array([0.0, 0.0, math.sqrt(0.5), -math.sqrt(0.5)])
+    np.testing.assert_allclose([np.mean(z**2), np.mean(z**4)], coordinate_moments(d - 1, 3)[1:], rtol=1e-14)
+    alpha, z = np.repeat(alpha[:, 0], 4), np.tile(z, count)
+    rest = np.sqrt(1 - alpha**2)
+    weights = np.zeros((4 * count, d))
+    weights[:, :3] = np.stack([alpha, rest * z, rest * np.sqrt(1 - z**2)], axis=1)
+    given = {"width": 4 * count, "initial_weights": weights, "dimension": d}
+    times = [0.0, 1.0, 2.0, 6.0]
+    one = mean_field(problem(**given), times, keep="full")
+    two = mean_field(problem(directions=[[1.0, 0.0]], **given), times, keep="full")
+    np.testing.assert_allclose(two.loss, one.loss, atol=1e-9)
+    np.testing.assert_allclose(two.projection.isel(teacher_axis=0), one.alpha, atol=1e-8)
+    np.testing.assert_allclose(two.local_hessian, one.local_hessian, atol=1e-6)
+    assert float(one.loss[-1]) < 0.4
+
+
 def test_times_of_h4_are_the_reference():
     half = []
     for dimension, wanted in REFERENCE.items():
@@ -201,6 +241,81 @@ def test_graded_particles_converge_faster_than_any_power_and_quantiles_as_one():
     assert fine < 1e-8
 
 
+def spherical_flow(weights, times):
+    """Gradient flow of half the loss of m spherical neurons in R^d, h4 on e_1, velocities times m; classical RK4."""
+    m = weights.shape[0]
+
+    def velocity(w):
+        gram = w @ w.T
+        gradient = 4 / m * (gram * gram * gram) @ w
+        gradient[:, 0] -= 4 * w[:, 0] ** 3
+        return w * np.sum(w * gradient, axis=1)[:, None] - gradient
+
+    def loss(w):
+        return np.mean(np.square(np.square(w @ w.T))) - 2 * np.mean(w[:, 0] ** 4) + 1
+
+    w, losses = weights.copy(), []
+    for start, end in zip([0.0, *times[:-1]], times, strict=True):
+        count = round((end - start) / 0.125)
+        h = (end - start) / count
+        for _ in range(count):
+            one = velocity(w)
+            two = velocity(w + h / 2 * one)
+            three = velocity(w + h / 2 * two)
+            w = w + h / 6 * (one + 2 * two + 2 * three + velocity(w + h * three))
+            w /= np.linalg.norm(w, axis=1, keepdims=True)
+        losses.append(loss(w))
+    return np.array(losses)
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+def test_wide_networks_approach_the_mean_field_as_one_over_root_m():
+    """Fixed seeds; |mean deviation| below 4.5 standard errors plus the bias of order 1/m: false alarms below 1e-4."""
+    d, times = 16, (1.0, 2.0, 3.0)
+    exact = mean_field(problem(dimension=d), times, particles=1024).loss.values
+    rng = np.random.default_rng(11)
+    scatter = {}
+    for m, runs in ((64, 40), (512, 8)):
+        starts = rng.standard_normal((runs, m, d))
+        starts /= np.linalg.norm(starts, axis=2, keepdims=True)
+        gaps = np.array([spherical_flow(start, times) for start in starts]) - exact
+        error = gaps.std(axis=0, ddof=1) / math.sqrt(runs)
+        assert (np.abs(gaps.mean(axis=0)) < 4.5 * error + 2.0 / m).all()
+        scatter[m] = np.sqrt(np.mean(gaps**2, axis=0)) * math.sqrt(m)
+    assert (scatter[512] < 3.0 * scatter[64]).all()
+    assert (scatter[512] < 3.0).all()
+
+
+def test_odd_links_follow_the_sign_of_the_start():
+    """h3: (1 − α²) 3α² drives both signs towards the teacher; an independent method and rule agree."""
+    times = (0.5, 1.0, 2.0, 4.0)
+    flow = mean_field(problem("he3"), times, keep="full", particles=2048)
+    other = mean_field(problem("he3"), times, particles=4000, quadrature="quantiles", method="scipy:DOP853")
+    np.testing.assert_allclose(flow.loss, other.loss, atol=1e-6)
+    alpha = flow.alpha.values
+    assert (np.diff(alpha, axis=1) >= 0).all(), "a flow on a line keeps the order of its particles"
+    start = np.flatnonzero(start_particles(problem("he3"), 2048, "graded")[0][:, 0] > 0.4)
+    assert (alpha[-1, start] > 0.9).all()
+    assert not np.allclose(alpha[-1], -alpha[-1, ::-1])
+    assert float(flow.loss[-1]) < 0.5 * float(flow.loss[0])
+
+
+def test_even_links_are_solved_on_one_half_and_shown_on_both():
+    question = problem(dimension=10)
+    even = mean_field(question, (0.0, 2.0), particles=200, keep="full")
+    np.testing.assert_array_equal(even.alpha.values, -even.alpha.values[:, ::-1])
+    np.testing.assert_array_equal(even.velocity.values, -even.velocity.values[:, ::-1])
+    projections, weights = start_particles(question, 200, "graded")
+    np.testing.assert_array_equal(even.alpha.values[0], projections[:, 0])
+    np.testing.assert_allclose(even.weight, weights, rtol=1e-15)
+    assert float(even.weight.sum()) == pytest.approx(1, abs=1e-14)
+    whole = AxisSystem(question, projections, weights, (0.5,))
+    moments = whole.moments(projections[:, 0])
+    assert float(even.loss[0]) == pytest.approx(whole.loss(moments), abs=1e-14)
+    np.testing.assert_allclose(even.velocity[0], whole.motion(projections[:, 0], moments)[0][:, 0], atol=1e-14)
+
+
 def test_a_misspecified_link_leaves_what_it_cannot_express():
     """Teacher 0.6 h4 + 0.3 h6: a student without h6 is left with 0.09, one with too much of it with less."""
     teacher = {4: 0.6, 6: 0.3}
@@ -214,7 +329,7 @@ def test_a_misspecified_link_leaves_what_it_cannot_express():
     assert rich.attrs["loss_is_monotone"] == 1
 
 
-@pytest.mark.parametrize("dimension", [8, 10**6, 10**12])
+@pytest.mark.parametrize("dimension", [8, 16, 128, 10**6, 10**12])
 def test_deterministic_particles_have_the_moments_of_the_sphere(dimension):
     exact = coordinate_moments(dimension, 4)
     for rule, tolerance in (("graded", 1e-9), ("quantiles", 0.1)):
