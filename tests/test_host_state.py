@@ -108,7 +108,7 @@ def test_the_longest_names_can_be_written(answer, tmp_path, name):
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("value", [True, None, {"a": 1}, 1j, [1, None]])
+@pytest.mark.parametrize("value", [True, None, {"a": 1}, {1, 2}, np.True_, object(), 1j, [1, None], np.array([None])])
 def test_attributes_that_netcdf_cannot_store_are_refused_in_a_sentence(answer, tmp_path, value):
     for owner, found in (("", answer.assign_attrs(x=value)), (" of 'time'", answer.copy())):
         if owner:

@@ -151,7 +151,7 @@ def assert_ended_well(code, printed, told, number, with_signal):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("delay", [0.15, 0.9])
+@pytest.mark.parametrize("delay", [0.15, 0.5, 0.9])
 def test_one_signal_at_some_moment_ends_the_main_command(number, delay, tmp_path):
     code, printed, told, with_signal = tried(tmp_path, number, delay)
     assert_ended_well(code, printed, told, number, with_signal)

@@ -1,5 +1,6 @@
 """Hosts that can have no worker processes: points run in this process, with a warning, or workers are refused."""
 
+import multiprocessing
 import sys
 from concurrent.futures import BrokenExecutor
 from types import SimpleNamespace
@@ -93,3 +94,8 @@ def test_an_end_of_the_process_that_workers_are_forked_from_counts_as_theirs(err
         with pytest.raises(BrokenExecutor):
             pool.submit(int)
         pool._pool = whole
+
+
+def test_this_process_can_have_workers():
+    assert multiprocessing.current_process().daemon is False
+    assert workers.why_no_workers() == ""

@@ -173,6 +173,20 @@ def test_a_flow_by_classes_stays_in_its_bounds(tmp_path_factory, problem, last):
     assert Problem.from_dataset(dynamics.load(path)) == problem
 
 
+@few
+@given(st.floats(-2.0, 2.0), st.integers(1, 3), st.integers(1, 8), st.integers(0, 2**32))
+def test_one_eigenvalue_in_many_runs_is_a_clock(exponent, width, runs, seed):
+    """With Σ = s·1 the flow is that of isotropic inputs in the whitened weights, s times as fast."""
+    s, dimension = 10.0**exponent, 3 * runs
+    weights = 0.1 * np.random.default_rng(seed).standard_normal((width, dimension))
+    fields = {"activation": "he4", "teacher": Teacher([0.8]), "width": width, "dimension": dimension}
+    inputs = dynamics.Inputs([s] * runs, [3] * runs)
+    slow = solved(Problem(**fields, initial_weights=weights), SaveAt.at([0.0, 5.0]))
+    fast = solved(Problem(**fields, inputs=inputs, initial_weights=weights / np.sqrt(s)), SaveAt.at([0.0, 5.0 / s]))
+    for name in ("loss", "teacher_overlap", "squared_norm"):
+        np.testing.assert_allclose(fast[name], slow[name], rtol=1e-6, atol=1e-8)
+
+
 @many
 @given(spectra_of_inputs(exponents=25.0, most=10**12), st.integers(1, 4), st.integers(1, 5))
 def test_limits_scale_as_one_over_the_eigenvalues(spectrum, batch, width):

@@ -25,16 +25,24 @@ def _plane():
 
 
 @pytest.mark.parametrize("given", LINKS)
-def test_kernel_and_its_slope_are_the_expectations_they_stand_for(given):
+@pytest.mark.parametrize("s", [-0.8, 0.0, 0.35, 0.9])
+def test_kernel_and_its_slope_are_the_expectations_they_stand_for(given, s):
     link = hermite.expand(given)
     first, other, weight = _plane()
-    for s in (-0.8, 0.35):
-        second = s * first + math.sqrt(1 - s**2) * other
-        by_definition = np.sum(weight * link.value(first) * link.value(second))
-        assert link.kernel(s) == pytest.approx(by_definition, abs=1e-9)
-        # g'(s) = E[σ'(u) σ'(v)] (Price's theorem)
-        slope = np.sum(weight * link.derivative(first) * link.derivative(second))
-        assert link.kernel_derivative(s) == pytest.approx(slope, abs=2e-8)
+    second = s * first + math.sqrt(1 - s**2) * other
+    by_definition = np.sum(weight * link.value(first) * link.value(second))
+    assert link.kernel(s) == pytest.approx(by_definition, abs=1e-9)
+    # g'(s) = E[σ'(u) σ'(v)] (Price's theorem)
+    slope = np.sum(weight * link.derivative(first) * link.derivative(second))
+    assert link.kernel_derivative(s) == pytest.approx(slope, abs=2e-8)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_higher_kernel_derivatives_follow_from_the_one_below(n):
+    link = hermite.expand({1: 0.4, 3: -0.7, 8: 0.5})
+    s, h = np.array([-0.6, 0.1, 0.8]), 1e-5
+    difference = (link.kernel_derivative(s + h, n - 1) - link.kernel_derivative(s - h, n - 1)) / (2 * h)
+    np.testing.assert_allclose(link.kernel_derivative(s, n), difference, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("n", "kind"), [(-1, ValueError), (1.5, TypeError)])

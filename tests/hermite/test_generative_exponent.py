@@ -15,7 +15,7 @@ from scipy.special import ndtr
 import hermite
 from hermite import polynomials
 from hermite.exponents import __main__ as command
-from hermite.exponents.generative import interval_moments, sample_laws
+from hermite.exponents.generative import THRESHOLD, interval_moments, sample_laws
 
 #: Link, λ_1² ... λ_4² of arXiv:2403.05529 recomputed, and their tolerance.
 ACCEPTED = [
@@ -134,6 +134,27 @@ def test_monte_carlo_of_the_conditional_mean():
     found = hermite.label_correlations("sin", 4)
     # 40 bins lose up to 5e-3 of the bound that 4096 cells give.
     assert (np.abs(sampled - found)[1:] < 5e-3 + bins / n + 4 * np.sqrt(24.0 / n)).all()
+
+
+def noisy_correlations(link, noise, degree):
+    """λ_k² of Y = σ(Z) + noise·N(0, 1) by quadrature: ζ_k(y) = ∫ h_k γ(z) N(y - σ(z)) dz / ∫ γ(z) N(y - σ(z)) dz."""
+    z = np.linspace(-9.0, 9.0, 1801)
+    values = hermite.expand(link).value(z)
+    y = np.linspace(values.min() - 8 * noise, values.max() + 8 * noise, 1201)
+    joint = np.exp(-0.5 * ((y[:, None] - values) / noise) ** 2 - 0.5 * z**2)
+    density = joint.sum(axis=1)
+    seen = density > 1e-12 * density.max()
+    numerator = joint[seen] @ polynomials.evaluate(degree, z).T
+    return (numerator**2 / density[seen, None]).sum(axis=0) / density.sum()
+
+
+@pytest.mark.parametrize(("link", "exponent"), [("x^2 exp(-x^2)", 4), ("sin", 1), ("gaussian", 2)])
+def test_additive_noise_keeps_the_exponent(link, exponent):
+    squares = noisy_correlations(link, 0.1, 4)
+    assert squares[0] == pytest.approx(1.0, abs=1e-9)
+    assert next(k for k in range(1, 5) if squares[k] > THRESHOLD) == exponent
+    assert hermite.generative_exponent(link).exponent == exponent
+    assert (squares[1:] <= hermite.label_correlations(link, 4)[1:] + 1e-6).all(), "noise tells something"
 
 
 def test_every_kind_of_link_is_taken():

@@ -51,9 +51,10 @@ TURNED = [
 ]
 
 
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("function", "flag"), TURNED)
-def test_a_rotation_of_the_inputs_turns_the_flag(function, flag):
-    turn = special_ortho_group.rvs(3, random_state=1)
+def test_a_rotation_of_the_inputs_turns_the_flag(function, flag, seed):
+    turn = special_ortho_group.rvs(3, random_state=seed)
     found = hermite.leap(lambda z: function((z @ turn.T).T), axes=3)
     check_flag(found, [(degree, [row @ turn for row in rows]) for degree, rows in flag], atol=0.01)
     assert found.complete
@@ -79,6 +80,13 @@ def test_information_leaps_of_polynomials_are_exact_in_any_basis():
     check_flag(found, [(1, [turn[0]]), (2, [turn[1], turn[2]])], atol=1e-9)
     # Var = 1 + 1 + 2e-4; E|ζ_1|² = 1/Var, and ζ_2 given x is x y z alone.
     assert [step.strength for step in found.flag] == pytest.approx([1 / 2.0002, 1 / 2.0002], rel=1e-9)
+
+
+def test_directions_hidden_from_coordinates_are_found():
+    """A teacher of h_2((z1 + z2)/√2): no coordinate alone is right, the eigenvector is."""
+    found = hermite.leap("h2((z1 + z2)/sqrt(2))", kind="information")
+    check_flag(found, [(2, [[1, 1]])], atol=1e-9)
+    assert repr(found) == "information leap 2: 2 {z1 + z2}"
 
 
 def test_one_direction_is_the_exponent_of_the_link():
