@@ -23,7 +23,7 @@ def parameter(values):
     return torch.nn.Parameter(torch.tensor(values, dtype=torch.float64))
 
 
-KINDS = {"pandas": column, "parameter": parameter, "half": lambda v: torch.tensor(v).bfloat16()}
+KINDS = {"pandas": column, "tensor": torch.tensor, "parameter": parameter, "half": lambda v: torch.tensor(v).bfloat16()}
 
 
 def problem(**changes):

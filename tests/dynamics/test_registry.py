@@ -1,6 +1,7 @@
 """The registry of answers: every entry is what it says, and the front door takes every student."""
 
 import inspect
+import re
 from pkgutil import resolve_name
 
 import numpy as np
@@ -95,3 +96,20 @@ def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch)
     with pytest.raises(dynamics.SolveError, match="loss_rose") as caught:
         answer.solve()(asked, save_at=SAVE_AT, progress=False, **given)
     assert caught.value.dataset.attrs["stop_reason"] == "loss_rose"
+
+
+def test_docstrings_say_of_shared_arguments_what_holds_of_the_answer():
+    order = ["Parameters", "Returns", "Other Parameters", "Raises", "Warns", "Notes", "References"]
+    solves = [answer for answer in ANSWERS if hasattr(answer.solve(), "__wrapped__")]
+    assert len(solves) == 8
+    for answer in solves:
+        text, parameters = inspect.getdoc(answer.solve()), inspect.signature(answer.solve()).parameters
+        sections = re.findall(r"\n([A-Z][\w ]+)\n---", text)
+        assert sections == [name for name in order if name in sections]
+        assert max(map(len, text.splitlines())) <= 120
+        menu = re.search(r"\nmethod : \{(.*)\}\n", text)
+        assert bool(menu) == bool(answer.methods)
+        for name in ("auto", "explicit", "bdf", "sundials"):
+            assert (f'"{name}"' in menu[1] if menu else False) == (name in answer.methods)
+        for name in (*WATCHING, "error_estimate", "checkpoint", "rtol"):
+            assert bool(re.search(rf"\n(\w+, )?{name}(, \w+)? : ", text)) == (name in parameters)

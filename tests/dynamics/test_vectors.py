@@ -57,6 +57,23 @@ def test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation
     np.testing.assert_allclose(kernels.product(y, v), expected, rtol=1e-11, atol=1e-13)
 
 
+def test_jacobian_diagonal_is_exact_for_neurons_on_an_axis(kernels, rng):
+    """Where every u_i is an axis, H u is H_kk u_k in that component, and nothing is left out in the others."""
+    system = kernels.system
+    m, D = system.shape
+    y = system.pack(np.eye(D)[rng.integers(D, size=m)], 0.3 * rng.standard_normal(m))
+    exact = np.array([written_equation(system, y + 1e-30j * e).imag[k] / 1e-30 for k, e in enumerate(np.eye(y.size))])
+    np.testing.assert_allclose(kernels.diagonal(y), exact, rtol=1e-12, atol=1e-13)
+
+
+def test_normalise_gives_unit_vectors_and_leaves_norms(kernels, rng):
+    y = moved(kernels, rng)
+    U, log_norm = kernels.system.unpack(kernels.normalised(y))
+    before, _ = kernels.system.unpack(y)
+    np.testing.assert_allclose(U, before / np.linalg.norm(before, axis=1)[:, None], rtol=1e-14)
+    np.testing.assert_array_equal(log_norm, y[U.size :])
+
+
 @pytest.mark.parametrize(
     "asked",
     [problem(), problem("tilted"), problem("tilted", dimension=4), problem(activation="he2", width=9, dimension=6)],

@@ -38,8 +38,8 @@ class Notes:
         assert self.times.sum() == end - begin
 
 
-@pytest.mark.parametrize("threads", [1, 3, 16])
-@pytest.mark.parametrize("first", [0, 5, 7])
+@pytest.mark.parametrize("threads", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("first", [0, 1, 5, 6, 7])
 def test_blocks_are_taken_once_and_the_first_by_thread_0(threads, first):
     work, last = Notes(), CUTS.size - 1
     Workers(ROWS, COLUMNS, threads).over_blocks(CUTS, first, work)
@@ -122,7 +122,7 @@ def multiply(left, right, out, sizes):
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (7, 2, 9), (0, 3, 2), (3, 0, 2)])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 4, 5), (7, 2, 9), (0, 3, 2), (3, 0, 2)])
 def test_products_are_those_of_numpy(rng, m, k, n, dtype):
     left, right = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((n, k)).astype(dtype)
     out = np.full((m, n), np.nan, dtype=dtype)
@@ -180,6 +180,15 @@ def recorder(calls, work):
         graph=lambda _, capture_error_mode: noted(capture_error_mode),
     )  # fmt: skip
     return SimpleNamespace(cuda=cuda), worked
+
+
+def test_operations_are_run_once_and_recorded_once_before_they_are_replayed():
+    calls = []
+    replay = Replay(*_arguments(calls, lambda: None))
+    replay()
+    replay()
+    warm_up = ["wait", "enter stream", "work", "leave stream", "wait"]
+    assert calls == [*warm_up, "enter thread_local", "work", "leave thread_local", "replay", "replay"]
 
 
 def test_the_run_before_the_recording_leaves_no_trace_in_what_is_kept():
