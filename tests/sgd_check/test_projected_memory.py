@@ -36,14 +36,6 @@ def network(dimension, inputs=None, **changes):
     return uneven_network("erf", UNITS, dimension, width=2, inputs=inputs, **changes)
 
 
-#: d beyond the columns, and batches, for either student.
-PLACES = [
-    (make, batch, beyond)
-    for make, batch in ((homogeneous, 1), (homogeneous, 5), (network, 1), (network, 2))
-    for beyond in (0, 1, 30)
-]
-
-
 def engine(problem, optimizer, seeds=(0, 1, 2), batch_size=1):
     options = EngineOptions(seeds=tuple(seeds), batch_size=batch_size, optimizer=optimizer)
     return make_engine("projected", problem, options)
@@ -139,9 +131,9 @@ def weights_of_samples(run, problem, known, noise, _):
 
 # d − r − k m = 0, fewer than B or m, and many; one sample, few and more than neurons.
 @pytest.mark.kernels
-@pytest.mark.parametrize(
-    ("rule", "make", "batch", "beyond"), [(rule, *PLACES[n]) for k, rule in enumerate(RULES) for n in (k, k + 6)]
-)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize(("make", "batch"), [(homogeneous, 1), (homogeneous, 5), (network, 1), (network, 2)])
+@pytest.mark.parametrize("beyond", [0, 1, 30])
 def test_steps_are_those_of_torch_in_space(make, batch, beyond, rule):
     """Gram matrices of all columns in twelve steps at rates that change, on the samples of the engine."""
     size = 2 + 2 * (1 + (rule.momentum > 0) + (rule.average is not None))
@@ -189,11 +181,14 @@ def measured_columns(columns, layers, problem):
 @pytest.mark.parametrize(
     ("problem", "rule", "batch"),
     [
+        (homogeneous(14), SGD(momentum=0.9), 1),
         (homogeneous(20), SGD(momentum=0.8, nesterov=True, average=0.05), 3),
         (homogeneous(16, CLASSES), SGD(momentum=0.9, average="polyak"), 1),
+        (network(14), SGD(momentum=0.9, average="polyak"), 1),
         (network(16, CLASSES), SGD(momentum=0.7, dampening=0.3), 3),
+        (network(14), SGD(average=0.1), 1),
     ],
-    ids=["nesterov batch", "classes", "network classes"],
+    ids=["heavy ball", "nesterov batch", "classes", "network", "network classes", "network average"],
 )
 def test_a_hundred_steps_have_the_law_of_torch_in_space(problem, rule, batch):
     """Kolmogorov-Smirnov of all overlaps of weights and averages, 500 runs each; false alarms once in 1000 seeds a case."""
@@ -219,6 +214,40 @@ def test_a_hundred_steps_have_the_law_of_torch_in_space(problem, rule, batch):
     for column in range(ours.shape[1]):
         assert stats.ks_2samp(ours[:, column], theirs[:, column]).pvalue > 1e-3 / ours.shape[1]
         assert np.std(theirs[:, column]) > 1e-3
+
+
+@pytest.mark.statistical
+def test_an_average_of_share_one_is_the_weights_and_moves_as_plain_sgd():
+    """Kolmogorov-Smirnov against plain SGD of the same engine, 500 runs each; false alarms once in 1000 seeds."""
+    problem, found = homogeneous(30), []
+    for rule, seeds in ((SGD(), range(500)), (SGD(average=1.0), range(1000, 1500))):
+        run = engine(problem, rule, seeds)
+        with run.running():
+            run.advance(np.full(200, 0.001))
+        found.append(statistics_of(run.measure(student=True), None))
+    average, layers = run.measure_average()
+    assert layers is None
+    np.testing.assert_allclose(statistics_of(average, None), found[1], rtol=0, atol=1e-12)
+    for column in range(found[0].shape[1]):
+        assert stats.ks_2samp(found[0][:, column], found[1][:, column]).pvalue > 1e-3 / found[0].shape[1]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("done", [0, 13])
+@pytest.mark.parametrize(("make", "batch"), [(homogeneous, 1), (network, 3)])
+def test_runs_go_on_bit_for_bit(make, batch, done):
+    """Before the first step, whose buffer is the gradient, and after some, which the weights of averages count."""
+    rule, rates = SGD(momentum=0.8, dampening=0.3, average="polyak"), 0.02 / np.arange(1.0, 41.0)
+    whole, first, second = (engine(make(16), rule, batch_size=batch) for _ in range(3))
+    whole.advance(rates)
+    first.advance(rates[:done])
+    second.restore(first.state())
+    second.advance(rates[done:])
+    for name, array in whole.state().items():
+        np.testing.assert_array_equal(second.state()[name], array)
+    assert whole.state()["steps"].tolist() == [[40.0]] * 3
+    with pytest.raises((KeyError, ValueError)):
+        whole.restore(engine(make(16), SGD(), batch_size=batch).state())
 
 
 @pytest.mark.kernels

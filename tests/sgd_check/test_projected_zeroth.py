@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from engine_state import weights_of
+from scipy import stats
 from uneven_networks import labels_of, uneven_network
 
 import dynamics
@@ -229,10 +230,29 @@ def test_one_step_is_that_of_the_weights_in_the_axes_of_the_moment(problem, opti
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize("optimizer", [ZerothOrder(), ZerothOrder(smoothing=0.8)])
+def test_runs_have_the_law_of_vectors_in_r_14(optimizer):
+    """Kolmogorov-Smirnov of seven overlaps, 600 runs each: p > .01 each, which fails at most 7 choices of seeds in 100."""
+    problem, rate, steps = committee(14), 0.5 / (2 * 14**2), 1000
+    w, v, b = vectors(problem, optimizer, rate, steps, 600)
+    run = engine(problem, optimizer, range(600))
+    with run.running():
+        run.advance(np.full(steps, rate))
+    theirs, ours = (parameters(*each)[:, :7] for each in ((w, v, b), state_of(run, problem)))
+    start = parameters(*start_of(problem, 1))[0, :7]
+    for k in range(7):
+        assert stats.ks_2samp(theirs[:, k], ours[:, k]).pvalue > 0.01
+    assert np.abs(np.median(ours, axis=0) - start).max() > 0.2
+    assert ours.std(0).min() > 0.03
+
+
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("problem", "optimizer", "batch", "rate"),
     [
+        (uneven_network("erf", UNITS, 12, biases="trained"), ZerothOrder(directions=2), 3, 0.05),
         (uneven_network("erf", UNITS, 12, biases="trained"), ZerothOrder(directions=2, smoothing=1.0), 5, 0.05),
+        (homogeneous(9, activation="tanh"), ZerothOrder(directions=2), 5, 0.01),
         (homogeneous(7, activation="tanh"), ZerothOrder(), 1, 0.004),
     ],
 )
@@ -256,7 +276,7 @@ def test_moments_after_thirty_steps_are_those_of_vectors(problem, optimizer, bat
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("dimension", "batch", "directions"), [(9, 5, 3), (10**12, 1, 1)])
+@pytest.mark.parametrize(("dimension", "batch", "directions"), [(9, 1, 1), (9, 5, 3), (10**12, 1, 1), (10**12, 2, 4)])
 def test_second_moments_of_rows_are_exact(dimension, batch, directions):
     """E g_i·g_j = δ_ij d/K Σ_k E|∇_k|² + (1 + 1/K) E ∇_i·∇_j; z-scores of E ΔS, |z| < 5 for six entries: below 4e-6."""
     rng, n = np.random.default_rng(2), np.array([0.8, 0.25, 1.7])
@@ -317,6 +337,43 @@ def test_losses_at_finite_smoothing_are_those_accepted():
         )  # fmt: skip
         error = runs.loss.std("seed").values / 32**0.5
         assert (np.abs(runs.loss.mean("seed").values - accepted) < 4 * error + 0.04 * np.array(accepted)).all()
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(("problem", "batch"), [(uneven_network("erf", UNITS, 12), 3), (homogeneous(12), 1)])
+def test_runs_go_on_bit_for_bit_however_they_are_cut(problem, batch):
+    optimizer, rates = ZerothOrder(directions=2), np.linspace(1e-3, 2e-3, 400)
+    whole = engine(problem, optimizer, (1, 2), batch)
+    whole.advance(rates)
+    cut = engine(problem, optimizer, (1, 2), batch)
+    cut.advance(rates[:7])
+    cut.advance(rates[7:150])
+    again = engine(problem, optimizer, (1, 2), batch)
+    again.restore(cut.state())
+    again.advance(rates[150:])
+    np.testing.assert_array_equal(weights_of(again), weights_of(whole))
+    assert str(again.state()["generators"]) == str(whole.state()["generators"])
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("optimizer", [ZerothOrder(), ZerothOrder(smoothing=0.5)])
+def test_a_run_that_overflows_is_nan_and_stepped_no_more(optimizer):
+    run = engine(uneven_network("relu", UNITS, 12), optimizer)
+    with np.errstate(all="ignore"):
+        run.advance(np.full(60, 1e200))
+        assert np.isnan(weights_of(run)).all()
+        assert np.isnan(run.layers()).all()
+    assert not run.state()["running"].any()
+
+
+def test_runs_are_resumed_from_their_file(tmp_path):
+    path, given = tmp_path / "runs.nc", {"learning_rate": 1e-3, "steps": 3000, "seeds": 2, "progress": False}
+    problem, optimizer = committee(30), ZerothOrder(directions=2, smoothing=0.3)
+    whole = sgd_check.simulate(problem, optimizer=optimizer, **given)
+    sgd_check.simulate(problem, optimizer=optimizer, **given, checkpoint=path, max_runtime=1e-9)
+    again = sgd_check.resume(path, progress=False)
+    np.testing.assert_array_equal(again.teacher_overlap, whole.teacher_overlap)
+    assert again.attrs["optimizer"] == "ZerothOrder(directions=2, smoothing=0.3)"
 
 
 @pytest.mark.parametrize(
