@@ -97,16 +97,25 @@ def test_van_der_pol_against_the_published_solution(rtol, bound):
     np.testing.assert_allclose(stepper.interpolate(2.0 * mu), reference, rtol=bound)
 
 
-def test_slow_motion_of_sums_of_fast_components():
+def test_dense_output_meets_the_state_at_both_ends():
+    stepper = rotating("bdf", rtol=1e-8, atol=1e-8)
+    stepper.advance(3.0, 10**5)
+    eps = 1e-12 * stepper.time
+    for t, inward in ((stepper.start, eps), (stepper.time, -eps)):
+        np.testing.assert_allclose(stepper.interpolate(t + inward), stepper.interpolate(t), atol=1e-9)
+
+
+@pytest.mark.parametrize(("rtol", "fewer", "most_steps"), [(1e-6, 0.99, 300), (1e-9, 0.5, 900)])
+def test_slow_motion_of_sums_of_fast_components(rtol, fewer, most_steps):
     """With steps 1e9 times the fastest relaxation products come from the system, which costs no evaluations."""
-    rtol, start = 1e-9, 1.0 + np.array([0.3, -0.1, 0.2, -0.4])
+    start = 1.0 + np.array([0.3, -0.1, 0.2, -0.4])
     functions = fast_differences, fast_differences_diagonal
-    for text, fewest, most in ((functions, 1.0, 1.0), ((*functions, fast_differences_product), 0.0, 0.5)):
+    for text, fewest, most in ((functions, 1.0, 1.0), ((*functions, fast_differences_product), 0.0, fewer)):
         stepper = make_stepper("bdf", toy(text), start, [1.0, 1e-9], rtol=rtol, atol=1e-3 * rtol)
         assert stepper.advance(1e10, 10**4) is Status.REACHED
         np.testing.assert_allclose(stepper.interpolate(1e10), np.exp(-10.0), rtol=1e3 * rtol)
         count = stepper.statistics()
         differences = count["rhs_evaluations"] - 1 - count["nonlinear_iterations"]
         assert fewest * count["linear_iterations"] <= differences <= most * count["linear_iterations"]
-    # With the product; measured 590 to 623, and 1645 to 1751 without it.
-    assert count["steps_accepted"] < 900
+    # With the product; measured 203 to 218 and 590 to 623, and 203 to 218 and 1645 to 1751 without it.
+    assert count["steps_accepted"] < most_steps

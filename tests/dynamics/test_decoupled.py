@@ -121,6 +121,14 @@ def test_negative_branch_follows_a_tight_integrator_even_where_it_is_trapped(lin
     np.testing.assert_allclose(solution.squared_norm[:, 0], np.exp(reference.y[1]), rtol=1e-7)
 
 
+def test_norm_growth_from_a_vanishing_norm_is_the_closed_form():
+    # n / n_0 = ((1 − C_0²)/(1 − C²))^(2/k) as n_0 → 0, here for k = 4 up to C = 0.9.
+    problem = pair_problem({4: 1.0}, 1.0, 0.3, 1e-14)
+    time = float(transit_time(coefficients_of({4: 1.0}), 0.3, 0.9))
+    solution = solve_pairs(problem, predict(problem), [time])
+    assert solution.squared_norm[0, 0] / 1e-14 == pytest.approx(((1 - 0.09) / (1 - 0.81)) ** 0.5, rel=1e-12)
+
+
 def test_learned_time_waits_for_a_norm_that_starts_far_too_small():
     # Beyond C = 1 the norm still has to grow e-fold many times: n_0 = 1e-60.
     problem = pair_problem({4: 1.0}, 1.0, 0.5, 1e-60)
@@ -136,7 +144,7 @@ def large_problem(link, initial_norm=0.3):
     return Problem(activation=link, teacher=teacher, width=400, dimension=1000, initial_norm=initial_norm)
 
 
-@pytest.mark.parametrize("link", [{3: 1.0}, {4: 1.0, 6: 0.5}, {4: 1.0, 5: 2.0}], ids=str)
+@pytest.mark.parametrize("link", [*LINKS, {4: 1.0, 5: 2.0}], ids=str)
 def test_summed_loss_of_many_pairs_equals_the_loss_of_histories(link, monkeypatch):
     problem = large_problem(link)
     prediction = predict(problem)

@@ -8,6 +8,7 @@ import hermite
 from dynamics import Problem, SaveAt, Student, Teacher
 from dynamics.report.findings import find_findings
 from dynamics.report.flows import degree_rows
+from dynamics.runs.result import Records
 
 TIMES = SaveAt.at([0.0, 1.0, 4.0, 20.0])
 WEIGHTS = np.array([[0.5, 0.2], [-0.1, 0.6], [0.3, -0.4]])
@@ -137,6 +138,13 @@ def test_files_and_sweeps_keep_the_degrees(tmp_path):
     swept = dynamics.sweep(problem, {"seed": [0, 1]}, options=settings, workers=0, progress=False)
     np.testing.assert_array_equal(swept.degree_loss.sel(seed=0), flow.degree_loss)
     assert swept.degree.values.tolist() == ["0", "1", "2", "rest"]
+
+
+def test_an_observable_that_older_records_have_not_is_unknown_there():
+    records = Records(3)
+    records.append({"loss": 1.0})
+    records.append({"loss": 0.5, "degree_loss": np.array([0.2, 0.3])})
+    np.testing.assert_array_equal(records.columns["degree_loss"][:2], [[np.nan, np.nan], [0.2, 0.3]])
 
 
 def test_the_command_and_the_figure_tell_the_parts_by_degree():

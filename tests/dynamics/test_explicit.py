@@ -2,7 +2,17 @@
 
 import numpy as np
 import pytest
-from toy_systems import BLOW_UP, ESCAPES, EVENT_TIMES, circle, make_stepper, rotating, toy
+from toy_systems import (
+    BLOW_UP,
+    ESCAPES,
+    ESCAPES_EVENTS,
+    EVENT_TIMES,
+    circle,
+    escape_time,
+    make_stepper,
+    rotating,
+    toy,
+)
 
 from dynamics.integrators import Status
 
@@ -56,6 +66,20 @@ def test_steps_are_not_limited_by_target_times():
     assert fine.statistics()["steps_accepted"] == coarse.statistics()["steps_accepted"]
 
 
+def test_interpolate_fills_the_given_array_and_is_exact_at_both_ends():
+    stepper = rotating("explicit", fixed_step=0.1)
+    stepper.advance(0.05, 10)
+    out = np.empty(2)
+    assert stepper.interpolate(stepper.start, out) is out
+    np.testing.assert_array_equal(out, [1.0, 0.0])
+    evaluations = stepper.statistics()["rhs_evaluations"]
+    stepper.interpolate(stepper.time)
+    assert stepper.statistics()["rhs_evaluations"] == evaluations
+    stepper.interpolate(0.05)
+    stepper.interpolate(0.06)
+    assert stepper.statistics()["rhs_evaluations"] == evaluations + 3
+
+
 @pytest.mark.parametrize(
     ("method", "tolerance", "bound"),
     [("explicit", 1e-12, 1e-11), ("bdf", 1e-11, 2e-9), ("sundials", 1e-11, 2e-9)],  # sundials: measured 1.8e-10
@@ -64,6 +88,15 @@ def test_events_are_located_at_their_first_rise(method, tolerance, bound):
     stepper = rotating(method, rtol=tolerance, atol=tolerance)
     stepper.advance(10.0, 10**6)
     np.testing.assert_allclose(stepper.event_times, EVENT_TIMES, rtol=bound, atol=0)
+
+
+def test_many_events_agree_with_exact_escape_times():
+    rates = np.geomspace(1.0, 30.0, 12)
+    starts = np.full(12, 0.02)
+    functions = toy(ESCAPES, events=ESCAPES_EVENTS)
+    stepper = make_stepper("explicit", functions, starts, rates, num_events=12, rtol=1e-10, atol=1e-12)
+    stepper.advance(100.0, 10**6)
+    np.testing.assert_allclose(stepper.event_times, escape_time(0.02, 0.5, rates), rtol=1e-8)
 
 
 def test_stiffness_shows_in_the_statistics():

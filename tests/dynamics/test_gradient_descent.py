@@ -126,6 +126,30 @@ def test_time_is_learning_rate_times_step_and_a_target_is_passed_by_less_than_on
         assert stepper.start < target <= stepper.time
 
 
+def flow_state(problem, time):
+    flow = dynamics.solve_overlaps(
+        problem, save_at=dynamics.SaveAt.at([time]), method="explicit", rtol=1e-11, atol=1e-13, progress=False
+    )
+    parts = (flow.teacher_overlap[0], flow.student_overlap[0], np.log(flow.squared_norm[0]))
+    return np.concatenate([np.ravel(part) for part in parts]), flow
+
+
+@pytest.mark.parametrize(
+    "case", ["h4", pytest.param("truncated relu, c_0 != 0", marks=pytest.mark.long), "h4, tilted teacher"]
+)
+def test_approaches_the_flow_at_first_order(case):
+    """Measured orders 1.006, 0.995 and 0.966."""
+    problem = problem_of(**CASES[case])
+    expected, _ = flow_state(problem, 2.0)
+    counts = np.array([50, 100, 200, 400])
+    errors = []
+    for count in counts:
+        stepper = taken(problem, 2.0 / count, count)
+        errors.append(np.abs(stepper.interpolate(stepper.time) - expected).max())
+    order = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
+    assert order == pytest.approx(1.0, abs=0.1)
+
+
 @kernels
 def test_interpolates_linearly_in_the_overlaps_and_stays_realisable():
     problem = problem_of(teacher=TILTED, dimension=5)
@@ -195,7 +219,7 @@ def test_restored_run_continues_bit_for_bit(threads):
         np.testing.assert_array_equal(again.state()[name], array)
 
 
-LINKS = {"h1": "he1", "h2 + h4": {2: 1.0, 4: 0.5}, "h4": "he4", "relu": RELU, "tanh": TANH}
+LINKS = {"h1": "he1", "h2": "he2", "h2 + h4": {2: 1.0, 4: 0.5}, "h4": "he4", "relu": RELU, "tanh": TANH}
 
 
 @pytest.mark.parametrize("teacher", [THREE, TILTED], ids=["orthonormal", "tilted"])

@@ -43,6 +43,15 @@ def test_the_law_of_the_identity_has_moments_of_chi_square():
     assert found == pytest.approx(1.0 / (1.0 + (V - 1.0) / 50), rel=2e-6)
 
 
+def test_the_constant_tends_to_its_limit():
+    # V → E y² d (d + 1)/2, so that n ~ d² samples are needed.
+    for d in (40, 160):
+        n = d * d
+        found = dynamics.predict_hierarchy("sign(z)", dimension=d, samples=[n]).overlap_squared[0]
+        c2 = 2.0 / np.pi
+        assert found == pytest.approx(c2 / (c2 + (d + 1) / (2 * d)), abs=0.5 / d)
+
+
 @pytest.mark.parametrize(
     ("link", "overlaps", "losses"),
     [

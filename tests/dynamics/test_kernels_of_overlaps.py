@@ -46,6 +46,23 @@ def test_jacobian_diagonal_is_the_derivative_of_the_right_hand_side(kernels):
         assert diagonal[at] == pytest.approx(change / (2 * step), abs=1e-8)
 
 
+def test_event_values_are_the_definitions(kernels):
+    problem = kernels.system.problem
+    C, _, n = kernels.system.unpack(kernels.state)
+    link, a = problem.activation, problem.teacher.coefficients
+    counted = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
+    emergence = (counted**2).max(axis=0) - 0.5
+    mass = n @ link.kernel(C) / link.kernel(1.0) - a / 2
+    np.testing.assert_allclose(kernels.events(), np.concatenate([emergence, mass]), rtol=1e-13)
+
+
+def test_normalise_restores_the_unit_diagonal_and_nothing_else(kernels):
+    drifted = kernels.state + 1e-9
+    expected = drifted.copy()
+    expected[15:40:6] = 1.0
+    np.testing.assert_array_equal(kernels.normalised(drifted), expected)
+
+
 @pytest.mark.parametrize(
     "squares",
     [{4: 1.0}, {4: 0.5, 6: 0.3}, {3: 0.2, 4: 0.7}, {0: 0.1, 1: 0.4}, {12: 1.0}, {1: 1.0}, {3: 0.5, 5: 0.2, 9: 0.1}],

@@ -336,12 +336,13 @@ def test_a_checkpoint_of_another_problem_is_refused():
         new_stepper(problem(m=5, P=3)).restore(saved)
 
 
-def test_the_number_of_threads_does_not_change_a_bit():
+@pytest.mark.parametrize("end", [60.0, pytest.param(300.0, marks=pytest.mark.long)])
+def test_the_number_of_threads_does_not_change_a_bit(end):
     # Parts are whole blocks of 64 rows here: products of other shapes round differently.
     asked = problem(m=128, P=12, d=256, initial_norm=1e-2)
     runs = [new_stepper(asked, rtol=1e-4, threads=threads) for threads in (1, 2)]
     for run in runs:
-        run.advance(300.0, 10**5)
+        run.advance(end, 10**5)
     assert np.isfinite(runs[0].event_times).any()
     for run in runs[1:]:
         assert run.time == runs[0].time
