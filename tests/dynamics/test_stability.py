@@ -13,7 +13,14 @@ import dynamics
 import hermite
 import sgd_check
 from dynamics.problem import Problem, Teacher
-from dynamics.theory.stability import Units, degree_of, mean_square_limit, network_limit, reached_state
+from dynamics.theory.stability import (
+    Units,
+    degree_of,
+    mean_square_limit,
+    network_limit,
+    reached_state,
+    sampled_limit,
+)
 
 MIXED = {1: 0.6, 2: 0.8}
 OBLIQUE = [[1.0, 0.0], [0.6, 0.8]]
@@ -89,6 +96,37 @@ def test_second_moments_grow_from_the_limit_on(student, a, rows, d, spectrum, ba
         assert (np.abs(np.linalg.eigvals(step)).max() > 1.0) == grows
 
 
+@pytest.mark.parametrize("link", ["relu", "erf", MIXED])
+def test_neurons_on_axes_have_the_limit_of_neurons_anywhere(link):
+    """Up to 1/d and, where three axes are sampled, one per cent."""
+    a, d = np.array([0.8, 0.5]), 400
+    apart, together = (
+        dynamics.learning_rate_limit(Problem(activation=link, teacher=each, width=2, dimension=d))
+        for each in (Teacher(a), Teacher(a, directions=np.eye(2)))
+    )
+    assert apart == pytest.approx(together, rel=5e-3)
+
+
+def test_moments_of_equal_units_are_those_of_units_one_by_one():
+    link = hermite.expand("gelu")
+    unit = Units.of([link.derivative, lambda z: 2.0 * link.value(z)], [True, False])
+    squares, count = np.array([1.0, 0.3]), np.array([3.0, 2.0])
+    classes = unit.scaled(squares, count)
+    apart = unit.scaled(np.repeat(squares, [3, 2]), np.ones(5))
+    assert mean_square_limit(classes, 50, 4) == pytest.approx(mean_square_limit(apart, 50, 4), rel=1e-5)
+    z = np.random.default_rng(0).standard_normal((200_000, 5))
+    root = np.sqrt(np.repeat(squares, [3, 2]))
+    sampled = root * link.derivative(z), root * 2.0 * link.value(z), np.full(len(z), 1.0 / len(z))
+    limit = sampled_limit(sampled, (np.ones(1), np.array([50.0])), 4)
+    assert mean_square_limit(classes, 50, 4) == pytest.approx(limit, rel=5e-3)
+
+
+def test_the_limit_of_decoupled_neurons_is_a_case_of_it():
+    problem = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=2, dimension=10**7)
+    unit = Units.of([problem.activation.derivative], [True]).scaled(np.array([1.0, 0.5]), np.ones(2))
+    assert mean_square_limit(unit, 10**7, 1) == pytest.approx(dynamics.learning_rate_limit(problem), rel=1e-5)
+
+
 def test_many_directions_are_put_in_classes():
     """Power-law coefficients of 200 directions, one by one and in classes."""
     problem = Problem(activation="relu", teacher=Teacher.power_law(200, 1.0), width=200, dimension=1000)
@@ -117,7 +155,10 @@ POWER_LAW = dynamics.Inputs.power_law(1.0)
 
 @pytest.mark.parametrize(
     ("link", "batch", "inputs"),
-    [("relu", 1, None), ("gelu", 16, None), ("relu", 16, POWER_LAW), ("gelu", 1, POWER_LAW)],
+    [
+        *((link, batch, None) for link in ("relu", "gelu") for batch in (1, 16)),
+        *((link, batch, POWER_LAW) for link, batch in (("relu", 1), ("gelu", 16))),
+    ],
 )
 def test_runs_stay_below_the_limit_and_not_above(link, batch, inputs):
     """Seeds are fixed; of 20 runs all stay at 0.7 times the limit and none at 1.5 times."""
@@ -144,7 +185,24 @@ def test_runs_of_fewer_neurons_than_directions_stay_where_their_flow_ends_below_
         assert np.sum(ends_of_runs(problem, part * limit, start=start) < 0.5) == staying
 
 
-@pytest.mark.parametrize("link", ["tanh"])
+def test_the_limit_of_fewer_neurons_than_directions_does_not_depend_on_the_axes():
+    """Directions and start turned together: the same limit, up to the sample of three axes."""
+    start = np.eye(1, 50) + np.linspace(-0.2, 0.2, 50)
+    turn = np.eye(50)
+    turn[:2, :2] = [[0.6, 0.8], [-0.8, 0.6]]
+    plain, turned = (
+        dynamics.learning_rate_limit(
+            Problem(activation="tanh", teacher=teacher, width=1, dimension=50, initial_weights=weights)
+        )
+        for teacher, weights in (
+            (Teacher([0.8, 0.5]), start),
+            (Teacher([0.8, 0.5], directions=turn[:2, :2]), start @ turn),
+        )
+    )
+    assert turned == pytest.approx(plain, rel=0.01)
+
+
+@pytest.mark.parametrize("link", ["erf", "tanh"])
 def test_saturating_links_leave_the_teacher_above_the_limit_without_blowing_up(link):
     """The noise floor of one sample per step: below 3 % of E f*² at 0.7 times the limit, above 8 % at 1.5 times."""
     problem = Problem(activation=link, teacher=Teacher([0.857, 0.429, 0.286]), width=3, dimension=48)
