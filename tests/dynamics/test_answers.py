@@ -20,6 +20,11 @@ def flow(problem):
     return dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.geometric(0.1, 60.0, 30), progress=False)
 
 
+@pytest.fixture(scope="module")
+def decoupled(problem):
+    return dynamics.solve_decoupled(problem, save_at=dynamics.SaveAt.geometric(0.1, 60.0, 30))
+
+
 def test_summary_is_the_full_answer_reduced(problem, flow):
     summary = dynamics.solve_overlaps(
         problem, save_at=dynamics.SaveAt.geometric(0.1, 60.0, 30), keep="summary", progress=False
@@ -29,6 +34,13 @@ def test_summary_is_the_full_answer_reduced(problem, flow):
     np.testing.assert_allclose(summary.learned_mass, mass, rtol=1e-12)
     # The loss is what is left of terms of order 1.
     np.testing.assert_allclose(summary.loss, flow.loss, rtol=1e-12, atol=1e-14)
+
+
+def test_decoupled_flow_follows_the_coupled_one_until_directions_interact(flow, decoupled):
+    first = int(np.argmin(flow.emergence_time.values))
+    assert float(flow.emergence_time[first] / decoupled.emergence_time[first]) == pytest.approx(1.0, abs=0.05)
+    start = float(decoupled.loss[0])
+    assert float(flow.loss[0]) == pytest.approx(start, rel=2e-3)
 
 
 @pytest.mark.parametrize(

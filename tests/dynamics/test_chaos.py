@@ -7,6 +7,7 @@ import dynamics
 from dynamics.equations.mean_field import start_particles
 from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
 from dynamics.laws.chaos import width_exponents as exponents
+from dynamics.problem.named_teachers import spherical_problem
 from dynamics.report.mean_field import chaos_findings
 from dynamics.runs.dataset import VARIABLES
 from dynamics.theory.fits import widening
@@ -138,6 +139,7 @@ def test_the_distance_falls_as_one_over_m():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"widths": (4,)}, "`widths` must hold at least 2 increasing"),
         ({"widths": (8, 4)}, "`widths` must hold at least 2 increasing"),
         ({"widths": (0, 4)}, "`widths` must be at least 1"),
         ({"seeds": (3, 3)}, "`seeds` must hold at least 2 increasing"),
@@ -211,3 +213,8 @@ def test_the_linearised_distance_is_that_of_wide_networks():
         np.testing.assert_allclose(linear.linear_error, np.linalg.norm(linear.neuron_gap, axis=(1, 2)), rtol=1e-12)
     assert (errors[256] < 0.7 * errors[64]).all()
     assert (errors[256] < (0.03, 0.1)).all()
+
+
+def test_an_unknown_teacher_is_refused():
+    with pytest.raises(ValueError, match="`name` must be one of"):
+        spherical_problem("he5", dimension=8)

@@ -150,6 +150,9 @@ def test_each_command_answers_under_its_short_name_and_loads_nothing_heavy_for_h
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: feature-emergence {name} [")
     assert done.stdout.endswith("\n[]\n")
+    wrong = python("-c", code, name, "--no-such-flag")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: ")
 
 
 RAISING = {
@@ -193,6 +196,14 @@ def test_jobs_of_methods_come_first_and_a_word_chooses_some(capsys):
     assert [name.startswith("method") for name in names] == sorted(
         (name.startswith("method") for name in names), reverse=True
     )
+
+
+def test_a_process_runs_the_job_of_its_whole_name_alone(monkeypatch):
+    ran = []
+    made = {name: (lambda name=name: ran.append(name)) for name in command.jobs()}
+    monkeypatch.setattr(command, "jobs", lambda: made)
+    assert command.main(["--here", "finite steps"]) == 0
+    assert ran == ["finite steps"]
 
 
 def test_a_job_that_fails_is_named_with_its_last_line():

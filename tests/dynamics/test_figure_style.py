@@ -1,5 +1,6 @@
 """Styles and labels of figures, numbers rounded by their errors, and films."""
 
+import inspect
 import json
 import math
 import re
@@ -12,6 +13,7 @@ from matplotlib import pyplot, rcParams
 from PIL import Image
 
 import dynamics
+import sgd_check
 from dynamics.report import animation
 from dynamics.report.__main__ import main
 from dynamics.report.figures import finish_panel, new_panels, share_bars
@@ -68,6 +70,17 @@ def test_figures_have_the_size_of_their_style_and_embedded_fonts(answer, tmp_pat
     width = float(re.search(rb"/MediaBox \[ 0 0 ([0-9.]+) ", written)[1])
     assert width == pytest.approx(72.0 * widths[style], abs=0.01)
     assert "<text" not in (tmp_path / "loss.svg").read_text()
+
+
+def test_every_public_plot_takes_axes_and_a_style():
+    plots = [
+        getattr(package, name) for package in (dynamics, sgd_check) for name in dir(package) if name.startswith("plot_")
+    ]
+    assert len(plots) == 16
+    for plot in plots:
+        parameters = inspect.signature(plot).parameters
+        assert parameters["style"].default is None
+        assert {"ax", "axes"} & set(parameters)
 
 
 def test_an_unknown_style_is_refused(answer):
@@ -165,8 +178,9 @@ def test_films_need_ffmpeg(pairs, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
-def test_a_film_plays_everywhere(pairs, tmp_path):
-    path = dynamics.animate(pairs, tmp_path / "film.mp4")
+@pytest.mark.parametrize("style", ["screen", "talk"])
+def test_a_film_plays_everywhere_and_shows_the_motion(pairs, tmp_path, style):
+    path = dynamics.animate(pairs, tmp_path / "film.mp4", style=style)
     asked = "stream=codec_name,pix_fmt,width,height,nb_read_frames"
     words = ["ffprobe", "-v", "error", "-count_frames", "-show_entries", asked, "-of", "json", str(path)]
     (stream,) = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["streams"]
@@ -174,3 +188,12 @@ def test_a_film_plays_everywhere(pairs, tmp_path):
     # All players can show H.264 with halved colours; its frames have even sides.
     assert (stream["codec_name"], stream["pix_fmt"], stream["nb_read_frames"]) == ("h264", "yuv420p", "5")
     assert (abs(width - 1200) <= 2, width % 2, height % 2) == (True, 0, 0)
+    words = ["ffmpeg", "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
+    pixels = subprocess.run(words, check=True, capture_output=True).stdout
+    frames = np.frombuffer(pixels, dtype=np.uint8).reshape(5, height, width).astype(float)
+    (first, last), left = frames[[0, -1]], slice(0, int(0.4 * width))
+    assert np.abs(first - last)[:, left].max() > 100.0
+    # Names and ticks of the axis of losses stay.
+    names = np.s_[:, int(0.43 * width) : int(0.5 * width)]
+    assert np.abs(first - last)[names].mean() < 1.0
+    assert first[names].min() < 100.0

@@ -1,7 +1,9 @@
 """The files: readable by others, refused in one sentence when damaged, foreign, newer or hostile."""
 
+import re
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import h5netcdf
@@ -36,8 +38,30 @@ def test_plain_xarray_reads_the_files(unfinished):
             assert set(plain.attrs) == set(ours.attrs)
     with xr.open_dataset(unfinished) as plain:
         xr.testing.assert_identical(plain.load(), ours)
+
+
+def test_ncdump_reads_the_files(unfinished):
+    program = shutil.which("ncdump")
+    if program is None:
+        pytest.skip("there is no ncdump here: it is in Debian's netcdf-bin")
+    shown = subprocess.run([program, str(unfinished)], capture_output=True, text=True, check=True).stdout
+    assert "group: checkpoint" in shown
+    assert 'loss:units = "1"' in shown
+    numbers = re.search(r"\n loss = ([^;]*);", shown)
+    assert numbers is not None
+    ours = dynamics.load(unfinished).loss.values
+    read = [float("nan") if word.strip() in ("NaN", "_") else float(word) for word in numbers.group(1).split(",")]
+    np.testing.assert_allclose(read, ours, rtol=1e-13)
+
+
+def test_h5netcdf_and_netcdf4_read_the_files(unfinished):
+    ours = dynamics.load(unfinished)
     with h5netcdf.File(unfinished) as file:
+        np.testing.assert_array_equal(file.variables["loss"][:], ours.loss)
         assert set(file.groups["checkpoint"].groups) == {"run", "companion"}
+    with netCDF4.Dataset(unfinished) as file:
+        assert file.variables["loss"].long_name == ours.loss.attrs["long_name"]
+        assert file.schema_version == SCHEMA_VERSION
 
 
 def test_a_finished_file_has_no_checkpoint_and_loading_never_shows_one(unfinished, tmp_path):

@@ -64,13 +64,44 @@ def test_bad_eigenvalues_are_refused(arguments, sentence):
         ({"inputs": [1.0, 2.0]}, TypeError, "Argument `inputs` must be an Inputs, or None for isotropic ones, but is [1.0, 2.0]."),
         ({"dimension": 31}, ValueError, "Argument `inputs` must have `dimension` = 31 eigenvalues in all, but has 30."),
         ({"activation": "erf", "student": "committee"}, ValueError, f"Argument `inputs` must be None for the committee student, but is {CLASSES!r}."),
-        ({"initial_overlaps": (np.zeros((1, 2)), [[1.0]], [1.0]), "width": 1}, ValueError, "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`."),
-        ({"inputs": dynamics.Inputs.power_law(1.0), "dimension": 10**7}, ValueError, "Argument `inputs` must leave at most 16777216 weights of 3 neurons, but has 10000000 axes that no class holds; give fewer distinct eigenvalues."),
+        (
+            {"initial_overlaps": (np.zeros((1, 2)), [[1.0]], [1.0]), "width": 1},
+            ValueError,
+            "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`.",
+        ),
+        (
+            {"inputs": dynamics.Inputs.power_law(1.0), "dimension": 10**7},
+            ValueError,
+            "Argument `inputs` must leave at most 16777216 weights of 3 neurons, but has 10000000 axes that no class "
+            "holds; give fewer distinct eigenvalues.",
+        ),
     ],
 )  # fmt: skip
 def test_problems_refuse_inputs_that_do_not_fit(given, kind, sentence):
     with pytest.raises(kind, match=f"^{re.escape(sentence)}$"):
         problem(**given)
+
+
+@pytest.mark.parametrize("inputs", [CLASSES, dynamics.Inputs.power_law(0.3)])
+@pytest.mark.parametrize("weights", [None, given_weights()])
+def test_a_file_gives_the_inputs_back(tmp_path, inputs, weights):
+    asked = problem(inputs=inputs, initial_weights=weights)
+    dynamics.save(dynamics.predict_emergence(asked), tmp_path / "answer.nc")
+    assert dynamics.Problem.from_dataset(dynamics.load(tmp_path / "answer.nc")) == asked
+
+
+def test_given_weights_are_whitened_and_their_classes_keep_all_that_matters():
+    asked = problem(initial_weights=given_weights())
+    referee, axes = Referee(asked), asked.input_axes()
+    reduced = asked.reduced_weights()
+    assert reduced.shape == (3, 1 + 4 + 3)
+    rows = np.zeros((2, reduced.shape[1]))
+    rows[:, :2] = np.eye(2)
+    for kind, s in enumerate(axes.eigenvalue):
+        full, kept = referee.eigenvalues == s, axes.kind == kind
+        W = referee.weights[:, full]
+        np.testing.assert_allclose(reduced[:, kept] @ reduced[:, kept].T, W @ W.T, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(reduced[:, kept] @ rows[:, kept].T, W @ referee.teacher[:, full].T, atol=1e-16)
 
 
 def test_a_random_start_is_isotropic_in_w():
@@ -130,16 +161,23 @@ def test_the_field_is_the_gradient_in_w(rows):
     np.testing.assert_allclose(dC, slope, rtol=1e-8, atol=1e-14)
 
 
+@pytest.mark.parametrize("method", ["explicit", "bdf"])
 @pytest.mark.kernels
-def test_classes_are_weights_in_space_by_bdf_too():
-    """By the explicit pair they are on random problems, below."""
-    asked, times = problem(initial_weights=given_weights()), np.array([0.0, 5.0, 15.0, 40.0])
+def test_classes_are_weights_in_space(method):
+    asked = problem(initial_weights=given_weights())
+    times = np.array([0.0, 5.0, 15.0, 40.0])
+    rtol = 1e-12 if method == "explicit" else 1e-10
     flow = dynamics.solve_overlaps(
-        asked, save_at=dynamics.SaveAt.at(times), method="bdf", rtol=1e-10, atol=1e-13, progress=False,
+        asked, save_at=dynamics.SaveAt.at(times), method=method, rtol=rtol, atol=1e-13, progress=False,
         error_estimate=False,
     )  # fmt: skip
-    np.testing.assert_allclose(flow.loss, Referee(asked).losses("vectors", times, rtol=1e-13), rtol=0, atol=1e-8)
-    assert flow.loss[0] > 0.9 > 0.7 > flow.loss[-1]
+    referee = Referee(asked)
+    allowed = 1e-10 if method == "explicit" else 1e-8
+    for which in ("vectors", "classes"):
+        np.testing.assert_allclose(flow.loss, referee.losses(which, times, rtol=1e-13), rtol=0, atol=allowed)
+    assert flow.loss[0] > 0.9
+    assert flow.loss[-1] < 0.7
+    assert flow.attrs["method"] == method
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,34 @@ def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
         np.testing.assert_array_equal(array, other[name])
 
 
+@pytest.mark.slow_to_compile
+def test_events_of_a_step_that_is_given_up_are_not_located():
+    """A location may take 200 trials, and numbers that were left stale make false ones."""
+    from dynamics.integrators import step_kernels as slots
+    from dynamics.kernels.jit import kernel
+
+    @kernel
+    def advance(target, _max_steps, arrays, system):
+        scalars, events, sizes = arrays[1], arrays[4], system[1]
+        scalars[slots.TIME], events[slots.EVENT_BEFORE, 0], events[slots.EVENT_NOW, 0] = target, -1.0, 1.0
+        sizes[0] = stopping.STOP
+        return slots.STATUS_EVENT
+
+    @kernel
+    def interpolate(_t, _out, _vectors, _scalars, counters, _system):
+        counters[slots.EVALUATIONS] += 1
+
+    @kernel
+    def values(_t, _y, _out, _parameters, _sizes, _work):
+        pass
+
+    counters = np.zeros(6, dtype=np.int64)
+    arrays = np.zeros((3, 1)), np.zeros(6), counters, np.ones(1), np.full((3, 1), np.nan)
+    system = np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1), values, values
+    code = slots.saving_steps(advance, interpolate)(np.array([1.0]), 1, np.empty((0, 0)), arrays, system)
+    assert (code, counters[slots.EVALUATIONS]) == (slots.STATUS_EVENT, 0)
+
+
 @pytest.mark.parametrize("method", ["scipy:DOP853", "sundials"])
 def test_events_that_a_step_of_another_library_passes_wait_once_it_is_given_up(method, monkeypatch):
     """The flag is set during the last evaluation of a step."""

@@ -100,7 +100,7 @@ def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     assert np.isfinite(assert_kept(target, here / place, told.err).loss).all()
 
 
-@befall("becomes foreign", "no current directory")
+@befall(*BEFALL)
 def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
     first(monkeypatch, parsing, "end_with", happens, target)

@@ -60,6 +60,13 @@ def test_coefficients_below_a_part_of_the_norm_count_as_none(square, counts):
     assert (part.coefficients[4] == c) == counts
 
 
+@pytest.mark.parametrize("link", ["he1", "he2", {0: 1.0, 1: 0.5, 2: 0.5}], ids=str)
+def test_a_link_of_degree_2_has_no_mass(link):
+    part = LearnedPart.of(hermite.expand(link))
+    assert not part.is_defined
+    assert np.isnan([part.kernel_at_one, *part.mass(np.full((2, 3), 0.5), np.ones(2))]).all()
+
+
 def test_the_definition_is_one_of_two():
     with pytest.raises(ValueError, match="`learned_definition` must be one of"):
         Problem(activation="he3", teacher=Teacher([1.0]), width=1, dimension=4, learned_definition="all")
@@ -121,10 +128,11 @@ def test_a_direction_is_learned_when_high_degrees_have_half_of_it(solve, given, 
         assert masses[int(np.argmax(at.times == times[p]))][p] == pytest.approx(a[p] / 2, abs=2e-7)
 
 
-@pytest.mark.parametrize("method", ["explicit", "stiff"])
+@pytest.mark.parametrize("method", ["explicit", "bdf", "stiff", "gradient-descent"])
 def test_nothing_changes_where_low_degrees_are_0(method):
     problem = Problem(activation=HIGH, teacher=Teacher([0.8, 0.6]), width=3, dimension=8, initial_norm=0.3, seed=1)
     settings = {"method": method, "keep": "summary", "save_at": dynamics.SaveAt.geometric(0.1, 40.0, 5), **QUIET}
+    settings |= {"learning_rate": 0.02} if method == "gradient-descent" else {}
     now, then = (
         dynamics.solve_overlaps(each, **settings)
         for each in (problem, replace(problem, learned_definition=ALL_DEGREES))

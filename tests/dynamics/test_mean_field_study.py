@@ -51,6 +51,7 @@ def test_json_and_a_dry_run(tmp_path, capsys):
     [
         (["--teacher", "he5"], "`name` must be one of"),
         (["--widths", "8"], "--widths must hold at least 2 increasing integers"),
+        (["--seeds", "1"], "--seeds must be at least 2"),
         (["--t-max", "0"], "--t-max must be positive"),
     ],
 )
