@@ -104,7 +104,7 @@ MEAN = {"rate": 0.3, "noise": 0.04, "mean": True}
 @pytest.mark.parametrize(
     "case",
     [
-        *(SMALL(3, r, link=link, second_order=second, **MEAN) for link, r in (("erf", 2), ("He3", 1)) for second in (True, False)),
+        *(SMALL(3, r, link=link, second_order=second, **MEAN) for link, r in (("erf", 2), ("He3", 1), ("He3", 2)) for second in (True, False)),
         SMALL(3, 2, rate=0.0, noise=0.0, mean=True, sphere=True),
         pytest.param(SMALL(3, 2, rate=0.0, noise=0.0, mean=True, sphere=True, link="He3"), marks=pytest.mark.long),
         *(SMALL(3, r, rate=0.7, noise=0.5, link=link) for link, r in (("erf", 2), ("He3", 1))),

@@ -7,6 +7,7 @@ import pytest
 
 import dynamics
 import sgd_check
+from benchmarks.network_verdicts import stretched
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
 from sgd_check.report.figures import plot_comparison
@@ -49,6 +50,11 @@ def test_components_loss_and_times_agree_with_the_flow(flow, runs):
     np.testing.assert_allclose(means, expected, atol=0.02)
 
 
+@pytest.mark.parametrize("factor", [1.3, 1 / 1.3])
+def test_a_flow_with_times_thirty_percent_off_is_refuted(flow, runs, factor):
+    assert sgd_check.compare(stretched(flow, factor), runs)["comparison"].attrs["verdict"] == "disagree"
+
+
 def test_one_wrong_component_is_refuted_though_the_loss_is_right(flow, runs):
     wrong = flow.copy(deep=True)
     wrong["component"].values[:, 1] *= 1.3
@@ -65,6 +71,20 @@ def test_the_equation_of_finite_steps_is_tested_with_one_simulation(staircase, r
     assert (attrs["verdict"], attrs["theory"]) == ("agree", "finite step")
     with pytest.raises(ValueError, match="must be one Dataset, unless the prediction is a flow"):
         sgd_check.compare(stepped, [runs[0], runs[0]])
+
+
+@pytest.mark.long
+def test_a_teacher_of_units_is_judged_by_its_sensitivity():
+    student = Student(activation="relu", width=3, second_layer="trained")
+    problem = Problem(student=student, teacher=Teacher([1.0, -0.6]), dimension=10, initial_norm=0.5)
+    flow = dynamics.solve_problem(problem, save_at=TIMES, error_estimate=False, **QUIET)
+    runs = [
+        sgd_check.simulate(problem, learning_rate=rate, steps=round(9 / rate), seeds=32, **QUIET)
+        for rate in (6e-4, 3e-4)
+    ]
+    comparison = sgd_check.compare(flow, runs)["comparison"]
+    assert comparison["quantity"].values.tolist()[:3] == ["loss", "sensitivity 1", "sensitivity 2"]
+    assert comparison.attrs["verdict"] == "agree"
 
 
 def test_a_step_size_that_moves_much_is_not_extrapolated_from(flow, staircase):
