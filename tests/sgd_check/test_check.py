@@ -53,6 +53,16 @@ def test_a_problem_alone_is_enough(problem):
     assert tree["simulation"].attrs["steps"] == course.steps
 
 
+@pytest.mark.long
+def test_without_the_equation_the_flow_is_tested_and_a_warning_says_so():
+    problem = Problem(activation="tanh", teacher=Teacher([1.0]), width=1, dimension=8, seed=1)
+    with pytest.warns(UserWarning, match="^The times in the prediction are tested, without the finite-step equation: "):
+        tree = sgd_check.check(problem, **QUICK | {"learning_rate": 1e-3, "steps": 2_000})
+    assert tree["comparison"].attrs["theory"] == "flow"
+    with pytest.raises(ValueError, match="polynomial"):
+        sgd_check.check(problem, theory="finite-step", **QUICK)
+
+
 def test_a_committee_is_checked_with_torch():
     problem = Problem(activation="erf", teacher=Teacher([1.0]), width=1, dimension=8, student="committee", seed=1)
     with pytest.warns(UserWarning, match="without the finite-step equation"):

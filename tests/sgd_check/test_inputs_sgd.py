@@ -99,9 +99,9 @@ def stepped(asked, start, s, g):
     "given",
     [
         {"teacher": dynamics.Teacher([0.8, 0.6], directions=[[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])},
-        pytest.param({"batch": 3, "rate": 2e-3}, marks=pytest.mark.long),
+        *(pytest.param(given, marks=pytest.mark.long) for given in ({}, {"inputs": dynamics.Inputs([1.5, 0.7], [8, 8])}, {"batch": 3, "rate": 2e-3})),
     ],
-)
+)  # fmt: skip
 def test_classes_have_the_law_of_sgd_in_space(given):
     seeds = range(1000, 1400)
     projected, space = (after(engine, seeds, **given) for engine in ("projected", "torch"))

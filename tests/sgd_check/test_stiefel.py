@@ -130,7 +130,7 @@ def test_the_loss_of_free_neurons_beside_the_exact_flow(scaled_rate, least, most
 
 @pytest.mark.parametrize(
     ("share", "known", "runs"),
-    [(0.5, 1.13, 64), pytest.param(0.1, 1.03, 32, marks=pytest.mark.long)],
+    [(0.5, 1.13, 64), *(pytest.param(*case, marks=pytest.mark.long) for case in ((0.1, 1.03, 32), (0.25, 1.09, 64)))],
 )
 def test_steps_to_alignment_beside_the_formula(share, known, runs):
     """From A(0) = 1/d: the mean is that of the start with its noise within 3 standard errors, one false alarm in 370.

@@ -1,6 +1,9 @@
 """The study of the step size's transfer under SGD, at a small size, as a command."""
 
+import json
+
 import numpy as np
+import pytest
 
 import sgd_check
 from dynamics.problem import Problem, Teacher
@@ -29,3 +32,22 @@ def test_the_command_writes_losses_of_simulated_runs(tmp_path, capsys):
     np.testing.assert_allclose(found["final_loss"][3, 1, 2:], runs["loss"][:, -1], rtol=1e-9)
     # No two runs of one width share samples and start.
     assert len(np.unique(found["final_loss"][3, 0])) == 4
+
+
+@pytest.mark.long
+def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
+    once, calls = sgd_check.simulate, []
+
+    def interrupted(*given, **options):
+        calls.append(given)
+        if len(calls) == 30:
+            raise KeyboardInterrupt
+        return once(*given, **options)
+
+    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
+    target = tmp_path / "part.nc"
+    assert main([*QUICK, *RUNS, "--output", str(target), "--json"]) == 130
+    assert json.loads(capsys.readouterr().out)["stop_reason"] == "interrupted"
+    loss = load(target)["final_loss"].values
+    assert np.isfinite(loss[0]).all()
+    assert np.isnan(loss[2:]).all()
