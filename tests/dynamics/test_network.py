@@ -62,6 +62,17 @@ def test_losses_are_those_of_quadrature_in_space(name, method):
     np.testing.assert_allclose(found.loss, wanted, rtol=0, atol=1e-9)
 
 
+def test_relu_keeps_the_difference_of_its_layers():
+    found = dynamics.solve_problem(CASE_5, save_at=TIMES, **TIGHT)
+    kept = found.squared_norm - found.second_layer**2
+    assert np.abs(kept - kept[0]).max() < 1e-12
+    unequal = replace(CASE_5, student=replace(CASE_5.student, rates=(2.0, 0.5, 1.0)))
+    found = dynamics.solve_problem(unequal, save_at=TIMES, **TIGHT)
+    kept = found.squared_norm / 2.0 - found.second_layer**2 / 0.5
+    assert np.abs(kept - kept[0]).max() < 1e-12
+    assert np.abs(found.second_layer - found.second_layer[0]).max() > 0.1
+
+
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
 def test_a_step_of_descent_is_one_in_weight_space(first_layer):
     student = replace(CASE_1.student, first_layer=first_layer)
@@ -163,7 +174,7 @@ def test_phase_retrieval_leaves_its_plateau_at_the_accepted_time(d, wanted):
     assert found.loss.values[-1] < 1e-9
 
 
-@pytest.mark.parametrize("method", ["bdf", "sundials", "scipy:DOP853"])
+@pytest.mark.parametrize("method", ["explicit", "bdf", "sundials", "scipy:DOP853"])
 def test_all_methods_agree(method):
     if method == "sundials":
         pytest.importorskip("sksundae")
@@ -208,6 +219,14 @@ def test_neurons_that_start_alike_are_refused():
     assert "neurons 0 and 2" in refused(problem())
     weights[1, 2] = 0.1  # neuron 1 tells them apart
     assert NetworkSystem(problem()).initial_state.size == 21
+
+
+def test_pairs_of_opposite_neurons_start_at_zero_and_move():
+    student = dynamics.Student(activation="erf", width=6, initial_second_layer="pairs")
+    problem = dynamics.Problem(student=student, teacher=two_units("erf"), dimension=50)
+    found = dynamics.solve_problem(problem, save_at=TIMES, progress=False)
+    assert found.loss.values[0] == pytest.approx(found.attrs["teacher_loss"], rel=1e-13)
+    assert found.loss.values[-1] < 0.2 * found.loss.values[0]
 
 
 @pytest.mark.long

@@ -154,6 +154,21 @@ def a_problem(activation="erf", m=3, teacher=None, dimension=3, **changes):
     return dynamics.Problem(student=student, teacher=teacher, dimension=dimension, initial_weights=weights)
 
 
+@pytest.mark.slow_to_compile
+@pytest.mark.parametrize("first_layer", ["free", "sphere"])
+def test_the_diagonal_is_that_of_the_jacobian_where_nothing_else_moves(first_layer):
+    """It holds the forces, so that it is exact in v, and in M and Q for a neuron whose forces are those of others."""
+    kernels = Kernels(NetworkSystem(a_problem(first_layer=first_layer)), "bdf")
+    m = kernels.system.problem.width
+    found, unit = kernels.diagonal(), np.eye(kernels.state.size)
+    # Velocities of v are linear in it, so that differences of any length are exact.
+    steps = np.where(np.arange(kernels.state.size) < m, 0.5, 1e-4)[:, None] * unit
+    exact = [kernels.rhs(kernels.state + h) - kernels.rhs(kernels.state - h) for h in steps]
+    exact = np.diag(exact) / (2.0 * np.diag(steps))
+    np.testing.assert_allclose(found[:m], exact[:m], rtol=1e-12)
+    assert np.corrcoef(found[2 * m :], exact[2 * m :])[0, 1] > 0.5
+
+
 def test_components_and_sensitivity_are_means_over_x():
     problem = a_problem(teacher=dynamics.Teacher.polynomial("x1 + x1*x2 - h3(x2)"))
     system = NetworkSystem(problem)
@@ -176,3 +191,32 @@ def test_components_and_sensitivity_are_means_over_x():
     gradient = np.stack([1 + x[:, 1], x[:, 0] - np.sqrt(3.0) * (x[:, 1] ** 2 - 1) / np.sqrt(2.0)])
     wanted = np.linalg.eigvalsh((measure * gradient) @ gradient.T)[::-1]
     np.testing.assert_allclose(system.teacher_sensitivity(), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "bias"),
+    [
+        pytest.param(overlap, bias, marks=[pytest.mark.long] * (bias == 0.0 or abs(overlap) > 0.9))
+        for overlap in (0.0, 0.3, -0.8, 0.9999, 1.0, -1.0)
+        for bias in (0.4, 0.0)
+    ],
+)
+def test_a_teacher_of_two_units_has_the_square_of_their_sum(overlap, bias):
+    """For erf and relu the closed means of section 2, here by one integral over the angle's cosine (Price)."""
+    from scipy.integrate import quad
+    from scipy.special import ndtr
+
+    from dynamics.equations.network.families import mean_of_product
+
+    def joint(r):  # ∂²/∂b² of E of ramps: the joint density at the kinks
+        return np.exp(-((bias * (1 - r)) ** 2 + (1 - r**2) * bias**2) / (2 * (1 - r**2))) / np.sqrt(1 - r**2)
+
+    relu = hermite.expand("relu")
+    mean, slopes = mean_of_product(relu, bias, relu, bias, overlap)
+    wide, _ = quad(lambda angle: joint(np.sin(angle)) * np.cos(angle), 0.0, np.arcsin(overlap), epsabs=1e-14)
+    assert slopes == pytest.approx(ndtr(bias) ** 2 + wide / (2 * np.pi), abs=1e-12)
+    below, _ = quad(
+        lambda c: mean_of_product(relu, bias, relu, bias, c)[1], 0.0, overlap, epsabs=1e-13, epsrel=1e-12, limit=200
+    )
+    ramp = bias * ndtr(bias) + np.exp(-0.5 * bias**2) / np.sqrt(2 * np.pi)
+    assert mean == pytest.approx(ramp**2 + below, abs=1e-11)

@@ -78,6 +78,18 @@ def test_degrees_of_the_loss_are_those_of_whitened_coordinates():
     assert min(expected) > 1e-3
 
 
+def test_relu_keeps_what_homogeneous_layers_keep():
+    """σ(t z) = t σ(z): |w_i|² + b_i² − v_i² is constant, with |w|² = Σ ŵ_l²/s_l; steps of order 8 keep it to 1e-10."""
+    asked = problem("relu")
+    kernels = Kernels(NetworkClassSystem(asked))
+    v, b, W = np.split(kernels.state, [3, 6])
+    dv, db, dW = np.split(kernels.rhs(), [3, 6])
+    s = np.tile(asked.inputs.eigenvalues, 3)
+    kept = (W * dW / s).reshape(3, 3).sum(axis=1) + b * db - v * dv
+    np.testing.assert_allclose(kept, 0.0, atol=1e-13)
+    assert np.abs(v * dv).min() > 1e-3
+
+
 @pytest.mark.parametrize(("link", "decay"), [("relu", (0.0, 0.0)), ("erf", (0.1, 0.2))])
 def test_inputs_of_eigenvalue_one_are_isotropic(link, decay):
     times = dynamics.SaveAt.at([0.0, 1.0, 5.0, 20.0])
@@ -110,6 +122,58 @@ def test_classes_are_all_their_axes(method):
         np.testing.assert_allclose(found[name], whole[name], rtol=0, atol=allowed)
     assert found.attrs["method"] == method
     assert found.loss[-1] < 0.5 * found.loss[0]
+
+
+def test_slow_axes_are_learned_late():
+    """One neuron of he1 with fixed v = 1 on a teacher x_2 of eigenvalue s: ŵ_2 = 1 + (ŵ_2(0) − 1) exp(−s t)."""
+    for s in (1.0, 0.25):
+        student = dynamics.Student(activation="he1", width=1, second_layer="fixed")
+        weights = np.array([[0.3, 0.1]]) / np.sqrt([1.0, s])
+        asked = dynamics.Problem(
+            student=student, teacher=dynamics.Teacher([1.0], directions=[[0.0, 1.0]]), dimension=2,
+            inputs=dynamics.Inputs([1.0, s]), initial_weights=weights, teacher_activation="he1",
+        )  # fmt: skip
+        flow = dynamics.solve_problem(asked, save_at=dynamics.SaveAt.at([0.0, 2.0]), **TIGHT)
+        found = flow.teacher_overlap.values[:, 0] * np.sqrt(flow.squared_norm.values)
+        expected = [0.3 * np.exp(-2.0), 1.0 - 0.9 * np.exp(-2.0 * s)]
+        np.testing.assert_allclose(found[1], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow_to_compile
+def test_the_diagonal_of_a_linear_network_is_exact():
+    """One neuron of he1 with v = 0.8: its Jacobian is diagonal, −s_l v² − κ_w; by differences of the field."""
+    student = dynamics.Student(
+        activation="he1", width=1, second_layer="fixed", initial_second_layer=[0.8], decay=(0.3, 0)
+    )
+    asked = dynamics.Problem(
+        student=student,
+        teacher=dynamics.Teacher([1.0]),
+        dimension=3,
+        inputs=SPECTRUM,
+        initial_weights=[[0.3, 0.1, 0.2]],
+    )
+    kernels = Kernels(NetworkClassSystem(asked), "bdf")
+    slopes = [kernels.rhs(kernels.state + e) - kernels.rhs(kernels.state - e) for e in 0.5 * np.eye(5)[2:]]
+    expected = -SPECTRUM.eigenvalues * 0.64 - 0.3
+    np.testing.assert_allclose(np.array(slopes)[:, 2:], np.diag(expected), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(kernels.diagonal()[2:], expected, rtol=0, atol=1e-14)
+    square = asked.reduced_weights()[0] ** 2
+    np.testing.assert_allclose(kernels.events(), square[0] / square.sum() - 0.5, rtol=1e-13)
+
+
+def test_a_step_of_descent_is_one_in_w():
+    asked, eta = problem(decay=(0.1, 0.2)), 0.3
+    dv, db, dW = rates_by_autograd(asked, "erf", ("erf", "erf"))
+    v, b, W = asked.network_start()
+    stepped = dynamics.solve_problem(
+        asked, save_at=dynamics.SaveAt.at([0.0, eta]), method="gradient-descent", learning_rate=eta, progress=False
+    )
+    moved = W + eta * dW
+    length = np.sum(moved**2, axis=1)
+    np.testing.assert_allclose(stepped.second_layer[1], v + eta * dv, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(stepped.bias[1], b + eta * db, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(stepped.squared_norm[1], length, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(stepped.teacher_overlap[1], moved[:, :2] / np.sqrt(length)[:, None], rtol=0, atol=1e-11)
 
 
 def test_pairs_start_alike_and_random_neurons_have_whitened_length_one():

@@ -129,6 +129,20 @@ def test_closed_means_are_those_of_conditional_quadrature(student, teacher, bias
             assert abs(value - exact) <= 1e-13 * size_a[p] * size_b[q], (s, rho_a, rho_b, p, q)
 
 
+@pytest.mark.slow_to_compile
+@pytest.mark.parametrize("student", SOURCES)
+def test_two_neurons_are_a_pair_in_both_orders_and_one_a_pair_with_itself(student):
+    compute, link = kernels(student), 1
+    for c, a, b in ((0.4, (1.3, 0.2), (0.8, -0.5)), (-0.9, (1.0, 0.1), (1.0, 0.3)), (0.03, (2.0, 0.0), (0.01, 0.0))):
+        one, other = compute("pair", c, a, b, link), compute("pair", c, b, a, link)
+        expected = [one[0], one[1], other[1], one[2], one[3], other[3]]
+        if compute.has_threshold:
+            # The same sums in another order.
+            np.testing.assert_allclose(compute("mutual", c, a, b), expected, rtol=1e-13, atol=1e-15)
+        own = [pair_mean(of(student), p, of(student), q, a[0], *a, *a) for p, q in ((0, 0), (1, 0), (1, 1), (2, 0))]
+        np.testing.assert_allclose(compute("own", a=a), own, rtol=1e-13, atol=1e-15)
+
+
 def plane_mean(first, second, c, a, b):
     """E first(x + b_a) second(y + b_b) by Gauss–Legendre on panels that end at the kinks, for any functions."""
     nodes, weights = np.polynomial.legendre.leggauss(48)
@@ -195,6 +209,34 @@ def test_other_links_are_scaled_closed_ones_or_a_series_that_is_bounded(student,
         if teacher != "step" and student not in ("abs", "relu", "elu") and "relu" not in student:
             stein = plane_mean(lambda z: (z - 0.3) * first.derivative(z), second.value, c, a, b)
             assert abs(q * found[3] + c * found[2] - stein) <= 3.0 * bound + 10.0 * rounding
+
+
+@pytest.mark.slow_to_compile
+@pytest.mark.parametrize(
+    "student", ["abs", "2*erf(z/sqrt(2)) + 0.1 - z", "tanh", pytest.param("gelu", marks=pytest.mark.long)]
+)
+def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
+    compute = other_kernels(student, student, trained=True)
+    first = hermite.expand(student)
+    c, a, b = 0.5, (1.3, 0.3), (0.9, -0.6)
+    value, slope, both = (
+        plane_mean(*f, c, a, b)
+        for f in ((first.value, first.value), (first.derivative, first.value), (first.derivative, first.derivative))
+    )
+    other = plane_mean(first.derivative, first.value, c, b, a)
+    found = compute("mutual", c, a, b)
+    np.testing.assert_allclose(found[:4], [value, slope, other, both], rtol=1e-12, atol=1e-13)
+    swapped = compute("mutual", c, b, a)
+    np.testing.assert_allclose(swapped, found[[0, 2, 1, 3, 5, 4]], rtol=1e-12)
+    # With itself: x is the only variable, a plane's second axis is left over.
+    nodes, weights = np.polynomial.hermite_e.hermegauss(180)
+    if student != "abs":
+        z, weights = math.sqrt(a[0]) * nodes + a[1], weights / weights.sum()
+        squares = [first.value(z) ** 2, first.value(z) * first.derivative(z), first.derivative(z) ** 2]
+        own = compute("own", a=a)
+        np.testing.assert_allclose(own[:3], [weights @ f for f in squares], rtol=1e-8)
+        stein = weights @ (nodes * first.value(z) * first.derivative(z)) / math.sqrt(a[0])
+        np.testing.assert_allclose(own[2] + own[3], stein, rtol=1e-8)
 
 
 def test_the_pair_of_tanh_has_its_accepted_value():

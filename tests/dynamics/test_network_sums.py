@@ -101,6 +101,18 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one(link):
         np.testing.assert_allclose(slopes, A, rtol=0.0, atol=1e-13 * np.abs(A).max())
 
 
+@pytest.mark.slow_to_compile
+@pytest.mark.parametrize("link", ["erf", CUBIC])
+def test_with_fixed_layers_what_moves_nothing_is_left_out(link):
+    """K and K1 are zero then, K2 and K12 as ever."""
+    problem = network_of(link, "fixed", np.random.default_rng(4), second_layer="fixed")
+    pulls, slopes = sums(problem, theory=0)
+    whole, A = sums(problem, theory=MEANS)
+    assert not pulls[0].any()
+    np.testing.assert_array_equal(pulls[2], whole[2])
+    np.testing.assert_array_equal(slopes, A)
+
+
 def test_the_density_and_the_error_function_are_right_to_rounding():
     u = np.concatenate([[0.0, -0.0], np.geomspace(1e-9, 60.0, 400), -np.geomspace(1e-9, 60.0, 400), [np.inf, -np.inf]])
     bell, odd = np.empty_like(u), np.empty_like(u)

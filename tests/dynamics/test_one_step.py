@@ -60,7 +60,7 @@ def assert_same(found, wanted, tolerance):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
 
 
-SHAPES = [(1, 1, 1, 2), (2, 2, 2, 2), (3, 2, 1, 2)]
+SHAPES = [(1, 1, 1, 1), (1, 1, 1, 2), (2, 2, 2, 2), (3, 2, 1, 2)]
 
 
 @pytest.mark.kernels
@@ -73,6 +73,16 @@ def test_moments_equal_quadrature_over_x(link, m, P, span, d):
     # Measured: at most 4e-15.
     assert_same(moments.teacher_first, teacher_first, 5e-14)
     assert_same(moments.student_first, student_first, 5e-14)
+    assert_same(moments.student_second, second, 5e-14)
+
+
+@pytest.mark.parametrize("link", [{4: 1.0}, {2: 0.7, 3: 0.5}], ids=str)
+def test_many_neurons_and_directions_equal_quadrature_over_x(link):
+    problem, weights = some_problem(link, 6, 5, 3, 3, noise=0.2)
+    *first, second, _ = by_quadrature(problem, weights)
+    moments = one_step_moments(problem, weights)
+    for found, wanted in zip((moments.teacher_first, moments.student_first), first, strict=True):
+        assert_same(found, wanted, 5e-14)
     assert_same(moments.student_second, second, 5e-14)
 
 
@@ -141,3 +151,14 @@ def of_link(link, order=None):
 def test_impossible_questions_are_refused_in_one_sentence(call, error, sentence):
     with pytest.raises(error, match=sentence):
         call()
+
+
+def test_the_series_of_another_link_has_moments():
+    problem = Problem(activation="tanh(z)", teacher=Teacher([1.0]), width=1, dimension=2, order=5)
+    series = Problem(activation=problem.activation.truncated(), teacher=Teacher([1.0]), width=1, dimension=2)
+    weights = np.array([[0.3, 0.8]])
+    polynomial = {j: c for j, c in enumerate(series.activation.coefficients.tolist()) if c}
+    same = Problem(
+        activation=polynomial, teacher=Teacher([1.0], directions=[[1.0]]), width=1, dimension=2, initial_weights=weights
+    )
+    assert_same(one_step_moments(series, weights).student_second, by_quadrature(same, weights)[2], 1e-13)

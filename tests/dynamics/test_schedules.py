@@ -161,7 +161,12 @@ def test_the_mean_equation_arrives_in_the_predicted_steps_and_no_other_rate_is_f
     for other in (0.9 * found.constant, 1.1 * found.constant):
         assert arrival(lambda n, rate=other: rate) > found.gain * found.steps
     wave = 2 * np.pi / found.steps
-    for bend in (lambda n: 1.05, lambda n: 1 + 0.1 * np.sin(wave * n), lambda n: 1 - 0.1 * np.cos(wave * n)):
+    for bend in (
+        lambda n: 1.05,
+        lambda n: 0.95,
+        lambda n: 1 + 0.1 * np.sin(wave * n),
+        lambda n: 1 - 0.1 * np.cos(wave * n),
+    ):
         assert arrival(lambda n, bend=bend: found(n) * bend(n)) > found.steps
 
 

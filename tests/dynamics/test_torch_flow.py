@@ -45,7 +45,7 @@ def reached(flow, *targets):
     return flow
 
 
-@pytest.mark.parametrize("link", ["he3", MIXED, GAPS, {4: 0.8, 6: 0.6}])
+@pytest.mark.parametrize("link", ["he4", "he3", MIXED, GAPS, {4: 0.8, 6: 0.6}, {3: 0.6, 8: 0.8}])
 def test_rates_are_those_of_the_equations(link, rng):
     """Also off the sphere, where stages are; the largest relative difference seen is 2e-15."""
     question = problem(link, P=5, m=9, d=40)
@@ -65,6 +65,19 @@ def test_rates_are_those_of_the_equations(link, rng):
     scale = np.abs(F).max()
     np.testing.assert_allclose(rates[:, :D].numpy(), velocity, rtol=1e-13, atol=1e-13 * scale)
     np.testing.assert_allclose(rates[:, D].numpy(), 4 * growth, rtol=1e-13, atol=1e-13 * np.abs(growth).max())
+
+
+def test_summary_is_that_of_the_overlaps():
+    for link, m in (("he4", 5), ("he3", 5), ("he3", 40)):
+        question = problem(link, P=3, m=m, d=32)
+        flow = reached(stepper(question), 30.0)
+        system = OverlapSystem(question)
+        for t in (flow._time_last, 0.3 * flow._time_last + 0.7 * flow.time, flow.time):
+            expected = system.summarise(flow.interpolate(t))
+            found = flow.summary(t)
+            assert found.keys() == expected.keys()
+            for name, value in expected.items():
+                np.testing.assert_allclose(found[name], value, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
 @pytest.mark.parametrize(("link", "sign"), [("he4", [1.0, -1.0, 1.0]), (MIXED, [1.0, 1.0, 1.0])], ids=str)
@@ -166,6 +179,25 @@ def test_dense_output_is_the_solution_inside_the_step():
     np.testing.assert_array_equal(out[-3:], log_norm)
     with pytest.raises(ValueError, match="within the last step"):
         flow.interpolate(1.01 * flow.time)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 150])
+def test_a_restored_run_continues_bit_for_bit(steps):
+    question = problem(P=2, m=3, d=32)
+    first = stepper(question)
+    assert first.advance(1e9 if steps else 0.0, steps) == (Status.MAX_STEPS if steps else Status.REACHED)
+    second = stepper(question)
+    second.restore(first.state())
+    inside = 0.5 * (first._time_last + first.time)
+    np.testing.assert_array_equal(first.interpolate(inside), second.interpolate(inside))
+    for flow in (first, second):
+        flow.advance(1e9, 60)
+    assert first.time == second.time
+    np.testing.assert_array_equal(first.interpolate(first.time), second.interpolate(first.time))
+    np.testing.assert_array_equal(first.event_times, second.event_times)
+    assert first.statistics() == second.statistics()
+    with pytest.raises(ValueError, match=r"must hold `now` of shape \(4, 8\), but has \(3, 8\)"):
+        stepper(problem(P=2, m=4, d=32)).restore(first.state())
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", ""])
