@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pkgutil import resolve_name
@@ -31,8 +32,7 @@ Raises
 TypeError, ValueError
     One sentence: what must hold, what was given.
 SolveInterrupted
-    If Ctrl-C was pressed: it holds the part that was computed. KeyboardInterrupt is raised if there is none.
-"""
+    If Ctrl-C was pressed: it holds the part that was computed. KeyboardInterrupt is raised if there is none."""
 
 
 class Prepared(Protocol):
@@ -56,7 +56,8 @@ def study_function(prepare: Callable[P, Prepared]) -> Callable[P, xr.Dataset]:
 
     shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
     vars(prepare_and_run).update(prepare=prepare, __signature__=shown)
-    prepare_and_run.__doc__ = f"{inspect.getdoc(prepare) or ''}\n\n{OF_EVERY_STUDY}"
+    own, *examples = re.split(r"\n\n(?=Examples\n---)", inspect.getdoc(prepare) or "")
+    prepare_and_run.__doc__ = "\n\n".join([own, OF_EVERY_STUDY, *examples])
     return prepare_and_run
 
 

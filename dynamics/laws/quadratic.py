@@ -124,6 +124,12 @@ def quadratic_laws(
     References
     ----------
     Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688.
+
+    Examples
+    --------
+    >>> found = quadratic_laws(directions=32, width=16, dimensions=(100, 1000), starts=1, progress=False)
+    >>> found.exponent.sel(law="loss-width").round(2).to_series().to_dict()
+    {'measured': -1.05, 'sum formula': -1.07, 'ideal sum': -1.13, 'asymptotic': -1.0}
     """
     m = checked_integer(width, "width", minimum=LEAST_WIDTH)
     count = checked_integer(directions, "directions", minimum=2 * m)

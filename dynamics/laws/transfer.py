@@ -94,6 +94,13 @@ def transfer_study(
         `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
         `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.fits`).  Attributes: `edge`, the
         limit of stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
+
+    Examples
+    --------
+    >>> given = {"directions": 4, "dimension": 12, "widths": [1, 2, 3, 4], "steps": 40, "starts": 2}
+    >>> found = transfer_study(**given, workers=1, progress=False)
+    >>> found.best_loss.values.round(2).tolist(), found.attrs["verdict"]
+    ([0.94, 0.48, 0.44, 0.11], 'no drift')
     """
     chosen = checked_widths(widths)
     problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)

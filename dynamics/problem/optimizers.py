@@ -111,6 +111,14 @@ class ZerothOrder(Optimizer):
         K, number of directions per step.
     smoothing : float, default 0
         λ = ε√d ≥ 0, dimensionless; 0 is the limit ε → 0, g = Σ_k (∇ℓ·z_k) z_k / K.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher, learning_rate_limit
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=1000)
+    >>> zeroth, plain = learning_rate_limit(problem, optimizer=ZerothOrder(directions=10)), learning_rate_limit(problem)
+    >>> f"{zeroth / plain:.4f}"
+    '0.0099'
     """
 
     name: ClassVar[str] = "zeroth-order"
@@ -136,6 +144,13 @@ class Adam(Optimizer):
     beta1, beta2 : float
         β1 and β2, at least 0 and below 1, dimensionless. As d → ∞ a fixed β1 has no effect, and overlaps close where
         κ = (1 − β2) d stays finite.
+
+    Examples
+    --------
+    >>> Adam(beta2=0.99)  # the `optimizer` of a simulation or a flow
+    Adam(beta1=0.9, beta2=0.99)
+    >>> checked_optimizer("Adam(beta2=0.99)") == Adam(beta2=0.99)  # the same as text, for a command
+    True
     """
 
     name: ClassVar[str] = "adam"
@@ -157,6 +172,13 @@ class RMSprop(Optimizer):
     ----------
     beta2 : float, default 0.999
         β2, at least 0 and below 1.
+
+    Examples
+    --------
+    >>> RMSprop(beta2=0.99)  # the `optimizer` of a simulation or a flow
+    RMSprop(beta2=0.99)
+    >>> checked_optimizer("rmsprop") == RMSprop()  # the same as text, for a command
+    True
     """
 
     name: ClassVar[str] = "rmsprop"
@@ -170,7 +192,15 @@ class RMSprop(Optimizer):
 
 @dataclass(frozen=True)
 class SignSGD(Optimizer):
-    """Sign SGD: every coordinate moves by η against the sign of its gradient, w ← w − η sign(g)."""
+    """Sign SGD: every coordinate moves by η against the sign of its gradient, w ← w − η sign(g).
+
+    Examples
+    --------
+    >>> SignSGD()  # the `optimizer` of a simulation or a flow
+    SignSGD()
+    >>> checked_optimizer("sign") == SignSGD()  # the same as text, for a command
+    True
+    """
 
     name: ClassVar[str] = "sign"
     sees_axes: ClassVar[bool] = True

@@ -26,6 +26,14 @@ class Schedule:
     """Learning rate η of every step: `name` is the call that makes it, `rates` turns steps (float64) to rates.
 
     Schedules are equal if their names are.
+
+    Examples
+    --------
+    >>> schedule = cosine(0.1, 100)
+    >>> schedule
+    cosine(0.1, 100)
+    >>> round(schedule(25), 4), schedule.table(101)[[0, 50, 100]].round(4).tolist()
+    (0.0854, [0.1, 0.05, 0.0])
     """
 
     name: str

@@ -52,6 +52,16 @@ def animate(
     pairs, at two positive times. The file `path`, which is returned, ends in .gif, or in .mp4 where ffmpeg is
     installed. TypeError or ValueError is raised for anything else. An existing file is replaced with `overwrite` alone;
     StorageError is raised if it cannot be written. For `style` see `figure_style`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> answer = dynamics.solve_decoupled(problem, save_at=dynamics.SaveAt.geometric(1.0, 20.0, 8))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     animate(answer, f"{folder}/neurons.gif").name
+    'neurons.gif'
     """
     from matplotlib.animation import FFMpegWriter
 

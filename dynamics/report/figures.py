@@ -96,6 +96,15 @@ def figure_style(style: str | None = "screen") -> Iterator[None]:
     -----
     Fonts are embedded in PDF as Type 42, and drawn as paths in SVG. Figures keep the style in which they were made. A
     file `matplotlibrc` of the user has no effect in the block.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> with figure_style("paper"):
+    ...     ax = dynamics.plot_loss(dynamics.solve_decoupled(problem))
+    >>> round(float(ax.figure.get_size_inches()[0]), 2)
+    3.4
     """
     from matplotlib import style as styles
 

@@ -465,6 +465,14 @@ def plot_loss(
         η > 0, dimensionless, or a share of the limit of stability such as "0.1x", and B ≥ 1: by default those of the
         answer, or else B = 1. Steps and samples of a flow need η. TypeError or ValueError is raised if it is unknown,
         not that of the answer, or given for an axis of time.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> ax = plot_loss(dynamics.solve_decoupled(problem), x="steps", learning_rate="0.1x")
+    >>> ax.get_xlabel(), ax.get_yscale()
+    ('number of SGD steps $s$', 'log')
     """
     check_switch("fit", fit)
     figures.check_drawable(dataset, loss=("time",))
@@ -542,6 +550,14 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
 
     The answer must have an overlap history, `teacher_overlap`, `max_overlap` or `overlap`, or ValueError is raised.
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> ax = plot_emergence(dynamics.solve_decoupled(problem))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('flow time $t$ (ticks: predicted)', 'largest squared overlap $C^2$')
     """
     figures.check_drawable(dataset, predicted_emergence_time=("direction",))
     squared, ax = elements.squared_overlap(dataset), figures.axes_or_new(ax, style)
@@ -560,6 +576,14 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
 
     The answer must have `emergence_time` and the predictions, or ValueError is raised.
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> ax = plot_emergence_times(dynamics.solve_overlaps(problem, progress=False))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('predicted emergence time', 'measured emergence time')
     """
     names = ("predicted_emergence_time", "leading_order_time", "emergence_time")
     ax = figures.axes_for(dataset, ax, style, **dict.fromkeys(names, ("direction",)))

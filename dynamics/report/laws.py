@@ -138,6 +138,14 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     and `axes` are one for each law of `scaling_study`; one for all dimensions and one for each law beside of
     `quadratic_laws`; one for each β of `finite_size`; two of `compute_frontier`, or three with the coupled flow; three
     of `transfer_study`. ValueError is raised for another dataset or number of axes.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> found = dynamics.compute_frontier(directions=16, dimension=32, widths=(2, 4, 8), starts=1, progress=False)
+    >>> figure = plot_study(found)
+    >>> [ax.get_xscale() for ax in figure.axes]
+    ['log', 'log']
     """
     return figures.draw_study(dataset, STUDIES, axes, style)
 

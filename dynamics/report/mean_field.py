@@ -118,6 +118,15 @@ def plot_particles(
     The answer is of `solve_mean_field`, and `direction` the number p of one of its directions, or ValueError is raised.
     `axes` are two Axes that should share their time, by default new ones in a `style` (see `figure_style`); they are
     returned.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher, solve_mean_field
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
+    >>> given = {"particles": 1024, "save_at": SaveAt.geometric(0.1, 20.0, 20), "progress": False}
+    >>> density, loss = plot_particles(solve_mean_field(problem, **given))
+    >>> density.get_ylabel(), loss.get_xlabel()
+    ('overlap with direction 1', 'flow time $t$')
     """
     figures.check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
     numbers = dataset["direction"].values.tolist()
@@ -207,6 +216,15 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     line is the time at which the loss of the mean field falls below a tenth. The answer is of `propagation_of_chaos`,
     or ValueError is raised. `axes` are three Axes, for the function gap, the coupling error and the exponents, by
     default new ones in a `style` (see `figure_style`); they are returned.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher, propagation_of_chaos
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
+    >>> given = {"widths": (16, 32, 64), "seeds": 4, "save_at": SaveAt.at([0.0, 1.0, 2.0])}
+    >>> gap, error, exponents = plot_chaos(propagation_of_chaos(problem, **given))
+    >>> exponents.get_xlabel(), exponents.get_ylabel()
+    ('flow time $t$', 'exponent in the width $m$')
     """
     figures.check_drawable(dataset, function_gap=("width", "seed", "time"))
     axes = figures.panels_or_new(axes, 3, CHAOS_SIZE, 1, 3, style=style)

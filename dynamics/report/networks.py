@@ -127,6 +127,15 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str |
     Ticks below mark the predicted times where there are such. The answer is of `solve_network` about a polynomial
     teacher, or ValueError is raised. `ax` are the axes, by default new ones in a `style` (see `figure_style`); they
     are returned.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Student, Teacher, solve_network
+    >>> teacher = Teacher.polynomial("x1 + x1*x2*x3")
+    >>> problem = Problem(student=Student(activation="erf", width=3), teacher=teacher, dimension=16)
+    >>> ax = plot_components(solve_network(problem, save_at=SaveAt.geometric(1.0, 100.0, 20), progress=False))
+    >>> ax.get_xlabel(), len(ax.get_legend().get_texts())  # a curve for each of x1 and x1*x2*x3
+    ('flow time $t$', 2)
     """
     needs = {"component": ("time", "component_name"), "teacher_component": ("component_name",)}
     ax, predicted = figures.axes_for(dataset, ax, style, **needs), dataset["predicted_component_time"].values
@@ -144,6 +153,14 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
 
     The answer is of `solve_network`, or ValueError is raised.
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Student, Teacher, solve_network
+    >>> problem = Problem(student=Student(activation="erf", width=3), teacher=Teacher([1.0]), dimension=16)
+    >>> ax = plot_axes(solve_network(problem, save_at=SaveAt.geometric(1.0, 100.0, 20), progress=False))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('flow time $t$', 'largest squared overlap with an axis')
     """
     ax = figures.axes_for(dataset, ax, style, emergence_time=("direction",))
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]

@@ -88,6 +88,16 @@ def write_report(
     ended the page says how it goes on. Tables and figures are those of the family that the attribute `answer` names; a
     page of another result has its attributes alone. An existing file `path` is replaced with `overwrite` alone. The
     path is returned; StorageError is raised if a file cannot be read or written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = write_report(dynamics.solve_decoupled(problem), f"{folder}/answer.html")
+    ...     path.name, path.read_text(encoding="utf-8")[:15]
+    ('answer.html', '<!DOCTYPE html>')
     """
     import xarray as xr
 

@@ -92,6 +92,13 @@ def plot_progress(
     Lines are the prediction, of `dynamics.tokens.solve`, or TypeError or ValueError is raised; thin black ones runs, of
     `sgd_check.tokens.simulate`; orange ticks at ½ the times in closed form, where there are any.
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
+
+    Examples
+    --------
+    >>> from dynamics import tokens
+    >>> ax = plot_progress(tokens.solve(tokens.Composition(vocabulary=6, hops=4), progress=False))
+    >>> ax.get_ylabel(), [text.get_text() for text in ax.get_legend().get_texts()]
+    ('progress', ['hop 1', 'hop 2', 'hop 4'])
     """
     ax = figures.axes_for(prediction, ax, style, progress=("time", "component"))
     names = prediction["component"].values.tolist()

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 
 class StopReason(StrEnum):
-    """Why a run ended; every member carries one sentence of advice."""
+    """Why a run ended; every member carries one sentence of advice.
+
+    Examples
+    --------
+    >>> reason = StopReason("max_runtime")
+    >>> reason.resumable, reason.failed
+    (True, False)
+    >>> reason.advice
+    'The wall-clock budget ran out; raise `max_runtime` or save fewer, earlier times.'
+    """
 
     #: One sentence on what happened and what to try.
     advice: str
@@ -151,7 +160,20 @@ class SolveError(RuntimeError):
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """A call that was interrupted, as `message` says; `dataset` holds the answer up to then, of a check a DataTree."""
+    """A call that was interrupted, as `message` says; `dataset` holds the answer up to then, of a check a DataTree.
+
+    Examples
+    --------
+    >>> from dynamics import Callback, Problem, Teacher, solve_overlaps
+    >>> def press_ctrl_c(time, state):
+    ...     raise KeyboardInterrupt
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16)
+    >>> try:
+    ...     solve_overlaps(problem, trackers=[Callback(press_ctrl_c)], progress=False)
+    ... except SolveInterrupted as error:
+    ...     print(error.dataset.attrs["stop_reason"])
+    interrupted
+    """
 
     def __init__(self, message: str, dataset: Any) -> None:
         super().__init__(

@@ -44,7 +44,16 @@ PARTIAL = ".partial"
 
 
 class StorageError(OSError):
-    """A file could not be written or is not one of ours."""
+    """A file could not be written or is not one of ours.
+
+    Examples
+    --------
+    >>> try:
+    ...     load("no-such-file.nc")
+    ... except StorageError as error:
+    ...     print(error)
+    Argument `path` must name an existing file, but is 'no-such-file.nc'.
+    """
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -313,6 +322,16 @@ def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, 
         If `result` is neither, or has an attribute that is no text and no numbers, which netCDF cannot store.
     StorageError
         If the file exists and `overwrite` is false, or it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dynamics import Problem, Teacher, predict_emergence
+    >>> problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=2, dimension=64)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = save(predict_emergence(problem), f"{folder}/answer.nc")
+    ...     path.name, load(path).attrs["answer"]
+    ('answer.nc', 'prediction')
     """
     import xarray as xr
 
@@ -393,6 +412,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     ------
     StorageError
         If there is no such file, or it is not a whole netCDF file of this program, or of a newer version of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dynamics import Problem, Teacher, predict_emergence
+    >>> answer = predict_emergence(Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=2, dimension=64))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load(save(answer, f"{folder}/answer.nc"))
+    >>> again.identical(answer)
+    True
     """
     tree = load_tree(path, checkpoint=False)
     return tree if tree.children else tree.to_dataset()

@@ -221,6 +221,18 @@ class Tracker(Protocol):
 
     With a true attribute `patient` it may miss saved times: many of a small flow may lie in one chunk of steps. With a
     method `urgent`, as `check`, it is asked in the middle of a long step too, about every 50 ms.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, StopReason, Teacher, solve_overlaps
+    >>> class UntilAligned(Tracker):
+    ...     def check(self, view):
+    ...         return StopReason.CALLBACK if view.state()[0] > 0.9 else None
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16)
+    >>> save_at = SaveAt.linear(0.0, 1000.0, 1001)
+    >>> flow = solve_overlaps(problem, save_at=save_at, trackers=[UntilAligned()], progress=False)
+    >>> flow.attrs["stop_reason"]
+    'callback'
     """
 
     def start(self, view: Run) -> None:
@@ -359,6 +371,15 @@ class SteadyState(Tracker):
     ----------
     tolerance : float, default 1e-6
         Largest change of a component of the state until the end.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher, solve_overlaps
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16)
+    >>> given = {"save_at": SaveAt.at([0.0, 200.0, 1000.0]), "progress": False}
+    >>> flow = solve_overlaps(problem, trackers=[SteadyState(1e-4)], **given)
+    >>> flow.attrs["stop_reason"], flow.loss.values.round(3).tolist()
+    ('steady_state', [1.0, 0.0, nan])
     """
 
     def __init__(self, tolerance: float = 1e-6) -> None:

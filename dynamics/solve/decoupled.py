@@ -55,6 +55,14 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
 
         For k ≤ 2 no neuron is matched, the loss is NaN if c_0 ≠ 0, and the attribute `prediction_theory` is "linearised
         flow".
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> answer = predict_emergence(problem)
+    >>> answer.predicted_emergence_time.values.round(1).tolist(), answer.matched_neuron.values.tolist()
+    ([2.0, 8.2], [6, 4])
     """
     student = SPHERICAL if getattr(problem, "objective", "") == "correlation" else HOMOGENEOUS
     check_problem(problem, student, registered("prediction").fields)
@@ -85,6 +93,16 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     Dataset
         `loss(time)`, per-direction times, and up to P = 10^4 the histories `overlap(time, direction)` and
         `matched_squared_norm(time, direction)` (NaN for directions without a neuron).
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> answer = solve_decoupled(problem, save_at=SaveAt.at([0.0, 4.0, 40.0]))
+    >>> (answer.overlap**2).values.round(2).tolist()
+    [[0.08, 0.03], [1.0, 0.05], [1.0, 1.0]]
+    >>> answer.loss.values.round(3).tolist()
+    [1.0, 0.945, 0.0]
     """
     from dynamics.equations.decoupled import solve_pairs
 

@@ -103,6 +103,18 @@ def resume(
         If the file cannot be read, or holds no run that can be continued.
     SolveError, SolveInterrupted
         As the solve does.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dynamics import Callback, Problem, Teacher, solve_overlaps
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stop, file = Callback(lambda time, state: time > 1.0), f"{folder}/run.nc"
+    ...     begun = solve_overlaps(problem, trackers=[stop], checkpoint=file, progress=False)
+    ...     whole = resume(file, progress=False)
+    >>> begun.attrs["stop_reason"], whole.attrs["stop_reason"]
+    ('callback', 'reached_end')
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
     begun, where = file.begun, str(file.target)

@@ -156,7 +156,7 @@ def _told(own: str, names: Collection[str], methods: Sequence[str]) -> str:
     shared = SHARED.replace("METHODS", ", ".join(menu))
     entries = [each for each in re.split(r"\n(?=\w)", shared) if re.split(r"\W", each, maxsplit=1)[0] in names]
     sections = re.split(r"\n\n(?=[A-Z]\w+\n---)", inspect.cleandoc(own))
-    after = (i for i, each in enumerate(sections) if each.startswith(("Warns", "Notes", "References")))
+    after = (i for i, each in enumerate(sections) if each.startswith(("Warns", "Notes", "References", "Examples")))
     place = next(after, len(sections))
     sections[place:place] = ["\n".join(["Other Parameters\n----------------", *entries]), RAISES]
     return "\n\n".join(sections)

@@ -95,6 +95,15 @@ def solve_network(
     a length or a bias is too large for the series of a link: 'series_too_short'. One evaluation costs 2 m (m + r)²
     operations and the means of m²/2 pairs of neurons. With rates that are all positive, no decay and no steps the loss
     does not rise.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Student, Teacher
+    >>> student = Student(activation="erf", width=3)
+    >>> problem = Problem(student=student, teacher=Teacher([1.0]), dimension=16)
+    >>> flow = solve_network(problem, save_at=SaveAt.at([0.0, 10.0, 100.0]), progress=False)
+    >>> flow.loss.values.round(3).tolist()
+    [0.977, 0.027, 0.003]
     """
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)

@@ -95,6 +95,16 @@ def solve_overlaps(
 
     One evaluation costs 4 m² P + 2 m³ operations. For a link that is not a polynomial this is the flow of its truncated
     Hermite series, and a warning says how much was left out.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=8, dimension=64)
+    >>> flow = solve_overlaps(problem, progress=False)
+    >>> flow.emergence_time.values.round(1).tolist(), flow.predicted_emergence_time.values.round(1).tolist()
+    ([2.0, 8.3], [2.0, 8.2])
+    >>> flow.loss.values[[0, -1]].round(3).tolist()
+    [1.0, 0.0]
     """
     problem = run.problem
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
@@ -215,6 +225,14 @@ def solve_committee(
     Tolerances are of R and S. The equations close in the mean; as d → ∞ at fixed η d they hold for a single run. One
     evaluation costs 2 m (m + P)² operations for the flow, m²(m + P)²/2 arcsines more for the step with "erf". The
     learning rate of Saad & Solla (Phys. Rev. E 52, 4225) is η d, their time step/d, their error half the loss.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="erf", teacher=Teacher([1.0, 1.0]), width=2, dimension=64, student="committee")
+    >>> flow = solve_committee(problem, save_at=SaveAt.at([0.0, 10.0, 100.0, 1000.0]), progress=False)
+    >>> flow.loss.values.round(3).tolist()  # neurons are alike on the plateau
+    [0.666, 0.023, 0.023, 0.0]
     """
     from dynamics.equations.committee import CommitteeSystem
 

@@ -150,6 +150,14 @@ def solve_quadratic(run: Run) -> Integration:
     the last alignment. Times at which directions are reached are roots of the exact solution, right to 1e-12 of a jump,
     for all saved times; more than 10^6 jumps are refused. Losses have rounding errors of 1e-15 Σa². The time of
     arXiv:2508.03688 is 4√m t.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher
+    >>> problem = Problem(activation="he2", teacher=Teacher([1.0, 0.5]), width=2, dimension=1000)
+    >>> found = solve_quadratic(problem, progress=False)
+    >>> found.aligned_time.values.round(2).tolist(), found.predicted_aligned_time.values.round(2).tolist()
+    ([1.95, 5.36], [1.95, 5.25])
     """
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
     schedule = run.schedule(lambda: default_quadratic_schedule(problem))

@@ -92,6 +92,14 @@ def solve_spherical(
     -----
     Tolerances are of the neurons' components, or of C and G. One evaluation costs 4 m² D operations, on one thread: 2
     ms at m = 1024, d = 16; with a learning rate m² (m + P)² operations times a number that grows with the degree.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=16, dimension=16, student="spherical")
+    >>> flow = solve_spherical(problem, save_at=SaveAt.at([0.0, 2.0, 10.0]), progress=False)
+    >>> flow.loss.values.round(3).tolist()
+    [1.062, 0.631, 0.37]
     """
     problem, P = run.problem, run.problem.num_directions
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
@@ -142,6 +150,14 @@ def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
     """Return the same question for a spherical network of m = `width` neurons that start from one Gaussian matrix.
 
     `seed` draws it, N(0, 1) in d columns, scaled to rows of length 1: neuron i is the same for every width above i.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
+    >>> narrow, wide = (coupled_problem(problem, width, seed=0).start() for width in (4, 8))
+    >>> bool((narrow.teacher_overlap == wide.teacher_overlap[:4]).all())
+    True
     """
     check_problem(problem, SPHERICAL)
     shape = (checked_integer(width, "width", minimum=1), problem.dimension)
@@ -193,6 +209,14 @@ def solve_coupling(
     -----
     A step costs 32 m² D operations, and memory is 8 m² numbers. The bound grows as the exponential of ∫ λ dt, because
     it lets every neuron grow as the fastest one does at each instant.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
+    >>> found = solve_coupling(coupled_problem(problem, 16, seed=0), save_at=SaveAt.at([0.0, 1.0]), particles=1024)
+    >>> dict(found.neuron_gap.sizes), bool(found.linear_error[-1] < found.linear_error_bound[-1])
+    ({'time': 2, 'neuron': 16, 'flow_axis': 16}, True)
     """
     check_problem(problem, SPHERICAL)
     schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
@@ -319,6 +343,15 @@ def solve_correlation(
         `teacher_overlap(time, neuron, direction)`. `emergence_time`, first C² ≥ ½ (C > 0 for odd information exponent),
         `learned_time`, first g_3(C)/g_3(1) ≥ a/2 (NaN where the link has no degree from 3 on), and both as the flow
         predicts them by quadrature. Dimensionless, as is artanh C, of which the tolerances are.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, Teacher
+    >>> given = {"width": 1, "dimension": 64, "student": "spherical", "objective": "correlation"}
+    >>> problem = Problem(activation="he3", teacher=Teacher([1.0]), **given)
+    >>> flow = solve_correlation(problem, progress=False)
+    >>> flow.emergence_time.values.round(2).tolist(), flow.predicted_emergence_time.values.round(2).tolist()
+    ([20.5], [20.5])
     """
     problem = run.problem
     step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)

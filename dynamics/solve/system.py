@@ -223,6 +223,23 @@ def solve_system(run: Run) -> Integration:
     -----
     Tolerances are of every component in a step, `atol` as `System.absolute_tolerance` distributes it. Errors are
     estimated if there is an observable `loss`. To go on with an unfinished file `resume` is given the system again.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from dynamics import SaveAt
+    >>> from numba import njit
+    >>> @dataclass(frozen=True)
+    ... class Decay(System):
+    ...     @njit
+    ...     def field(t, y, out, constants, sizes, work):
+    ...         out[0] = -y[0]
+    ...
+    ...     def initial_state(self):
+    ...         return [1.0]
+    >>> found = solve_system(Decay(), save_at=SaveAt.at([0.0, 1.0]), progress=False)
+    >>> found.state.values.ravel().round(4).tolist()
+    [1.0, 0.3679]
     """
     system: Any = run.problem
     schedule: Any = run.save_at

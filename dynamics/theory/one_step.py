@@ -26,6 +26,14 @@ class OneStepMoments:
 
     exactly, for every learning rate η. The last is for the dimension and the batch size asked for; its derivative in d
     is all that is left of it as d → ∞ with η = c/d, and is ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]/B.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> problem = Problem(activation="he2", teacher=Teacher([1.0]), width=1, dimension=3)
+    >>> moments, eta = one_step_moments(problem, [[0.5, 0.0, 0.0]]), 0.01
+    >>> round(float((eta * moments.student_first + eta**2 * moments.student_second)[0, 0]), 6)  # E ΔS
+    0.008625
     """
 
     teacher_first: Array
@@ -101,6 +109,14 @@ def moments_of_overlaps(
         weights in R^d with these products exist is not checked.
     dimension : int, optional
         Dimension d, by default the problem's.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> problem = Problem(activation="he2", teacher=Teacher([1.0]), width=1, dimension=3)
+    >>> moments = moments_of_overlaps(problem, [[0.5]], [[0.25]])
+    >>> round(float(moments.teacher_first[0, 0]), 12), round(float(moments.student_second[0, 0]), 12)
+    (0.75, 11.25)
     """
     check_problem(problem)
     B = checked_integer(batch_size, "batch_size", minimum=1)

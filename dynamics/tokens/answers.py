@@ -129,6 +129,13 @@ def predict(problem: TokenProblem) -> xr.Dataset:
 
     They are `predicted_learned_time(component)` (inf: never; NaN: no closed form) and `plateau(component)`, as in
     `solve`.
+
+    Examples
+    --------
+    >>> from dynamics import tokens
+    >>> found = predict(tokens.Composition(vocabulary=6, hops=4))
+    >>> found.predicted_learned_time.values.round(1).tolist(), found.plateau.values.round(2).tolist()
+    ([97.7, nan, nan], [0.0, -6.67, -13.33])
     """
     check_question(problem, KINDS)
     if getattr(problem, "embeddings", None) == "gaussian":
@@ -151,7 +158,15 @@ def predict(problem: TokenProblem) -> xr.Dataset:
 
 
 def system_of(problem: TokenProblem) -> TokenSystem:
-    """Return the system of a problem."""
+    """Return the system of a problem.
+
+    Examples
+    --------
+    >>> from dynamics.tokens import Composition
+    >>> system = system_of(Composition(vocabulary=6, hops=4))
+    >>> system.components, len(system.numbers)
+    (['hop 1', 'hop 2', 'hop 4'], 9)
+    """
     return SYSTEMS[problem.kind](problem)
 
 

@@ -186,6 +186,13 @@ def sampled_times(problem: AssociativeMemory, batch_size: int) -> Array:
     .. math:: T_m \approx \frac{\ln(N-1)}{1 - (1 - \pi_m)^B}
 
     An item moves only in the steps that see it, so that 1/π_m is its critical batch.
+
+    Examples
+    --------
+    >>> from dynamics.tokens import AssociativeMemory
+    >>> problem = AssociativeMemory(group_sizes=[2, 4], frequency_exponent=1.5)
+    >>> sampled_times(problem, batch_size=4).round(2).tolist()
+    [1.93, 6.43]
     """
     size = checked_integer(batch_size, "batch_size", minimum=1)
     return np.asarray(-np.log(problem.count - 1.0) / np.expm1(size * np.log1p(-problem.group_frequencies)))
@@ -228,7 +235,14 @@ def frequencies_of(problem: AssociativeMemory, ranks: Array, counts: Array) -> A
 
 
 def rank_bins(items: int) -> tuple[Array, Array]:
-    """Return ranks that stand for all, and how many each stands for: the first for themselves."""
+    """Return ranks that stand for all, and how many each stands for: the first for themselves.
+
+    Examples
+    --------
+    >>> ranks, counts = rank_bins(10**6)
+    >>> ranks[:3].tolist(), counts[:3].tolist(), round(float(counts.sum()))
+    ([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], 1000000)
+    """
     single = np.arange(1.0, min(items, SINGLE_RANKS) + 1.0)
     if items <= SINGLE_RANKS:
         return single, np.ones_like(single)

@@ -51,6 +51,13 @@ class TokenProblem:
     """Base of all problems of this room; a subclass is a frozen dataclass of plain values and tuples.
 
     A bad value raises TypeError or ValueError with one sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> problem = Composition(vocabulary=6, hops=4)
+    >>> problem.kind, replace(problem, hops=8).layers
+    ('composition', 4)
     """
 
     kind: ClassVar[str]

@@ -39,7 +39,14 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class GenerativeExponent(NamedTuple):
-    """Generative exponent k* and λ_k*², dimensionless."""
+    """Generative exponent k* and λ_k*², dimensionless.
+
+    Examples
+    --------
+    >>> found = generative_exponent("x^2 exp(-x^2)")
+    >>> found.exponent, round(found.lambda_squared, 4)
+    (4, 0.23)
+    """
 
     exponent: int
     lambda_squared: float

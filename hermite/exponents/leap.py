@@ -65,7 +65,16 @@ _GRIDS = {
 
 @dataclass(frozen=True, eq=False)
 class LeapStep:
-    """Directions that become visible together."""
+    """Directions that become visible together.
+
+    Examples
+    --------
+    >>> first, second = leap("sign(z1) + sign(z1*z2*z3)").flag
+    >>> second
+    2 {z2, z3}
+    >>> second.degree, second.directions.shape, f"{second.strength:.2f}"
+    (2, (2, 3), '0.41')
+    """
 
     #: Degree k of this step.
     degree: int
@@ -80,7 +89,16 @@ class LeapStep:
 
 @dataclass(frozen=True, eq=False)
 class Leap:
-    """The leap of a function, and its flag: the subspaces in the order in which they are found."""
+    """The leap of a function, and its flag: the subspaces in the order in which they are found.
+
+    Examples
+    --------
+    >>> found = leap("z1 + z1*z2*z3", kind="information")
+    >>> found
+    information leap 2: 1 {z1}, 2 {z2, z3}
+    >>> found.leap, found.complete
+    (2, True)
+    """
 
     #: Largest degree of the flag.
     leap: int
