@@ -1,14 +1,15 @@
-"""Two-layer networks under SGD of a finite learning rate: one exact step by quadrature, sampled runs, refusals."""
+"""Networks under SGD of a finite learning rate: one exact step by quadrature, printed equations, sampled runs, refusals."""
 
 import json
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from gaussian_rules import broken, exact_to, grid_of, smooth
 from kernel_calls import Kernels
-from test_committee import order_parameters
+from test_committee import i3, i4, order_parameters
 
 import dynamics
 import hermite
@@ -93,21 +94,47 @@ def text(target, link="erf"):
 
 
 CASES = {
-    "staircase": ({}, [smooth()] * 3, "finite-d"),
-    "staircase, infinite-d": ({}, [smooth()] * 3, "infinite-d"),
-    "units": ({"teacher": UNITS, "dimension": 2, "columns": 2}, [broken(-0.3), broken(0.4)], "finite-d"),
-    "sphere": ({"first_layer": "sphere"}, [smooth()] * 3, "infinite-d"),
-    "polynomial": ({"link": {1: 0.5, 2: -0.3, 3: 0.4}}, [exact_to(22)] * 3, "finite-d"),
-    "relus on one axis": (units(["relu"] * 2, [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]), [broken(-0.3, 0.5), broken()], "finite-d"),
-    "steps": (units(["step", "sign", "relu"], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0.3, -0.4, 0.3]), [broken(-0.3), broken(0.4)], "finite-d"),
-    "sign, relu and polynomial": (units(["sign", "relu", {2: 0.5, 3: 0.4}], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.0, 0.4, -0.3]), [broken(0.0), broken(-0.4)], "finite-d"),
-    "no biases": (units(["relu", "sign", "erf"], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]) | PLAIN, [broken(0.0), broken(0.0)], "infinite-d"),
-    "erf learns degree 6": (text("x1**4*x2**2"), [smooth()] * 2, "finite-d"),
-    "erf learns degree 3": (text("h3(x1) - 0.3*h2(x1)*x2 + 1"), [smooth()] * 2, "infinite-d"),
-    "polynomials": (text("x1 + x1*x2", POLYNOMIAL), [exact_to(20)] * 2, "finite-d"),
-    "polynomials, units": (units(["he3", {1: 0.5, 2: 0.3}], TILTED, [0.2, 0.0]) | {"link": POLYNOMIAL}, [exact_to(20)] * 2, "finite-d"),
-    "he3 learns he4": (units(["he4"], [[0.6, 0.8]]) | PLAIN | {"link": "he3"}, [exact_to(20)] * 2, "finite-d"),
-    "he3, a bias": (units(["he3"], [[0.6, 0.8]], [0.4]) | {"link": "he3"}, [exact_to(20)] * 2, "infinite-d"),
+    "staircase": ({}, [smooth()] * 3),
+    "sphere": ({"first_layer": "sphere"}, [smooth()] * 3),
+    "units": ({"teacher": UNITS, "dimension": 2, "columns": 2}, [broken(-0.3), broken(0.4)]),
+    "polynomial staircase": ({"link": {1: 0.5, 2: -0.3, 3: 0.4}}, [exact_to(22)] * 3),
+    "relus on one axis": (units(["relu"] * 2, [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]), [broken(-0.3, 0.5), broken()]),
+    "jumps on one axis": (
+        units(["sign", "step"], [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]),
+        [broken(-0.3, 0.5), broken()],
+    ),
+    "relu, sign and erf": (
+        units(["relu", "sign", "erf"], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.3, -0.4, 0.2]),
+        [broken(-0.3), broken(0.4)],
+    ),
+    "steps": (
+        units(["step", "sign", "relu"], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0.3, -0.4, 0.3]),
+        [broken(-0.3), broken(0.4)],
+    ),
+    "sign, relu and polynomial": (
+        units(["sign", "relu", {2: 0.5, 3: 0.4}], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.0, 0.4, -0.3]),
+        [broken(0.0), broken(-0.4)],
+    ),
+    "no biases": (
+        units(["relu", "sign", "erf"], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]) | PLAIN,
+        [broken(0.0), broken(0.0)],
+    ),
+    **{
+        f"erf learns {each}": (text(each), [smooth()] * 2)
+        for each in ("x1**2 - 0.4*x2", "0.5 + x1*x2", "h3(x1) - 0.3*h2(x1)*x2 + 1", "x1**4*x2**2")
+    },
+}
+POLYNOMIALS = {
+    "polynomial": text("x1 + x1*x2"),
+    "units": units(["he3", {1: 0.5, 2: 0.3}], TILTED, [0.2, 0.0]),
+    "one unit": units(["he4"], [[0.6, 0.8]]),
+    "one bias": units(["he3"], [[0.6, 0.8]], [0.4]),
+}
+CASES |= {
+    f"{link} learns {name}, {biases}": (teacher | {"link": link} | given, [exact_to(20)] * 2)
+    for link in ("he2", "he3", POLYNOMIAL)
+    for name, teacher in POLYNOMIALS.items()
+    for biases, given in (("biases", {}), ("no biases", PLAIN))
 }  # fmt: skip
 
 
@@ -115,11 +142,13 @@ CASES = {
     ("changes", "grids", "theory"),
     [
         pytest.param(
-            *case, id=name, marks=[pytest.mark.slow_to_compile] * (not name.startswith(("staircase", "sphere")))
+            *case, theory, id=f"{name}, {theory}", marks=[pytest.mark.slow_to_compile] * (name not in ("staircase", "sphere"))
         )
         for name, case in CASES.items()
+        for theory in ("infinite-d", "finite-d")
+        if (name, theory) != ("sphere", "finite-d")
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("batch", [1, 3])
 def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
     decay = (0.0, 0.2) if "first_layer" in changes else (0.1, 0.2)
@@ -127,9 +156,60 @@ def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
     wanted = mean_step(problem, 0.2, batch, grids, theory)
     system = NetworkStepSystem(problem, learning_rate=0.2, step_theory=theory, batch_size=batch)
     found = Kernels(system).rhs()
-    # Measured: 3e-15.
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-14 * np.abs(wanted).max())
+    # Measured: 3e-15. Other numbers of nodes change the quadrature of sign and relu by 7e-14 of these small velocities.
+    bound = 1e-13 if changes is CASES["sign, relu and polynomial"][0] else 5e-14
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=bound * np.abs(wanted).max())
     assert np.abs(found - mean_step(problem, 0.0, batch, grids, theory)).max() > 0.01
+
+
+@pytest.mark.slow_to_compile
+def test_a_neuron_of_large_norm_equals_quadrature():
+    """|w| = 6, where the changed measure is narrow."""
+    asked = question(**units(["relu", "sign"], [[1.0, 0.0], [0.0, 1.0]]))
+    problem = replace(asked, initial_weights=np.array([[6.0, 0.0], [0.5, 0.6]]))
+    grids = [broken(*np.linspace(-1.0, 1.0, 12), 0.0), broken(0.0)]
+    system = NetworkStepSystem(problem, learning_rate=0.2, step_theory="finite-d", batch_size=1)
+    wanted = mean_step(problem, 0.2, 1, grids, "finite-d")
+    np.testing.assert_allclose(Kernels(system).rhs(), wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+
+
+def printed(C, w, K, eta, noise):
+    """Velocity of (v, R, Q) of erf networks with both layers trained, with I2, I3, I4 as printed by Goldt et al. (2019)."""
+
+    def i2(i, j):
+        return 2 / math.pi * math.asin(C[i, j] / math.sqrt((1 + C[i, i]) * (1 + C[j, j])))
+
+    every, v = range(len(w)), w[:K]
+    dv = np.array([-sum(w[b] * i2(i, b) for b in every) for i in range(K)])
+    drift = np.array([[-v[i] * sum(w[b] * i3(C, i, c, b) for b in every) for c in every] for i in range(K)])
+    dQ = drift[:, :K] + drift[:, :K].T
+    for i in range(K):
+        for j in range(K):
+            slopes = 2 / math.pi / math.sqrt((1 + C[i, i]) * (1 + C[j, j]) - C[i, j] ** 2)
+            squares = sum(w[a] * w[b] * i4(C, i, j, a, b) for a in every for b in every)
+            dQ[i, j] += eta * v[i] * v[j] * (squares + noise**2 * slopes)
+    return dv, drift[:, K:], dQ
+
+
+@pytest.mark.slow_to_compile
+def test_both_layers_follow_the_printed_equations():
+    """K = 3, M = 2; their learning rate is η d, of both layers, in the time step/d."""
+    K, M, eta, d = 3, 2, 0.5, 1000
+    W, v, _ = start(K, K + M)
+    student = dynamics.Student(activation="erf", width=K, initial_second_layer=v)
+    teacher = dynamics.Teacher(np.ones(M), links=["erf"] * M)
+    problem = dynamics.Problem(
+        student=student,
+        teacher=teacher,
+        dimension=d,
+        initial_weights=np.pad(W, ((0, 0), (0, d - K - M))),
+        label_noise=0.3,
+    )
+    system = NetworkStepSystem(problem, learning_rate=eta / d, step_theory="infinite-d", batch_size=1)
+    C = np.block([[W @ W.T, W[:, :M]], [W[:, :M].T, np.eye(M)]])
+    dv, dR, dQ = printed(C, np.append(v, -np.ones(M)), K, eta, 0.3)
+    wanted = np.concatenate([dv, np.zeros(K), dR.ravel(), dQ.ravel()])  # no biases
+    np.testing.assert_allclose(Kernels(system).rhs(), wanted, rtol=0, atol=1e-13)
 
 
 def sampled(problem, rate, steps, runs, batch=1):
@@ -185,6 +265,18 @@ def solve(problem, **options):
     return dynamics.solve_network(problem, **({"save_at": AT, "progress": False} | options))
 
 
+@pytest.mark.parametrize("theory", ["finite-d", "infinite-d"])
+def test_tends_to_the_flow_at_first_order(theory):
+    problem = question()
+    flow = solve(problem, rtol=1e-11).loss[-1]
+    gaps = [
+        float(solve(problem, learning_rate=rate, step_theory=theory, rtol=1e-11).loss[-1] - flow)
+        for rate in (2e-4, 1e-4)
+    ]
+    assert gaps[0] / gaps[1] == pytest.approx(2.0, abs=0.02)
+    assert abs(gaps[0]) > 1e-6
+
+
 @pytest.mark.longer
 def test_methods_agree_and_the_dataset_says_what_was_solved():
     problem = question(decay=(0.05, 0.02))
@@ -225,7 +317,17 @@ def test_bad_input_gets_one_sentence(changes, options, sentence):
 
 
 @pytest.mark.parametrize(
-    "text", ["x1", "2 + x1**2*x3 - 3*x2*x3", "x1*x2*x3*x4", "h4(x1)*h3(x2) + x1**7", "(x1 + x2)**4"]
+    "text",
+    [
+        "x1",
+        "x1*x2",
+        "2 + x1**2*x3 - 3*x2*x3",
+        "x1*x2*x3*x4",
+        "h4(x1)*h3(x2) + x1**7",
+        "h2(x1)*h2(x2)*h2(x3)",
+        "6*x1**2*x2**2 + x1**4",
+        "(x1 + x2)**4",
+    ],
 )
 def test_a_polynomial_is_the_sum_of_its_ridges(text):
     teacher = dynamics.Teacher.polynomial(text)

@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 from dynamics.report.findings import find_findings
 from dynamics.runs.trackers import Callback
+from dynamics.solve.quadratic import JumpStepper
 from dynamics.theory.fits import fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
 
@@ -180,7 +181,7 @@ FRAME = {"student": "stiefel", "initial_norm": None, "seed": 0}
     [
         (lambda: dynamics.solve_quadratic(problem(activation="he3")), "Argument `problem` must have the link he2 for a quadratic network, but has he3."),
         (lambda: dynamics.solve_quadratic(problem(teacher=TILTED)), "Argument `problem` must have an orthonormal teacher for a quadratic network, but it has not."),
-        (lambda: dynamics.solve_quadratic(problem(student="committee")), "Argument `problem` must have the homogeneous student here, but has the committee student, "),
+        (lambda: dynamics.solve_quadratic(problem(student="committee")), "Argument `problem` must have the homogeneous student here, but has the committee student, whose overlaps `dynamics.solve_committee` integrates."),
         (lambda: problem(student="stiefel", width=31), "Argument `width` must be at most 30, the dimension, for the stiefel"),
         (lambda: problem(**FRAME, initial_weights=np.eye(4, 30) + 0.1 * np.eye(4, 30, 1)), "Argument `initial_weights` must have orthogonal neurons of one length"),
         (lambda: problem(**FRAME, initial_overlaps=(np.full((4, 5), 0.1), np.eye(4), [1.0, 1.0, 1.0, 1.1])), "Argument `initial_overlaps` must have orthogonal neurons of one length"),
@@ -220,6 +221,23 @@ def test_a_run_that_was_stopped_has_what_it_reached_and_the_law_to_the_end(stude
     reached = np.where(whole.aligned_time <= part.attrs["end_time"], whole.aligned_time, np.nan)
     np.testing.assert_array_equal(part.aligned_time, reached)
     np.testing.assert_array_equal(part.sigmoid_loss, whole.sigmoid_loss)
+
+
+def test_the_velocity_is_the_derivative():
+    for student in ("homogeneous", "stiefel"):
+        stepper = JumpStepper(problem(student=student))
+        stepper.advance(0.5, 100)
+        before, slope = stepper.interpolate(0.5), stepper.derivative(0.5)
+        stepper.advance(0.5 + 1e-7, 100)
+
+        def projector(numbers, change, student=student):
+            """The derivative of XXᵀ, which no rotation of the columns changes, for X = U or V."""
+            X, D = (part.reshape(-1, 4) for part in (numbers[-36:], change[-36:]))
+            return X @ X.T, D @ X.T + X @ D.T
+
+        first, expected = projector(before, slope)
+        second, _ = projector(stepper.interpolate(0.5 + 1e-7), slope)
+        np.testing.assert_allclose((second - first) / 1e-7, expected, atol=1e-6)
 
 
 def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):
