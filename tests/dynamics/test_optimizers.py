@@ -201,6 +201,40 @@ def test_committee_and_network_move_alike() -> None:
 
 
 @pytest.mark.kernels
+@pytest.mark.parametrize("link", ["erf", "he3"])
+@pytest.mark.parametrize(
+    ("optimizer", "theory"),
+    [
+        (SGD(momentum=0.9, nesterov=True, average="polyak"), "finite-d"),
+        (SGD(momentum=0.5, dampening=0.5, average=0.1), "infinite-d"),
+        (ZerothOrder(directions=2), "finite-d"),
+        (Adam(beta2=0.99), "infinite-d"),
+    ],
+)
+def test_rates_of_committee_and_network_are_alike(link: str, optimizer: object, theory: str) -> None:
+    """Of the weights and of all that an optimizer keeps, at the start and, of a map, in its second step."""
+    if link != "erf" and isinstance(optimizer, Adam):
+        return
+    student = Student(activation=link, width=2, second_layer="fixed", initial_second_layer=[1.0, 1.0])
+    start = np.hstack([overlaps(2, 2), 0.5 * np.eye(2)])
+    network = Problem(
+        student=student, teacher=Teacher([1.0, 1.0]), dimension=50, label_noise=0.2, initial_weights=start
+    )
+    weights = np.pad(start, ((0, 0), (0, 46)))
+    same = Problem(
+        activation=link, student="committee", width=2, teacher=Teacher([1.0, 1.0]), dimension=50, label_noise=0.2,
+        initial_weights=weights,
+    )  # fmt: skip
+    one, two = (optimized(each, step_settings(1e-3, optimizer, theory)) for each in (network, same))
+    first = rates_of(one)
+    assert np.abs(first).max() > 0.01
+    assert np.allclose(first, rates_of(two), atol=1e-12)
+    for system in (one, two):
+        system.initial_state = system.initial_state + 1e-3 * first
+    assert np.allclose(rates_of(one, 1e-3), rates_of(two, 1e-3), atol=1e-12)
+
+
+@pytest.mark.kernels
 def test_the_rates_of_sign_sgd_are_means_over_samples() -> None:
     """Of one neuron at the start, by 400 000 draws; false alarms 1e-4."""
     problem, draws = committee(1, 1, 100, 0.6), 400_000
@@ -305,6 +339,11 @@ def test_what_does_not_close_is_refused(problem: object, optimizer: object, more
     asked = committee(2, 2, 400, 0.3, **problem) if isinstance(problem, dict) else problem
     with pytest.raises(ValueError, match=part):
         solve(asked, 1e-4, optimizer, **{"times": [1.0], **more})
+
+
+def test_momentum_takes_a_teacher_along_coordinate_axes() -> None:
+    aligned = replace(committee(2, 2, 400, 0.3), **ALIGNED)
+    assert np.isfinite(solve(aligned, 1e-4, SGD(momentum=0.5), [1.0]).loss).all()
 
 
 def test_saved_times_of_a_map_are_steps_and_by_default_those_of_the_flow_at_its_pace() -> None:
