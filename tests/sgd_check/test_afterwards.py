@@ -61,7 +61,9 @@ def test_the_right_theory_agrees_on_emergence_and_learning(flow, runs):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("factor", "side"), [(3.0, "predicted at 9.16"), (1.3, "early"), (1 / 1.3, "late")])
+@pytest.mark.parametrize(
+    ("factor", "side"), [(3.0, "predicted at 9.16"), (1.3, "early"), (1 / 1.3, "late"), (1 / 3, "late")]
+)
 def test_wrong_learned_times_are_refuted(flow, runs, factor, side):
     """Rate 1 %, fixed seeds."""
     attrs = judged(flow.assign(learned_time=factor * flow["learned_time"]), runs).attrs
@@ -79,9 +81,9 @@ def test_a_wrong_pace_after_the_emergence_is_refuted(flow, runs, factor):
 
 
 @pytest.mark.statistical
-def test_runs_that_end_before_it_is_learned_see_a_slower_norm(flow, runs):
+@pytest.mark.parametrize("end", [3.0, 1.63])
+def test_runs_that_end_before_it_is_learned_see_a_slower_norm(flow, runs, end):
     """The same runs up to an earlier time. Rate 1 %, fixed seeds."""
-    end = 1.63
     kept = runs.sel(time=runs["time"] <= end).assign_attrs(end_time=end)
     for name in ("emergence_time", "learned_time"):
         kept[name] = kept[name].where(kept[name] <= end)

@@ -55,7 +55,7 @@ def all_together(activation, dimension, width=4):
 
 
 @pytest.mark.filterwarnings("ignore:The flow sees relu")
-@pytest.mark.parametrize(("activation", "dimension"), [("relu", 16), ("gelu", 64)])
+@pytest.mark.parametrize(("activation", "dimension"), [("relu", 16), ("gelu", 64), ("erf", 64)])
 def test_drawn_runs_of_links_that_do_not_decouple_are_those_of_sgd(activation, dimension):
     """At 64 runs and 128 draws, of 16 axes or of 6 and those of samples: means at four standard errors (6e-5 each).
 
@@ -122,6 +122,7 @@ def correlated():
 @pytest.mark.parametrize(
     ("problem", "rate", "size", "runs"),
     [
+        pytest.param(three_directions(), 5e-5, 4, 128, id="he3-three-directions"),
         pytest.param(three_directions(), 4e-4, 32, 128, id="he3-three-directions-batches"),
         pytest.param(single("he4", overlap=0.4), 3.4e-6, 1, 128, id="he4-no-label-noise"),
         pytest.param(correlated(), 2e-4, 8, 512, id="he3-correlation"),

@@ -11,6 +11,7 @@ from uneven_networks import labels_of, uneven_network
 
 import dynamics
 import sgd_check
+from benchmarks.network_verdicts import stretched
 from sgd_check.engines.registry import EngineOptions, make_engine
 
 QUIET = {"progress": False}
@@ -38,7 +39,9 @@ def step_in_space(problem, state, root, z, labels, rate):
     )
 
 
-@pytest.mark.parametrize(("link", "teacher", "batch"), [("relu", POLYNOMIAL, 1), ("relu", TEACHER, 5)])
+@pytest.mark.parametrize(
+    ("link", "teacher", "batch"), [("erf", TEACHER, 1), ("relu", POLYNOMIAL, 1), ("relu", TEACHER, 5)]
+)
 def test_torch_takes_the_steps_of_numpy_in_space(link, teacher, batch):
     """Forty steps in float64, more than two blocks, on the samples of the engine."""
     problem = network(link, teacher)
@@ -63,10 +66,11 @@ def test_torch_takes_the_steps_of_numpy_in_space(link, teacher, batch):
 
 
 @pytest.mark.kernels
-def test_a_batch_of_the_projected_engine_is_numpys_in_space():
+@pytest.mark.parametrize(("link", "teacher"), [("erf", TEACHER), ("relu", POLYNOMIAL)])
+def test_a_batch_of_the_projected_engine_is_numpys_in_space(link, teacher):
     """Classes that keep all their axes, so that every coordinate of the samples is drawn."""
     inputs = dynamics.Inputs([1.5, 0.6, 1.0], [1, 4, 1])
-    problem = replace(network(inputs=inputs, dimension=6), label_noise=0.0)
+    problem = replace(network(link, teacher, inputs, dimension=6), label_noise=0.0)
     run = make_engine("projected", problem, EngineOptions(seeds=(7,), batch_size=4))
     root = np.sqrt(inputs.eigenvalues_of_axes(6))
     start = (*run.layers()[0], weights_of(run)[0] / root)
@@ -80,11 +84,12 @@ def test_a_batch_of_the_projected_engine_is_numpys_in_space():
 
 
 @pytest.mark.statistical
-def test_classes_have_the_law_of_sgd_in_space():
+@pytest.mark.parametrize("batch", [1, 3])
+def test_classes_have_the_law_of_sgd_in_space(batch):
     """150 steps with decay, 400 runs each of other seeds: fails once in a thousand others where the laws are the same."""
     problem, after = network(inputs=dynamics.Inputs([1.5, 0.6], [8, 8])), []
     for name, seeds in (("projected", range(400)), ("torch", range(1000, 1400))):
-        run = make_engine(name, problem, EngineOptions(seeds=tuple(seeds), batch_size=3, dtype="float64"))
+        run = make_engine(name, problem, EngineOptions(seeds=tuple(seeds), batch_size=batch, dtype="float64"))
         with run.running():
             run.advance(np.full(150, 0.02))
             found = run.measure(student=True)
@@ -131,6 +136,11 @@ def test_runs_agree_with_the_flow(flow, runs):
     comparison = sgd_check.compare(flow, runs)["comparison"]
     assert comparison.attrs["verdict"] == "agree", comparison.attrs["reasons"]
     assert comparison["quantity"].values.tolist()[:3] == ["loss", "sensitivity 1", "sensitivity 2"]
+
+
+@pytest.mark.parametrize("factor", [1.3, 1 / 1.3])
+def test_times_thirty_percent_off_are_refuted(flow, runs, factor):
+    assert sgd_check.compare(stretched(flow, factor), runs)["comparison"].attrs["verdict"] == "disagree"
 
 
 def test_the_theory_of_isotropic_inputs_is_refuted(problem, flow, runs):

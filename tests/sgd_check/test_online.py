@@ -77,10 +77,9 @@ def assert_autograds_steps(problem, rates, sigma, batch_size=1):
     np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("link", "directions", "batch_size"),
-    [*((link, (None, CROOKED)[n % 2], (1, 8)[n // 2 % 2]) for n, link in enumerate(LINKS)), ("he4", None, 8)],
-)
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("directions", [None, CROOKED])
+@pytest.mark.parametrize("link", LINKS)
 def test_one_step_is_autograds_step_on_the_sample_loss(tools, link, directions, batch_size):
     problem = tools.problem(
         [[0.5, 0.1], [0.2, 0.4], [-0.3, 0.6]], dimension=7, activation=LINKS[link], norm=0.7, directions=directions,
@@ -137,6 +136,16 @@ def test_measured_overlaps_are_those_of_the_weights(tools):
         np.testing.assert_allclose(found[1], wanted, atol=1e-14)
 
 
+def test_threads_are_put_back(tools):
+    before = torch.get_num_threads()
+    run = engine(tools.problem([[0.5, 0.1]], dimension=6))
+    with run.running():
+        assert torch.get_num_threads() == 1
+        assert torch.is_inference_mode_enabled()
+    assert torch.get_num_threads() == before
+    assert not torch.is_inference_mode_enabled()
+
+
 @pytest.mark.statistical
 def test_single_precision_has_the_statistics_of_double_precision(tools):
     """Two-sample z of mean overlap and norm over 400 seeds each; |z| < 5 is a false-alarm rate below 3e-6."""
@@ -183,9 +192,9 @@ def committee(link="erf", dimension=7, norms=(0.7, 0.4, 1.1), noise=0.3, **more)
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("link", "directions", "batch_size"), [("erf", CROOKED, 1), ("relu", None, 8), ("he3", CROOKED, 8)]
-)
+@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("directions", [None, CROOKED])
+@pytest.mark.parametrize("link", ["erf", "relu", "he3"])
 def test_steps_of_a_committee_are_autograds_steps(link, directions, batch_size):
     """Three steps, so that later ones see what earlier ones did to the projections."""
     assert_autograds_steps(committee(link, directions=directions), [1e-2, 2e-2, 1e-2], torch_sigma(link), batch_size)

@@ -39,11 +39,11 @@ SCALAR = Problem(
 CASES = {
     **{
         f"projected, m = {m}, d = {d}, B = {batch}": (homogeneous(m, d), "projected", {"batch_size": batch}, 1e-2 / d, 6000)
-        for m, d, batch in ((1, 8, 1), (8, 10**12, 1), (2, 9, 6))
+        for m, d, batch in ((1, 8, 1), (3, 7, 1), (8, 10**12, 1), (5, 64, 4), (2, 9, 6))
     },
     **{
         f"torch, m = {m}, d = {d}, B = {batch}, {dtype}": (homogeneous(m, d, "he4"), "torch", {"batch_size": batch, "dtype": dtype}, 1e-3 / d, 150)
-        for m, d, batch, dtype in ((3, 7, 1, "float64"), (5, 64, 4, "float32"))
+        for m, d, batch, dtype in ((3, 7, 1, "float64"), (8, 100, 1, "float32"), (5, 64, 4, "float32"), (2, 1000, 1, "float32"))
     },
     **{
         f"network, {layer}, {engine}, B = {batch}": (network(layer), engine, {"batch_size": batch, "dtype": "float64"}, 0.01, 300)

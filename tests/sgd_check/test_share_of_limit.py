@@ -62,6 +62,13 @@ def test_a_committee_is_warned_above_its_limit():
         dynamics.solve_committee(committee, save_at=SaveAt.at([0.0, 0.1]), learning_rate="2x", progress=False)
 
 
+def test_learning_steps_take_a_share(tmp_path):
+    alone = problem(teacher=Teacher([1.0]), width=1, initial_norm=0.1)
+    answer = dynamics.solve_overlaps(alone, progress=False)
+    found = dynamics.learning_steps(answer, direction=1, learning_rate="0.05x")
+    assert found.learning_rate == 0.05 * dynamics.learning_rate_limit(alone)
+
+
 def test_commands_take_a_share(tmp_path, capsys):
     flow = tmp_path / "flow.nc"
     given = ["--activation", "he3", "--directions", "1", "--width", "1", "--dimension", "12", "--quiet", "--no-plot"]

@@ -161,7 +161,7 @@ def test_cells_of_a_sphere_have_the_drag_of_zeroth_order():
 @pytest.mark.statistical
 def test_spheres_of_both_optimizers_slide_as_their_equations_say():
     """Without smoothing, by the chain of one number. False-alarm rate 4e-3: two tests at 1e-3 each, a fixed seed."""
-    given = {"smoothing_exponents": [0.0], "optimizers": ["sgd", "zeroth-order"], "rate": 0.02, "seeds": 16}
+    given = {"smoothing_exponents": [0.0], "optimizers": ["sgd", "zeroth-order"], "rate": 0.02, "seeds": 32}
     found = sgd_check.sample_complexity(information_exponents=[3], dimensions=[12, 16, 20], progress=False, **given)
     findings = sgd_study_findings(found)
     for fit, limit in zip(findings.values["fits"], (2.0, 3.0), strict=True):
@@ -191,6 +191,8 @@ def test_the_command_takes_optimizers(capsys):
     assert main(asked) == 0
     said = json.loads(capsys.readouterr().out)
     assert [fit["optimizer"] for fit in said["fits"]] == ["SGD()", "ZerothOrder(directions=2)"]
+    assert main([*QUICK, "--optimizer", "adam", "--json", "--no-plot"]) == 2
+    assert "must hold plain SGD or ZerothOrder" in capsys.readouterr().err
 
 
 @pytest.mark.long
@@ -372,6 +374,21 @@ def test_the_samples_of_its_eigenvectors_are_those_of_the_estimator(study):
     problem = dynamics.Problem(activation="min(z**2, 4)", teacher=dynamics.Teacher([1.0]), width=1, dimension=24)
     alone = sgd_check.estimate_direction(problem, samples=144, seeds=range(9, 12), degree=2, progress=False)
     np.testing.assert_array_equal(study.overlap_squared.sel(dimension=24, ratio=6.0), alone.overlap_squared)
+
+
+def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
+    with pytest.raises(dynamics.SolveInterrupted) as caught:
+        full_batch_recovery(**SMALL, progress=False)
+    found = caught.value.dataset
+    assert found.attrs["stop_reason"] == "interrupted"
+    assert np.isfinite(found.overlap_squared[0, 0]).all()
+    assert np.isnan(found.descent_overlap_squared).all()
+    assert np.isnan(found.recovered_share).all()
+    assert np.isnan(found.online_samples).all()
 
 
 def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
