@@ -67,7 +67,7 @@ class ByAutograd:
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("teacher", TEACHERS.values(), ids=TEACHERS)
-@pytest.mark.parametrize("width", [1, 5])
+@pytest.mark.parametrize("width", [1, 5, 37])
 def test_motion_and_events_are_those_of_autograd(teacher, width):
     given, link, other = teacher
     question = problem(link, width, 6, teacher_activation=other, seed=2, **given)
@@ -144,3 +144,17 @@ def test_tracers_follow_the_field_and_are_no_part_of_it(coefficients, directions
     assert followed.weight.size == 300
     np.testing.assert_allclose(followed.tracer_projection, places, atol=1e-8)
     assert np.abs(places[1] - places[0]).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"keep": "some"}, "keep"),
+        ({"method": "bdf"}, "method"),
+        ({"rtol": 0.0}, "rtol"),
+        ({"on_failure": "ignore"}, "on_failure"),
+    ],
+)
+def test_bad_arguments_are_named(changes, words):
+    with pytest.raises(ValueError, match=words):
+        solve(problem(), **changes)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from gaussian_rules import broken, grid_of
 from kernel_calls import Kernels
+from scipy.integrate import solve_ivp
 
 import dynamics
 import sgd_check
@@ -90,6 +91,34 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
         np.testing.assert_allclose(kernels.events(), events, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("link", "gamma"),
+    [pytest.param("erf", 1.5, id="erf", marks=pytest.mark.long), pytest.param(MIXED, 0.1, id="polynomial")],
+)
+def test_one_neuron_follows_its_scalar_equation(link, gamma):
+    """C' = g'(C)(1 − C²) − ½ γ C E[(e² + τ²) σ'²], the mean by quadrature in the plane, integrated by scipy."""
+    d = 1000
+    start = np.zeros((1, d))
+    start[0, :2] = 0.6, 0.8
+    problem = question(link, None, d, 1, teacher=dynamics.Teacher([1.0]), initial_weights=start)
+    x, measure = grid_of([broken(0.0, nodes=44)] * 2)
+    first, second = x.T
+    sigma = problem.activation
+
+    def velocity(_t, y):
+        z = y[0] * first + np.sqrt(1 - y[0] ** 2) * second
+        error, slope = sigma.value(z) - sigma.value(first), sigma.derivative(z)
+        drift = -measure @ (error * slope * (first - y[0] * z))
+        return [drift - 0.5 * gamma * y[0] * (measure @ ((error**2 + 0.25) * slope**2))]
+
+    times = np.array([0.5, 2.0, 10.0])
+    wanted = solve_ivp(velocity, (0.0, 10.0), [0.6], method="DOP853", t_eval=times, rtol=1e-11, atol=1e-12).y[0]
+    found = solve(problem, times, learning_rate=gamma / d, rtol=1e-11, atol=1e-12)
+    # Measured: 2e-12.
+    np.testing.assert_allclose(found.teacher_overlap[:, 0, 0], wanted, rtol=0, atol=1e-9)
+    assert np.abs(solve(problem, times).teacher_overlap[:, 0, 0] - wanted).max() > 0.01
+
+
 def deviations(problem, gamma, end, lanes, batch):
     """Mean overlaps (C, G) of the engine's runs less those of the equation and of the flow, and standard errors."""
     d = problem.dimension
@@ -127,6 +156,18 @@ def test_means_of_sgd_approach_the_equation_like_one_over_d(link, teacher_link, 
     assert np.abs((far - 0.1 * near) / np.hypot(second, 0.1 * first)).max() < 4.5
     assert np.abs(flow / second).max() > 15.0
     assert np.abs(far).max() < 0.15 * np.abs(flow).max()
+
+
+@pytest.mark.parametrize(("link", "teacher_link"), [pytest.param("erf", None, marks=pytest.mark.long), (MIXED, OTHER)])
+def test_tends_to_the_flow_at_first_order(link, teacher_link):
+    problem = question(link, teacher_link)
+    flow = solve(problem, [2.0], rtol=1e-11).teacher_overlap[0]
+    gaps = [
+        np.abs(solve(problem, [2.0], learning_rate=rate, rtol=1e-11).teacher_overlap[0] - flow).max()
+        for rate in (4e-5, 2e-5)
+    ]
+    assert gaps[0] / gaps[1] == pytest.approx(2.0, abs=0.02)
+    assert gaps[0] > 1e-6
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,12 @@ def test_scores_conserve_their_sum_and_contents_the_loss():
     np.testing.assert_allclose(found.plateau, [0.0, -20 / 3, -40 / 3])
 
 
+def test_a_referee_agrees():
+    np.testing.assert_allclose(
+        times(SMALL), solved(SMALL, method="scipy:DOP853", keep="summary").learned_time, rtol=1e-7
+    )
+
+
 def test_the_best_of_n_keys_has_its_closed_time():
     # w' = p (v - p v) for n keys of which the first is better by 1, by another integrator.
     from scipy.integrate import solve_ivp
