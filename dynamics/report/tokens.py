@@ -43,6 +43,14 @@ def token_findings(dataset: xr.Dataset) -> Findings:
     if "reward_variance" in attrs:
         accuracy = f", accuracy {attrs['accuracy']:.3g}" if "accuracy" in attrs else ""
         sentences.append(f"Reward variance at the start {attrs['reward_variance']:.3g}{accuracy}.")
+    last = dataset.dropna("time", subset=["loss"]).isel(time=slice(-1, None))
+    if "kappa_R" in last and last.sizes["time"]:
+        moved, kappa_R = last["moved_attention"].values[0].mean(axis=0), float(last["kappa_R"][0])
+        both = f"to the right key is {moved[0]:.3g} and to the place of training {moved[1]:.3g}"
+        sentences.append(f"At the end κR is {kappa_R:.3g}, and mean attention with the first trigger shifted {both}.")
+    if "length_at_half" in last and last.sizes["time"]:
+        most = float(last["length_at_half"][0])
+        sentences.append(f"At the end every head has half of its attention on wanted tokens up to {most:.4g} tokens.")
     if never := [row["component"] for row in rows if not np.isfinite(row["learned"])]:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
     own: list[Drawing] = []

@@ -43,7 +43,8 @@ def test_the_time_scales_with_the_inverse_reward(gap, time):
 def test_a_rare_action_starts_flat(rare, time):
     problem = policy(group_sizes=[1, 1], initial_logits=[np.log(rare / (1 - rare)), 0.0])
     found = solved(problem, SaveAt.at([0.0, time]))
-    np.testing.assert_allclose(found.probability[-1], 0.5, atol=2e-5)
+    # p rises by 1/8 in a unit of time there, and the page's times have four decimals.
+    np.testing.assert_allclose(found.probability[-1], 0.5, atol=6.5e-6)
     np.testing.assert_allclose(found.probability.sum("group"), 1.0, atol=1e-14)
 
     def clock(u):
@@ -78,7 +79,7 @@ TRUE = [1.0, 0.8, 0.3, 0.0]
 @pytest.mark.parametrize(
     ("rewards", "time", "variance", "accuracy"),
     [
-        ([0.05, 0.04, 0.015, 0.0], 898.79, 0.000139, 1.0),
+        ([0.05, 0.04, 0.015, 0.0], 898.79, 0.00014, 1.0),
         ([0.8, 1.0, 0.3, 0.0], 51.62, 0.0555, 204 / 205),
         (TRUE, 44.94, 0.0555, 1.0),
     ],
@@ -88,7 +89,11 @@ def test_a_less_accurate_reward_model_with_more_variance_teaches_faster(rewards,
     problem = policy(group_sizes=[1, 1, 6, 24], rewards=rewards, true_rewards=TRUE)
     found = solved(problem, SaveAt.linear(0.98 * time, 1.02 * time, 101))
     assert float(np.interp(0.7, found.true_reward, found.time)) == pytest.approx(time, abs=6e-3)
-    assert found.attrs["reward_variance"] == problem.reward_variance == pytest.approx(variance, rel=4e-3)
+    assert (
+        found.attrs["reward_variance"]
+        == problem.reward_variance
+        == pytest.approx(variance, abs=5e-5 if variance > 0.01 else 5e-6)
+    )
     assert found.attrs["accuracy"] == problem.accuracy == pytest.approx(accuracy, rel=1e-12)
     np.testing.assert_allclose(found.reward, found.probability.values @ rewards, rtol=1e-12)
     np.testing.assert_allclose(found.loss, -found.reward, rtol=1e-14)

@@ -129,9 +129,10 @@ def test_files_and_reports_have_what_it_saves(tmp_path):
     assert all(TOKEN_VARIABLES[name].dims == found[name].dims for name in found.variables)
     again = dynamics.load(dynamics.save(found, tmp_path / "found.nc"))
     assert again.identical(found)
-    assert "to the place of training" in dynamics.write_report(again, tmp_path / "found.html").read_text(
-        encoding="utf-8"
-    )
+    page = dynamics.write_report(again, tmp_path / "found.html").read_text(encoding="utf-8")
+    right, shortcut = found.moved_attention[-1].mean("gap").values
+    assert f"right key is {right:.3g} and to the place of training {shortcut:.3g}." in page
+    assert f"At the end κR is {float(found.kappa_R[-1]):.3g}, " in page
 
 
 @pytest.mark.parametrize(

@@ -39,16 +39,17 @@ def test_early_stopping_beats_the_end():
 
 
 @pytest.mark.parametrize(
-    ("problem", "accepted"),
+    ("problem", "accepted", "draws"),
     [
-        (pair(), 0.2695),
-        pytest.param(pair(15), 0.5764, marks=pytest.mark.long),
-        pytest.param(pair(5, [0.6] * 10, pseudo_labels=100), 0.4836, marks=pytest.mark.long),
+        (pair(), (0.2695, 0.0025), 300),
+        pytest.param(pair(), (0.2695, 0.0025), 4000, marks=pytest.mark.long),
+        pytest.param(pair(15), (0.5764, 0.004), 4000, marks=pytest.mark.long),
+        pytest.param(pair(5, [0.6] * 10, pseudo_labels=100), (0.4836, 0.004), 4000, marks=pytest.mark.long),
     ],
-    ids=["5 shared", "15 shared", "10 partly"],
+    ids=["5 shared, few", "5 shared", "15 shared", "10 partly"],
 )
-def test_drawn_students_have_the_predicted_risks(problem, accepted):
-    drawn = sgd_check.draw_weak_to_strong(problem, draws=300, times=TIMES, seed=1)
+def test_drawn_students_have_the_predicted_risks(problem, accepted, draws):
+    drawn = sgd_check.draw_weak_to_strong(problem, draws=draws, times=TIMES, seed=1)
     law = dynamics.predict_weak_to_strong(problem, TIMES)
     for name in ("weak", "weak_to_strong", "strong", "risk"):
         measured = np.array([getattr(each, name) for each in drawn])
@@ -57,7 +58,8 @@ def test_drawn_students_have_the_predicted_risks(problem, accepted):
         tolerance = 4.5 * error + (3e-3 if name == "risk" else 0.0)
         np.testing.assert_array_less(np.abs(measured.mean(axis=0) - getattr(law, name)), tolerance)
         if name == "weak_to_strong":
-            assert abs(measured.mean() - accepted) < 4.5 * error
+            # The page has the mean of two seeds of 4000 draws, and the error of one.
+            assert abs(measured.mean() - accepted[0]) < 4.5 * np.hypot(error, accepted[1] / np.sqrt(2.0))
 
 
 @pytest.mark.parametrize(
