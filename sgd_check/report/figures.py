@@ -80,6 +80,17 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
     against a mean field four, for losses, distances and exponents of all widths; against the law of an estimator one,
     for the estimates; of samples that are used again three, for losses, overlaps and squared norms; by default a new
     figure in a `style` (see `figure_style`). The figure is returned; ValueError is raised for another number of axes.
+
+    Examples
+    --------
+    >>> import dynamics, sgd_check
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
+    >>> figure = plot_comparison(tree)
+    >>> len(figure.axes), figure.axes[0].get_xlabel()
+    (5, 'predicted emergence time')
     """
     with figure_style(style):
         theory = compared_parts(tree)[0].attrs["theory"]
@@ -132,6 +143,17 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     the band that theory allows the mean, or, across, the middle 80 % of the predicted runs; triangles count runs
     without emergence, at the horizon, where there is room for the number. `tree` is a result of `sgd_check.compare`,
     and `ax` where to draw, by default new axes in a `style` (see `figure_style`).
+
+    Examples
+    --------
+    >>> import dynamics, sgd_check
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
+    >>> ax = plot_times(tree)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('predicted emergence time', 'emergence time in SGD')
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -194,6 +216,17 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
 
     Of a frame of orthogonal neurons it is the alignment of the direction with their span. Arguments and result are
     those of `plot_times`.
+
+    Examples
+    --------
+    >>> import dynamics, sgd_check
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
+    >>> ax = plot_overlaps(tree)
+    >>> ax.get_xlabel()
+    'flow time $t$'
     """
     comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax, style)
@@ -246,6 +279,17 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     Steps are Kaplan–Meier estimates with pointwise intervals; dashed lines are the log-normal law with the predicted
     time, delay and scatter, a vertical line where theory gives no scatter, or the estimate of the predicted runs.
     Arguments and result are those of `plot_times`.
+
+    Examples
+    --------
+    >>> import dynamics, sgd_check
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
+    >>> ax = plot_survival(tree)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('flow time $t$', 'share of runs without emergence')
     """
     from sgd_check.verdicts.time_tests import expected_survival, kaplan_meier
 
@@ -300,6 +344,17 @@ def plot_learning(
     smaller one are drawn, on the time of theory. Time is the flow time. `quantity` "loss" draws the loss; that of the
     average of the weights, where there is one, is dotted. Other arguments and the result are those of `plot_times`.
     ValueError is raised for samples that are used again, whose theory does not say what is learned.
+
+    Examples
+    --------
+    >>> import dynamics, sgd_check
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
+    >>> ax = plot_learning(tree)
+    >>> ax.get_xlabel()
+    'flow time $t$'
     """
     from dynamics.problem import Problem
     from sgd_check.verdicts.curves import AVERAGE, quantities_of
@@ -371,6 +426,17 @@ def plot_loss_band(
     The band is simultaneous over the times compared, at the rate of false alarms of the comparison; elsewhere, where
     the mean of early and late runs means little, the residual is left out. Arguments are those of `plot_times`, but
     for the two `axes` of loss and residual, which are returned.
+
+    Examples
+    --------
+    >>> import dynamics, sgd_check
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
+    >>> loss, residual = plot_loss_band(tree)
+    >>> loss.get_yscale(), residual.get_ylabel()
+    ('log', 'residual / s.e.')
     """
     comparison, simulation, prediction = compared_parts(tree)
     upper, lower = report.panels_or_new(axes, 2, LOSS_SIZE, 2, style=style, sharex=True, height_ratios=(2.2, 1.0))

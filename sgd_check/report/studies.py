@@ -253,6 +253,14 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     `full_batch_recovery`, `epochs_study`, `calibration` or `sgd_transfer`. `axes` are three of
     `unstable_discretisation`, `epochs_study` and `sgd_transfer`, two of others; by default a new figure in a `style`
     (see `figure_style`). ValueError is raised for another dataset or number of axes.
+
+    Examples
+    --------
+    >>> import sgd_check
+    >>> found = sgd_check.step_size_phases(dimension=16, learning_rates=[1e-4, 1e-3], seeds=4, progress=False)
+    >>> figure = plot_study(found)
+    >>> len(figure.axes), figure.axes[1].get_xscale()
+    (2, 'log')
     """
     return report.draw_study(dataset, STUDIES, axes, style)
 

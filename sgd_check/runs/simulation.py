@@ -428,6 +428,18 @@ def simulate(
     is most like its own (`attrs["simulated_link"]`). Runs with a table cannot be resumed from a file. One step costs
     O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and O(d (m + 32)) by "torch",
     O(B m d) with minibatches.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> runs = simulate(problem, learning_rate="0.1x", steps=4000, seeds=4, progress=False)
+    >>> dict(runs.teacher_overlap.sizes)
+    {'seed': 4, 'time': 84, 'neuron': 1, 'direction': 1}
+    >>> bool((runs.loss.isel(time=-1) < 0.2 * runs.loss.isel(time=0)).all())
+    True
     """
     engine = checked_engine(problem, engine, optimizer, reused=training_samples is not None)
     check_switch("progress", progress, optional=True)
@@ -563,6 +575,20 @@ def resume(
         If the file cannot be read, or holds no simulation that can be continued.
     ValueError
         If the learning rate is missing, or is not that of the file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dynamics
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     given = {"learning_rate": "0.1x", "steps": 4000, "seeds": 2, "progress": False}
+    ...     begun = simulate(problem, **given, max_runtime=1e-9, checkpoint=f"{folder}/runs.nc")
+    ...     whole = resume(f"{folder}/runs.nc", progress=False)
+    >>> begun.attrs["stop_reason"], whole.loss.equals(simulate(problem, **given).loss)
+    ('max_runtime', True)
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
     begun = file.begun

@@ -160,6 +160,14 @@ def calibration(
         `verdict_count` (learning_rate, case, verdict) of comparisons with the finite-step equation, right or wrong, and
         `visible_error` (learning_rate, case, direction), the median of what each comparison says that it would have
         seen, infinite if nothing.
+
+    Examples
+    --------
+    >>> found = calibration(rates=[0.05], repetitions=1, progress=False)
+    >>> found.verdict_count.isel(learning_rate=0, case=[0, 1]).values.tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    >>> found.verdict.values.tolist(), found.case.values[:2].tolist()
+    (['agree', 'disagree', 'undecided'], ['right', 'times x 1.1'])
     """
     settings: dict[str, Any] = {
         "seeds": checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS),

@@ -184,6 +184,13 @@ def unstable_discretisation(
     References
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
+
+    Examples
+    --------
+    >>> given = {"information_exponent": 3, "directions": 4, "dimension": 16, "targets": [1, 2], "rate": 0.5}
+    >>> found = unstable_discretisation(**given, seeds=2, large_directions=64, large_dimension=256, progress=False)
+    >>> found.exponent.sel(source=["theory at large size", "asymptotic"]).round(2).values.tolist()
+    [-0.57, -0.5]
     """
     steep = checked_number(beta, "beta", positive=False) > 0.5
     check_that(steep, "beta", "be above 1/2, or the loss follows no power law", f"is {beta}")

@@ -191,6 +191,13 @@ def epochs_study(
     References
     ----------
     Dandi et al., arXiv:2402.03220.
+
+    Examples
+    --------
+    >>> given = {"links": ["erf"], "ratios": [2.0], "label_noises": [0.0], "epochs": 3, "dimension": 100}
+    >>> found = epochs_study(**given, draws=2**13, seeds=2, progress=False)
+    >>> found.reused_overlap.values.ravel().round(1).tolist()
+    [0.0, 0.7, 0.8, 0.9]
     """
     settings: dict[str, Any] = {
         "links": [str(link) for link in checked_list(links, "links")],

@@ -178,6 +178,13 @@ def full_batch_recovery(
     References
     ----------
     Kovačević et al., arXiv:2602.02431.
+
+    Examples
+    --------
+    >>> given = {"dimensions": [16], "ratios": [2.0, 6.0], "steps": 100, "online_dimensions": [64, 128], "seeds": 2}
+    >>> found = full_batch_recovery(**given, progress=False)
+    >>> round(found.attrs["threshold_ratio"], 3), dict(found.overlap_squared.sizes)
+    (0.723, {'dimension': 1, 'ratio': 2, 'run': 2})
     """
     n_over_d = np.atleast_1d(real_column(ratios, "ratios"))
     settings: dict[str, Any] = {

@@ -61,6 +61,16 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     ------
     ValueError
         If the two are not of the same problem, or not what they are to be.
+
+    Examples
+    --------
+    >>> from dynamics import tokens
+    >>> from sgd_check.tokens import simulate
+    >>> problem = tokens.Composition(vocabulary=4, hops=2)
+    >>> runs = simulate(problem, learning_rate=0.5, steps=200, seeds=8, progress=False)
+    >>> tree = compare(tokens.solve(problem, progress=False), runs)
+    >>> tree["comparison"].attrs["verdict"]
+    'agree'
     """
     rate = checked_number(false_alarm_rate, "false_alarm_rate", positive=True, maximum=0.5)
     for name, given, variables, maker in (

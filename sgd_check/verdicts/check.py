@@ -179,6 +179,19 @@ def compare(
     TypeError, ValueError
         If the two are no datasets that answer the same problem from the same start; if the prediction has a step size
         or seeds of its own, also if learning rate, batch size or label noise differ, or runs of one engine share seeds.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> start = ([[0.5]], [[1.0]], [0.01])
+    >>> teacher = dynamics.Teacher([1.0])
+    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> from sgd_check import simulate
+    >>> runs = simulate(problem, learning_rate="0.02x", steps=20000, seeds=16, progress=False)
+    >>> flow = dynamics.solve_overlaps(problem, learning_rate=runs.attrs["learning_rate"], progress=False)
+    >>> tree = compare(flow, runs)
+    >>> tree["comparison"].attrs["verdict"]
+    'agree'
     """
     rate, answer = checked_rate(false_alarm_rate), getattr(prediction, "attrs", {}).get("answer")
     if answer == "mean-field":

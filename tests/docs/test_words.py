@@ -9,6 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import dynamics
+import dynamics.tokens
+import hermite
+import sgd_check
+import sgd_check.tokens
+
 ROOT = Path(__file__).parents[2]
 #: What is found -> what to write instead (CONTRIBUTING.md).
 RULES = {
@@ -63,3 +69,15 @@ def test_the_rules_find_what_they_name():
     ]
     assert [any(re.search(rule, text) for rule in RULES) for text in planted] == [True] * len(planted)
     assert not any(re.search(rule, "What is the loss? It is E f².") for rule in RULES)
+
+
+@pytest.mark.parametrize("package", [hermite, dynamics, dynamics.tokens, sgd_check, sgd_check.tokens], ids=lambda package: package.__name__)  # fmt: skip
+def test_every_function_and_class_has_an_example(package):
+    """Constants and modules have no docstring of their own, and how `except` is written shows nothing of an error."""
+    public = {name: getattr(package, name) for name in package.__all__}
+    described = {name: thing for name, thing in public.items() if callable(thing) and not is_error(thing)}
+    assert [name for name, thing in described.items() if ">>>" not in (thing.__doc__ or "")] == []
+
+
+def is_error(thing):
+    return isinstance(thing, type) and issubclass(thing, BaseException)
