@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import dynamics
+from dynamics.equations.mean_field import AxisSystem, start_particles
+from dynamics.integrators import Status
 from dynamics.integrators import particles as particle_stepper
+from dynamics.integrators.particles import ParticleStepper
 
 OBLIQUE = [[1.0, 0.0], [0.6, 0.8]]
 QUESTIONS = {
@@ -75,3 +78,29 @@ def test_large_states_are_swept_and_others_are_not():
     question = problem("he4", None, (1.0,), None)
     assert "sweeps" in solve(question, 0.1, particles=120_000, keep="summary").attrs
     assert "sweeps" not in solve(question, 0.1, particles=80_000, keep="summary").attrs
+
+
+def stepper(rtol=1e-6, atol=1e-8):
+    question = problem("he4", None, (1.0,), None)
+    system = AxisSystem(question, *start_particles(question, 100, "graded"), (0.5, 0.1))
+    return ParticleStepper(system, rtol=rtol, atol=system.absolute_tolerance(atol))
+
+
+def test_a_stepper_stops_when_asked_and_rejects_what_is_too_long():
+    found = stepper()
+    assert found.advance(5.0, 3) == Status.MAX_STEPS
+    assert found.statistics()["steps_accepted"] == 3
+    found._scalars[2] = 50.0
+    assert found.advance(5.0, 1) == Status.MAX_STEPS
+    assert found.statistics()["steps_rejected"] == 1
+    assert found._scalars[2] < 50.0
+    assert found.advance(5.0, 1000) == Status.REACHED
+
+
+@pytest.mark.parametrize(("error", "reason"), [(2.0, Status.STEP_TOO_SMALL), (np.inf, Status.NOT_FINITE)])
+def test_a_stepper_says_why_no_step_succeeds(error, reason, monkeypatch):
+    found, field = stepper(), np.zeros((13, 5))
+    found.advance(0.1, 1)
+    monkeypatch.setattr(found, "_settle", lambda h: (error, field, field))
+    assert found.advance(5.0, 1000) == reason
+    assert found.statistics()["steps_accepted"] == 1

@@ -69,9 +69,10 @@ def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
     assert not loaded & (unused | {"matplotlib.pyplot"})
 
 
-def test_windows_of_the_parent_process_do_not_matter_to_a_figure(here):
+@pytest.mark.parametrize("backend", ["nonsense", "module://nope"])
+def test_windows_of_the_parent_process_do_not_matter_to_a_figure(here, backend):
     words = ["-m", "dynamics.solve", "--k", "4", *SMALL[:-1], "--quiet"]
-    done = python(*words, "--output", "drawn.nc", cwd=here, MPLBACKEND="module://nope")
+    done = python(*words, "--output", "drawn.nc", cwd=here, MPLBACKEND=backend)
     assert (done.returncode, done.stderr) == (0, "")
     assert (here / "drawn.png").stat().st_size > 5_000
 
