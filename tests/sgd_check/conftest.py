@@ -5,7 +5,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from dynamics.problem import Problem, Teacher
+from dynamics.runs import trackers
 from dynamics.runs.dataset import make_dataset
+from dynamics.runs.result import StopReason
 
 
 def build_problem(overlap, coefficients=(0.8, 0.6), dimension=16, activation="he4", norm=0.1, seed=1, **more):
@@ -95,3 +97,16 @@ def escape_runs(escape):
 @pytest.fixture(scope="session")
 def escape_flow(escape):
     return flow_dataset(escape, np.geomspace(0.02, 1.06, 60))
+
+
+@pytest.fixture
+def budget_spent_midway(monkeypatch):
+    """Let a budget of time be spent once a tenth of the steps are taken, wherever that is in a block of samples."""
+    for name in ("FIRST_CHUNK_STEPS", "LARGEST_CHUNK_STEPS"):
+        monkeypatch.setattr(trackers, name, 7)
+
+    def check(_, view):
+        return StopReason.MAX_RUNTIME if view.time > 0.1 * view.end else None
+
+    for name in ("check", "urgent"):
+        monkeypatch.setattr(trackers.MaxRuntime, name, check)

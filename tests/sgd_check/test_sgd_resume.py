@@ -48,12 +48,14 @@ def stop_after(monkeypatch, calls, end):
 @pytest.mark.parametrize(
     "changes",
     [
+        {},
         {"batch_size": 3, "save_at": dynamics.SaveAt.at([0.0, 1.0, 7.0])},
+        {"learning_rate": DECAY, "seeds": [5, 2]},
         {"learning_rate": DECAY.__call__, "seeds": [5, 2]},
         {"learning_rate": dynamics.Schedule("of mine", DECAY.rates)},
         {"learning_rate": "warmup(cosine(0.002, 6000), 50)"},
     ],
-    ids=["batches", "function", "other text", "text"],
+    ids=["single samples", "batches", "decay", "function", "other text", "text"],
 )
 def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, monkeypatch, changes):
     asked = problem_of(label_noise=0.1)
@@ -75,7 +77,9 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
     assert storage.load_tree(path).children == {}
 
 
-@pytest.mark.parametrize("changes", [{"dtype": "float64"}, {"batch_size": 4}], ids=["double precision", "batches"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"dtype": "float64"}, {"batch_size": 4}], ids=["single precision", "double precision", "batches"]
+)
 def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
     from sgd_check.engines.torch import engine as online
@@ -106,6 +110,7 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     assert_same(sgd_check.resume(path, progress=False), whole)
 
 
+@pytest.mark.usefixtures("budget_spent_midway")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -126,8 +131,9 @@ def test_runs_of_networks_go_on(tmp_path, changes):
     teacher = dynamics.Teacher.polynomial("x1 + x1*x2")
     asked = uneven_network("erf", teacher, 16, inputs=inputs, first_layer=layer)
     whole = sgd_check.simulate(asked, **given)
-    found = sgd_check.simulate(asked, **given, checkpoint=path, max_runtime=1e-9)
+    found = sgd_check.simulate(asked, **given, checkpoint=path, max_runtime=1e3)
     assert found.attrs["stop_reason"] == "max_runtime"
+    assert 0 < found.attrs["end_step"] < 1500
     assert_same(sgd_check.resume(path, progress=False), whole)
 
 
