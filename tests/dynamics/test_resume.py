@@ -59,16 +59,19 @@ def go_on(path, stops):
         (dynamics.solve_quadratic, problem_of(activation="he2"), {}),
         (dynamics.solve_quadratic, problem_of(activation="he2", student="stiefel"), {}),
         (dynamics.solve_network, NETWORK, {"method": "explicit"}),
+        (dynamics.solve_network, NETWORK, {"method": "bdf"}),
         (dynamics.solve_network, NETWORK, {"method": "gradient-descent", "learning_rate": 0.01}),
         (dynamics.solve_network, NETWORK, {"learning_rate": 0.05, "step_theory": "infinite-d", "batch_size": 3}),
         (dynamics.solve_network, replace(NETWORK, inputs=dynamics.Inputs.power_law(0.5)), {}),
+        (dynamics.solve_problem, COMPOSITION, {}),
+        (dynamics.solve_problem, COMPOSITION, {"learning_rate": 0.25}),
         (dynamics.solve_problem, replace(COMPOSITION, data="curriculum", stage_time=20.0), {}),
         (dynamics.solve_problem, replace(COMPOSITION, data="curriculum", stage_time=20.0), {"learning_rate": 0.25}),
     ],
     ids=[
         *("explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers", "committee", "spherical"),
-        *("quadratic", "frames", "network", "network, descent", "network, steps", "network, inputs"),
-        *("curriculum", "curriculum, map"),
+        *("quadratic", "frames", "network", "network, bdf", "network, descent", "network, steps", "network, inputs"),
+        *("composition", "composition, map", "curriculum", "curriculum, map"),
     ],
 )  # fmt: skip
 def test_a_run_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, solve, asked, settings):

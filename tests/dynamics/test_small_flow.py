@@ -8,6 +8,7 @@ import pytest
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.overlaps import OverlapSystem
+from dynamics.integrators import Status
 from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
 from dynamics.integrators.methods import FlowMethod
 
@@ -60,6 +61,34 @@ def test_the_answers_are_those_of_bdf(asked):
     np.testing.assert_allclose(flow["teacher_overlap"], exact["teacher_overlap"], rtol=0, atol=1e-5)
     # Learned directions relax some 1e5 times: an explicit method without clusters would need as many steps.
     assert flow.attrs["steps_accepted"] < 2000
+
+
+@pytest.mark.parametrize("method", ["stiff", "bdf"])
+def test_many_times_at_once_are_the_same_steps_and_the_same_states(method):
+    asked = problem()
+    times = np.concatenate([[0.0], np.geomspace(0.1, 3e3, 40)])
+    new = FlowMethod(OverlapSystem(asked), method, 1e-8, last_time=3e3)
+    one, many, torn = (new.stepper(1e-6) for _ in range(3))
+    states = []
+    for time in times:
+        assert one.advance(time, 10**6) is Status.REACHED
+        states.append(one.interpolate(time))
+    status, found = many.advance_through(times, 10**6)
+    assert status is Status.REACHED
+    np.testing.assert_array_equal(found, states)
+    assert many.statistics() == one.statistics()
+    np.testing.assert_array_equal(many.event_times, one.event_times)
+    assert np.isfinite(one.event_times).any()
+    # In chunks, each taken by a stepper that was restored from the one before.
+    parts = []
+    while sum(map(len, parts)) < times.size:
+        status, part = torn.advance_through(times[sum(map(len, parts)) :], 7)
+        parts.append(part)
+        following = new.stepper(1e-6)
+        following.restore(torn.state())
+        torn = following
+    np.testing.assert_array_equal(np.concatenate(parts), states)
+    np.testing.assert_array_equal(torn.event_times, one.event_times)
 
 
 def test_files_of_the_large_flow_solver_go_on_with_it():

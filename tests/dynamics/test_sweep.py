@@ -22,12 +22,21 @@ from same_answers import assert_same_values
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
+from dynamics.cores import available_cores, one_core
 from dynamics.runs.storage import StorageError
 from dynamics.sweeps import points as sweep_points
 from dynamics.sweeps import sweep
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
-from dynamics.sweeps.points import STUDIES, PointDirectory, answered_points
+from dynamics.sweeps.points import (
+    STUDIES,
+    PointDirectory,
+    answered_points,
+    compile_study,
+    find_study,
+    name_of_study,
+    study_path,
+)
 from dynamics.sweeps.workers import WorkerPool
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
@@ -126,6 +135,13 @@ def test_keys_set_fields_of_the_problem(grid, changes):
     assert points.point(0).problem == Problem(width=6, dimension=16, **expected)
     assert len(points.axes[0].labels) == 2
     assert points.describe(1).startswith(f"{name}=")
+
+
+def test_values_without_a_name_are_numbered():
+    weights = np.random.default_rng(0).standard_normal((2, 6, 16))
+    axis = make_grid(BASE, {"initial_weights": list(weights)}, STUDIES["prediction"], {}).axes[0]
+    assert axis.labels.tolist() == [0, 1]
+    assert make_grid(BASE, {"order": [None, 12]}, STUDIES["prediction"], {}).axes[0].labels.tolist() == ["None", "12"]
 
 
 def test_the_digest_tells_sweeps_apart():
@@ -240,6 +256,12 @@ def test_workers_that_cannot_start_are_said(monkeypatch):
     monkeypatch.setattr(sweep_workers.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(RuntimeError, match=r"A script must call `dynamics\.sweep` below"):
         WorkerPool(1, "dynamics.solve.overlaps:solve_overlaps")
+
+
+def test_one_core_holds_threads():
+    with one_core(), one_core():
+        assert available_cores() == 1
+    assert available_cores() == len(os.sched_getaffinity(0))
 
 
 def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
@@ -421,6 +443,23 @@ def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.nc.points"]
 
 
+def test_studies_are_found_by_name_path_and_as_they_are():
+    assert study_path("overlaps") == "dynamics.solve.overlaps:solve_overlaps"
+    assert study_path("projected-sgd") == "sgd_check.sweeps:projected_sgd"
+    assert study_path(sweep_toys.shapes) is sweep_toys.shapes
+    assert find_study("dynamics.solve.overlaps:solve_overlaps") is dynamics.solve_overlaps
+    assert name_of_study(partial(sweep_toys.shapes, scale=2.0)) == "sweep_toys:shapes(scale=2.0)"
+    assert all(callable(find_study(path)) for path in STUDIES.values())
+
+
+@pytest.mark.parametrize("name", ["overlaps", "spherical", "prediction"])
+@pytest.mark.parametrize("method", ["auto", "nonsense"])
+def test_compiling_before_a_sweep_never_fails_it(name, method):
+    spherical = name == "spherical"
+    problem = changed_problem(BASE, {"student": "spherical", "teacher": Teacher([1.0])}) if spherical else BASE
+    compile_study(STUDIES[name], problem, {"method": "explicit" if spherical and method == "auto" else method})
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -480,6 +519,14 @@ def test_studies_with_keywords_of_any_name_take_them():
     found = dynamics.sweep(BASE, {"x": [1, 2]}, study=study, options={"y": 10}, workers=0)
     assert found["sum"].values.tolist() == [11.0, 12.0]
     assert pickle.loads(pickle.dumps(found)).equals(found)
+
+
+def test_files_come_in_the_order_of_their_points(tmp_path):
+    with PointDirectory(tmp_path / "points", "one", {}) as directory:
+        for number in (999_999, 1_000_000, 1, 5):
+            directory.keep(number, sweep_toys_answer())
+        assert list(directory.files()) == [1, 5, 999_999, 1_000_000]
+        assert directory.done() == {1, 5, 999_999, 1_000_000}
 
 
 @pytest.mark.parametrize("least", [1, sweep_points.COMPRESSED_BYTES])
