@@ -58,7 +58,7 @@ def test_a_table_has_the_rate_of_every_step_at_its_middle(schedule):
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("name", ["homogeneous", "network"])
+@pytest.mark.parametrize("name", ANSWERS)
 def test_one_rate_that_is_written_as_a_schedule_is_that_rate(name):
     asked, solve, rate = ANSWERS[name]
     given = {"save_at": SaveAt.linear(0.0, 3.0, 4), "batch_size": 2, "progress": False, "rtol": 1e-9, "atol": 1e-11}
