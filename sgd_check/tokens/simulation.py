@@ -482,6 +482,19 @@ class _ChainOfThought(Model):
         drawn = torch.randn(count, n + 1, d, generator=generator, dtype=torch.float64)
         return [drawn[:, :n], drawn[:, n]]
 
+    def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
+        """Return examples with the mean of tr S² of all, S = XᵀX/n, each with w* along several axes.
+
+        The loss has heavy tails: 64 inputs at random leave it uncertain by a third in three dimensions.
+        """
+        n, d = self.problem.examples, self.problem.dimension
+        axes = min(d, TEST_INPUTS)
+        x, _ = self.draw(generator, 8 * TEST_INPUTS // d)
+        squares = ((x.transpose(1, 2) @ x / n) ** 2).sum(dim=(1, 2)).mean()
+        x = x * (d * (n + d + 1) / n / squares) ** 0.25
+        targets = d**0.5 * torch.eye(d, dtype=x.dtype)[:axes]
+        return [x.repeat_interleave(axes, dim=0), targets.repeat(len(x), 1)]
+
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         x, w = batch
         n, d, y = self.problem.examples, self.problem.dimension, x @ w[..., None]

@@ -52,6 +52,17 @@ def test_one_head_selects_in_the_square_of_the_tokens():
         assert closed == pytest.approx(n**2 - 1.0 + 2.0 * n * np.log(n), rel=1e-12)
         assert 0.0 < learned - closed < N * np.log(N)
         assert float(found.plateau[0]) == pytest.approx(0.5 - 0.5 / N)
+        if N > 64:
+            continue
+
+        def half(_, y, n=n):
+            return y[1] - np.log(n)
+
+        half.terminal = True
+        other = solve_ivp(
+            page_field(N, 1, 1), (0.0, 2 * time), [0.0, 0.0], "LSODA", events=half, rtol=1e-10, atol=1e-12
+        )
+        assert learned == pytest.approx(other.t_events[0][0], rel=1e-7)
 
 
 def test_a_settled_read_out_has_the_closed_time():

@@ -14,7 +14,8 @@ from sgd_check.tokens.simulation import model_of
 CPU = torch.device("cpu")
 
 
-def test_descent_of_all_weights_is_the_map_of_three():
+@pytest.mark.parametrize("steps", [100, pytest.param(400, marks=pytest.mark.long)])
+def test_descent_of_all_weights_is_the_map_of_three(steps):
     # One X under all signed permutations, with w* = ±√3 e_i: the mean keeps the symmetry of Gaussian inputs.
     problem = tokens.ChainOfThought(dimension=3, examples=5, steps=3, rate=0.3)
     X = np.random.default_rng(2).normal(size=(5, 3))
@@ -24,13 +25,13 @@ def test_descent_of_all_weights_is_the_map_of_three():
     ]
     x = torch.tensor(np.array([X @ turn for turn in signed for _ in range(6)]))
     w = torch.tensor(np.tile(np.sqrt(3.0) * np.concatenate([np.eye(3), -np.eye(3)]), (len(signed), 1)))
-    V, W = descended(model_of(problem, [0], CPU), [x, w], 100, 0.3)
+    V, W = descended(model_of(problem, [0], CPU), [x, w], steps, 0.3)
     system, S = tokens.system_of(problem), X.T @ X / 5
     P = [np.eye(3) - np.linalg.matrix_power(np.eye(3) - 0.3 * S, k) for k in range(3)]
     system.parameters[:3] = [
         sum(np.trace(S @ S @ p @ p) for p in P) / 3, sum(np.trace(S @ S @ p) for p in P) / 3, np.trace(S @ S),
     ]  # fmt: skip
-    a, b, c = mapped(system, 100, 0.3)
+    a, b, c = mapped(system, steps, 0.3)
     assert a > 0.2
     assert b < -0.05
     values, keys = np.zeros((8, 8)), np.zeros((8, 8))
@@ -56,6 +57,22 @@ def test_curvature_is_that_of_the_weights_on_labels():
     error = float(curvature.std()) / 200.0
     assert float(curvature.mean()) == pytest.approx(expected, abs=3.5 * error + 0.005 * expected)
     assert error < 0.02 * expected
+
+
+@pytest.mark.parametrize(("dimension", "error"), [(3, 0.1), (6, 0.02), (10, 0.005), (64, 0.01)])
+def test_the_loss_of_runs_is_near_that_of_all_inputs(dimension, error):
+    # Of one fixed set of inputs, at the start and of weights that are learned in part.
+    problem = tokens.ChainOfThought(dimension=dimension, examples=2 * dimension, steps=4, rate=0.3)
+    model, system = model_of(problem, [0], CPU), tokens.system_of(problem)
+    assert float(model.measured()[0][0]) == pytest.approx(system.learning(system.initial_state)[0], rel=error)
+    a, b, c = 0.5, -0.3, 0.5
+    w, one = slice(dimension + 1, -1), torch.eye(dimension, dtype=torch.float64)
+    with torch.no_grad():
+        model.values[0, w, :dimension], model.keys[0, :dimension, w], model.keys[0, dimension, -1] = a * one, b * one, c
+    loss, progress = model.measured()
+    expected = system.learning(np.array([a, b, c]))
+    assert float(loss[0]) == pytest.approx(expected[0], rel=error)
+    np.testing.assert_allclose(progress[0], expected[1], rtol=1e-12)
 
 
 @pytest.mark.long

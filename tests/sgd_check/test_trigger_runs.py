@@ -28,13 +28,14 @@ def all_sequences(longest):
 
 
 @pytest.mark.parametrize("triggers", [1, 3])
-def test_gradient_descent_is_the_map(triggers):
+@pytest.mark.parametrize("steps", [100, pytest.param(300, marks=pytest.mark.long)])
+def test_gradient_descent_is_the_map(steps, triggers):
     problem = tokens.TriggerTask(**GAPS, triggers=triggers)
     inputs, probability = all_sequences(9)
     assert float(probability.sum()) == pytest.approx(1.0)
     model, system = weighted(model_of(problem, [0], CPU), probability), tokens.system_of(problem)
-    a, b, B = descended(model, inputs, 100, 0.5)
-    state = mapped(system, 100, 0.5)
+    a, b, B = descended(model, inputs, steps, 0.5)
+    state = mapped(system, steps, 0.5)
     np.testing.assert_allclose([*a, *b], state[[1, 1, 0, 3, 3, 2, 4]], atol=1e-12)
     places = [B.reshape(3, 9)[at, : 2 * gap + 3] for at, gap in enumerate(GAPS["gaps"])]
     np.testing.assert_allclose(np.sqrt(triggers) * np.concatenate(places), state[5:], atol=1e-12)
