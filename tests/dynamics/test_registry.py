@@ -99,7 +99,7 @@ def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch)
 
 
 def test_docstrings_say_of_shared_arguments_what_holds_of_the_answer():
-    order = ["Parameters", "Returns", "Other Parameters", "Raises", "Warns", "Notes", "References"]
+    order = ["Parameters", "Returns", "Other Parameters", "Raises", "Warns", "Notes", "References", "Examples"]
     solves = [answer for answer in ANSWERS if hasattr(answer.solve(), "__wrapped__")]
     assert len(solves) == 8
     for answer in solves:
