@@ -101,7 +101,7 @@ CASES = {
     ),
     "chain of thought": Case(
         tokens.ChainOfThought(**CHAIN),
-        {"learning_rate": 0.05, "steps": 350, "batch_size": 256},
+        {"learning_rate": 0.05, "steps": 350, "batch_size": 512},
         {
             "clock 10 % early": 1.0 / 1.1,
             "twice as many examples": tokens.ChainOfThought(**{**CHAIN, "examples": 12}),
