@@ -17,8 +17,8 @@ E[F x_j] on known directions, and what is new are the rests of F by Gram and Sch
 with ξ_new independent of all before. These are the equations of dynamical mean-field theory: Σ_j W^t_j ξ_j are its
 Gaussian fields and Σ_j W^t_j c_j its memory Σ_s r(t,s) F^s; E[F ξ_j] holds all derivatives of F by Stein's lemma, so
 that σ may have kinks. Neurons that are alike or opposite share a direction. Second layer and biases take steps along
-means over the batch. So each step needs means alone, over points of a scrambled Sobol sequence, whose scatter is a
-tenth of that of independent draws and less.
+means over the batch. So each step needs means alone. They are taken over points of a scrambled Sobol sequence: their
+scatter is at most a tenth of that of independent draws.
 """
 
 from __future__ import annotations

@@ -139,9 +139,9 @@ class GivenExecutor:
 class WorkerPool:
     """Worker processes on this machine, each on one thread, replaced when one dies.
 
-    On Linux they are forked from a process that has loaded what they need and stays for the next sweep, elsewhere
-    spawned. All hold the end of a pipe whose other end is here: when that closes, as this process ends however it ends,
-    they exit.
+    On Linux a server process loads what they need, starts each of them, and stays for the next sweep; elsewhere they
+    are spawned. Each holds one end of a pipe, this process the other: when this process ends, in whatever way, the pipe
+    closes and they exit.
     """
 
     def __init__(self, workers: int, study: Study) -> None:

@@ -359,7 +359,7 @@ def largest_growth(squares: Squares, batch_size: int, directions: int | None = N
 
 
 def spectral_radius(product: Callable[[Array], Array], size: int) -> float:
-    """Return the spectral radius of a linear map of vectors, whose entries should be of like sizes."""
+    """Return the spectral radius of a linear map of vectors; entries of very unlike sizes lose it to rounding."""
     if size <= MOST_DENSE:
         return float(np.abs(np.linalg.eigvals(np.array([product(row) for row in np.eye(size)]).T)).max())
 

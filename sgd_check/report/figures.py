@@ -343,7 +343,7 @@ def plot_learning(
     components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
     smaller one are drawn, on the time of theory. Time is the flow time. `quantity` "loss" draws the loss; that of the
     average of the weights, where there is one, is dotted. Other arguments and the result are those of `plot_times`.
-    ValueError is raised for samples that are used again, whose theory does not say what is learned.
+    ValueError is raised for samples that are used again: their theory does not say what is learned.
 
     Examples
     --------

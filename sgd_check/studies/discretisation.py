@@ -45,7 +45,7 @@ SOURCES = ("SGD", "theory at its size", "theory at large size", "ideal sum at la
 
 
 class Curve(NamedTuple):
-    """Theory of pairs alone at one size, at the rates of c of targets p̄, whose losses are given.
+    """Theory of pairs alone at one size, at the learning rate of each target p̄, for the loss of that target.
 
     Of each target: the samples until its loss is reached (targets,), with the delays by noise and without, NaN if
     never; and the learned times of all pairs with the delays (targets, P), inf if trapped.

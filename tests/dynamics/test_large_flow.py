@@ -46,7 +46,7 @@ def random_state(rng, m, D):
 
 
 def pairs(link, U, n, mask=None):
-    """Force of neurons on each other without self terms, and what they take from the growth."""
+    """Return the force of neurons on each other without self terms, and their part of the growth."""
     G = U @ U.T
     mask = np.ones_like(G) if mask is None else mask
     weight, drain = n * link.kernel_derivative(G) * mask, n * link.kernel(G) * mask

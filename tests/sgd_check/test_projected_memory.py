@@ -236,7 +236,7 @@ def test_an_average_of_share_one_is_the_weights_and_moves_as_plain_sgd():
 @pytest.mark.parametrize("done", [0, 13])
 @pytest.mark.parametrize(("make", "batch"), [(homogeneous, 1), (network, 3)])
 def test_runs_go_on_bit_for_bit(make, batch, done):
-    """Before the first step, whose buffer is the gradient, and after some, which the weights of averages count."""
+    """Before the first step, where the buffer is the gradient, and after some: the weights of averages count steps."""
     rule, rates = SGD(momentum=0.8, dampening=0.3, average="polyak"), 0.02 / np.arange(1.0, 41.0)
     whole, first, second = (engine(make(16), rule, batch_size=batch) for _ in range(3))
     whole.advance(rates)
