@@ -273,7 +273,7 @@ def check_polynomial(problem: Problem) -> None:
     )
 
 
-# Exact moments of one step of online SGD, from the overlaps alone: docs/learning_rate.md.
+# Exact moments of one step of online SGD, from the overlaps alone: docs/step_equations.md.
 #
 # First order: E[ē ∇_i] is ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib], Q
 # the Gram matrix of all v, and D_ij the product of two such vectors. Second order:

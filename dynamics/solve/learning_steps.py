@@ -180,8 +180,9 @@ def learning_steps(
     (`dynamics.theory.rivals_of_pairs`), the interval is widened to the times of a greedy matching of pairs whose times
     scatter, unless over a thousand pairs compete; `notes` says which. Neurons that share the weight of a direction are
     not modelled. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal
-    teacher, isotropic inputs) and for one neuron under the objective "correlation". Elsewhere, where the scatter of the
-    emergence exceeds 0.6, and of the learned time above the limit of stability, there is no interval.
+    teacher; of the learned time on isotropic inputs) and for one neuron under the objective "correlation". Elsewhere,
+    where the scatter of the emergence exceeds 0.6, and of the learned time above the limit of stability, there is no
+    interval.
 
     Runs are drawn for the homogeneous student at k ≤ 2 on isotropic inputs with any teacher, below the limit of
     stability, if 39 of them take less than about a minute: some seconds up to 16 neurons. A run without the event by

@@ -1,4 +1,4 @@
-"""Exact mean change of the overlaps in one step of online SGD, from weights or from overlaps: docs/learning_rate.md."""
+"""Exact mean change of the overlaps in a step of online SGD, from weights or from overlaps: docs/step_equations.md."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
     .. math:: w_i \leftarrow w_i - \frac{\eta}{B} \sum_{b=1}^B e_b \nabla_i(x_b), \qquad
        \nabla_i = |w_i| [(2\sigma_i - z_i\sigma'_i) u_i + \sigma'_i x], \quad z_i = u_i \cdot x
 
-    with e = f − f* − noise. Nothing is sampled: the expectations are sums over Wick diagrams (`docs/learning_rate.md`).
+    with e = f − f* − noise. Nothing is sampled: expectations are sums over Wick diagrams (`docs/step_equations.md`).
     Rounding is relative to the largest diagram: at a perfect fit, where the exact value is 0, `student_second` is up to
     1e-13 d for h_3, 1e-12 d for h_4 and 1e-10 d for h_6.
 
