@@ -72,7 +72,7 @@ def solve(
     .. math:: y' = f(y) \quad\text{or, at a learning rate η,}\quad y \leftarrow y + \eta f(y), \qquad t = \eta\,
        \mathrm{step}
 
-    with f of the problem's page, `docs/tokens.md`.
+    with f of `docs/token_equations.md`.
 
     Parameters
     ----------
