@@ -2,7 +2,7 @@ r"""Evidence of widths: runs of spherical networks of several widths against the
 
 E(f_m − f_∞)² ~ 1/m, in the distances of `dynamics.laws.chaos`. Two runs of one start have independent noise, which
 averages out of the mean over pairs of runs, D_m = m ⟨(f_m − f_∞)(f'_m − f_∞)⟩; the excess of the square of a single run
-is reported as the noise (`docs/verdict_curves.md`).
+is reported as the noise (`docs/mean_field_sgd.md`).
 """
 
 from __future__ import annotations
