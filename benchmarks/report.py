@@ -45,7 +45,7 @@ def table(baseline: Mapping[str, Any]) -> str:
         "|---|---|",
     ]
     cases = baseline.get("timed_cases", [])
-    lines += [f"| `{c['name']}` | {_short(c['seconds'][1])} |" for c in cases if c["group"] == "startup"]
+    lines += [f"| `{c['name']}` | {_short(c['seconds'][1])} |" for c in cases if c["name"].startswith("import")]
     lines += _right_hand_side(cases)
     lines += _growth(baseline.get("growth"))
     lines += _sgd(baseline.get("sgd"))
@@ -164,20 +164,18 @@ def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
 def public_codes_table(part: Mapping[str, Any]) -> str:
     """Return the table of public codes as Markdown."""
     lines = [
-        f"CPU seconds on one core of an {part['processor']}, {part['date']} (commits: `benchmarks/baseline.json`).",
+        f"CPU seconds on one core of an {part['processor']}, {part['date']} "
+        "(sizes and commits: `benchmarks/baseline.json`).",
         "",
-        "| trajectory | m, r, end | their error | time | our error | time | ratio |",
-        "|" + "---|" * 7,
+        "| trajectory | theirs: error, time | ours: error, time | ratio |",
+        "|" + "---|" * 4,
     ]
     for entry in part["rounds"]:
         theirs, ours = entry["theirs"], entry["ours"]
         cells = [
             entry["name"],
-            f"{entry['width']}, {entry['directions']}, {entry['last']:.4g}",
-            f"{theirs['error']:.1e}",
-            _short(theirs["seconds"]),
-            f"{ours['error']:.1e}" if ours["error"] else "0",
-            _short(ours["seconds"]),
+            f"{theirs['error']:.1e}, {_short(theirs['seconds'])}",
+            f"{format(ours['error'], '.1e') if ours['error'] else '0'}, {_short(ours['seconds'])}",
             _ratio(theirs["seconds"] / ours["seconds"]),
         ]
         lines.append(f"| {' | '.join(cells)} |")

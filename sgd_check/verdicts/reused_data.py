@@ -1,7 +1,7 @@
 """Evidence of runs on samples that are used again, against `dynamics.solve_reused_data`.
 
 They are tested as in `sgd_check.verdicts.curves`, against the limit d → ∞, with Δ the standard deviation over runs; in
-few dimensions a difference does not speak against theory (`docs/verdict_curves.md`).
+few dimensions a difference does not speak against theory (`docs/verdict.md`).
 """
 
 from __future__ import annotations
