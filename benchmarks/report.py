@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.figures import power
 from benchmarks.problems import H4
 from benchmarks.work_precision import TARGET_LOSS, TARGET_TIME
 
@@ -75,14 +74,6 @@ def _growth(part: Mapping[str, Any] | None) -> Iterator[str]:
     places = [f"{p['size']}" + (f", d = {p['dimension']}" if p["dimension"] != usual else "") for p in done]
     seconds = ", ".join(f"{_short(p['seconds'])} ({place})" for p, place in zip(done, places, strict=True))
     yield f"| method `{part['method']}`, rtol {part['rtol']:g}, T = 6 d P (m = P) | {seconds} |"
-    slopes = {
-        name: power([p[key] for p in part[name]], [p["seconds"] for p in part[name]])
-        for name, key in (("time", "last"), ("dimension", "dimension"))
-        if all(p["status"] == "done" for p in part[name])
-    }
-    if slopes:
-        shown = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
-        yield f"| its growth at m = P = {part['time'][0]['size']}, as a power of | {shown} |"
 
 
 def _sgd(part: Mapping[str, Any] | None) -> Iterator[str]:
@@ -155,10 +146,6 @@ def _sweep(part: Mapping[str, Any] | None) -> Iterator[str]:
             f"| sweep of {part['points']} flows, m = P = {size}, 1 or {part['cores']} workers | "
             f"{_short(one[middle])} or {_short(all_[middle])}, {ratios[middle]:.2f} times as fast |"
         )
-    if small := part["small"]:
-        points = ", ".join(str(entry["points"]) for entry in small)
-        asked = f"{points} flows, m = P = {small[0]['size']}, rtol {small[0]['rtol']:g}, {small[0]['workers']} workers"
-        yield f"| sweep of {asked} | {', '.join(_short(e['seconds'][len(e['seconds']) // 2]) for e in small)} |"
 
 
 def public_codes_table(part: Mapping[str, Any]) -> str:
