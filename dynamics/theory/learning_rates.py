@@ -1,4 +1,4 @@
-"""Learning rates of stability at the converged student, and of a wanted loss; derived in `docs/step_equations.md`."""
+"""Learning rates of stability at the converged student, and of a wanted loss (`docs/step_equations.md`)."""
 
 from __future__ import annotations
 

@@ -163,9 +163,10 @@ def escape_bias(
     .. math:: \frac{\eta}{2} \int \frac{D\, b'}{b^3}\, dC \;\text{ to the mean},\qquad
         \eta \int \frac{D}{b^3}\, dC \;\text{ to the variance};
 
-    with z = u·x, x_⊥ the part of x orthogonal to u, and the variance of the label noise added to f*². The derivation is
-    in `docs/step_equations.md`. With `inputs` and directions on axes these are the numbers of isotropic inputs at the
-    learning rate s_p η and the dimension tr Σ²/s_p², but delay and scatter are divided by the time of the pair itself.
+    with z = u·x, x_⊥ the part of x orthogonal to u, and the variance of the label noise added to f*². They solve the
+    equation of the mean time in `docs/step_equations.md`. With `inputs` and directions on axes these are the numbers of
+    isotropic inputs at the learning rate s_p η and the dimension tr Σ²/s_p², but delay and scatter are divided by the
+    time of the pair itself.
     With K `directions`, known for the objective "correlation" alone, steps are of zeroth order.
     """
     checked_number(learning_rate, "learning_rate", positive=True)

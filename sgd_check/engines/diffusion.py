@@ -1,6 +1,6 @@
 """Online SGD as the diffusion it tends to for small steps: many steps at once, for runs of 10^9 and more.
 
-`docs/engines.md` derives the mean and the covariance of a step. Before each step of h steps of SGD, h is chosen from
+`docs/engines.md` has the mean and the covariance of a step. Before each step of h steps of SGD, h is chosen from
 the state: the drift may change by `DRIFT_TOLERANCE` of itself wherever drift and three standard deviations of noise may
 lead, and noise may give a weight vector a relative variance of `NOISE_TOLERANCE`. Frames take steps of the midpoint
 rule in the drift, with the noise of their start, and keep M within the unit ball.
