@@ -1,9 +1,10 @@
 """The kernel of a link, g(s) = Σ_j c_j² s^j, its first two derivatives and the kernel of learned masses, as data.
 
-A polynomial Σ_j w_j s^j is stored as [lowest power, stride, number of coefficients, coefficients …]. Up to degree 4
-these are 0, 1 and 5; else the stride is 2 where all powers have the parity of the lowest one, and zeros are added until
-the number is one more than a multiple of 4, since compiled code treats four coefficients at a time. The data of a link
-are [place of g', place of g'', place of g_3, g …].
+A polynomial Σ_j w_j s^j is stored as [lowest power, stride, number of coefficients, w of the odd one, coefficients …].
+Up to degree 4 the first three are 0, 1 and 5. Else the stride is 2 where all powers have the same parity, but at most
+one, the odd one: w s beside even powers, as of relu and gelu, or w beside odd ones. Zeros are added until the number is
+one more than a multiple of 4, since compiled code treats four coefficients at a time. The data of a link are [place of
+g', place of g'', place of g_3, g …].
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Place of g in the data of a link, and of coefficients in those of a polynomial; for a constant that is not int(VALUE)
 #: Numba compiles functions once more.
-VALUE, HEAD = 3, 3
+VALUE, HEAD = 3, 4
 #: Numbers of a block: two blocks of 8 bytes each stay in the first level of cache.
 BLOCK = 512
 #: Largest degree of a polynomial that is stored with all its coefficients.
@@ -66,12 +67,14 @@ def stored_polynomial(weights: Sequence[float]) -> list[float]:
     """Return the data of Σ_j w_j s^j, see the module's docstring."""
     powers = [j for j, w in enumerate(weights) if w != 0.0] or [0]
     if powers[-1] <= SHORT:
-        return [0.0, 1.0, SHORT + 1.0, *(list(weights) + [0.0] * SHORT)[: SHORT + 1]]
-    lowest, highest = powers[0], powers[-1]
-    stride = 2 if all((j - lowest) % 2 == 0 for j in powers) else 1
-    chain = list(weights[lowest : highest + 1 : stride])
+        return [0.0, 1.0, SHORT + 1.0, 0.0, *(list(weights) + [0.0] * SHORT)[: SHORT + 1]]
+    parity = powers[-1] % 2
+    chain_powers = [j for j in powers if j % 2 == parity]
+    stride = 2 if set(powers) - set(chain_powers) <= {1 - parity} else 1
+    lowest, odd_one = (chain_powers[0], weights[1 - parity]) if stride == 2 else (powers[0], 0.0)
+    chain = list(weights[lowest : powers[-1] + 1 : stride])
     chain += [0.0] * (-(len(chain) - 1) % 4)
-    return [float(lowest), float(stride), float(len(chain)), *chain]
+    return [float(lowest), float(stride), float(len(chain)), odd_one, *chain]
 
 
 @kernel
@@ -90,7 +93,8 @@ def polynomial(data: Vector, at: int, s: float) -> float:
         value = value * q + data[at + HEAD + k]
     for _ in range(lowest // 2):
         value *= s * s
-    return float(value * s if lowest % 2 == 1 else value)
+    odd_one = data[at + 3]
+    return float(value * s + odd_one if lowest % 2 == 1 else value + odd_one * s)
 
 
 @kernel
@@ -103,8 +107,8 @@ def write_polynomial(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) 
 
 @kernel
 def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the polynomial of each number of a block: Horner's rule, then a power of s in few passes."""
-    stride, first, power = data[at + 1], at + HEAD, int(data[at])
+    """Write the polynomial of each number of a block: Horner's rule, a power of s in few passes, then the odd one."""
+    stride, odd_one, first, power = data[at + 1], data[at + 3], at + HEAD, int(data[at])
     last = first + int(data[at + 2]) - 1
     top = data[last]
     for j in range(s.size):
@@ -126,6 +130,8 @@ def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> No
     elif power % 4 == 3:
         for j in range(s.size):
             out[j] *= (s[j] * s[j]) * s[j]
+    for j in range(s.size if odd_one != 0.0 else 0):
+        out[j] += odd_one if power % 2 == 1 else odd_one * s[j]
 
 
 @kernel

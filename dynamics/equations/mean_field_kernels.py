@@ -120,6 +120,7 @@ def write_by_powers(
     M, stride, start = sizes[1], sizes[6], sizes[7]
     terms = 1 + (M - 1 - start) // stride
     lanes[0], lanes[1], lanes[2] = start - (1 if is_slope else 0), stride, 1 + 4 * ((terms + 2) // 4)
+    lanes[3] = 0.0
     for k in range(int(lanes[2])):
         power = start + k * stride
         lanes[HEAD + k] = 0.0 if power >= M else slopes[power] / (1 if is_slope else power)

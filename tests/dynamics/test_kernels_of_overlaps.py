@@ -65,7 +65,19 @@ def test_normalise_restores_the_unit_diagonal_and_nothing_else(kernels):
 
 @pytest.mark.parametrize(
     "squares",
-    [{4: 1.0}, {4: 0.5, 6: 0.3}, {3: 0.2, 4: 0.7}, {0: 0.1, 1: 0.4}, {12: 1.0}, {1: 1.0}, {3: 0.5, 5: 0.2, 9: 0.1}],
+    [
+        {4: 1.0},
+        {4: 0.5, 6: 0.3},
+        {3: 0.2, 4: 0.7},
+        {0: 0.1, 1: 0.4},
+        {12: 1.0},
+        {1: 1.0},
+        {3: 0.5, 5: 0.2, 9: 0.1},
+        {0: 0.1, 1: 0.4, 2: 0.3, 4: 0.2, 8: 0.1},
+        {1: 0.4, 6: 0.2, 8: 0.1},
+        {0: 0.3, 3: 0.2, 7: 0.1},
+        {2: 0.3, 3: 0.2, 7: 0.1},
+    ],
     ids=str,
 )
 def test_links_as_data_are_the_polynomial_and_its_derivatives(squares):
