@@ -33,13 +33,17 @@ Observables = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The compiled functions of a system, of which all but the first may be missing; "bdf" uses the last two."""
+    """The compiled functions of a system, of which all but the first may be missing; "bdf" uses the last three values.
+
+    It divides by 1 − γ J_ii, γ about half a step, to solve its linear equations, once one of these is `least_stiff`.
+    """
 
     rhs: Callable[..., None]
     event_values: Callable[..., None] | None = None
     normalise: Callable[..., None] | None = None
     jacobian_diagonal: Callable[..., None] | None = None
     jacobian_product: Callable[..., None] | None = None
+    least_stiff: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Rows for the linear solve: residual b, solution x, diagonal of J, error weights, weighted inverse of the
 # preconditioner, f(y), J z, z, and the Krylov basis.
 ROW_RESIDUAL, ROW_SOLUTION, ROW_DIAGONAL, ROW_WEIGHT, ROW_FILTER, ROW_SLOPE, ROW_PRODUCT, ROW_DIRECTION = range(3, 11)
-ROW_KRYLOV, MAX_KRYLOV, MAX_ORDER = 11, 10, 5
+ROW_KRYLOV, MAX_KRYLOV, MAX_ORDER = 11, 16, 5
 # Rows after that: correction y − y_predicted, the correction before a choice of order, what rounding does to the
 # solution of a step per unit of its length, and the Nordsieck array.
 ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = range(ROW_KRYLOV + MAX_KRYLOV + 1, ROW_KRYLOV + MAX_KRYLOV + 5)
@@ -48,11 +48,12 @@ SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVE
 PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
 # Slots of `counters`; UNRESOLVED counts accepted steps since the time last moved.
 ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS, FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = range(6, 16)
-# Behind those that are stored: whether the system has a product with its Jacobian.
-HAS_PRODUCT = 16
+# Behind those that are stored: whether the system has a product with its Jacobian, and `least_stiff` of `Functions`.
+HAS_PRODUCT, LEAST_STIFF = 16, 17
 LAYOUT = Layout(
     rows=ROW_NORDSIECK + MAX_ORDER + 1,
     scalars=HESSENBERG + (MAX_KRYLOV + 1) * (MAX_KRYLOV + 3),
+    scratch=(MAX_KRYLOV + 1) * (MAX_KRYLOV + 3),
     counters=16,
     kept=(slots.ROW_STATE, slots.ROW_START, ROW_DIAGONAL, *range(ROW_SAVED, ROW_NORDSIECK + MAX_ORDER + 1)),
     statistics=STATISTICS
@@ -363,8 +364,8 @@ ALIKE, ROUNDINGS, LARGEST_ROUNDING, NOISE_WEIGHT = 3.0, 10.0, 1e-4, 20.0
 
 
 @kernel
-def set_filter(vectors: Matrix, gamma: float) -> float:
-    """Set 1 / (weight_i (1 − γ J_ii)) and return the largest 1 − γ J_ii.
+def set_filter(vectors: Matrix, gamma: float, least: int) -> float:
+    """Set 1 / (weight_i (1 − γ J_ii)), or 1 / weight_i if these are all below `least`; return the largest 1 − γ J_ii.
 
     Growing components are left alone, so that the divisor is never below 1.
     """
@@ -373,6 +374,9 @@ def set_filter(vectors: Matrix, gamma: float) -> float:
         divisor = 1.0 + max(0.0, -gamma * vectors[ROW_DIAGONAL, i])
         largest = max(largest, divisor)
         vectors[ROW_FILTER, i] = 1.0 / (vectors[ROW_WEIGHT, i] * divisor)
+    if largest < least:
+        for i in range(vectors.shape[1]):
+            vectors[ROW_FILTER, i] = 1.0 / vectors[ROW_WEIGHT, i]
     return largest
 
 
@@ -398,7 +402,7 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         scalars[RATE] = 1.0
         add_scaled(vectors[ROW_NOISE], vectors[ROW_NOISE], -0.5)
     counters[AGE] += 1
-    noise = set_filter(vectors, gamma) * ROUNDING / scalars[slots.RTOL]
+    noise = set_filter(vectors, gamma, counters[LEAST_STIFF]) * ROUNDING / scalars[slots.RTOL]
     reach = max(1.0, SMALLEST_DIFFERENCE / scalars[slots.RTOL])
     if noise > LARGEST_NOISE * reach and counters[HAS_PRODUCT] == 1:
         reach = 0.0

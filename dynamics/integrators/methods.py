@@ -99,7 +99,8 @@ def stepper_of(
 
         return (SundialsStepper if method == "sundials" else ScipyStepper)(method, state, bound, **control)
     kernels = import_module(f"dynamics.integrators.{method}_kernels")
-    control |= {"integers": [] if method == "explicit" else [bound.has_product], "unit_vectors": unit_vectors}
+    integers = [] if method == "explicit" else [bound.has_product, bound.least_stiff]
+    control |= {"integers": integers, "unit_vectors": unit_vectors}
     return CompiledStepper(kernels.advance_through, kernels.LAYOUT, state, bound, **control)
 
 

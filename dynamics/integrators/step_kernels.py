@@ -47,6 +47,8 @@ class Layout:
     kept: tuple[int, ...]
     #: Name of each public count and its slot in `counters`.
     statistics: Mapping[str, int]
+    #: Numbers at the end of `scalars` that are scratch.
+    scratch: int = 0
 
 
 STATISTICS = {"steps_accepted": ACCEPTED, "steps_rejected": REJECTED, "rhs_evaluations": EVALUATIONS}

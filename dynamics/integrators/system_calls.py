@@ -146,6 +146,7 @@ class BoundSystem:
         self.functions = callbacks(system.functions, implicit=implicit)
         #: Whether there is a product with the Jacobian.
         self.has_product = system.functions.jacobian_product is not None
+        self.least_stiff = system.functions.least_stiff
         parameters = np.array(system.parameters, dtype=np.float64)
         self.numbers = parameters, with_slot(system.sizes), np.empty(system.work_size) if work is None else work
         #: Where the functions look for `STOP`, (1,).

@@ -13,9 +13,9 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dynamics.kernels.cache import is_interpreted
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix
 from dynamics.threads import STOP
-from hermite.arrays import Integers, Matrix
+from hermite.arrays import Integers, Matrix, Vector
 
 
 @intrinsic
@@ -93,3 +93,23 @@ def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> 
             return
         last = min(first + rows, out.shape[0])
         product(left[first:last], right, out[first:last])
+
+
+# Rows of a block of U Uᵀ; a matrix of less than four blocks is one product.
+GRAM_ROWS = 32
+
+
+@kernel
+def gram_until(U: Matrix, out: Matrix, scratch: Vector, sizes: Integers) -> None:
+    """Set out = U Uᵀ, in blocks of rows left of the diagonal and their transposes; `scratch` has as many numbers."""
+    m = U.shape[0]
+    if m < 4 * GRAM_ROWS:
+        product_until(U, U.T, out, sizes)
+        return
+    for first in range(0, m, GRAM_ROWS):
+        last = min(first + GRAM_ROWS, m)
+        block = matrix(scratch, 0, last - first, last)
+        product_until(U[first:last], U[:last].T, block, sizes)
+        for i in range(first, last):
+            for j in range(last):
+                out[i, j] = out[j, i] = block[i - first, j]

@@ -14,7 +14,7 @@ from dynamics.cores import one_of_the_runs, runs_at_once
 from dynamics.integrators.device import Replay
 from dynamics.kernels.cache import is_interpreted
 from dynamics.kernels.jit import cube, entry, matrix, row_part, vector
-from dynamics.kernels.products import product, product_until
+from dynamics.kernels.products import gram_until, product, product_until
 from dynamics.threads import STOP, Workers
 
 ROWS, COLUMNS = 1000, 100
@@ -128,6 +128,20 @@ def test_products_are_those_of_numpy(rng, m, k, n, dtype):
     out = np.full((m, n), np.nan, dtype=dtype)
     product(left, right.T, out)
     np.testing.assert_allclose(out, left @ right.T, rtol=1e-5 if dtype == np.float32 else 1e-13)
+
+
+@entry
+def multiply_itself(U, out, scratch, sizes):
+    gram_until(U, out, scratch, sizes)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("rows", [5, 128, 150])
+def test_products_of_rows_with_each_other_are_those_of_numpy(rng, rows):
+    U, out = rng.standard_normal((rows, 6)), np.full((rows, rows), np.nan)
+    multiply_itself(U, out, np.empty(rows * rows), np.array([0]))
+    np.testing.assert_allclose(out, U @ U.T, rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(out, out.T)
 
 
 @pytest.mark.kernels
