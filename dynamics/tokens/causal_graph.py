@@ -79,11 +79,9 @@ class CausalGraphSystem(TokenSystem):
         parents = [-1 if parent is None else parent for parent in problem.parents[2:]]
         keys = np.arange(2, n)
         half = np.where(np.array(parents) < 0, 3.0, (1.0 + 0.5 * (keys - 1)) / keys)
-        self.initial_state = np.zeros(n * (n - 1) // 2 - 1)
-        self.parameters = np.concatenate([*(self._fitness[t, :t] for t in range(2, n)), half])
-        self.sizes = np.array([n, *parents, -1], dtype=np.int64)
-        self.work_size, self.num_events = self.initial_state.size, n - 2
         self.components = [f"row {t + 1}" for t in range(2, n)]
+        start, fitness = np.zeros(n * (n - 1) // 2 - 1), [self._fitness[t, :t] for t in range(2, n)]
+        self.hold(start, [*fitness, half], [n, *parents], work_size=start.size)
         self.numbers = [f"row {t + 1}, key {s + 1}" for t in range(2, n) for s in range(t)]
         self._tested = None if problem.test_length is None else CausalGraphSystem(problem.tested())
         closed = self.closed_times()

@@ -46,7 +46,6 @@ class ChainSystem(TokenSystem):
     name = "chain of thought"
     functions = Functions(rhs, event_values)
     references = "arXiv:2502.21212"
-    num_events = 2
     notes = (
         "Exact for full gradient descent from multiples of the identity, but for means over matrices of Gaussian "
         "examples, whose standard errors are some 1e-4",
@@ -61,9 +60,7 @@ class ChainSystem(TokenSystem):
         self._solved = 1.0 - (1.0 - eta * self.nodes) ** np.arange(problem.steps)[:, None]
         powers = np.stack([self._solved**2, self._solved, np.ones_like(self._solved)])
         t = ((powers * self.nodes**2) @ self.node_weights).sum(axis=1)
-        self.initial_state = np.full(3, problem.initial_scale)
-        self.parameters = np.array([*t, eta, d])
-        self.sizes = np.array([-1], dtype=np.int64)
+        self.hold(np.full(3, problem.initial_scale), [t, eta, d], [])
         self.coords = {"weight_name": self.numbers, "steps": range(1, 2 * problem.steps + 1)}
         self.time_scale = float(d / (eta * (t[2] - t[1])))
 

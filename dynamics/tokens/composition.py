@@ -96,11 +96,9 @@ class CompositionSystem(TokenSystem):
         if stages > 1:
             self.stage_ends, self.last_time = tuple(stage * np.arange(1.0, stages)), stage * stages
         self.time_scale = self._first / float(self._weights.max())
-        self.initial_state = np.tile([problem.initial_score, 0.0, 0.0], L)
-        self.parameters = np.concatenate([[N, k, stage], self._weights.ravel()])
-        self.sizes = np.array([L, problem.loss == "cross-entropy", stages, -1], dtype=np.int64)
-        self.work_size, self.num_events = 5 * L, L
         self.components = [f"hop {2**layer}" for layer in range(L)]
+        start, parameters = np.tile([problem.initial_score, 0.0, 0.0], L), [N, k, stage, self._weights.ravel()]
+        self.hold(start, parameters, [L, problem.loss == "cross-entropy", stages], work_size=5 * L)
         self.numbers = [f"{key} of layer {layer}" for layer in range(1, L + 1) for key in ("right", "block", "others")]
 
     def shares(self, state: Array) -> Array:

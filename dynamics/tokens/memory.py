@@ -138,11 +138,9 @@ class MemorySystem(TokenSystem):
         self.asked = problem
         M = len(problem.group_sizes)
         self._sizes, self._rates = np.array(problem.group_sizes, dtype=np.float64), problem.group_frequencies
-        self.initial_state = np.zeros(M + M * M)
-        self.parameters = np.concatenate([[problem.smoothing or 0.0], self._sizes, self._rates])
-        self.sizes = np.array([M, problem.optimizer == "spectral", -1], dtype=np.int64)
-        self.work_size, self.num_events = 3 * M * M + M, M
         self.components = [f"group {m}" for m in range(1, M + 1)]
+        parameters = [problem.smoothing or 0.0, self._sizes, self._rates]
+        self.hold(np.zeros(M + M * M), parameters, [M, problem.optimizer == "spectral"], work_size=3 * M * M + M)
         pairs = [f"theta {i} {j}" for i in range(1, M + 1) for j in range(1, M + 1)]
         self.numbers = [*(f"delta {m}" for m in range(1, M + 1)), *pairs]
         closed = self.closed_times()

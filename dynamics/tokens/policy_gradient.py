@@ -1,9 +1,9 @@
 """Policy gradient on the logits of a softmax policy, reduced to one logit for each group (`docs/token_equations.md`).
 
-State y = [θ (M)]; parameters = [clock | β | n (M) | r (M) | ln p_0 (M) | probability of each level of rewards and more
-at which half of it is learned or, if that is more than a half at the start, minus that below (L) | ln of the factor of
-each k = 1 … G − 1 of the sum]; sizes = [M | whether the objective is GRPO | G, 0 for G → ∞ | level of each group,
-from 0 (M) | stage]. The scratch holds p, ln p and A.
+State y = [θ (M)]; parameters = [clock | β | n (M) | r (M) | θ_0 (M) | half-learned sum of each level of rewards (L) |
+weights of P in these sums (L, M) | ln of the factor of each k = 1 … G − 1 of the sum of GRPO]; sizes = [M | whether the
+objective is GRPO | G, 0 for G → ∞ | stage]. The scratch holds P = n p and A. The sum of a level is the probability of
+it and all above or, if that is more than a half at the start, minus the probability of those below.
 """
 
 from __future__ import annotations
@@ -16,21 +16,17 @@ from scipy import special
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
 from dynamics.tokens.problems import PolicyGradient
-from dynamics.tokens.system import TokenSystem
+from dynamics.tokens.system import TokenSystem, put_softmax
 from hermite.arrays import Array, Integers, Vector
 
 
 @kernel
 def write_policy(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write p and ln p of an action of every group."""
-    M, top, total = sizes[0], y[0], 0.0
+    """Write the probability P of all actions of every group."""
+    M = sizes[0]
     for g in range(M):
-        top = max(top, y[g])
-    for g in range(M):
-        total += parameters[2 + g] * np.exp(y[g] - top)
-    for g in range(M):
-        work[M + g] = y[g] - top - np.log(total)
-        work[g] = np.exp(work[M + g])
+        work[g] = y[g] + np.log(parameters[2 + g])
+    put_softmax(work, 0, M)
 
 
 @kernel
@@ -40,16 +36,16 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     write_policy(y, parameters, sizes, work)
     square, better, worse = 0.0, 0.0, 0.0
     for g in range(M):
-        work[2 * M + g] = parameters[2 + M + g] - parameters[1] * (work[M + g] - parameters[2 + 2 * M + g])
+        # A, but for a number that all groups share: its differences are those of A.
+        work[M + g] = parameters[2 + M + g] + parameters[1] * (parameters[2 + 2 * M + g] - y[g])
     for g in range(M):
         # A − E A as a sum of differences: of the best and the worst group nothing cancels, however sure the policy is.
         out[g] = 0.0
         for h in range(M):
-            out[g] += parameters[2 + h] * work[h] * (work[2 * M + g] - work[2 * M + h])
-        share = parameters[2 + g] * work[g]
-        square += share * out[g] ** 2
-        better += share if sizes[3 + g] > 0 else 0.0
-        worse += share if sizes[3 + g] == 0 else 0.0
+            out[g] += work[h] * (work[M + g] - work[M + h])
+        square += work[g] * out[g] ** 2
+        better += work[g] if out[g] > 0.0 else 0.0
+        worse += work[g] if out[g] < 0.0 else 0.0
     if sizes[1] == 1:
         # A policy that has one reward left learns no more.
         clock = 1.0 / np.sqrt(square) if square > 0.0 else 0.0
@@ -59,20 +55,19 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
                 total += np.exp(parameters[first + k] + k * good + (G - k) * bad)
             clock *= total / np.sqrt(better * worse)
     for g in range(M):
-        out[g] *= clock * work[g]
+        out[g] *= clock * work[g] / parameters[2 + g]
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """How far the probability of each level, or below it, is beyond that at which half is learned."""
+    """How far each of the sums that tell levels is beyond that at which half is learned."""
     M = sizes[0]
+    half, weights = 2 + 3 * M, 2 + 3 * M + out.size
     write_policy(y, parameters, sizes, work)
     for level in range(out.size):
-        half = parameters[2 + 3 * M + level]
-        out[level] = -half
+        out[level] = -parameters[half + level]
         for g in range(M):
-            if (sizes[3 + g] > level) == (half > 0.0):
-                out[level] += parameters[2 + g] * work[g] if half > 0.0 else -parameters[2 + g] * work[g]
+            out[level] += parameters[weights + level * M + g] * work[g]
 
 
 class PolicyGradientSystem(TokenSystem):
@@ -89,28 +84,25 @@ class PolicyGradientSystem(TokenSystem):
 
     def __init__(self, problem: PolicyGradient) -> None:
         self.asked = problem
-        self._n, self._r, self._start = (np.array(each, dtype=np.float64) for each in problem.groups)
+        self._n, self._r, self._start = problem.groups
         self._beta, self._grpo = problem.kl_weight or 0.0, problem.objective == "grpo"
         G, M = problem.group_samples or 0, self._n.size
-        self._levels, level = np.unique(self._r, return_inverse=True)
-        start, is_best = self._policy(self._start), self._r == self._r.max()
-        end = self._policy(self._start + self._r / self._beta) if self._beta else 1.0 * is_best
-        #: Groups of every level of rewards and more or, where that is most of the policy, those below.
-        self._side = level >= np.arange(1, self._levels.size)[:, None]
-        is_most = self._side @ start > 0.5
-        self._side[is_most] ^= True
-        self._first, self._last = self._side @ start, self._side @ end
+        self._levels = np.unique(self._r)
+        reached = self._r >= self._levels[1:, None]
+        self._p0 = self._policy(self._start)
+        end = self._policy(self._start + self._r / self._beta) if self._beta else reached[-1]
+        is_most = reached @ self._p0 > 0.5
+        #: Weights of groups in the sum of every level, and these sums at the start and the end.
+        self._side = np.where(is_most[:, None], reached - 1.0, reached)
+        self._first, self._last = self._side @ self._p0, self._side @ end
         self._clock = 2.0 * self._beta if problem.objective == "a-star" else 1.0
         k = np.arange(1.0, G)
         self._draws = 0.5 * np.log(k * (G - k)) - np.log((G + 1.0) * max(G, 1)) - special.betaln(k + 1.0, G - k + 1.0)
-        half = np.where(is_most, -0.5, 0.5) * (self._first + self._last)
-        self._logs = self._start - special.logsumexp(self._start, b=self._n)
-        numbers = [[self._clock, self._beta], self._n, self._r, self._logs, half, self._draws]
-        self.initial_state, self.parameters = self._start.copy(), np.concatenate(numbers)
-        self.sizes = np.array([M, self._grpo, G, *level, -1], dtype=np.int64)
-        self.work_size, self.num_events = 3 * M, self._first.size
         self.components = [f"reward {each:.12g}" for each in self._levels[1:]]
         self.numbers = [f"logit of group {g}" for g in range(1, M + 1)]
+        sums = [0.5 * (self._first + self._last), self._side.ravel()]
+        parameters = [self._clock, self._beta, *problem.groups, *sums, self._draws]
+        self.hold(self._start, parameters, [M, self._grpo, G], work_size=2 * M)
         self.coords = {"group": range(1, M + 1)}
         known = {"reward_variance": problem.reward_variance, "accuracy": problem.accuracy}
         self.attributes = {name: value for name, value in known.items() if np.isfinite(value)}
@@ -128,9 +120,8 @@ class PolicyGradientSystem(TokenSystem):
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return −V + β KL(p, p_0), and the progress at all levels."""
-        logs = state - special.logsumexp(state, b=self._n)
-        share = self._n * np.exp(logs)
-        return float(share @ (self._beta * (logs - self._logs) - self._r)), self.progress(share)
+        share = self._policy(state)
+        return float(self._beta * special.rel_entr(share, self._p0).sum() - share @ self._r), self.progress(share)
 
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return loss, progress, probability of every group, and rewards."""
@@ -146,18 +137,20 @@ class PolicyGradientSystem(TokenSystem):
             return np.full(self.num_events, np.nan)
         from scipy.integrate import quad
 
-        better, gap = int(self._r.argmax()), float(np.ptp(self._r))
-        first = float((self._logs + np.log(self._n)) @ np.where(np.arange(2) == better, 1.0, -1.0))
+        logits, (worse, better) = self._start + np.log(self._n), np.argsort(self._r)
+        first, gap = logits[better] - logits[worse], np.ptp(self._r)
         last = first + gap / self._beta if self._beta else np.inf
         middle = np.log(special.expit([first, last]).sum() / special.expit([-first, -last]).sum())
         k = np.arange(1, self._draws.size + 1)
 
         def slowness(z: float) -> float:
-            speed = special.expit(z) * special.expit(-z) * (gap - self._beta * (z - first)) * self._clock
+            good, bad = special.log_expit(z), special.log_expit(-z)
             if self._draws.size:
-                speed = np.exp(self._draws + k * special.log_expit(z) + k[::-1] * special.log_expit(-z)).sum()
+                speed = np.exp(self._draws + k * good + k[::-1] * bad).sum()
             elif self._grpo:
-                speed = 0.5 / np.cosh(0.5 * z)
+                speed = np.exp(0.5 * (good + bad))
+            else:
+                speed = np.exp(good + bad) * (gap - self._beta * (z - first)) * self._clock
             return float(1.0 / (speed * np.sum(1.0 / self._n)))
 
         return np.array([quad(slowness, first, middle, epsabs=0, epsrel=1e-11, limit=500)[0]])

@@ -38,9 +38,9 @@ MOST_SELECTED = 64
 MOST_SAMPLES, MOST_LOGITS = 4096, 300
 
 
-def counted(least: int) -> Callable[[object, str], int]:
+def counted(least: int, most: int = MOST_SYMBOLS) -> Callable[[object, str], int]:
     """Return the check of a number of symbols, tokens or items."""
-    return partial(checked_integer, minimum=least, maximum=MOST_SYMBOLS)
+    return partial(checked_integer, minimum=least, maximum=most)
 
 
 POSITIVE = partial(checked_number, positive=True)
@@ -72,7 +72,8 @@ class TokenProblem:
             if get_origin(types[name]) is Literal:
                 check_choice(name, value, get_args(types[name]))
             if name in self._checks and not (value is each.default is None):
-                self._assign(**{name: self._checks[name](value, name)})
+                found = self._checks[name](value, name)
+                self._assign(**{name: tuple(found) if isinstance(found, list) else found})
         self._check()
 
     def _check(self) -> None:
@@ -126,6 +127,15 @@ class TokenProblem:
     def _need(self, name: str, holds: object, must: str) -> None:
         """Raise ValueError, with the value of a field, unless it holds what must."""
         require(holds, f"Argument `{name}` must {must}, but is {shown(getattr(self, name))}.")
+
+    def _need_for(self, name: str, is_used: bool, where: str) -> None:
+        """Raise ValueError unless a field is given where it is used, and None elsewhere."""
+        self._need(name, (getattr(self, name) is not None) == is_used, f"be given for {where} alone")
+
+
+def group_sizes(values: object, name: str) -> list[int]:
+    """Return the numbers of items or actions in groups, each at least 1."""
+    return [counted(1)(size, name) for size in checked_list(values, name)]
 
 
 def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
@@ -246,7 +256,7 @@ class CausalGraph(TokenProblem):
     kind = "causal-graph"
     _checks: ClassVar = {
         "parents": checked_list, "vocabulary": counted(2), "persistence": partial(POSITIVE, maximum=1.0),
-        "beta": POSITIVE, "test_length": partial(checked_integer, minimum=3, maximum=MOST_TOKENS),
+        "beta": POSITIVE, "test_length": counted(3, MOST_TOKENS),
     }  # fmt: skip
 
     parents: Sequence[int | None]
@@ -269,7 +279,7 @@ class CausalGraph(TokenProblem):
         ]
         self._assign(parents=tuple(before))
         is_linear = self.second_layer == "linear"
-        self._need("beta", (self.beta is None) == is_linear, "be given for a softmax second layer alone")
+        self._need_for("beta", not is_linear, "a softmax second layer")
         is_drawn = self.transitions == "dirichlet"
         self._need("second_layer", not (is_drawn and is_linear), "be 'softmax' for Dirichlet transitions")
         is_known = (
@@ -379,9 +389,8 @@ class Selection(TokenProblem):
 
     kind = "selection"
     _checks: ClassVar = {
-        "tokens": counted(2), "selected": partial(checked_integer, minimum=1, maximum=MOST_SELECTED),
-        "heads": partial(checked_integer, minimum=1, maximum=MOST_SELECTED), "initial_scale": NON_NEGATIVE,
-        "seed": partial(checked_integer, minimum=0), "test_length": counted(2),
+        "tokens": counted(2), "selected": counted(1, MOST_SELECTED), "heads": counted(1, MOST_SELECTED),
+        "initial_scale": NON_NEGATIVE, "seed": partial(checked_integer, minimum=0), "test_length": counted(2),
     }  # fmt: skip
 
     tokens: int
@@ -440,7 +449,7 @@ class AssociativeMemory(TokenProblem):
     """
 
     kind = "memory"
-    _checks: ClassVar = {"smoothing": POSITIVE, "frequency_exponent": NON_NEGATIVE, "group_sizes": checked_list}
+    _checks: ClassVar = {"smoothing": POSITIVE, "frequency_exponent": NON_NEGATIVE, "group_sizes": group_sizes}
 
     group_sizes: Sequence[int] = ()
     frequencies: Sequence[float] | None = None
@@ -452,10 +461,8 @@ class AssociativeMemory(TokenProblem):
     dimension: int | None = None
 
     def _check(self) -> None:
-        is_gradient = self.optimizer == "gradient"
-        self._need("smoothing", (self.smoothing is None) == is_gradient, "be given for the spectral optimizer alone")
-        sizes = tuple(counted(1)(size, "group_sizes") for size in self.group_sizes)
-        self._assign(group_sizes=sizes)
+        self._need_for("smoothing", self.optimizer == "spectral", "the spectral optimizer")
+        sizes = self.group_sizes
         if self.embeddings == "gaussian":
             for name in ("group_sizes", "frequencies"):
                 self._need(name, not getattr(self, name), "be absent for Gaussian embeddings")
@@ -555,7 +562,6 @@ class TriggerTask(TokenProblem):
 
     def _check(self) -> None:
         most = (MOST_TOKENS - 3) // 2
-        self._assign(gaps=tuple(self.gaps))
         self._need("gaps", self.gaps[-1] <= most, f"hold gaps of at most {most}")
         self._need("triggers", self.triggers >= 1.0, "be at least 1")
         self._need("shift", self.shift <= self.gaps[0], f"be at most the least gap, {self.gaps[0]}")
@@ -608,9 +614,7 @@ class PolicyGradient(TokenProblem):
     """
 
     kind = "policy-gradient"
-    _checks: ClassVar = {
-        "kl_weight": POSITIVE, "group_samples": partial(checked_integer, minimum=2, maximum=MOST_SAMPLES),
-    }  # fmt: skip
+    _checks: ClassVar = {"group_sizes": group_sizes, "kl_weight": POSITIVE, "group_samples": counted(2, MOST_SAMPLES)}
 
     group_sizes: Sequence[int]
     rewards: Sequence[float]
@@ -621,19 +625,17 @@ class PolicyGradient(TokenProblem):
     true_rewards: Sequence[float] | None = None
 
     def _check(self) -> None:
-        sizes = tuple(counted(1)(size, "group_sizes") for size in checked_list(self.group_sizes, "group_sizes"))
-        self._assign(group_sizes=sizes)
-        self._need("group_sizes", 2 <= len(sizes) <= MOST_GROUPS, f"hold 2 to {MOST_GROUPS} sizes")
+        count = len(self.group_sizes)
+        self._need("group_sizes", 2 <= count <= MOST_GROUPS, f"hold 2 to {MOST_GROUPS} sizes")
         for name in ("rewards", "initial_logits", "true_rewards"):
             if (given := getattr(self, name)) is not None:
-                self._assign(**{name: tuple(float_vector(given, name, len(sizes), "groups").tolist())})
+                self._assign(**{name: tuple(float_vector(given, name, count, "groups").tolist())})
                 is_varied = name == "initial_logits" or len(set(getattr(self, name))) > 1
                 self._need(name, is_varied, "hold two different numbers or more")
         are_sound = max(map(abs, self.rewards)) <= 1e100 and np.ptp(self.rewards) >= 1e-100
         self._need("rewards", are_sound, "be at most 1e100 in size, and differ by at least 1e-100")
-        has_weight, weight = self.objective in ("kl", "a-star"), self.kl_weight
-        self._need("kl_weight", (weight is not None) == has_weight, "be given for 'kl' and 'a-star' alone")
-        is_felt = (weight or 0.0) <= 1e6 * np.ptp(self.rewards)
+        self._need_for("kl_weight", self.objective in ("kl", "a-star"), "'kl' and 'a-star'")
+        is_felt = (self.kl_weight or 0.0) <= 1e6 * np.ptp(self.rewards)
         self._need("kl_weight", is_felt, "be at most 1e6 times the range of rewards")
         self._need("initial_logits", np.ptp(self.groups[2]) <= MOST_LOGITS, f"lie within {MOST_LOGITS} of each other")
         is_binary = self.objective == "grpo" and len(set(self.rewards)) == 2
@@ -641,26 +643,23 @@ class PolicyGradient(TokenProblem):
         self._need("group_samples", self.group_samples is None or is_binary, need)
 
     @property
-    def groups(self) -> tuple[Sequence[int], Sequence[float], Sequence[float]]:
-        """Size, reward and initial logit of all groups."""
-        return self.group_sizes, self.rewards, self.initial_logits or (0.0,) * len(self.group_sizes)
+    def groups(self) -> Array:
+        """Size, reward and initial logit of all groups, shape (3, groups)."""
+        return np.array([self.group_sizes, self.rewards, self.initial_logits or np.zeros(len(self.group_sizes))])
 
     @property
     def reward_variance(self) -> float:
         """Variance of the reward under the policy at the start, which sets its speed there."""
-        sizes, rewards, logits = (np.array(each, dtype=np.float64) for each in self.groups)
-        share = sizes * np.exp(logits - logits.max())
-        share /= share.sum()
-        return float(share @ (rewards - share @ rewards) ** 2)
+        sizes, rewards, logits = self.groups
+        return float(np.cov(rewards, aweights=sizes * np.exp(logits - logits.max()), ddof=0))
 
     @property
     def accuracy(self) -> float:
         """Share of the pairs of actions of different true rewards that `rewards` put in order; NaN without such."""
         if self.true_rewards is None:
             return math.nan
-        sizes = np.array(self.group_sizes, dtype=np.float64)
         model, true = (np.sign(np.subtract.outer(each, each)) for each in (self.rewards, self.true_rewards))
-        pairs = np.outer(sizes, sizes) * (true != 0)
+        pairs = np.outer(self.groups[0], self.groups[0]) * (true != 0)
         return float((pairs * (model == true)).sum() / pairs.sum())
 
 
@@ -698,8 +697,8 @@ class ChainOfThought(TokenProblem):
 
     kind = "chain"
     _checks: ClassVar = {
-        "dimension": partial(checked_integer, minimum=2, maximum=256), "examples": counted(1),
-        "steps": partial(checked_integer, minimum=2, maximum=64), "rate": POSITIVE, "initial_scale": POSITIVE,
+        "dimension": counted(2, 256), "examples": counted(1), "steps": counted(2, 64), "rate": POSITIVE,
+        "initial_scale": POSITIVE,
     }  # fmt: skip
 
     dimension: int

@@ -6,6 +6,7 @@ State y = [k_r, x, y, k_s, u, w]; parameters = [R | S | D]; sizes = [whether the
 from __future__ import annotations
 
 import numpy as np
+from scipy import special
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
@@ -72,11 +73,8 @@ class RecallSystem(TokenSystem):
         self.asked = problem
         R, S, D, scale = problem.relations, problem.subjects, problem.answers, problem.initial_scale
         key = scale * np.sqrt(R * D + 1.0)
-        self.initial_state = np.array([key, scale, scale, key, scale, scale])
-        self.parameters = np.array([R, S, D], dtype=np.float64)
-        self.sizes = np.array([problem.relation_first, -1], dtype=np.int64)
-        self.work_size, self.num_events = 4, 2
         self.components = ["relation", "subject"]
+        self.hold([key, scale, scale, key, scale, scale], [R, S, D], [problem.relation_first], work_size=4)
         self.numbers = ["relation key", "own", "other", "subject key", "own of subject", "other of subject"]
         self._left = float(np.log(D if problem.relation_first else R))
         first, second = np.sort(self.closed_times())
@@ -94,7 +92,7 @@ class RecallSystem(TokenSystem):
         kr, x, y, ks, u, w = state
         logits = np.array([kr * x + ks * u, kr * x + ks * w, kr * y + ks * u, kr * y + ks * w])
         counts = np.array([1, D - 1, R - 1, (R - 1) * (D - 1)])
-        return float(np.log(counts @ np.exp(logits - logits.max())) + logits.max() - logits[0])
+        return float(special.logsumexp(logits, b=counts) - logits[0])
 
     def progress(self, loss: Array) -> Array:
         """Return how far losses have come to the plateau, and from there to 0, in the order relation, subject."""

@@ -95,11 +95,10 @@ class SelectionSystem(TokenSystem):
     def __init__(self, problem: Selection) -> None:
         self.asked = problem
         N, q, H = problem.tokens, problem.selected, problem.heads
-        self.initial_state = np.concatenate([part.ravel() for part in problem.start()])
-        self.parameters, self.sizes = np.array([float(N)]), np.array([q, H, -1], dtype=np.int64)
-        self.work_size, self.num_events = H * q + H + q * q + q, H
         heads, wanted = range(1, H + 1), range(1, q + 1)
         self.components = [f"head {h}" for h in heads]
+        start = np.concatenate([part.ravel() for part in problem.start()])
+        self.hold(start, [N], [q, H], work_size=H * q + H + q * q + q)
         self.numbers = [
             *(f"U {r},{h}" for r in wanted for h in heads),
             *(f"delta {h},{r}" for h in heads for r in wanted),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.equations import System
 from dynamics.equations.interface import Observables
@@ -89,6 +90,13 @@ class TokenSystem(System):
     #: Coordinates of what this system observes beyond loss, progress and state, and attributes of its answers.
     coords: Mapping[str, Sequence[Any]] = {}
     attributes: Mapping[str, float] = {}
+
+    def hold(self, start: ArrayLike, parameters: Sequence[Any], sizes: Sequence[Any], work_size: int = 0) -> None:
+        """Keep the start, and the numbers of the kernels one after the other; each component has an event."""
+        self.initial_state = np.array(start, dtype=np.float64)
+        self.parameters = np.hstack(parameters).astype(np.float64)
+        self.sizes = np.hstack([*sizes, -1]).astype(np.int64)
+        self.work_size, self.num_events = work_size, len(self.components)
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component of the state."""

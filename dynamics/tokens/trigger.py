@@ -81,19 +81,17 @@ class TriggerSystem(TokenSystem):
     def __init__(self, problem: TriggerTask) -> None:
         self.asked, self._gaps = problem, np.array(problem.gaps)
         self._lengths = 2 * self._gaps + 3
-        count, keys = len(self._gaps), np.arange(self._lengths.max())
+        keys = np.arange(self._lengths.max())
         self._exists = keys < self._lengths[:, None]
         self._places = np.zeros(self._exists.shape, dtype=np.int64)
         self._places[self._exists] = CONTENT + np.arange(self._exists.sum())
         a, b = self.scores()
         self._outputs = np.where(a == 0, 0.0, np.where(b == 2, 1.0, 1.0 / problem.symbols))
-        self.initial_state = np.zeros(CONTENT + self._exists.sum())
-        settings = [problem.symbols, problem.triggers, *problem.weights, *self._outputs[self._exists]]
-        self.parameters = np.array(settings, dtype=np.float64)
-        indices = [a[self._exists], b[self._exists], [-1]]
-        self.sizes = np.concatenate([[count], np.cumsum(self._lengths), *indices]).astype(np.int64)
-        self.work_size, self.num_events = self.initial_state.size, count
         self.components = [f"gap {gap}" for gap in problem.gaps]
+        start = np.zeros(CONTENT + self._exists.sum())
+        parameters = [problem.symbols, problem.triggers, problem.weights, self._outputs[self._exists]]
+        sizes = [len(self._gaps), np.cumsum(self._lengths), a[self._exists], b[self._exists]]
+        self.hold(start, parameters, sizes, work_size=start.size)
         self.numbers = NAMES + [f"gap {gap}, key {s + 1}" for gap in problem.gaps for s in range(2 * gap + 3)]
         self.coords = {"gap": problem.gaps, "key": range(1, keys.size + 1), "moved_key": ["right", "shortcut"]}
         right = (self.attention(self.initial_state) * self._outputs).sum(axis=1)

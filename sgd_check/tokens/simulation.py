@@ -77,9 +77,9 @@ class Model(ABC):
         """Return inputs where the model is."""
         return [part.to(self.options["device"]) for part in batch]
 
-    def add(self, *shape: int, value: float = 0.0) -> torch.Tensor:
-        """Return new parameters of equal entries, one array of this shape per seed."""
-        self.parameters.append(torch.full((len(self.seeds), *shape), value, **self.options, requires_grad=True))
+    def add(self, *shape: int, start: float | torch.Tensor = 0.0) -> torch.Tensor:
+        """Return new parameters, one array of this shape per seed, all of which start alike."""
+        self.parameters.append((torch.zeros(len(self.seeds), *shape, **self.options) + start).requires_grad_())
         return self.parameters[-1]
 
     @abstractmethod
@@ -182,8 +182,8 @@ class _Recall(Model):
     def build(self) -> None:
         tokens = self.problem.subjects + self.problem.relations + self.problem.noise_tokens
         answers, scale = self.problem.relations * self.problem.answers, self.problem.initial_scale
-        self.values = self.add(answers, tokens, value=scale)
-        self.keys = self.add(tokens, value=scale * np.sqrt(answers + 1.0))
+        self.values = self.add(answers, tokens, start=scale)
+        self.keys = self.add(tokens, start=scale * np.sqrt(answers + 1.0))
 
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
         R, S = self.problem.relations, self.problem.subjects
@@ -309,9 +309,9 @@ class _Memory(Model):
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         losses = self.all_losses()
-        sums = torch.zeros(len(self.seeds), len(self._sizes), dtype=torch.float64, device=losses.device)
-        groups = self._groups.to(losses.device).expand(len(self.seeds), -1)
-        return losses @ self._frequency.to(losses.device), sums.scatter_add(1, groups, torch.exp(-losses)) / self._sizes
+        sums = losses.new_zeros(len(losses), len(self._sizes))
+        sums.index_add_(1, self._groups.to(losses.device), torch.exp(-losses))
+        return losses @ self._frequency.to(losses.device), sums / self._sizes
 
 
 class _Selection(Model):
@@ -321,10 +321,9 @@ class _Selection(Model):
 
     def build(self) -> None:
         N, q, H = self.problem.tokens, self.problem.selected, self.problem.heads
-        self.values, self.scores = self.add(q, H), self.add(H, q, N, N)
         values, scores = (torch.as_tensor(part, **self.options) for part in self.problem.start())
-        self.values.data += values
-        self.scores.data += scores[..., None, None] * torch.eye(N, **self.options)
+        self.values = self.add(q, H, start=values)
+        self.scores = self.add(H, q, N, N, start=scores[..., None, None] * torch.eye(N, **self.options))
 
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
         """Return prompts with tokens that are orthogonal, as they are on average."""
@@ -422,17 +421,14 @@ class _PolicyGradient(Model):
     default_batch = 256
 
     def build(self) -> None:
-        self.beta, needs = self.problem.kl_weight or 0.0, self.problem.objective == "grpo"
-        self.group = self.problem.group_samples or 1
+        self.beta, self.group = self.problem.kl_weight or 0.0, self.problem.group_samples or 1
         need = "have `group_samples` for runs of GRPO, which sample groups"
-        check_that(self.group > 1 or not needs, "problem", need, "has None")
-        sizes, *values = self.problem.groups
-        groups = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-        self._groups = groups.to(self.options["device"])
-        self._rewards, start = (torch.tensor(each, **self.options)[self._groups] for each in values)
+        check_that(self.group > 1 or self.problem.objective != "grpo", "problem", need, "has None")
+        sizes, rewards, logits = torch.as_tensor(self.problem.groups, **self.options).unbind()
+        self._groups = torch.repeat_interleave(sizes.long())
+        self._rewards, start = rewards[self._groups], logits[self._groups]
         self._reference = torch.log_softmax(start, 0)
-        self.logits = self.add(len(start))
-        self.logits.data += start
+        self.logits = self.add(len(start), start=start)
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
         """Return uniform numbers (count, G), by which samples are chosen."""
@@ -459,8 +455,7 @@ class _PolicyGradient(Model):
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         logs = torch.log_softmax(self.logits, 1)
-        shares = torch.zeros(len(logs), self.system.coords["group"][-1], **self.options)
-        shares.index_add_(1, self._groups, logs.exp())
+        shares = logs.new_zeros(len(logs), len(self.problem.rewards)).index_add_(1, self._groups, logs.exp())
         loss = (logs.exp() * (self.beta * (logs - self._reference) - self._rewards)).sum(1)
         return loss, self.system.progress(shares.cpu().numpy())
 
