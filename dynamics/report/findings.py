@@ -38,6 +38,7 @@ FINDINGS = {
     **{answer.name: answer.findings for answer in ANSWERS},
     **dict.fromkeys(LAWS, "dynamics.report.laws:law_findings"),
     "recovery": "dynamics.report.laws:recovery_findings",
+    "tokens-closed": "dynamics.report.tokens:closed_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"

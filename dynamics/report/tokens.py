@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import figures
-from dynamics.report.elements import PROGRESS, history_chart
+from dynamics.report.elements import PROGRESS, cell_text, history_chart
 from dynamics.report.figures import MEASURED, PREDICTED, finish_panel, new_panels, shades
 from dynamics.report.findings import Drawing, Findings, Table, drawing_of, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE
@@ -40,9 +40,7 @@ def token_findings(dataset: xr.Dataset) -> Findings:
     rate, notes = attrs.get("learning_rate"), str(attrs.get("notes", ""))
     how = "the flow" if rate is None else f"gradient descent at learning rate {rate:g}"
     sentences = [f"{attrs['title']}, by {how}; closed forms are of the flow."]
-    if "reward_variance" in attrs:
-        accuracy = f", accuracy {attrs['accuracy']:.3g}" if "accuracy" in attrs else ""
-        sentences.append(f"Reward variance at the start {attrs['reward_variance']:.3g}{accuracy}.")
+    sentences += _of_rewards(dataset)
     last = dataset.dropna("time", subset=["loss"]).isel(time=slice(-1, None))
     if "kappa_R" in last and last.sizes["time"]:
         moved, kappa_R = last["moved_attention"].values[0].mean(axis=0), float(last["kappa_R"][0])
@@ -75,6 +73,32 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         overview=draw,
         go_on=RESUME_SOLVE,
     )
+
+
+def closed_findings(dataset: xr.Dataset) -> Findings:
+    """Return the findings on an answer of `dynamics.tokens.predict`."""
+    title, notes = dataset.attrs["title"], dataset.attrs["notes"]
+    rows = rows_of(dataset, {"component": "component", "closed": "predicted_learned_time", "plateau": "plateau"})
+    known = [f"{row['component']} {cell_text(row['closed'], 5)}" for row in rows if not np.isnan(row["closed"])]
+    told = [*known[:MOST_NAMES], *(["…"] if len(known) > MOST_NAMES else [])] or ["none"]
+    sentences = [f"{title}, times of learning: {', '.join(told)}."]
+    if len(known) < len(rows):
+        sentences.append("`dynamics.tokens.solve` finds the times that have no closed form.")
+    return run_findings(
+        dataset,
+        sentences=sentences + _of_rewards(dataset),
+        tables=[Table(caption="When each component is learned", rows=rows, each="components")],
+        remarks=[f"note: {notes}"],
+        values={"title": title, "components": rows, "notes": notes},
+    )
+
+
+def _of_rewards(dataset: xr.Dataset) -> list[str]:
+    attrs = dataset.attrs
+    if "reward_variance" not in attrs:
+        return []
+    accuracy = f", accuracy {attrs['accuracy']:.3g}" if "accuracy" in attrs else ""
+    return [f"Reward variance at the start {attrs['reward_variance']:.3g}{accuracy}."]
 
 
 def _recovery_findings(dataset: xr.Dataset) -> Findings:

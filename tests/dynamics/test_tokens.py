@@ -49,6 +49,40 @@ def test_hop_1_has_a_closed_time():
         assert np.isnan(found.predicted_learned_time[1:]).all()
 
 
+@pytest.mark.parametrize(
+    ("problem", "sentences"),
+    [
+        (
+            SMALL,
+            [
+                "Closed forms of composition, times of learning: hop 1 97.737.",
+                "`dynamics.tokens.solve` finds the times that have no closed form.",
+            ],
+        ),
+        (
+            tokens.Composition(vocabulary=6, hops=2, data="hardest"),
+            ["Closed forms of composition, times of learning: hop 1 never, hop 2 never."],
+        ),
+        (
+            tokens.TriggerTask(symbols=50, gaps=[4]),
+            [
+                "Closed forms of trigger task, times of learning: none.",
+                "`dynamics.tokens.solve` finds the times that have no closed form.",
+            ],
+        ),
+    ],
+    ids=["some", "never", "none"],
+)
+def test_closed_forms_are_printed_as_other_predictions_are(problem, sentences, tmp_path):
+    found = tokens.predict(problem)
+    lines = str(dynamics.summary(found)).splitlines()
+    assert lines == ["Complete: this answer needs no time stepping.", *sentences, f"note: {found.attrs['notes']}"]
+    page = read_page(dynamics.write_report(found, tmp_path / "closed.html"))
+    assert [
+        row["component"] for row in page.tables["When each component is learned"]
+    ] == found.component.values.tolist()
+
+
 def test_stages_of_a_curriculum_take_the_same_time():
     problem = tokens.Composition(vocabulary=6, hops=4, data="curriculum", stage_time=400.0)
     found = solved(problem)
