@@ -222,14 +222,17 @@ class Teacher(Compared, Frozen):
         r"""Return the teacher that is a polynomial of the first coordinates, for a `dynamics.Student`.
 
         Its `coefficients` are those in orthonormal Hermite polynomials, f*_α = E[∂^α f*]/√α!, of all `components`. The
-        text is a polynomial in x1 … x9, such as "x1 + x1*x2" or "h2(x1)*x2", h_k the orthonormal Hermite polynomial;
-        numbers are exact, the total degree is 1 to 12, and there are at most 200 terms, or ValueError is raised.
+        text is a polynomial in x1 … x9 (or z1 … z9, the names that `hermite.leap` prints), such as "x1 + x1*x2" or
+        "h2(x1)*x2", h_k the orthonormal Hermite polynomial; numbers are exact, the total degree is 1 to 12, and there
+        are at most 200 terms, or ValueError is raised.
 
         Examples
         --------
         >>> teacher = Teacher.polynomial("x1 + x1*x2*x3")
         >>> teacher.order, teacher.leap
         (('x1', 'x1*x2*x3'), 2)
+        >>> Teacher.polynomial("z1 + z1*z2*z3") == teacher
+        True
         """
         target = Polynomial(text)
         teacher = cls([component.value for component in target.components])

@@ -45,7 +45,7 @@ _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100
 _INDEXED = re.compile(r"[zx]([1-3])")
 _COUNT = 9
-_AXIS = re.compile(rf"x([1-{_COUNT}])", flags=re.IGNORECASE)
+_AXIS = re.compile(rf"[zx]([1-{_COUNT}])", flags=re.IGNORECASE)
 _ONE = (0,) * _COUNT
 _PRODUCTS = "; write products with a sign, 3*z."
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
@@ -218,11 +218,14 @@ def named_axes(text: str) -> set[int]:
 def parse_polynomial(text: object) -> Monomials:
     """Return the monomials of a polynomial in x1 ... x9, of total degree at most 12 and with at most 200 terms.
 
+    z1 ... z9 are other names of the same variables.
     Numbers are exact: `0.1` is one tenth. The argument of a Hermite polynomial, `h2(x1)`, may be any polynomial. The
     exponents are as long as the largest index in the text. ValueError is raised for anything else.
 
     >>> parse_polynomial("x1 + 2*x1*x2^2")
     {(1, 0): 1, (1, 2): 2}
+    >>> parse_polynomial("z1 + 2*z1*z2^2") == parse_polynomial("x1 + 2*x1*x2^2")
+    True
     >>> parse_polynomial("h2(x1)")
     {(0,): -sqrt(2)/2, (2,): sqrt(2)/2}
     """
@@ -441,9 +444,9 @@ class _SeveralWalker(_Walker):
 
 
 class _PolynomialWalker(_Walker):
-    """Builds a table of the monomials in x1 ... x9 instead."""
+    """Builds a table of the monomials in x1 ... x9 (or z1 ... z9) instead."""
 
-    lead = "Argument `text` must be a polynomial in x1 ... x9, but "
+    lead = "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but "
     too_long = f"{lead}has {{}} characters, more than {MAX_LENGTH}."
     unreadable = "Argument `text` must be a polynomial such as 'x1 + x1*x2', but is {}"
 

@@ -66,6 +66,15 @@ def test_the_leap_is_that_of_the_cheapest_order(text, order, leap):
     assert teacher.leap == best
 
 
+def test_the_variables_may_have_the_names_of_hermite_leap():
+    assert Teacher.polynomial("z1 + h2(Z3)*x2") == Teacher.polynomial("x1 + h2(x3)*x2")
+    sentence = (
+        r"^Argument `text` must be a polynomial in x1 \.\.\. x9 \(or z1 \.\.\. z9\), but contains the name 'z'\.$"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        Teacher.polynomial("z + z1")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
