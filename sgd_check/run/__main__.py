@@ -125,7 +125,7 @@ def _simulate(
     except (ValueError, ImportError) as error:
         raise UsageError(refusal_of(error, engine)) from None
     file = file_of_runs(settings, plan.problem, output, begun)
-    for line in _described(plan, seconds, settings["seeds"]):
+    for line in _described(plan, seconds, settings):
         tell(line)
     try:
         with warnings.catch_warnings():
@@ -151,8 +151,9 @@ def _simulate(
         raise
 
 
-def _described(plan: CheckPlan, seconds: float | None, seeds: int) -> list[str]:
+def _described(plan: CheckPlan, seconds: float | None, settings: Mapping[str, Any]) -> list[str]:
     """Return lines on the simulation, about how long it takes, and options that make it faster or check more."""
+    seeds = settings["seeds"]
     lines = [plan.describe(), f"{plan.steps} steps of {seeds} runs; --max-runtime bounds the time."]
     if seconds is not None:
         lines[1] = f"About {duration(seconds)} for {plan.steps} steps of {seeds} runs."
@@ -160,8 +161,14 @@ def _described(plan: CheckPlan, seconds: float | None, seeds: int) -> list[str]:
         return [*lines, LONG_RUN_ADVICE]
     if plan.beyond:
         return [*lines, plan.costs("--t-max")]
-    more = f"More directions would take over ten minutes; --directions {plan.emerging} checks all."
-    return [*lines, more] if plan.checked < plan.emerging else lines
+    if plan.checked == plan.emerging or settings["directions"] is not None:
+        return lines
+    if settings["t_max"] is not None:
+        return [
+            *lines,
+            f"Not all directions emerge by then; --directions {plan.emerging} in place of --t-max checks all.",
+        ]
+    return [*lines, f"More directions would take over ten minutes; --directions {plan.emerging} checks all."]
 
 
 def _read_prediction(source: Path) -> xr.Dataset:

@@ -605,13 +605,20 @@ def plan_by_times(
         factor = reach_in_errors(runs - 1, false_alarm_rate / max(chosen.size, 1)) / np.sqrt(runs)
         learning_rate = _safe_rate(problem, prediction, chosen, batch_size, factor)
     if steps is None:
-        need = "Argument `steps` must be given, because no direction emerges in the prediction."
-        require(t_max is not None or emerging, need)
+        need = "Argument `steps` must be given, because no direction emerges in the prediction"
+        require(t_max is not None or emerging, f"{need}{_or_longer(prediction)}.")
         end = HORIZON_FACTOR * float(time[chosen].max()) if t_max is None else t_max
         steps = int(np.ceil(end / learning_rate))
     delay = expectation(problem, prediction, learning_rate / batch_size).delay[chosen]
     largest = float(delay.max(initial=0.0)) if emerging else np.inf
-    return CheckPlan(problem, learning_rate, steps, largest, chosen.size, emerging)
+    checked = chosen.size if t_max is None else np.count_nonzero(time[chosen] <= t_max)
+    return CheckPlan(problem, learning_rate, steps, largest, checked, emerging)
+
+
+def _or_longer(prediction: xr.Dataset) -> str:
+    """Return where a prediction ends that is too short for a plan, and the other way out, as the end of a sentence."""
+    known = known_times(prediction) if "time" in prediction.coords else np.empty(0)
+    return f", which ends at t = {known[-1]:.4g}; or let it last longer" if known.size else ""
 
 
 def plan_check(
@@ -676,9 +683,12 @@ def _plan_by_curves(
         if end is None and directions is not None and awaited:
             end = awaited[min(directions, len(awaited)) - 1]
         if learning_rate is None and steps is None:
-            within = ends if end is None else [*(one for one in ends if one < end), end]
-            learning_rate, latest, seeing = piloted(pilot, within)
-            end = latest if end is None else end
+            if end is None or _tells(pilot.problem, prediction, end):
+                within = ends if end is None else [*(one for one in ends if one < end), end]
+                learning_rate, latest, seeing = piloted(pilot, within)
+                end = latest if end is None else end
+            else:  # no learning rate lets runs see what does not move yet: take that of the first end that tells
+                learning_rate, _, seeing = (min(found, end) for found in piloted(pilot, ends[:1]))
         elif learning_rate is not None and end is None:
             within = pilot.affordable(learning_rate, ends, AFFORDABLE_SECONDS)
             end = within[-1] if within else first_end(prediction, ends)
@@ -793,8 +803,8 @@ def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
         way = np.abs(np.diff(values, prepend=values[:1])).cumsum()
         if way.size and np.ptp(values) >= quantity.scale:
             found.append(float(times[known][np.searchsorted(way, 0.9 * way[-1])]))
-    need = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction."
-    require(max(found, default=0.0) > 0.0, need)
+    need = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction"
+    require(max(found, default=0.0) > 0.0, f"{need}{_or_longer(prediction)}.")
     last = float(known_times(prediction)[-1])
     return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
 

@@ -246,7 +246,9 @@ def test_the_end_is_where_curves_have_made_most_of_their_way(relu, flow):
     way = np.abs(np.diff(masses[:, 1])).cumsum()
     assert np.interp(end / 1.3, flow["time"].values[1:], way / way[-1]) == pytest.approx(0.9, abs=0.02)
     still = flow.isel(time=slice(0, 3))
-    with pytest.raises(ValueError, match="because nothing moves in the prediction"):
+    end = float(still["time"][-1])
+    sentence = f"because nothing moves in the prediction, which ends at t = {end:.4g}; or let it last longer"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
         ends_of_curves(relu, still)
 
 
@@ -274,6 +276,14 @@ def test_a_plan_lasts_until_the_emergences_that_it_can_pay_for(flow, monkeypatch
     assert (later.samples, later.seconds) == (np.ceil(steps), pytest.approx(0.015 * steps))
     for asked in ({"t_max": later.end}, {"directions": 2}):
         assert plan_at(flow, 5e-3, monkeypatch, learning_rate=slow.learning_rate, **asked).checked == 2
+
+
+def test_a_horizon_before_anything_moves_does_not_ask_for_a_tiny_learning_rate(flow, monkeypatch):
+    first = 1.3 * float(flow["emergence_time"].min())
+    plan = plan_at(flow, 1e-6, monkeypatch, t_max=0.003 * first)
+    assert plan.learning_rate * plan.steps == pytest.approx(0.003 * first, rel=0.1)
+    assert (plan.checked, plan.beyond[0].what[:9]) == (0, "Direction")
+    assert plan.beyond[0].samples < 1e6
 
 
 def test_a_horizon_or_learning_rate_that_is_given_is_kept(flow, monkeypatch):

@@ -200,6 +200,16 @@ def test_a_missing_torch_is_said_in_one_sentence(prediction, capsys, monkeypatch
     assert "pip install torch" in capsys.readouterr().err
 
 
+def test_a_horizon_before_the_first_emergence_is_said_to_be_too_early(prediction, capsys):
+    time = float(np.nanmin(load(prediction)["emergence_time"]))
+    assert main([str(prediction), "--seeds", "4", "--t-max", f"{time / 50:.3g}", "--no-plot"]) == 0
+    shown = capsys.readouterr()
+    said = shown.out + shown.err
+    assert "made for 0 of 1 directions." in said
+    assert "Not all directions emerge by then; --directions 1 in place of --t-max checks all." in said
+    assert "ten minutes" not in said
+
+
 def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction):
     from dynamics.theory import learning_rate_limit
 
@@ -215,8 +225,9 @@ def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction
 
 def test_without_emergence_or_theory_the_missing_option_is_named(tools):
     never = tools.flow(tools.problem([[0.65, 0.1]], dimension=8), np.array([1e-4, 2e-4]))
-    with pytest.raises(ValueError, match=r"^Argument `steps` must be given, because no direction emerges"):
+    with pytest.raises(ValueError, match=r"^Argument `steps` must be given, because no direction emerges") as caught:
         plan_by_times(never)
+    assert str(caught.value).endswith("in the prediction, which ends at t = 0.0002; or let it last longer.")
     assert plan_by_times(never, 1e-4, 10).largest_delay == np.inf
     inputs = Inputs([2.0, 1.0], [2, 6])
     crooked = tools.problem([[0.65, 0.1]], dimension=8, directions=[[1.0, 0.0], [0.6, 0.8]], inputs=inputs)
