@@ -611,7 +611,7 @@ def plan_by_times(
         steps = int(np.ceil(end / learning_rate))
     delay = expectation(problem, prediction, learning_rate / batch_size).delay[chosen]
     largest = float(delay.max(initial=0.0)) if emerging else np.inf
-    checked = chosen.size if t_max is None else np.count_nonzero(time[chosen] <= t_max)
+    checked = chosen.size if t_max is None else int(np.count_nonzero(time[chosen] <= t_max))
     return CheckPlan(problem, learning_rate, steps, largest, checked, emerging)
 
 
