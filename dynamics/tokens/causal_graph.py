@@ -25,8 +25,7 @@ from hermite.arrays import Array, Integers, Vector
 def write_shares(y: Vector, sizes: Integers, work: Vector) -> None:
     """Write the softmax of every row."""
     first = 0
-    for s in range(y.size):
-        work[s] = y[s]
+    work[: y.size] = y
     for keys in range(2, sizes[0]):
         put_softmax(work, first, first + keys)
         first += keys

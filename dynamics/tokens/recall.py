@@ -11,26 +11,20 @@ from scipy import special
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
 from dynamics.tokens.problems import FactualRecall
-from dynamics.tokens.system import TokenSystem
+from dynamics.tokens.system import TokenSystem, put_softmax
 from hermite.arrays import Array, Integers, Vector
 
 
 @kernel
-def write_classes(y: Vector, parameters: Vector, work: Vector) -> float:
-    """Write p_1 … p_4, of the right answer and of one of each of the three kinds of wrong ones; return −ln p_1."""
+def write_classes(y: Vector, parameters: Vector, work: Vector) -> None:
+    """Write the probability of the right answer, and of all of each of the three kinds of wrong ones."""
     R, D = parameters[0], parameters[2]
     for at in range(4):
         right_relation, right_subject = at < 2, at % 2 == 0
-        work[at] = y[0] * (y[1] if right_relation else y[2]) + y[3] * (y[4] if right_subject else y[5])
-    top = max(work[0], work[1], work[2], work[3])
-    total = np.exp(work[0] - top)
-    for at in range(1, 4):
-        many = (R - 1.0 if at >= 2 else 1.0) * (D - 1.0 if at % 2 == 1 else 1.0)
-        total += many * np.exp(work[at] - top)
-    loss: float = np.log(total) + top - work[0]
-    for at in range(4):
-        work[at] = np.exp(work[at] - top) / total
-    return loss
+        count = (1.0 if right_relation else R - 1.0) * (1.0 if right_subject else D - 1.0)
+        score = y[0] * (y[1] if right_relation else y[2]) + y[3] * (y[4] if right_subject else y[5])
+        work[at] = score + np.log(count)
+    put_softmax(work, 0, 4)
 
 
 @kernel
@@ -39,11 +33,9 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     R, S, D = parameters[0], parameters[1], parameters[2]
     A = R * D
     write_classes(y, parameters, work)
-    wrong = (D - 1.0) * work[1] + (R - 1.0) * work[2] + (R - 1.0) * (D - 1.0) * work[3]
-    gx = wrong / D - (1.0 - 1.0 / D) * work[1]
-    gy = -work[2] / D - (1.0 - 1.0 / D) * work[3]
-    gu = wrong / R - (1.0 - 1.0 / R) * work[2]
-    gw = -work[1] / R - (1.0 - 1.0 / R) * work[3]
+    # The values of the relation move by the probability of answers to other relations, and the subject's likewise.
+    gx, gu = (work[2] + work[3]) / D, (work[1] + work[3]) / R
+    gy, gw = -gx / (R - 1.0), -gu / (D - 1.0)
     out[0] = (D * y[1] * gx + (A - D) * y[2] * gy) / R
     out[1] = y[0] * gx / R
     out[2] = y[0] * gy / R
@@ -56,7 +48,8 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Loss below halfway to the plateau, and below half of the plateau; in the order relation, subject."""
     A, left = parameters[0] * parameters[2], parameters[2] if sizes[0] == 1 else parameters[0]
-    loss = write_classes(y, parameters, work)
+    write_classes(y, parameters, work)
+    loss = -np.log(work[0])
     first, second = 0.5 * (np.log(A) + np.log(left)) - loss, 0.5 * np.log(left) - loss
     out[0], out[1] = (first, second) if sizes[0] == 1 else (second, first)
 

@@ -1,7 +1,7 @@
 """Selection of q tokens by H heads, reduced to U (q, H) and score differences δ (H, q) (`docs/token_equations.md`).
 
-State y = [U (q, H) | δ (H, q)]; parameters = [N]; sizes = [q | H | stage]. The scratch holds A (H, q), o (H), E (q, q)
-and w (q).
+State y = [U (q, H) | δ (H, q)]; parameters = [N]; sizes = [q | H | stage]. The scratch holds A (H, q) with o as
+one more column, and E (q, q) with w as one more.
 """
 
 from __future__ import annotations
@@ -14,27 +14,20 @@ from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
 from dynamics.runs.variables import Variable
 from dynamics.tokens.problems import Selection
-from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
+from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem, put_softmax
 from hermite.arrays import Array, Integers, Vector
 
 
 @kernel
 def write_attention(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write A and o."""
+    """Write A, and o in its last column."""
     q, H = sizes[0], sizes[1]
     for h in range(H):
-        first = h * q
-        top = 0.0
-        for r in range(q):
-            top = max(top, y[H * q + first + r])
-        rest = np.exp(-top)
-        total = (parameters[0] - q) * rest
-        for r in range(q):
-            work[first + r] = np.exp(y[H * q + first + r] - top)
-            total += work[first + r]
-        for r in range(q):
-            work[first + r] /= total
-        work[H * q + h] = rest / total
+        first = h * (q + 1)
+        work[first : first + q] = y[H * q + h * q : H * q + h * q + q]
+        work[first + q] = np.log(parameters[0] - q)
+        put_softmax(work, first, first + q + 1)
+        work[first + q] /= parameters[0] - q
 
 
 @kernel
@@ -42,30 +35,29 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     """Gradient descent of the read-out U and of the score differences δ."""
     q, H, N = sizes[0], sizes[1], parameters[0]
     write_attention(y, parameters, sizes, work)
-    E, w = H * q + H, H * q + H + q * q
     for r in range(q):
-        for s in range(q + 1):  # the last column is w
-            total = -1.0 if r == s else 0.0
+        E = (H + r) * (q + 1)
+        for s in range(q + 1):
+            work[E + s] = -1.0 if r == s else 0.0
             for h in range(H):
-                total += y[r * H + h] * (work[h * q + s] if s < q else work[H * q + h])
-            work[E + r * q + s if s < q else w + r] = total
+                work[E + s] += y[r * H + h] * work[h * (q + 1) + s]
     for h in range(H):
-        rest = (N - q) * work[H * q + h]
-        mean = 0.0
+        A, delta, mean = h * (q + 1), H * q + h * q, 0.0
         for r in range(q):
-            back = rest * work[w + r]
+            E = (H + r) * (q + 1)
+            back = (N - q) * work[A + q] * work[E + q]
             mean += y[r * H + h] * back
             for s in range(q):
-                back += work[E + r * q + s] * work[h * q + s]
+                back += work[E + s] * work[A + s]
             out[r * H + h] = -back
         for s in range(q):
             gain = 0.0
             for r in range(q):
-                gain += y[r * H + h] * work[E + r * q + s]
-            out[H * q + h * q + s] = gain
-            mean += work[h * q + s] * gain
-        for s in range(h * q, h * q + q):
-            out[H * q + s] = -work[s] * (out[H * q + s] - mean) / (N - 1.0)
+                gain += y[r * H + h] * work[(H + r) * (q + 1) + s]
+            out[delta + s] = gain
+            mean += work[A + s] * gain
+        for s in range(q):
+            out[delta + s] = -work[A + s] * (out[delta + s] - mean) / (N - 1.0)
 
 
 @kernel
@@ -76,7 +68,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     for h in range(H):
         out[h] = -0.5
         for r in range(q):
-            out[h] += work[h * q + r]
+            out[h] += work[h * (q + 1) + r]
 
 
 class SelectionSystem(TokenSystem):
@@ -98,7 +90,7 @@ class SelectionSystem(TokenSystem):
         heads, wanted = range(1, H + 1), range(1, q + 1)
         self.components = [f"head {h}" for h in heads]
         start = np.concatenate([part.ravel() for part in problem.start()])
-        self.hold(start, [N], [q, H], work_size=H * q + H + q * q + q)
+        self.hold(start, [N], [q, H], work_size=(H + q) * (q + 1))
         self.numbers = [
             *(f"U {r},{h}" for r in wanted for h in heads),
             *(f"delta {h},{r}" for h in heads for r in wanted),
