@@ -2,7 +2,7 @@
 
 `python -m benchmarks.newcomer [LINK …] [--folder FOLDER]` asks it by one command, for twenty directions with
 a_p ∝ 1/p from a file, 64 neurons and d = 512, then runs SGD itself and counts the runs within the interval. Answers
-stay in the folder as JSON, one file a link, and are not asked again. docs/learning_rate.md sums up its table.
+stay in the folder as JSON, one file a link, and are not asked again. docs/predictions.md has its table.
 """
 
 from __future__ import annotations
