@@ -24,6 +24,11 @@ _OTHER = re.compile(r"\\[bB]igg?(?![a-zA-Z])")
 #: A fraction with a part of one sign without braces: the translator reads 12 as one number.
 _FIRST = re.compile(r"(\\[dt]?frac)\s*([0-9a-zA-Z]|\\[a-zA-Z]+)")
 _SECOND = re.compile(r"(\\[dt]?frac\{[^{}]*\})\s*([0-9a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
+#: The translator leaves no space between a name such as ln and its neighbours, and browsers put some around bars.
+_BEFORE = re.compile(r"(?<=</mi>|</mn>)(?=\s*<mi>(?:ln|det)</mi>\s*<mo>&ApplyFunction;)|(?<=\)</mo>)(?=\s*<mi>ln</mi>)")
+_AFTER = re.compile(r"(?<=<mo>&ApplyFunction;</mo>)(?!\s*<mo[^>]*>[(\[])")
+_BAR = re.compile(r'<mo stretchy="false">(?=\|</mo>)')
+_SPACE = '<mspace width="0.1667em"></mspace>'
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +38,9 @@ def translated(node: nodes.Element, *, as_block: bool) -> str:
     source = _OTHER.sub("", _RIGHT.sub(r"\1r", _LEFT.sub(r"\1l", node.astext())))
     source = _SECOND.sub(r"\1{\2}", _FIRST.sub(r"\1{\2}", source))
     try:
-        return str(tex2mathml(source, as_block=as_block))
+        formula = str(tex2mathml(source, as_block=as_block))
+        formula = _BEFORE.sub(_SPACE, formula)
+        return _BAR.sub('<mo stretchy="false" lspace="0" rspace="0">', _AFTER.sub(_SPACE, formula))
     except MathError as error:
         logger.warning("formula: %s in %s", error, node.astext(), location=node)
         return ""
