@@ -24,6 +24,11 @@ _OTHER = re.compile(r"\\[bB]igg?(?![a-zA-Z])")
 #: A fraction with a part of one sign without braces: the translator reads 12 as one number.
 _FIRST = re.compile(r"(\\[dt]?frac)\s*([0-9a-zA-Z]|\\[a-zA-Z]+)")
 _SECOND = re.compile(r"(\\[dt]?frac\{[^{}]*\})\s*([0-9a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
+#: An accent over a letter with an index: the translator sets the index below the letter.
+_ACCENT = re.compile(
+    r"<munderover>\s*(<mi[^>]*>[^<]*</mi>)((?:(?!<munderover>).)*?)(<mo[^>]*>[ˆ˜~¯ˉ‾˙¨→]</mo>)\s*</munderover>",
+    re.DOTALL,
+)
 #: The translator leaves no space between a name such as ln and its neighbours, and browsers put some around bars.
 _BEFORE = re.compile(r"(?<=</mi>|</mn>)(?=\s*<mi>(?:ln|det)</mi>\s*<mo>&ApplyFunction;)|(?<=\)</mo>)(?=\s*<mi>ln</mi>)")
 _AFTER = re.compile(r"(?<=<mo>&ApplyFunction;</mo>)(?!\s*<mo[^>]*>[(\[])")
@@ -39,7 +44,7 @@ def translated(node: nodes.Element, *, as_block: bool) -> str:
     source = _SECOND.sub(r"\1{\2}", _FIRST.sub(r"\1{\2}", source))
     try:
         formula = str(tex2mathml(source, as_block=as_block))
-        formula = _BEFORE.sub(_SPACE, formula)
+        formula = _BEFORE.sub(_SPACE, _ACCENT.sub(r"<msub><mover>\1\3</mover>\2</msub>", formula))
         return _BAR.sub('<mo stretchy="false" lspace="0" rspace="0">', _AFTER.sub(_SPACE, formula))
     except MathError as error:
         logger.warning("formula: %s in %s", error, node.astext(), location=node)

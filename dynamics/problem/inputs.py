@@ -80,7 +80,10 @@ class Inputs(Compared, Frozen):
     multiplicities : array_like of int, shape (classes,), optional
         How many axes in a row each of them has, by default 1; together as many as the problem has dimensions.
 
-    TypeError or ValueError is raised for any other value.
+    Raises
+    ------
+    TypeError, ValueError
+        For any other value.
 
     Examples
     --------

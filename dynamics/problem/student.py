@@ -93,7 +93,10 @@ class Student(Compared):
     decay : (float, float), default (0, 0)
         κ_w, κ_v ≥ 0; set to 0 for neurons that keep their length and for a fixed second layer, which do not decay.
 
-    TypeError or ValueError is raised for any other value.
+    Raises
+    ------
+    TypeError, ValueError
+        For any other value.
 
     Examples
     --------

@@ -176,7 +176,10 @@ class Teacher(Compared, Frozen):
     biases : array_like, shape (P,), optional
         Biases β_p, dimensionless, by default 0; like `links` for a `dynamics.Student` alone.
 
-    ValueError is raised if a coefficient is zero or not finite, a direction is not of unit length, or lengths differ.
+    Raises
+    ------
+    ValueError
+        If a coefficient is zero or not finite, a direction is not of unit length, or lengths differ.
 
     Examples
     --------

@@ -390,7 +390,10 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
         Fields of one number per n, dimensionless. `second_stage_loss` is NaN for links without a bound: their labels
         feel that p is not normal.
 
-    TypeError or ValueError is raised for bad arguments, and for a link without a component of degree 1.
+    Raises
+    ------
+    TypeError, ValueError
+        For bad arguments, and for a link without a component of degree 1.
 
     Examples
     --------

@@ -667,8 +667,9 @@ class PolicyGradient(TokenProblem):
 class ChainOfThought(TokenProblem):
     r"""Solve linear regression in context by one layer of linear attention, which is trained on steps of a chain.
 
-    .. math:: w_{k+1} = w_k - \eta S (w_k - w^*), \quad S = X^T X/n, \qquad
-       L = \frac1{2d} \sum_{k<K} E \Big|w_k + \Big[V \sum_z z\, (z^T W z_k)\Big/n\Big]_w - w_{k+1}\Big|^2
+    .. math:: w_{k+1} = w_k - \eta S (w_k - w^*), \qquad S = X^T X/n,
+
+    .. math:: L = \frac1{2d} \sum_{k<K} E \Big|w_k + \Big[V \sum_z z\, (z^T W z_k)\Big/n\Big]_w - w_{k+1}\Big|^2
 
     Tokens are (x_i, y_i, 0, 0) of n examples, y = w*·x, and z_k = (0, 0, w_k, 1), with w_0 = 0; x and w* are standard
     Gaussian. At the start V has a on its block from x to w, W has b on that from w to x and c from 1 to y.

@@ -338,7 +338,7 @@ def plot_learning(
 ) -> Axes:
     r"""Draw progress over time, or the loss: lines are theory, bands 10 to 90 % of the runs.
 
-    These are learned masses by direction :math:`/ a_p`, of a network components
+    These are learned masses by direction over :math:`a_p`, of a network components
     :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
     components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
     smaller one are drawn, on the time of theory. Time is the flow time. `quantity` "loss" draws the loss; that of the
