@@ -2,8 +2,8 @@ r"""Recovery from n samples in dimension d: estimators of degree 1 to 4 of a dir
 
 Squared overlaps with a direction at degree 1, 3 and 4 are formulas in ρ² = E[T h_k]²/E T² and κ = E[T²(z² − 1)²]/E T²
 of labels T(y) of mean 0 (`docs/recovery.md`). At degree 2 that of the first eigenvector of (1/n) Σ T_i x_i x_iᵀ
-follows from roots of two functions F and P (notes of `dynamics.predict_recovery`), whose means are those of the law of
-labels, or sums over one sample.
+follows from roots of two functions F and P (notes of `dynamics.predict_recovery`). F and P hold means over the law of
+labels, or over one sample.
 """
 
 from __future__ import annotations

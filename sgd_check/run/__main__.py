@@ -166,7 +166,7 @@ def _described(plan: CheckPlan, seconds: float | None, settings: Mapping[str, An
     if settings["t_max"] is not None:
         return [
             *lines,
-            f"Not all directions emerge by then; --directions {plan.emerging} in place of --t-max checks all.",
+            f"Not all directions emerge by then; --directions {plan.emerging} instead of --t-max checks all.",
         ]
     return [*lines, f"More directions would take over ten minutes; --directions {plan.emerging} checks all."]
 

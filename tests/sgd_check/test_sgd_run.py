@@ -206,7 +206,7 @@ def test_a_horizon_before_the_first_emergence_is_said_to_be_too_early(prediction
     shown = capsys.readouterr()
     said = shown.out + shown.err
     assert "made for 0 of 1 directions." in said
-    assert "Not all directions emerge by then; --directions 1 in place of --t-max checks all." in said
+    assert "Not all directions emerge by then; --directions 1 instead of --t-max checks all." in said
     assert "ten minutes" not in said
 
 
