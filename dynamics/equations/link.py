@@ -1,10 +1,11 @@
 """The kernel of a link, g(s) = Σ_j c_j² s^j, its first two derivatives and the kernel of learned masses, as data.
 
-A polynomial Σ_j w_j s^j is stored as [lowest power, stride, number of coefficients, w of the odd one, coefficients …].
-Up to degree 4 the first three are 0, 1 and 5. Else the stride is 2 where all powers have the same parity, but at most
-one, the odd one: w s beside even powers, as of relu and gelu, or w beside odd ones. Zeros are added until the number is
-one more than a multiple of 4, since compiled code treats four coefficients at a time. The data of a link are [place of
-g', place of g'', place of g_3, g …].
+A polynomial Σ_j w_j s^j is stored as [lowest power, stride, number of coefficients, single, coefficients …], where
+`single` is the coefficient of a power that stands apart, or 0. Up to degree 4 the stride is 1 and there are 5
+coefficients. Else the stride is 2 where all powers have the same parity, or all but one: s beside even powers, as of
+relu and gelu, or the constant beside odd ones. Zeros are added until the number of coefficients is one more than a
+multiple of 4, since compiled code treats four at a time. The data of a link are [place of g', place of g'', place of
+g_3, g …].
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ def stored_polynomial(weights: Sequence[float]) -> list[float]:
     parity = powers[-1] % 2
     chain_powers = [j for j in powers if j % 2 == parity]
     stride = 2 if set(powers) - set(chain_powers) <= {1 - parity} else 1
-    lowest, odd_one = (chain_powers[0], weights[1 - parity]) if stride == 2 else (powers[0], 0.0)
+    lowest, single = (chain_powers[0], weights[1 - parity]) if stride == 2 else (powers[0], 0.0)
     chain = list(weights[lowest : powers[-1] + 1 : stride])
     chain += [0.0] * (-(len(chain) - 1) % 4)
-    return [float(lowest), float(stride), float(len(chain)), odd_one, *chain]
+    return [float(lowest), float(stride), float(len(chain)), single, *chain]
 
 
 @kernel
@@ -93,8 +94,8 @@ def polynomial(data: Vector, at: int, s: float) -> float:
         value = value * q + data[at + HEAD + k]
     for _ in range(lowest // 2):
         value *= s * s
-    odd_one = data[at + 3]
-    return float(value * s + odd_one if lowest % 2 == 1 else value + odd_one * s)
+    single = data[at + 3]
+    return float(value * s + single if lowest % 2 == 1 else value + single * s)
 
 
 @kernel
@@ -107,8 +108,8 @@ def write_polynomial(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) 
 
 @kernel
 def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the polynomial of each number of a block: Horner's rule, a power of s in few passes, then the odd one."""
-    stride, odd_one, first, power = data[at + 1], data[at + 3], at + HEAD, int(data[at])
+    """Write the polynomial of each number of a block: Horner's rule, a power of s in few passes, then `single`."""
+    stride, single, first, power = data[at + 1], data[at + 3], at + HEAD, int(data[at])
     last = first + int(data[at + 2]) - 1
     top = data[last]
     for j in range(s.size):
@@ -130,8 +131,8 @@ def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> No
     elif power % 4 == 3:
         for j in range(s.size):
             out[j] *= (s[j] * s[j]) * s[j]
-    for j in range(s.size if odd_one != 0.0 else 0):
-        out[j] += odd_one if power % 2 == 1 else odd_one * s[j]
+    for j in range(s.size if single != 0.0 else 0):
+        out[j] += single if power % 2 == 1 else single * s[j]
 
 
 @kernel
