@@ -117,9 +117,8 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         rows = list(self._layout.kept)
         if "vectors" in state and np.shape(state["vectors"]) == self._vectors.shape:  # of an earlier version
             state = {**state, "vectors": state["vectors"][rows]}
-        kept = self._layout.scalars - self._layout.scratch
-        if self._layout.scratch > 0 and "scalars" in state and state["scalars"].size > kept:  # of an earlier version
-            state = {**state, "scalars": state["scalars"][:kept]}
+        if self._layout.kept_scalars is not None and "scalars" in state:  # an earlier version stored scratch, too
+            state = {**state, "scalars": state["scalars"][: self._layout.kept_scalars]}
         check_stored(state, "vectors", (len(rows), self._vectors.shape[1]))
         for name, array in self._small_arrays().items():
             check_stored(state, name, array.shape)
@@ -129,8 +128,8 @@ class CompiledStepper(SystemStepper, UndoneSteps):
 
     def _small_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Return all arrays of the state but the vectors."""
-        counters, kept = self._counters[: self._layout.counters], self._layout.scalars - self._layout.scratch
-        return {"scalars": self._scalars[:kept], "counters": counters, "events": self._events}
+        scalars, counters = self._scalars[: self._layout.kept_scalars], self._counters[: self._layout.counters]
+        return {"scalars": scalars, "counters": counters, "events": self._events}
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
         small = {name: array.copy() for name, array in self._small_arrays().items()}

@@ -47,8 +47,8 @@ class Layout:
     kept: tuple[int, ...]
     #: Name of each public count and its slot in `counters`.
     statistics: Mapping[str, int]
-    #: Numbers at the end of `scalars` that are scratch.
-    scratch: int = 0
+    #: Numbers of `scalars` that are not scratch, None for all.
+    kept_scalars: int | None = None
 
 
 STATISTICS = {"steps_accepted": ACCEPTED, "steps_rejected": REJECTED, "rhs_evaluations": EVALUATIONS}
