@@ -20,6 +20,7 @@ extensions = [
     "sphinx_copybutton",
     "docstrings",
     "mathml",
+    "variables",
 ]
 exclude_patterns = ["_build"]
 nitpicky = True

@@ -3,6 +3,7 @@
 Needs the extra `docs`; built only where FULL_TESTS=1 is set, because it takes longer than all other tests of the documentation.
 """
 
+import html
 import os
 import re
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from dynamics.runs.variables import VARIABLES
+from dynamics.tokens.system import TOKEN_VARIABLES
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 DOCS = Path(__file__).parents[2] / "docs"
@@ -94,6 +98,13 @@ def test_formulas_and_docstrings_are_there(site):
     assert 'id="dynamics.solve_overlaps"' in reference
     assert "<math" in reference
     assert "usage: python -m dynamics.solve" in (site / "api" / "commands.html").read_text(encoding="utf-8")
+
+
+def test_every_variable_is_in_the_tables_with_its_meaning(site):
+    text = html.unescape(re.sub(r"<[^>]*>", " ", (site / "api" / "variables.html").read_text(encoding="utf-8")))
+    words = " ".join(text.replace("’", "'").split())
+    for name, found in [*VARIABLES.items(), *TOKEN_VARIABLES.items()]:
+        assert f" {name} {found.long_name} " in words, name
 
 
 def test_no_fraction_has_a_bracket_or_a_joined_number_as_a_part(site):
