@@ -1,4 +1,4 @@
-"""Docstrings as they stand in the source, read as reStructuredText; and the help of a command as a block.
+"""Docstrings as they stand in the source, read as reStructuredText; the names of a module; the help of a command.
 
 Docstrings write |w| for a norm, which reStructuredText takes for a substitution: bars are escaped outside code and
 formulas.
@@ -56,6 +56,30 @@ def once(app: Sphinx, modname: str, attribute: str) -> str | None:
     return modname if modname == "sgd_check" and hasattr(import_module("dynamics"), attribute) else None
 
 
+class Names(SphinxDirective):
+    """Show the docstrings of names of a module, one a line, and of members of a class that follow a colon (*: all)."""
+
+    required_arguments = 1
+    has_content = True
+    option_spec: ClassVar[dict[str, Any]] = {}
+
+    def run(self) -> list[nodes.Node]:
+        """Let autodoc show each name by its kind."""
+        lines = []
+        for line in self.content:
+            name, *members = line.split(": ")
+            thing = getattr(import_module(self.arguments[0]), name)
+            kind = "exception" if is_error(thing) else "class" if isinstance(thing, type) else "function"
+            lines.append(f".. auto{kind}:: {self.arguments[0]}.{name}")
+            lines.extend(f"   :members: {found.strip('*')}" for found in members)
+        return self.parse_text_to_nodes("\n".join(["```{eval-rst}", *lines, "```"]))
+
+
+def is_error(thing: object) -> bool:
+    """Tell whether a name is that of an exception."""
+    return isinstance(thing, type) and issubclass(thing, BaseException)
+
+
 class CommandHelp(SphinxDirective):
     """Show what ``python -m MODULE … --help`` prints."""
 
@@ -79,5 +103,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register all."""
     app.connect("autodoc-process-docstring", escape_docstring, priority=100)
     app.connect("viewcode-follow-imported", once)
+    app.add_directive("names", Names)
     app.add_directive("command-help", CommandHelp)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -54,7 +54,8 @@ def test_every_figure_is_shown():
 @pytest.mark.parametrize("package", [hermite, dynamics, sgd_check], ids=lambda package: package.__name__)
 def test_the_reference_has_every_public_name_once(package):
     text = (DOCS / "api" / f"{package.__name__}.md").read_text(encoding="utf-8")
-    named = re.findall(rf"^\.\. auto\w+:: {package.__name__}\.(\w+)$", text, flags=re.MULTILINE)
+    blocks = re.findall(rf"^```{{names}} {package.__name__}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    named = re.findall(r"^(\w+)", "".join(blocks), flags=re.MULTILINE)
     assert sorted(named) == sorted(package.__all__)
 
 
