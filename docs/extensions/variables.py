@@ -28,7 +28,7 @@ ERRORS = (
     ("relative standard error", "_error"),
 )
 #: Heading and relative width of each column.
-COLUMNS = {"name": 30, "meaning": 44, "symbol": 21, "unit": 5}
+COLUMNS = {"name": 33, "meaning": 41, "symbol": 19, "unit": 7}
 
 
 def grouped(table: Mapping[str, variables.Variable]) -> dict[str, list[str]]:
