@@ -60,6 +60,14 @@ def along(u: Vector, v: Vector) -> float:
 
 
 @kernel
+def make_tangent(u: Vector, v: Vector) -> None:
+    """Take away the part of v along u: of a radial rounding of 1e-16 long steps make errors of ln n of 1e-6."""
+    w = along(u, v)
+    for k in range(u.size):
+        v[k] -= w * u[k]
+
+
+@kernel
 def nearest_direction(u: Vector, both_poles: bool, active: Vector) -> tuple[int, float]:
     """Return the active direction (active > 0) with which a row overlaps most, and the overlap; 0 and 0 for none."""
     best = overlap = 0.0
@@ -226,11 +234,18 @@ def slow_cluster(
     farther, λ = a g'(1) and λ' = 4 a g(1). Members that lean by δ_i from the mean, s_i u_i = ū + δ_i, then have other
     velocities: 4 δ_i·b less of ln n, β (λ/λ') δ_i more of the direction, λ/λ' being `lever`. Without that the lag of
     their mean would drive them apart at h λ δ ~ 1. Every row moves tangentially, by T_i = 1 − u_i u_iᵀ; the x whose
-    mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ.
+    mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ. A row that is alone has no δ.
     The members are `rows`, at `places` of the state (u, ln n) and of the velocity; `means` takes two vectors.
     """
     (u, log_n), (du, dl), (mean, shift) = state, velocity, means
     D = mean.size
+    if rows.size == 1:
+        z, s = places[0], pole[rows[0]]
+        dl[z] += held_norm * (drift[D] - dl[z])
+        for k in range(D):
+            du[z, k] += held * (s * drift[k] - du[z, k])
+        make_tangent(row_part(u, z, 0, D), row_part(du, z, 0, D))
+        return
     total = mean_growth = mean_lean = 0.0
     for k in range(D):
         mean[k] = 0.0
@@ -261,10 +276,7 @@ def slow_cluster(
         dl[z] += 4.0 * mean_lean
         for k in range(D):
             du[z, k] -= s * shift[k]
-        # Tangential once more: of a radial rounding of 1e-16 the stages of a long step make errors of ln n of 1e-6.
-        w = along(u[z], du[z])
-        for k in range(D):
-            du[z, k] -= w * u[z, k]
+        make_tangent(row_part(u, z, 0, D), row_part(du, z, 0, D))
 
 
 @kernel
@@ -323,13 +335,18 @@ def size_of_shift(shift: Vector) -> tuple[float, float]:
 
 
 @kernel
-def force_on_others(p: int, a: float, link: Vector, U: Matrix, cluster: Integers) -> float:
-    """Return a |g''(C)|: a shift of cluster p by s changes the velocity of the nearest other row by s times this."""
-    largest = 0.0
+def write_forces_on_others(a: Vector, link: Vector, U: Matrix, cluster: Integers, forces: Vector) -> None:
+    """Write a_p |g''(C)|: a shift of cluster p by s changes the velocity of the nearest other row by s times this."""
+    forces.fill(0.0)
     for i in range(cluster.size):
-        if cluster[i] != p:
-            largest = max(largest, abs(U[i, p]))
-    return a * abs(g2(link, largest))
+        own = cluster[i]
+        kept = forces[own]  # of none the last, which is then computed anew
+        for p in range(forces.size):
+            forces[p] = max(forces[p], abs(U[i, p]))
+        if own >= 0:
+            forces[own] = kept
+    for p in range(forces.size):
+        forces[p] = a[p] * abs(g2(link, forces[p]))
 
 
 @kernel

@@ -160,15 +160,15 @@ def land_clusters(
     now, start = with_rates(vectors, vector(vectors[ROW_MEAN], 0, m), sizes), split(vectors[slots.ROW_START], sizes)
     ratio = h / (h + scalars[STEP_BEFORE]) if scalars[STEP_BEFORE] > 0.0 else 0.0
     value, slope, noticed, velocity = g0(link, 1.0), g1(link, 1.0), 0.0, vector(vectors[ROW_THREE], 0, n)
+    forces = vector(felt, 0, sizes[1])
+    clusters.write_forces_on_others(vector(parameters, 0, sizes[1]), link, now[0], cluster, forces)
     for c in range(counters[CLUSTERS]):
         p, members = direction[c], vector(order, first[c], first[c + 1] - first[c])
         a, shift = parameters[p], row_part(vectors, ROW_SHIFT, c * n, n)
         rates_of_means = a * slope, 4.0 * a * value
         drift = drift_of(c, vectors, sizes)
         clusters.weigh_shift(h, ratio, rates_of_means, members, pole, start, now, drift, shift, velocity)
-        noticed = max(
-            noticed, clusters.force_on_others(p, a, link, now[0], cluster) * max(*clusters.size_of_shift(shift))
-        )
+        noticed = max(noticed, forces[p] * max(*clusters.size_of_shift(shift)))
     if h * noticed <= scalars[LARGEST_LAG]:
         return
     for c in range(counters[CLUSTERS]):

@@ -140,6 +140,31 @@ def test_field_of_learned_neurons_in_single_precision(rng, threads):
     np.testing.assert_allclose(growth, expected[1], rtol=0, atol=6e-9)
 
 
+@pytest.mark.kernels
+@pytest.mark.parametrize("few", [True, False])
+def test_the_field_follows_neurons_that_moved(rng, few):
+    """A ninth of them alone, or too many: then the whole field is computed; the same bits with one thread and two."""
+    asked, found = problem(OF_ANOTHER_NORM, m=150, P=3), []
+    moved = rng.permutation(150)[: 17 if few else 100]
+    start, turned = random_state(rng, 150, 16), random_state(rng, 100, 16)
+    for threads in (1, 2):
+        large = new_stepper(asked, threads=threads)
+        large._prepare()
+        state = State(start.U.copy(), start.log_norm.copy(), np.empty((150, 16)), np.empty(150))
+        large.rows.field(state.U, state.log_norm, state.F, state.growth)
+        before = state.U[moved], np.exp(state.log_norm[moved])
+        state.U[moved], state.log_norm[moved] = turned.U[: moved.size], turned.log_norm[: moved.size]
+        evaluations = large.rows.counts["rhs_evaluations"]
+        large.rows.follow(state, moved, before)
+        assert large.rows.counts["rhs_evaluations"] == evaluations + (not few)
+        found.append((state.F, state.growth))
+    expected = field(asked.activation, asked.teacher.coefficients, np.eye(3, 16), state.U, state.log_norm)
+    for one, two, exact in zip(*found, expected, strict=True):
+        np.testing.assert_array_equal(one, two)
+        # Measured 1e-14.
+        np.testing.assert_allclose(one, exact, rtol=0, atol=1e-13)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("rtol", [1e-5, 1e-6])
 def test_single_precision_is_below_the_tolerance_and_not_used_for_a_tighter_one(monkeypatch, rtol):

@@ -21,9 +21,11 @@ from dynamics.integrators.large_flow.step_kernels import (
     END,
     LAST_STAGE,
     TOGETHER,
+    add_moves,
     events_of_rows,
     partial_rows,
     place_sources,
+    renew_rows,
     step_rows,
     step_sources,
 )
@@ -220,6 +222,8 @@ class SourcesInside:
 SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
 #: Neurons per direction up to which that is faster: those on one direction are near each other, and go pair by pair.
 LARGEST_CROWD = 8
+#: Part of the neurons that may move without the whole field being computed anew.
+LARGEST_MOVE = 1.0 / 6.0
 #: Numbers in the state from which on a second thread is worth waking for any pass, and for all stages of a step.
 SMALLEST_PASS, SMALLEST_STAGES = 100_000, 30_000
 
@@ -347,8 +351,26 @@ class Rows:
         self.counts["rhs_evaluations"] += 1
         self._field.write(U, np.exp(log_norm), F, growth)
 
-    def partial(self, state: State, F: Array, growth: Array, *, is_rest: bool = False) -> None:
-        """Write what fast sources, active teachers and the own cluster exert, or leave of the field if `is_rest`."""
+    def follow(self, state: State, moved: Integers, before: tuple[Array, Array]) -> None:
+        """Bring the field of a state up to date after some rows, of vectors and masses `before`, have moved."""
+        if moved.size > LARGEST_MOVE * self.error.size:
+            self.field(state.U, state.log_norm, state.F, state.growth)
+            return
+        mass, still, plan = np.exp(state.log_norm), np.ones(self.error.size, dtype=np.bool_), self._division.plan
+        still[moved] = False
+        moves = np.concatenate([state.U[moved], before[0]]), np.concatenate([mass[moved], -before[1]])
+        self.workers.over_rows(lambda begin, end: add_moves(begin, end, moves, still, state.whole, plan))
+        self.workers.over_parts(
+            -(-moved.size // TOGETHER), lambda begin, end: renew_rows(begin, end, moved, mass, state.whole, plan)
+        )
+
+    def partial(
+        self, state: State, F: Array, growth: Array, blocks: Integers | None = None, *, is_rest: bool = False
+    ) -> None:
+        """Write what fast sources, active teachers and the own cluster exert, or leave of the field if `is_rest`.
+
+        All rows are written, or those of some blocks.
+        """
         division = self._division
         sources = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
         self.counts["partial_evaluations"] += 1
@@ -357,7 +379,10 @@ class Rows:
             work, out = self._work[thread], (F, growth)
             partial_rows(first, last, division.cuts, state.whole, sources, is_rest, out, work, division.plan)
 
-        self.workers.over_blocks(division.cuts, 0, part)
+        if blocks is None:
+            self.workers.over_blocks(division.cuts, 0, part)
+        else:
+            self.workers.over_some(blocks, part)
 
     def products(self, U: Array, G: Array) -> None:
         """Write G = U Uᵀ: the blocks of rows b and B − 1 − b, of B, from the diagonal on, and their transpose."""

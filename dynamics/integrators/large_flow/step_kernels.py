@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.equations import field
-from dynamics.equations.field import SCRATCH
+from dynamics.equations.field import FIELD_BLOCK, SCRATCH
 from dynamics.equations.link import BLOCK, g0, g1, write_both
 from dynamics.equations.vectors import write_events
 from dynamics.integrators import clusters as of_clusters
@@ -28,7 +28,7 @@ from dynamics.integrators.large_flow.division import CLUSTER, DIRECTION, FIRST, 
 from dynamics.integrators.step_kernels import copy_row
 from dynamics.kernels.jit import cube, entry, kernel, matrix, pasted_kernel, row_part, vector
 from dynamics.kernels.products import product
-from hermite.arrays import Cube, Integers, Matrix, Vector
+from hermite.arrays import Cube, Integers, Matrix, Switches, Vector
 
 END = 12  # row of the tableau that gives the step, and the stage at its end
 ERRORS = 16  # rows of the tableau with the two error estimates
@@ -317,9 +317,10 @@ def weigh_shifts(
     (rates, shares, drift, cluster), (U, log_n, F, growth), (shift, size) = modes, state, out
     order, pole, first, direction = plan[0][ORDER], plan[0][POLE], plan[1][FIRST], plan[1][DIRECTION]
     D = U.shape[1]
-    miss, velocity = np.empty(D), np.empty(D + 1)
+    miss, velocity, forces = np.empty(D), np.empty(D + 1), np.empty(plan[2].shape[1])
+    of_clusters.write_forces_on_others(plan[2][TEACHER], plan[LINK], U, cluster, forces)
     for c in range(begin, end):
-        moved, off, members, p = shift[0, c], shift[1, c], order[first[c] : first[c + 1]], direction[c]
+        moved, off, members = shift[0, c], shift[1, c], order[first[c] : first[c + 1]]
         of_means = rates[c, 0], rates[c, 1]
         of_clusters.weigh_shift(h, ratio, of_means, members, pole, start, state, drift[c], moved, velocity)
         total = 0.0
@@ -338,18 +339,16 @@ def weigh_shifts(
             off[k] /= total
             moved[k] += np.exp(-max(h * rates[c, mode] - of_clusters.KAPPA, 0.0)) * shares[c, mode] * off[k]
         size[c, 0], size[c, 1] = of_clusters.size_of_shift(moved)
-        size[c, 2] = of_clusters.force_on_others(p, plan[2][TEACHER, p], plan[LINK], U, cluster) * max(
-            size[c, 0], size[c, 1]
-        )
+        size[c, 2] = forces[direction[c]] * max(size[c, 0], size[c, 1])
 
 
 @entry
-def shift_clusters(share: float, state: Whole, lag: Lag, shift: Cube, plan: Plan) -> None:
-    """Move the members of clusters: all by `shift`, each by `share` times the error of its own rest."""
+def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift: Cube, plan: Plan) -> None:
+    """Move the members of the `chosen` clusters: all by `shift`, each by `share` times the error of its own rest."""
     of_rows, clusters, (U, log_n, F, growth) = plan[0], plan[1], state
     D = U.shape[1]
     miss = np.empty(D)
-    for c in range(shift.shape[1]):
+    for c in chosen:
         b, off = shift[0, c], shift[1, c]
         for x in range(clusters[FIRST, c], clusters[FIRST, c + 1]):
             i = of_rows[ORDER, x]
@@ -747,3 +746,44 @@ def settle_rows(
             U_end[i, k] *= length
         log_end[i] = log_n[i] + free * share * off_growth
         miss[i, 0], miss[i, 1] = free * largest, free * abs(off_growth)
+
+
+# Where K of m rows have moved, both kernels below bring the field up to date by 9 K m D operations, not 3 m² D.
+
+
+@entry
+def add_moves(begin: int, end: int, moves: tuple[Matrix, Vector], still: Switches, state: Whole, plan: Plan) -> None:
+    """Add to the field of the rows begin … end − 1 that are `still` what it has changed by since others moved.
+
+    `moves` holds the vectors of these after and before, (2 K, D), and their masses, those of before negative.
+    """
+    (U, _, F, growth), (vectors, mass), scratch = state, moves, np.empty(SCRATCH)
+    for first in range(begin, end, FIELD_BLOCK):
+        R = min(FIELD_BLOCK, end - first)
+        force, change, overlap = np.empty((R, U.shape[1])), np.empty(R), np.empty(R * mass.size)
+        force_of_sources(-1, U[first : first + R], vectors, mass, overlap, force, change, scratch, plan)
+        for x in range(R):
+            if still[first + x]:
+                growth[first + x] += change[x]
+                for k in range(U.shape[1]):
+                    F[first + x, k] += force[x, k]
+
+
+@entry
+def renew_rows(begin: int, end: int, rows: Integers, mass: Vector, state: Whole, plan: Plan) -> None:
+    """Write the whole field of groups begin … end − 1 of eight rows each; `mass` (m,) is that of all rows."""
+    (U, _, F, growth), (_, _, teacher, link), scratch = state, plan, np.empty(SCRATCH)
+    for first in range(TOGETHER * begin, min(TOGETHER * end, rows.size), TOGETHER):
+        group = rows[first : first + TOGETHER]
+        R = group.size
+        u, force, change, overlap = U[group], np.empty((R, U.shape[1])), np.empty(R), np.empty(R * mass.size)
+        force_of_sources(-1, u, U, mass, overlap, force, change, scratch, plan)
+        for x in range(R):
+            i = group[x]
+            own = mass[i] * g1(link, 1.0)
+            growth[i] = change[x]
+            for k in range(U.shape[1]):
+                F[i, k] = force[x, k] + own * u[x, k]
+            for p in range(teacher.shape[1]):
+                F[i, p] += teacher[TEACHER, p] * g1(link, u[x, p])
+                growth[i] += teacher[TEACHER, p] * g0(link, u[x, p])

@@ -44,7 +44,7 @@ from dynamics.integrators.clusters import (
     STALL_GAIN,
     STALL_STEPS,
 )
-from dynamics.integrators.large_flow.division import ORDER, Divider, State
+from dynamics.integrators.large_flow.division import FIRST, ORDER, Divider, State
 from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
 from dynamics.integrators.large_flow.step_kernels import (
     events_inside,
@@ -308,6 +308,8 @@ class DenseOutput:
         return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
 
 
+#: Part of the distance at which others notice a cluster from which on it moves too when they notice another one.
+MOVED = 0.1
 #: Share of a part's length that it may exceed.
 ROUNDING = 1e-3
 
@@ -524,10 +526,15 @@ class LargeFlowStepper(ClusterStepper):
             )
 
         rows.workers.over_parts(count, weigh)
-        if not h * size[:, 2].max() <= NOTICED * rows.lag_tolerance[0]:
-            shift_clusters(correction, state.whole, lag, shift, division.plan)
-            rows.field(state.U, state.log_norm, state.F, state.growth)
-            rows.partial(state, lag[4], lag[5])
+        noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
+        if not noticed.max() <= 1.0:
+            moves, order, first = ~(noticed <= MOVED), division.plan[0][ORDER], division.plan[1][FIRST]
+            chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
+            before = state.U[moved], np.exp(state.log_norm[moved])
+            shift_clusters(chosen, correction, state.whole, lag, shift, division.plan)
+            rows.follow(state, moved, before)
+            blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
+            rows.partial(state, lag[4], lag[5], blocks)
         largest: Array = size[:, :2].max(axis=0)
         return largest
 
