@@ -26,30 +26,47 @@ hypothesis.settings.register_profile("project", deadline=None, max_examples=40, 
 hypothesis.settings.load_profile("project")
 
 
+def is_whole(config):
+    """Return whether all tests were asked for, not some files of them."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return config.workerinput["is_whole"]
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Tell a worker what was asked for: it gets paths in any case."""
+    node.workerinput["is_whole"] = is_whole(node.config)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave out the long tests unless FULL_TESTS is set, and those slow to compile unless the compiler is off."""
+    """Leave out the long tests unless FULL_TESTS is set, and those slow to compile unless the compiler is off.
+
+    Thorough tests run where they are named, alone or by `-m`.
+    """
     full, compiled = "FULL_TESTS" in os.environ, os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+    quick = is_whole(config) and not (full or config.option.markexpr)
     chosen, left = [], []
     for item in items:
         slow = item.get_closest_marker("slow_to_compile") is not None
         if slow:
             item.add_marker(pytest.mark.kernels)
-        long = item.get_closest_marker("long") is not None
-        (left if not full and (long or (slow and compiled)) else chosen).append(item)
+        long, thorough = (item.get_closest_marker(name) is not None for name in ("long", "thorough"))
+        left_out = (quick and thorough) or (not full and (long or (slow and compiled)))
+        (left if left_out else chosen).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = chosen
 
 
 def pytest_sessionstart(session):
     """Compile all functions before the workers of the whole suite start, which would each compile the same ones."""
-    settings = session.config
-    is_whole = settings.args_source is pytest.Config.ArgsSource.TESTPATHS and not settings.option.collectonly
-    compiled = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+    option, compiled = session.config.option, os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
     if (
-        is_whole
+        is_whole(session.config)
         and compiled
-        and getattr(settings.option, "numprocesses", None)
+        and not option.collectonly
+        and getattr(option, "numprocesses", None)
         and "PYTEST_XDIST_WORKER" not in os.environ
     ):
         subprocess.run([sys.executable, "-m", "dynamics.compile"], check=True)

@@ -69,6 +69,7 @@ def test_the_same_call_gives_the_same_bits(answer):
     assert digest(ANSWERS[answer]()) == digest(ANSWERS[answer]())
 
 
+@pytest.mark.thorough
 def test_another_process_gives_the_same_bits():
     """Hashes of text, and so orders of sets, differ between the two."""
     names = ("decoupled", "explicit", "stiff", "projected")

@@ -9,6 +9,7 @@ from golden import make, stored
 from golden.cases import CASES
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_the_answer_is_the_stored_one(name):
     if not make.can_answer(name):

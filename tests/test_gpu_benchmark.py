@@ -25,6 +25,7 @@ def found(tmp_path_factory):
     return results.read()
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_runs_by_torch_have_the_law_of_the_projected_engine(found):
     """Seeds are fixed; four tests at the level 0.01/4, of which two take place, give a false alarm below 0.01."""

@@ -66,6 +66,7 @@ RUNS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_have_the_same_bits_whatever_the_host_has_set_in_torch(name):
     alone = RUNS[name]()["loss"].values
@@ -79,6 +80,7 @@ def test_runs_have_the_same_bits_whatever_the_host_has_set_in_torch(name):
 SMALL = ("--directions", "2", "--width", "4", "--dimension", "16")
 
 
+@pytest.mark.thorough
 def test_a_matplotlibrc_of_the_user_changes_no_figure(tmp_path):
     settings = tmp_path / "matplotlibrc"
     settings.write_text("text.usetex: True\nsavefig.bbox: tight\nfont.size: 30\nlines.linewidth: 9\n", encoding="utf-8")

@@ -35,6 +35,7 @@ def at_call(number, function, stopped=KeyboardInterrupt):
     return interrupted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("problem", "owner", "name", "number", "branches"),
     [
@@ -125,6 +126,7 @@ SOLVE = ["--directions", "2", "--width", "4", "--dimension", "16"]
 FIGURE, TABLE = (parsing, "_drawn"), (parsing, "store_table")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("main", "arguments", "owner", "name"),
     [

@@ -118,6 +118,7 @@ def test_files_hold_the_problem_that_was_asked(kind, request):
             assert getattr(found, field) == getattr(expected, field), (name, field)
 
 
+@pytest.mark.thorough
 @begun_by_another_version
 @pytest.mark.parametrize("name", make.RUNS)
 def test_a_run_of_an_old_file_ends_as_it_did_then(name, finished, unfinished):

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from public_face import public_face
 
 LISTED = Path(__file__).with_name("public_face.txt")
 
 
+@pytest.mark.thorough
 def test_the_public_face_is_the_listed_one():
     listed, found = set(LISTED.read_text(encoding="utf-8").splitlines()), set(public_face())
     gone, new = sorted(listed - found), sorted(found - listed)

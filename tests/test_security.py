@@ -44,6 +44,7 @@ def dotted(node):
     return node.id if isinstance(node, ast.Name) else ""
 
 
+@pytest.mark.thorough
 def test_sources_run_nothing_that_they_are_given():
     """Sympify is for numbers alone; pickles are never read but by Numba, as Python reads its bytecode."""
     called, imported, allowed = set(), set(), set()
@@ -119,6 +120,7 @@ HOSTILE_NAMES = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=ascii)
 def test_files_with_hostile_names(name, tmp_path, monkeypatch):
     """They are written, loaded, refused and resumed as any other, and no other file appears."""

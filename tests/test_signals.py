@@ -83,6 +83,7 @@ def test_signals_of_a_terminal_and_its_shell_are_one():
     assert ended(process) == (130, "", "told\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_that_was_inherited_as_ignored_stays_ignored(number):
     """As `nohup` and background jobs of scripts have it."""
@@ -150,6 +151,7 @@ def assert_ended_well(code, printed, told, number, with_signal):
         assert "Traceback" not in told or number == signal.SIGINT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("delay", [0.15, 0.5, 0.9])
 def test_one_signal_at_some_moment_ends_the_main_command(number, delay, tmp_path):

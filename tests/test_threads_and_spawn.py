@@ -46,6 +46,7 @@ def assert_same(found, expected):
         assert one.attrs["stop_reason"] == other.attrs["stop_reason"] == "reached_end"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("answer", [small_flow, large_flow, runs_of_sgd])
 def test_threads_give_the_bits_of_one_after_the_other(answer):
     with ThreadPoolExecutor(len(SEEDS)) as pool:
@@ -60,6 +61,7 @@ def test_different_answers_at_once_do_not_meet():
     assert_same([each.result() for each in begun], [answer(0) for answer in answers])
 
 
+@pytest.mark.thorough
 def test_processes_that_are_spawned_give_the_same_bits():
     """Problems and answers travel, and a process that starts with nothing finds the compiled code."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -139,6 +141,7 @@ print("ended", threading.active_count())
 """
 
 
+@pytest.mark.thorough
 def test_compiling_beside_a_thread_that_multiplies_matrices_does_not_hang(tmp_path):
     """A fork would hang: the handler of forks in OpenBLAS joins threads that do not run in the copy."""
     done = python("-c", COMPILES, NUMBA_CACHE_DIR=str(tmp_path), OPENBLAS_NUM_THREADS="2", timeout=100)

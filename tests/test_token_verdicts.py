@@ -7,6 +7,7 @@ import pytest
 from benchmarks.token_verdicts import CASES, ENSEMBLES, TARGET, verdicts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_two_ensembles_of_each_case(name):
     """Seeds are fixed. The whole calibration is in the file beside its script."""

@@ -43,6 +43,7 @@ def printed(name):
     return (GALLERY / f"{name}.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCRIPTS]
 )

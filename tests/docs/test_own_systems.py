@@ -106,6 +106,7 @@ def mean_over_masks(system, state):
     return total
 
 
+@pytest.mark.thorough
 def test_dropout_descends_the_loss_averaged_over_all_masks(rng):
     system = dropout.Dropout(strengths=(1.5, 0.7), width=3, keep=0.6)
     state, step = rng.standard_normal(12), 1e-5
@@ -118,6 +119,7 @@ def test_dropout_descends_the_loss_averaged_over_all_masks(rng):
     assert system.observe(state)["dropout_loss"] == pytest.approx(2.0 * mean_over_masks(system, state), rel=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("keep", "left"), [(0.8, 3), (0.3, 2)])
 def test_dropout_leaves_singular_values_above_a_threshold_and_equal_neurons(keep, left):
     """Of a product M the least penalty is |M|_*²/m, so that its singular values are (s − τ)₊, τ = ρ Σ (s − τ)₊/m."""
@@ -146,6 +148,7 @@ def steps_of_gate(system, count, rate):
     return states
 
 
+@pytest.mark.thorough
 def test_three_numbers_are_gradient_ascent_of_all_logits_of_a_gate():
     torch = pytest.importorskip("torch")
     n, H, rate = GATE.states, GATE.steps, 2.0

@@ -172,6 +172,7 @@ def learned_in_turn(text):
     return times
 
 
+@pytest.mark.thorough
 def test_example_2_learns_every_term_of_the_staircase_one_after_the_other(tmp_path):
     told = said("The table says when half of each term is learned, one after the other: at t = #, # and #.")
     (command,) = commands_after("**2. Any two-layer network.**")

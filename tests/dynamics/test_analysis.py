@@ -38,6 +38,7 @@ def test_jackknife_errors_cover_the_truth_for_correlated_noise():
     assert 0.50 < np.mean(covered) < 0.78
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_jackknife_errors_match_the_scatter_of_staircases():
     # L(t) = Σ_{T_p > t} p^(−2), T_p = p · lognormal(0.3): 200 replicates. The mean estimated error must be within a
@@ -145,6 +146,7 @@ def test_a_law_that_fails_without_one_start_keeps_the_error_of_the_others():
     assert law.fit == fit_runs(X, np.stack(curves))
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_disjoint_sets_of_starts_lie_within_two_errors(monkeypatch):
     """A coverage of 95 % leaves fewer than 25 of 30 sets once in 180; the seeds are fixed."""

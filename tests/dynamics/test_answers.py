@@ -43,6 +43,7 @@ def test_decoupled_flow_follows_the_coupled_one_until_directions_interact(flow, 
     assert float(flow.loss[0]) == pytest.approx(start, rel=2e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [

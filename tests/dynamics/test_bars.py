@@ -37,6 +37,7 @@ COSTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
 @pytest.mark.parametrize("begin", [0.0, 1e-3])
 @pytest.mark.parametrize("steps", [40, 4000])
@@ -89,6 +90,7 @@ def test_a_run_that_has_ended_shows_the_runs_that_estimate_its_error(monkeypatch
     assert "truncation: " in terminal.getvalue()
 
 
+@pytest.mark.thorough
 def test_every_part_of_a_check_has_a_bar_with_its_name(monkeypatch):
     terminal = at_terminal(monkeypatch)
     sgd_check.check(tanh_problem(1), learning_rate=0.02, steps=400, seeds=8, theory="flow")
@@ -100,6 +102,7 @@ def test_every_part_of_a_check_has_a_bar_with_its_name(monkeypatch):
     assert min(done for done, _ in counted) == 0
 
 
+@pytest.mark.thorough
 def test_pilot_runs_have_bars(monkeypatch):
     terminal = at_terminal(monkeypatch)
     problem = dynamics.Problem(activation="tanh", teacher=dynamics.Teacher([1.0]), width=1, dimension=4, seed=1)

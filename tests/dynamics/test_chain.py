@@ -67,6 +67,7 @@ def test_the_end_is_gradient_descent_and_conserves_the_hyperbola():
     assert found.progress[-1].values.tolist() == pytest.approx([1.0, 1.0])
 
 
+@pytest.mark.thorough
 def test_means_over_matrices_are_those_of_drawn_ones():
     rng, d, n = np.random.default_rng(5), 4, 7
     nodes, weights = spectrum(d, n, 9)
@@ -130,6 +131,7 @@ def test_a_rate_beyond_the_sharpest_direction_is_told():
     assert "learning_rate" not in solved(times, **SMALL).attrs
 
 
+@pytest.mark.thorough
 def test_files_and_reports_have_what_it_saves(tmp_path):
     found = tokens.solve(tokens.ChainOfThought(**SMALL), SaveAt.linear(0.0, 8.0, 9), progress=False)
     assert all(TOKEN_VARIABLES[name].dims == found[name].dims for name in found.variables)

@@ -76,6 +76,7 @@ class InSpace:
         return signed @ self.g(points @ points.T) @ signed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("link", "other", "coefficients", "directions", "particles"),
     [(MIXED, OTHER, (1.0,), None, 40), (MIXED, None, (0.6, 0.4), [[1.0, 0.0], [0.6, 0.8]], 25)],

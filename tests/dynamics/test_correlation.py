@@ -109,6 +109,7 @@ def test_flow_slopes_are_those_of_the_page(k, slopes):
         assert np.polyfit(np.log(d), np.log(samples), 1)[0] == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 def test_integrated_and_predicted_times_are_one():
     asked = problem(3, 2.0, C=-0.1)  # through 0, where a smoothed odd link still pulls
@@ -217,6 +218,7 @@ ZEROTH = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("asked", "C", "directions", "batch"), ZEROTH)
 def test_means_of_zeroth_order_are_those_of_draws(asked, C, directions, batch):

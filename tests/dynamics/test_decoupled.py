@@ -144,6 +144,7 @@ def large_problem(link, initial_norm=0.3):
     return Problem(activation=link, teacher=teacher, width=400, dimension=1000, initial_norm=initial_norm)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", [*LINKS, {4: 1.0, 5: 2.0}], ids=str)
 def test_summed_loss_of_many_pairs_equals_the_loss_of_histories(link, monkeypatch):
     problem = large_problem(link)

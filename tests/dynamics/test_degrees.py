@@ -44,6 +44,7 @@ def units(x, directions, link):
     return link.value(x @ np.asarray(directions).T)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The flow sees relu")
 @pytest.mark.parametrize(
     ("activation", "accuracy"), [("relu", 1e-3), ("gelu", 1e-9), ("erf", 1e-9), ({0: 0.3, 3: 1.0}, 1e-9)]
@@ -79,6 +80,7 @@ def test_parts_of_a_committee_are_integrals(activation, plane):
         np.testing.assert_allclose(flow.teacher_by_degree, parts(target, plane), rtol=0, atol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("activation", "teacher", "accuracy"),
     [

@@ -40,6 +40,7 @@ def test_a_loss_is_taken_for_no_more_accurate_than_its_neighbours():
     np.testing.assert_allclose(found, [0.0, 6e-3, 6e-3, 6e-3, 3e-4, 3e-8], rtol=1e-5, atol=1e-13)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("indices", [(1, 9, 17), pytest.param((1, 9, 11), marks=pytest.mark.long)], ids=str)
 def test_reported_errors_cover_the_true_ones_of_random_problems(indices):
     """Three problems, fixed: 95 % of losses and 90 % of times; docs/solvers.md has 300 problems."""

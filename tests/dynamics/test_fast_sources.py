@@ -67,6 +67,7 @@ def exact(large, step):
     return at
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 def test_parts_of_a_step_are_steps_of_order_8_through_the_same_rest():
     wrong = {}

@@ -56,6 +56,7 @@ def coordinates(R, S):
     return torch.cat([C.ravel(), G.ravel(), n.log()])
 
 
+@pytest.mark.thorough
 @kernels
 @pytest.mark.parametrize("theory", ["finite-d", "infinite-d"])
 @pytest.mark.parametrize(("teacher", "batch"), [(TILTED, 3), (ORTHONORMAL, 1)], ids=["tilted, B = 3", "orthonormal"])
@@ -85,6 +86,7 @@ def averaged_sgd(problem, eta, steps, batch, runs):
     return rho * found.teacher_overlap.values, rho * found.student_overlap.values * rho.transpose(0, 2, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("batch", "eta", "steps"), [(1, 0.002, 40), (3, 0.006, 12)])
 def test_means_of_sgd_follow_the_equation_and_not_the_flow(batch, eta, steps):

@@ -115,7 +115,8 @@ def stored(tmp_path_factory):
     [
         ("prediction", 2, "Predicted times", 0),
         ("decoupled", 3, "Emergence times against prediction", 2),
-        ("committee", 2, "Emergence times against prediction", 2),
+        # Its flow takes the implicit method, which compiles for half a minute.
+        pytest.param("committee", 2, "Emergence times against prediction", 2, marks=pytest.mark.thorough),
         ("spherical", 2, "When the loss falls below a fraction", 2),
         ("mean-field-homogeneous", 2, "Times at which half the weight is carried", 2),
         ("coupling", 1, "Distances over time", 0),
@@ -135,6 +136,7 @@ def test_every_answer_has_its_tables_figures_and_curves(name, figures, table, cu
     assert page.text("h2")[0] == "Findings"
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The converged student loses stability")
 def test_a_sweep_lists_its_points_and_names_those_that_failed(tmp_path, written):
     grid = {"learning_rate": [1e-4, 1e-3], "num_directions": [1, 2], "beta": [1.0]}
@@ -165,6 +167,7 @@ def test_a_study_with_a_verdict_begins_with_it(word, tone):
     assert [(one.caption, list(one.rows[0])) for one in found.tables] == [("Points", ["best rate"]), ("Fits", ["x"])]
 
 
+@pytest.mark.thorough
 def test_a_run_that_failed_says_so_first(written):
     with pytest.warns(RuntimeWarning, match="loses stability"):
         wild = dynamics.solve_overlaps(two_directions(), learning_rate=1e-3, on_failure="return", progress=False)
@@ -178,6 +181,7 @@ def test_a_run_that_failed_says_so_first(written):
     assert emerged == pytest.approx([np.nan] * 2, nan_ok=True)
 
 
+@pytest.mark.thorough
 def test_an_unfinished_run_says_how_it_goes_on(tmp_path):
     def stopped(*_):
         raise StopIteration
@@ -204,6 +208,7 @@ def paths(page, kind="curve"):
     return [[point.split() for point in re.split("[MLV]", d)[1:]] for d in found]
 
 
+@pytest.mark.thorough
 def test_every_direction_is_a_curve_that_says_its_numbers(flow, written):
     page = written(flow)
     assert page.text("h2")[1] == "Explore"
@@ -244,6 +249,7 @@ def test_what_a_curve_says_is_escaped():
 HOSTILE = "</style></title><script>alert(1)</script><img src=http://x.test onerror='1'>&amp;\"'"
 
 
+@pytest.mark.thorough
 def test_text_of_a_result_is_escaped_wherever_it_stands(flow, written):
     evil = flow.rename({"gram_margin": f"g{HOSTILE}"})
     parameters = json.loads(flow.attrs["parameters"])
@@ -292,6 +298,7 @@ def test_an_answer_that_nobody_knows_shows_what_it_says_of_itself(written):
     assert written(xr.Dataset()).text("h1") == ["Result"]
 
 
+@pytest.mark.thorough
 def test_the_same_result_gives_the_same_bytes_and_files_are_not_replaced(flow, tmp_path):
     one, two = (dynamics.write_report(flow, tmp_path / name) for name in ("one.html", "two.html"))
     assert one.read_bytes() == two.read_bytes()

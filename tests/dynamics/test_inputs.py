@@ -161,6 +161,7 @@ def test_the_field_is_the_gradient_in_w(rows):
     np.testing.assert_allclose(dC, slope, rtol=1e-8, atol=1e-14)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
 @pytest.mark.kernels
 def test_classes_are_weights_in_space(method):
@@ -296,6 +297,7 @@ def test_a_sweep_and_a_command_take_the_decay_of_the_spectrum(tmp_path, monkeypa
     assert "eigenvalues l^(-0.5)" in dynamics.write_report("run.nc", tmp_path / "run.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("index", [1, 2, 5])
 def test_random_problems_agree_by_classes_and_in_all_coordinates(index):
     """Three of the hundred of `benchmarks.random_inputs`."""
@@ -304,6 +306,7 @@ def test_random_problems_agree_by_classes_and_in_all_coordinates(index):
     assert max(found.values()) <= ALLOWED
 
 
+@pytest.mark.thorough
 def test_laws_know_both_decays():
     """Pairs of 32 directions: T_p ∝ p^(β + αk/2) within two errors, L(t) and L(n) about those of the ideal sums."""
     asked = problem(

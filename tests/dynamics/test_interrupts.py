@@ -273,6 +273,7 @@ def test_events_that_a_step_of_another_library_passes_wait_once_it_is_given_up(m
     np.testing.assert_array_equal(stepper.event_times, before[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("solve", "settings", "owner", "part"),
     [

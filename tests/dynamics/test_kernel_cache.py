@@ -91,6 +91,7 @@ def filled(tmp_path_factory):
     return tree
 
 
+@pytest.mark.thorough
 def test_a_second_process_reads_what_the_first_has_compiled_whatever_no_function_uses(filled):
     path = filled.source / "hermite" / "polynomials.py"
     path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
@@ -110,6 +111,7 @@ def test_an_edit_of_a_callee_in_another_module_is_seen(filled):
 DAMAGES = (lambda content: content[: len(content) // 2], lambda content: b"", lambda content: bytes(range(256)) * 8)
 
 
+@pytest.mark.thorough
 def test_files_that_cannot_be_read_are_written_again(filled):
     filled.run()
     files = filled.files()

@@ -59,6 +59,7 @@ def test_a_sweep_that_was_killed_after_its_merge_ends_by_the_same_call(end, tmp_
     assert list(tmp_path.iterdir()) == [output]
 
 
+@pytest.mark.thorough
 def test_so_does_its_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.toml").write_text(SMALL_STUDY)

@@ -42,6 +42,7 @@ def exactly(seed, m=5, P=3):
     return solve(left_over(seed, m, P), "explicit", 1e-13, atol=1e-15).teacher_overlap
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("seed", "m", "P"),
     [(5, 5, 3), *(pytest.param(*case, marks=pytest.mark.long) for case in ((1, 5, 3), (1, 2, 1), (0, 2, 1)))],
@@ -72,6 +73,7 @@ def test_tolerances_beyond_the_order_of_the_lag_are_left_to_bdf(link):
         solve(asked, "stiff", 9e-10, device="cpu")
 
 
+@pytest.mark.thorough
 def test_the_order_of_directions_changes_no_work(rng):
     """Three of four directions have a cluster each; the one that has none comes last, then first."""
     U, a = rng.standard_normal((70, 30)), np.array([1.0, 0.9, 0.8, 0.7])

@@ -21,6 +21,7 @@ from dynamics.theory.fits import fit_runs
 FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]
 
 
+@pytest.mark.thorough
 def test_finite_size_by_command(tmp_path, capsys):
     target = tmp_path / "found.nc"
     command = ["finite-size", "--betas", "1", "--sizes", "64,512", "--dimension", "65536", "--starts", "3"]
@@ -36,6 +37,7 @@ def test_finite_size_by_command(tmp_path, capsys):
     assert dict(load(target).sizes)["num_directions"] == 2
 
 
+@pytest.mark.thorough
 def test_all_laws_of_a_small_teacher_are_fitted_beside_their_limits():
     found = scaling.scaling_study(directions=64, starts=2, progress=False)
     points = {point["law"]: point for point in law_findings(found).values["points"]}
@@ -87,6 +89,7 @@ def test_the_exponent_in_the_width_is_that_of_the_ideal_sum_whatever_the_spectru
     assert asymptotic_exponents(4, 1.0, alpha=0.25).loss_width == -1.0
 
 
+@pytest.mark.thorough
 def test_the_compute_frontier_by_command_with_the_coupled_flow(tmp_path, capsys):
     target = tmp_path / "found.nc"
     assert main([*FRONTIER, "--coupled", "--largest-width", "8", "--output", str(target)]) == 0
@@ -107,6 +110,7 @@ def test_the_compute_frontier_by_command_with_the_coupled_flow(tmp_path, capsys)
     assert target.with_suffix(".png").stat().st_size > 10_000
 
 
+@pytest.mark.thorough
 def test_transfer_of_descent_by_command(tmp_path, capsys):
     target = tmp_path / "found.nc"
     command = ["transfer", "--directions", "8", "--dimension", "24", "--widths", "2,4,8,16", "--steps", "150"]
@@ -148,6 +152,7 @@ def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsy
     assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
 
 
+@pytest.mark.thorough
 def test_processes_change_no_bit_of_a_study():
     small = {"directions": 4, "dimension": 12, "widths": [1, 2, 3, 4], "steps": 40, "starts": 2, "progress": False}
     one, two = (transfer.transfer_study(workers=workers, **small) for workers in (1, 2))
@@ -172,6 +177,7 @@ def interrupted_after(monkeypatch, module, name, count):
     monkeypatch.setattr(module, name, counted)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("module", "name", "count", "arguments"),
     [

@@ -54,6 +54,7 @@ def runs(values, squares, rate, steps, optimizer, batch=1, noise=0.0, count=3000
     return np.moveaxis(np.array(out), 0, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("optimizer", "batch"),

@@ -117,6 +117,7 @@ def test_moments_of_a_coordinate_are_ratios_of_gamma_functions(axes):
     np.testing.assert_allclose(coordinate_moments(axes, 6), exact, rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_zonal_coefficients_are_those_of_gegenbauer_polynomials_at_every_dimension():
     s, d = sympy.symbols("s d", positive=True)
     zonal = [sympy.gegenbauer(n, (d - 2) / 2, s) for n in range(7)]

@@ -13,6 +13,7 @@ NAME = "propagation-of-chaos"
 SMALL = ["--widths", "8,16", "--seeds", "3", "--t-max", "2", "--dimension", "8"]
 
 
+@pytest.mark.thorough
 def test_the_command_measures_prints_and_draws(tmp_path, capsys):
     output = tmp_path / "chaos.nc"
     assert main([NAME, *SMALL, "--output", str(output)]) == 0

@@ -123,6 +123,7 @@ def test_axes_are_found_at_the_accepted_times(text, d, wanted):
     np.testing.assert_allclose(times if np.ndim(wanted) else times.max(), wanted, rtol=0, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("link", "K", "T", "wanted"),
     [
@@ -257,6 +258,7 @@ def test_a_run_ends_where_a_series_no_longer_stands_for_its_link(method):
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", ["gelu", "tanh"])
 def test_a_start_at_which_a_series_does_not_stand_for_its_link_is_named(link):
     """Biases of 6 and -5, at which nothing has grown yet."""

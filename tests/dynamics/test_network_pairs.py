@@ -239,6 +239,7 @@ def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
         np.testing.assert_allclose(own[2] + own[3], stein, rtol=1e-8)
 
 
+@pytest.mark.thorough
 def test_the_pair_of_tanh_has_its_accepted_value():
     for trained in (False, True):
         compute = Kernels("tanh", biases=None if trained else (0.0,))

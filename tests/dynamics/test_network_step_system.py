@@ -138,6 +138,7 @@ CASES |= {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("changes", "grids", "theory"),
     [
@@ -239,6 +240,7 @@ def deviations(dimension, end, runs, batch=1, **changes):
     return mean - steps, mean - theory(), found.std(axis=0, ddof=1) / np.sqrt(runs)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_means_of_sgd_approach_the_equation_like_one_over_d():
     """Fixed seeds; eleven means within 4.5 standard errors: false alarms 8e-5. Label noise 0.3."""
@@ -250,6 +252,7 @@ def test_means_of_sgd_approach_the_equation_like_one_over_d():
     assert np.abs(far).max() < 0.1 * np.abs(flow).max()
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_means_of_minibatches_follow_the_equation():
     """Fixed seeds; eleven means within 4.5 standard errors: false alarms 8e-5. One sample per step is rejected."""

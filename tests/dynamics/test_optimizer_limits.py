@@ -180,6 +180,7 @@ def stays(link, rate, smoothing, runs=20, d=16, steps=6000):
     return int(np.sum(np.array(errors) < 0.1 * np.mean(goal**2)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("link", "smoothing"), [("relu", 1e-3), ("erf", 1e-3), ("relu", 0.3)])
 def test_runs_along_random_directions_stay_below_the_limit_and_not_above(link, smoothing):
     """Losses at w ± εz in numpy, seeds fixed: of 20 runs all stay at 0.7 times the limit and none at 1.5 times.

@@ -35,6 +35,7 @@ def swept(monkeypatch):
     monkeypatch.setattr(particle_stepper, "SMALLEST_STATE", 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 @pytest.mark.parametrize(
     "case",

@@ -175,6 +175,7 @@ def test_directions_that_are_not_orthonormal_are_noted():
     assert np.isnan(sum_formula_loss(problem, result, [1.0])).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("k", "dimension", "width"), [(4, 50, 30), (3, 50, 30), (4, 5, 4000), (4, 10**9, 10**8)])
 def test_drawn_overlaps_have_the_law_of_the_largest_of_many(k, dimension, width):
     # One draw per seed; Kolmogorov–Smirnov against F(c)^m, false alarm 1e-4 each.
@@ -311,6 +312,7 @@ def simulated_escapes(learning_rate, dimension, C0, count, rng):
     return time
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_delay_and_scatter_of_simulated_escapes_are_the_predicted_ones(rng):
     # 500 runs at η d = 2e-3.  Mean: 5 standard errors (false alarm 1e-6) plus the neglected second order, the square of

@@ -265,6 +265,7 @@ def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):
     assert "no time stepping" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_laws_are_fits_of_the_exact_answers(tmp_path, monkeypatch, capsys):
     from dynamics.laws.__main__ import main
 

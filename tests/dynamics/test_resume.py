@@ -111,6 +111,7 @@ def test_a_run_that_has_changed_its_method_goes_on_with_the_new_one(tmp_path):
     assert_same(found, whole)
 
 
+@pytest.mark.thorough
 def test_torch_goes_on_too(tmp_path):
     pytest.importorskip("torch")
     given = {"save_at": AT, "progress": False, "device": "cpu", "rtol": 1e-6, "error_estimate": False}

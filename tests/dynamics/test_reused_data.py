@@ -119,6 +119,7 @@ def test_two_steps_see_h3_from_no_overlap():
     assert abs(M[3] + 0.12) < 0.02
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("link", "batches", "expected"), [("he3", 1, -0.3189), ("he3", 2, 0.0), ("he2", 1, 0.0)])
 def test_vectors_see_h3_in_two_steps_but_not_on_fresh_samples_and_even_links_never(link, batches, expected):
     """24 runs in R^800: the bias to 0 is about 0.01 there, so 0.02 and 4 standard errors; a false alarm in 1e-4.
@@ -169,6 +170,7 @@ def test_fifty_steps_have_overlaps_to_a_thousandth():
     assert np.abs(overlaps(first) - overlaps(second)).max() < 2e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("ratio", "noise"), [(1.5, 0.5), (2.0, 0.0)])
 def test_a_linear_neuron_descends_as_the_spectrum_says(ratio, noise):
     """Gradient descent on linear regression is exact on the eigenvalues of XᵀX/n, also where each step adds little."""
@@ -302,6 +304,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_vectors_move_as_the_equations_say(name):
     """Means over 24 runs in R^400 within 4 standard errors and 0.01 for 1/d: a false alarm in 1e-3 of such tests."""
@@ -476,6 +479,7 @@ draws = 4096
 """
 
 
+@pytest.mark.thorough
 def test_the_front_door_study_files_and_sweeps_take_samples(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     asked = read_study_file(str(tmp_path / "study.toml"))

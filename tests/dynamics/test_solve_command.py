@@ -57,6 +57,7 @@ except SystemExit as ended:
     assert done.stdout.endswith("0 ['dynamics', 'hermite', 'lazy_loader']\n")
 
 
+@pytest.mark.thorough
 def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
     """Each of these takes 0.05 to 0.4 s to load: by chance, for one function, to compile, or to show nobody a bar."""
     solve.main(["--k", "4", *SMALL[:-1], "--quiet", "--no-plot"])  # fills the cache
@@ -69,6 +70,7 @@ def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
     assert not loaded & (unused | {"matplotlib.pyplot"})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["nonsense", "module://nope"])
 def test_windows_of_the_parent_process_do_not_matter_to_a_figure(here, backend):
     words = ["-m", "dynamics.solve", "--k", "4", *SMALL[:-1], "--quiet"]
@@ -77,6 +79,7 @@ def test_windows_of_the_parent_process_do_not_matter_to_a_figure(here, backend):
     assert (here / "drawn.png").stat().st_size > 5_000
 
 
+@pytest.mark.thorough
 def test_an_answer_is_not_lost_for_its_figure(here):
     """With a backend of the host that matplotlib does not have: the dataset is written, the table printed, then why."""
     words = ["--k", "4", *SMALL[:-1], "--output", "kept.nc"]
@@ -246,6 +249,7 @@ def test_bad_configuration_files_get_one_sentence(here, capsys, text, sentence):
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_the_command_tells_steps_of_sgd_as_the_library_does(here, capsys):
     # The link has c_1 and c_3, so that runs are drawn.
     options = ["--activation", "0.6*h1 + 0.8*h3", "--directions", "2", "--width", "2", "--dimension", "16"]

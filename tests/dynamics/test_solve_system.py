@@ -305,6 +305,7 @@ def run_line(folder, **parts):
     return float(value), Path(place)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(INTERPRETED, reason="of compiled functions")
 def test_a_second_process_sees_edits_and_leaves_the_files_of_others_alone(tmp_path):
     value, cache = run_line(tmp_path, slope="1.0")

@@ -96,6 +96,7 @@ def test_motion_and_events_are_those_of_autograd(teacher, width):
     np.testing.assert_allclose(kernels.normalised(3.0 * system.initial_state), system.initial_state, rtol=1e-14)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("teacher", TEACHERS.values(), ids=TEACHERS)
 def test_the_flow_is_that_of_the_weights_by_autograd(teacher):
     given, link, other = teacher

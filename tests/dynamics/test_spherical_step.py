@@ -142,6 +142,7 @@ def deviations(problem, gamma, end, lanes, batch):
     return mean - theory, mean - overlaps(flow.teacher_overlap.values[0], v @ v.T), error
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("link", "teacher_link", "gamma", "batch"),

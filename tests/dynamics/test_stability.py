@@ -153,6 +153,7 @@ def ends_of_runs(problem, rate, batch=1, start=None, runs=20, steps=4000):
 POWER_LAW = dynamics.Inputs.power_law(1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("link", "batch", "inputs"),
     [
@@ -170,6 +171,7 @@ def test_runs_stay_below_the_limit_and_not_above(link, batch, inputs):
     assert above <= (2 if inputs is None else 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("link", "width"), [("relu", 2), ("gelu", 1)])
 def test_runs_of_fewer_neurons_than_directions_stay_where_their_flow_ends_below_the_limit_and_not_above(link, width):
     """Seeds are fixed; of 20 runs from the end of the flow all stay at 0.7 times the limit and none at 1.5 times."""
@@ -202,6 +204,7 @@ def test_the_limit_of_fewer_neurons_than_directions_does_not_depend_on_the_axes(
     assert turned == pytest.approx(plain, rel=0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", ["erf", "tanh"])
 def test_saturating_links_leave_the_teacher_above_the_limit_without_blowing_up(link):
     """The noise floor of one sample per step: below 3 % of E f*² at 0.7 times the limit, above 8 % at 1.5 times."""
@@ -258,6 +261,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("student", "inputs"), NETWORKS.values(), ids=NETWORKS)
 def test_deviations_of_a_network_grow_above_its_limit_and_not_below(student, inputs):
     """Deviations δ ← δ − η ψ (ψ·δ) in R^d, 40 chains of 3000 steps: the limit is that of single chains, too."""

@@ -117,6 +117,7 @@ gate = "gate"
 """
 
 
+@pytest.mark.thorough
 def test_interrupted_by_the_user_it_names_the_command_that_goes_on(tmp_path, request):
     workers = available_cores()
     seeds = 1 + workers  # all but the first wait at the gate, one in each worker

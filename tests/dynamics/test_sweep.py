@@ -161,6 +161,7 @@ def test_the_digest_tells_sweeps_apart():
     assert len({same, *others}) == 7
 
 
+@pytest.mark.thorough
 def test_threads_processes_and_this_process_agree(tmp_path):
     grid = {"width": [4, 8], "seed": range(3)}
     options = {"save_at": COMMON, "error_estimate": False, "keep": "summary"}
@@ -173,6 +174,7 @@ def test_threads_processes_and_this_process_agree(tmp_path):
     assert_same_values(dynamics.load(tmp_path / "sweep.nc"), here)
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_loses_no_point_and_a_point_that_kills_is_a_failure(tmp_path):
     grid, options = {"seed": range(8)}, {"folder": str(tmp_path), "always": 1}
     whole = dynamics.sweep(BASE, grid, study="prediction", workers=0)
@@ -264,6 +266,7 @@ def test_one_core_holds_threads():
     assert available_cores() == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.thorough
 def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
     grid = {"width": [4, 8], "seed": range(4)}
     whole = dynamics.sweep(BASE, grid, study="prediction", workers=0)
@@ -333,6 +336,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_parent_leaves_points_and_no_processes(tmp_path):
     folder, output = tmp_path / "calls", tmp_path / "sweep.nc"
     folder.mkdir()

@@ -25,6 +25,7 @@ AXES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("axis", AXES)
 def test_the_page_tells_of_the_first_point_what_all_share(axis, tmp_path):
     values, line, names = AXES[axis]

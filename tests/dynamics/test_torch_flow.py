@@ -133,6 +133,7 @@ def referee(question, times):
     return losses, np.array([t[0] if t.size else np.nan for t in found.t_events])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name != "h3, odd" else name for name in CASES]
 )
@@ -181,6 +182,7 @@ def test_dense_output_is_the_solution_inside_the_step():
         flow.interpolate(1.01 * flow.time)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("steps", [0, 1, 150])
 def test_a_restored_run_continues_bit_for_bit(steps):
     question = problem(P=2, m=3, d=32)

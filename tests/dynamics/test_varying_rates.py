@@ -128,6 +128,7 @@ def test_the_best_schedule_arrives_where_it_says():
     np.testing.assert_array_equal(again.teacher_overlap, found.teacher_overlap)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 @pytest.mark.statistical
 def test_means_of_runs_follow_the_equation():

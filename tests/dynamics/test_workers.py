@@ -104,6 +104,7 @@ def number_parts(flat, whole, times):
                 layers[i, 0, j] = 20 + 2 * i + j
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 @pytest.mark.parametrize("kind", ["f8", "f4", "i8"])
 def test_views_are_those_of_numpy_and_keep_no_reference(kind):
@@ -144,6 +145,7 @@ def test_products_of_rows_with_each_other_are_those_of_numpy(rng, rows):
     np.testing.assert_array_equal(out, out.T)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 def test_products_stop_where_the_step_is_given_up():
     left, right = np.ones((3, 40_000)), np.ones((40_000, 1))

@@ -69,6 +69,7 @@ def may_be_none(call: Call):
             yield name, accepted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", list(calls()), ids=lambda call: call.name)
 def test_none_for_every_argument(call, folder, record_property):
     """Where it is a good value it is accepted, or refused in one sentence; elsewhere it is refused."""

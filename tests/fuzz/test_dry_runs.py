@@ -58,6 +58,7 @@ def told(main, words):
     return None if end.code == 0 or (end.code == 2 and is_sentence) else f"ends with {end}"
 
 
+@pytest.mark.thorough
 @pytest.mark.longer
 @pytest.mark.parametrize(("main", "words", "table"), [each[1:] for each in lines()], ids=[each[0] for each in lines()])
 def test_every_size(main, words, table, tmp_path, monkeypatch, record_property):

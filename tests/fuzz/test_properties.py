@@ -51,6 +51,7 @@ def schedules(draw, last=20.0):
     return SaveAt.at(sorted(times))
 
 
+@pytest.mark.thorough
 @many
 @given(st.lists(st.fractions(-3, 3, max_denominator=64), min_size=2, max_size=7).filter(lambda c: any(c[1:])))
 def test_a_formula_is_what_it_says(coefficients):
@@ -157,6 +158,7 @@ def problems_of_inputs(draw):
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 @few
 @given(problems_of_inputs(), st.floats(0.1, 20.0))
 def test_a_flow_by_classes_stays_in_its_bounds(tmp_path_factory, problem, last):

@@ -206,6 +206,7 @@ NAME = "Argument `x` must be a formula, but contains the name 'tahn', which is n
 RULE = "Argument `x` must be a vectorised callable (array in, real array of the same shape out), but "
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("given", "order", "kind", "sentence"),
     [
@@ -241,6 +242,7 @@ def test_refusals_are_single_sentences(given, order, kind, sentence):
     assert str(caught.value) == sentence
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", ["abs(z)**(-0.5)", "abs(z)**(-0.51)", "abs(z - 1)**(-0.45)", "1/abs(z)", "1/z"])
 def test_a_norm_that_is_infinite_or_cannot_be_resolved_is_refused(link):
     """Floats near 1 are 1e-16 apart: they leave out a third of the square of |z - 1|^(-0.45)."""
@@ -250,6 +252,7 @@ def test_a_norm_that_is_infinite_or_cannot_be_resolved_is_refused(link):
         hermite.expand(link)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("power", [0.3, 0.45, 0.49])
 def test_norm_of_a_singular_link(power):
     """E |z|^(-2a) = 2^(-a) Γ(1/2 - a) / √π, by text and by a callable."""

@@ -33,6 +33,7 @@ FLAGS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("function", "flag"), FLAGS, ids=[case[0] for case in FLAGS])
 def test_accepted_flags(function, flag):
     found = hermite.leap(function)
@@ -51,6 +52,7 @@ TURNED = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("function", "flag"), TURNED)
 def test_a_rotation_of_the_inputs_turns_the_flag(function, flag, seed):

@@ -93,6 +93,7 @@ def test_runs_that_end_before_it_is_learned_see_a_slower_norm(flow, runs, end):
     assert judged(paced(flow, 2.0), kept).attrs["verdict"] == "disagree"
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_learned_times_alarm_at_most_at_their_rate(lone, rate, flow):
     """Forty comparisons of 6 runs each at 10 %: eleven alarms or more have one chance in 680 at that rate."""

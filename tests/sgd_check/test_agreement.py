@@ -122,6 +122,7 @@ def test_sgd_agrees_with_the_finite_step_equation_within_the_scatter_alone(escap
     assert (comparison["visible_error"] < 0.08).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("stretch", "side"), [(1.1, "early"), pytest.param(1 / 1.1, "late", marks=pytest.mark.long)])
 def test_ten_percent_are_refuted_of_flow_and_finite_step_equation(

@@ -64,6 +64,7 @@ def tree(law, family):
     return sgd_check.compare(law, family[::-1])
 
 
+@pytest.mark.thorough
 def test_distances_of_pairs_are_those_of_single_runs_less_their_own(asked, law, family, tree):
     """(f − f_∞)(f' − f_∞) = ½ [(f − f_∞)² + (f' − f_∞)² − (f − f')²], the last by the double sum of kernels."""
     comparison = tree["comparison"].to_dataset()
@@ -142,6 +143,7 @@ def judged(gap, rate):
     return mean_field.exponent_test(runs, levels, gap, rate)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "edge",
@@ -269,6 +271,7 @@ def file(asked, tmp_path):
 QUICK = ["--widths", "4,8", "--seeds", "8", "--batch-size", "32", "--steps", "40"]
 
 
+@pytest.mark.thorough
 def test_the_command_prints_a_table_and_writes_tree_and_figure(file, capsys):
     assert main([str(file), *QUICK]) == 0
     shown = capsys.readouterr()
@@ -300,6 +303,7 @@ def test_a_file_with_another_mean_field_is_tested_itself(file, tmp_path, capsys)
     assert "no tracers from the starts" in shown.out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -317,6 +321,7 @@ def test_bad_options_are_one_sentence_and_exit_code_2(file, capsys, options, sen
     assert capsys.readouterr().err == f"error: {sentence}\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("early", [False, True])
 def test_a_full_disk_is_an_error_of_one_sentence(file, capsys, monkeypatch, early):
     def full(*_, **__):

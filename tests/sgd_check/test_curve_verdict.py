@@ -37,6 +37,7 @@ def ensemble(rng, shape, scatter, runs):
     return SHAPES[shape](TIMES * np.exp(scatter * rng.standard_normal((runs, 1))))
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "shape", ["logistic", *(pytest.param(name, marks=pytest.mark.long) for name in list(SHAPES)[1:])]
@@ -136,6 +137,7 @@ def runs(relu):
     ]
 
 
+@pytest.mark.thorough
 def test_relu_agrees_with_its_flow(flow, runs):
     comparison = sgd_check.compare(flow, runs)["comparison"]
     attrs = comparison.attrs
@@ -260,6 +262,7 @@ def plan_at(flow, seconds, monkeypatch, **given):
     return plan_check(flow, "projected", options, **(choice | given))[0]
 
 
+@pytest.mark.thorough
 def test_a_plan_lasts_until_the_emergences_that_it_can_pay_for(flow, monkeypatch):
     times = np.sort(flow["emergence_time"].values)
     fast = plan_at(flow, 1e-6, monkeypatch)
@@ -348,6 +351,7 @@ def pilot_of(flow, seeds, seconds):
     return Pilot(Problem.from_dataset(flow), flow, "projected", options, 0.01, stepped=False, seconds=seconds)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_a_planned_check_rarely_shows_more_effect_of_the_step_size_than_its_verdict_allows(flow, monkeypatch):
     """At two standard errors 2.3 % may; 200 plans and four standard errors: 13."""

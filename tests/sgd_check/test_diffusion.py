@@ -86,6 +86,7 @@ def test_the_law_sums_up_to_the_exact_moments_of_a_step_with_many_directions():
     assert np.linalg.eigvalsh(law.covariance.reshape(36, 36)).min() > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("dimension", "batch"), [(4, 1), (5, 2), (10**6, 1)])
 def test_one_diffusion_step_of_one_sgd_step_has_its_mean_and_covariance(monkeypatch, dimension, batch):
@@ -124,6 +125,7 @@ def test_one_diffusion_step_of_one_sgd_step_has_its_mean_and_covariance(monkeypa
     assert np.abs((products.mean(0) - wanted[a, b]) / (products.std(0) / count**0.5)).max() < 5
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_search_in_high_dimension_is_the_exact_diffusion_on_a_growing_sphere():
     """Norms grow by λ = η² d E[e²] E[σ'²] per step, C ~ N(C_0 e^(−λ/2), (1 − e^−λ) E[e² x²]/(d E[e²])), x along θ."""

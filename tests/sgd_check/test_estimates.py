@@ -93,6 +93,7 @@ SIGN = {"degree": 3, "transform": np.sign}
 long = pytest.mark.long
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("link", "dimension", "noise", "samples", "seeds", "options", "allowed"),

@@ -36,6 +36,7 @@ def number(cell):
     return np.nan if cell == "–" else float(cell)
 
 
+@pytest.mark.thorough
 def test_a_comparison_begins_with_its_verdict(tree, written):
     page = written(tree)
     attrs = tree["comparison"].attrs

@@ -122,6 +122,7 @@ def test_kernel_compiles_for_hopper_within_its_shared_memory(tmp_path):
     assert found["mma"], "its matrix products must use the tensor cores"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_steps_are_those_of_the_plain_engine_on_the_same_samples(interpreted, case):
     start, plain, *fused = interpreted[case]

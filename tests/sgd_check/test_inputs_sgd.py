@@ -95,6 +95,7 @@ def stepped(asked, start, s, g):
     return (w - 0.02 * gradient).detach() * s.sqrt()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "given",
     [
@@ -151,6 +152,7 @@ def test_runs_blow_up_beyond_the_limit_of_stability(share, lost):
         np.testing.assert_allclose(last, np.tile([0.8, 0.6], (20, 1)), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_equation_of_finite_steps_is_the_mean_of_runs():
     """n after 400 steps at half the limit, 400 runs: within 4.5 standard errors, from which the flow is farther.
 

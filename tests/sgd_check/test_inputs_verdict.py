@@ -71,6 +71,7 @@ def test_directions_that_are_spread_over_axes_have_no_bias():
     assert "not on their axes" in bias.notes[-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_scatter_and_delay_are_those_of_sgd(problem, rate, runs):
     """200 runs, whose scatter has an error of 5 %; leading order is allowed 10 %: fails once in some hundred laws."""

@@ -40,6 +40,7 @@ def mass_of_degree_3(runs, problem):
     return np.einsum("sti,stip->stp", runs.squared_norm.values ** (1.5 if problem.kind == "committee" else 1.0), C**3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("given", "engine", "rate"), RUNS.values(), ids=RUNS)
 def test_a_run_has_learned_when_degree_3_has_half_of_the_direction(given, engine, rate):
     """Between the two records, one per step, that say so."""

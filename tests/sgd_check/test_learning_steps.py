@@ -23,6 +23,7 @@ def prediction(problem):
     return dynamics.predict_emergence(problem, save_at=AT)
 
 
+@pytest.mark.thorough
 def test_runs_of_sgd_have_the_mean_the_scatter_and_the_interval():
     """At 64 runs: means and scatters at four standard errors (6e-5 each), 11 outside 95 % (4e-4 each)."""
     problem, runs, step = single(label_noise=0.3), 64, {"learning_rate": 1e-4, "batch_size": 4}
@@ -54,6 +55,7 @@ def all_together(activation, dimension, width=4):
     return flow, problem, 0.2 * dynamics.learning_rate_limit(problem)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The flow sees relu")
 @pytest.mark.parametrize(("activation", "dimension"), [("relu", 16), ("gelu", 64), ("erf", 64)])
 def test_drawn_runs_of_links_that_do_not_decouple_are_those_of_sgd(activation, dimension):

@@ -131,6 +131,7 @@ def flow(problem):
     return dynamics.solve_problem(problem, save_at=TIMES, error_estimate=False, **QUIET)
 
 
+@pytest.mark.thorough
 def test_runs_agree_with_the_flow(flow, runs):
     assert runs[0].attrs["engine"] == "projected"
     comparison = sgd_check.compare(flow, runs)["comparison"]

@@ -165,6 +165,7 @@ def many_parameters(v, b, w):
     return np.concatenate([v, b, w[:, :, :2].reshape(runs, -1), Q[:, *upper], v**2], axis=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("link", "teacher", "changes"),
@@ -254,6 +255,7 @@ def test_records_are_those_of_the_network(name):
     assert "learning_rate_limit" not in runs.attrs
 
 
+@pytest.mark.thorough
 def test_axes_emerge_and_components_are_learned_where_their_records_say():
     """x1*x2 has two axes, so each emerges at 0.3."""
     problem = network("erf", STAIRCASE, 20, width=4, decay=(0, 0), scale=1.0, rates=(1, 1, 1))

@@ -87,6 +87,7 @@ def test_a_teacher_of_units_is_judged_by_its_sensitivity():
     assert comparison.attrs["verdict"] == "agree"
 
 
+@pytest.mark.thorough
 def test_a_step_size_that_moves_much_is_not_extrapolated_from(flow, staircase):
     coarse = [
         sgd_check.simulate(staircase, learning_rate=rate, steps=round(9.0 / rate), seeds=64, **QUIET)

@@ -62,6 +62,7 @@ def weights_under_momentum(rate, momentum, steps, runs, batch, noise, d=32, seed
     return first
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_runs_under_momentum_have_the_mean_and_the_scatter():
     """64 runs in R^32: mean and scatter at four standard errors, 6e-5 each; the few steps of momentum's lag are none."""
@@ -119,6 +120,7 @@ def chain(d, rate, steps, runs, seed=0):
     return first
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_one_neuron_by_correlation_under_zeroth_order():
     """200 runs at a tenth of the limit: mean at four standard errors, scatter at 25 %; the seed is fixed."""

@@ -150,6 +150,7 @@ def test_first_two_moments_of_a_step_are_those_in_r_d(dimension, batch, directio
     assert moved.max() > 20, "the step must have moved for the comparison to see anything"
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("dimension", "batch"), [(10**4, 1), (10**12, 1), (10**12, 2), (10**12, 8)])
 def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
@@ -175,6 +176,7 @@ def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
     assert np.abs(expected / error).max() > 20, "the step must have moved for the comparison to see anything"
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_escape_times_have_the_law_of_the_torch_engine(tools):
     """Kolmogorov-Smirnov of times and of norms, level 1e-3 each: false-alarm rate 3e-3; a stretch by 30 % is seen."""
@@ -245,6 +247,7 @@ def check(expansion, found, points=GRID, digits=13):
 z = sympy.Symbol("z")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formula",
     [

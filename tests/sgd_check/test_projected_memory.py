@@ -130,6 +130,7 @@ def weights_of_samples(run, problem, known, noise, _):
 
 
 # d − r − k m = 0, fewer than B or m, and many; one sample, few and more than neurons.
+@pytest.mark.thorough
 @pytest.mark.kernels
 @pytest.mark.parametrize("rule", RULES, ids=str)
 @pytest.mark.parametrize(("make", "batch"), [(homogeneous, 1), (homogeneous, 5), (network, 1), (network, 2)])
@@ -177,6 +178,7 @@ def measured_columns(columns, layers, problem):
     return statistics_of(found, layers)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("problem", "rule", "batch"),

@@ -229,6 +229,7 @@ def test_one_step_is_that_of_the_weights_in_the_axes_of_the_moment(problem, opti
         assert (np.triu(weights_of(run)[0, :, problem.teacher.span :], 1) == 0).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("optimizer", [ZerothOrder(), ZerothOrder(smoothing=0.8)])
 def test_runs_have_the_law_of_vectors_in_r_14(optimizer):
@@ -246,6 +247,7 @@ def test_runs_have_the_law_of_vectors_in_r_14(optimizer):
     assert ours.std(0).min() > 0.03
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("problem", "optimizer", "batch", "rate"),

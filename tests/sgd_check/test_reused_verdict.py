@@ -192,6 +192,7 @@ def test_check_refuses_what_it_does_not_know(changed, said):
         sgd_check.check(neuron(40), **given | changed)
 
 
+@pytest.mark.thorough
 def test_the_command_checks_a_file(tmp_path, capsys):
     path = dynamics.save(theory(neuron(40), samples=60, steps=6, draws=2**12), tmp_path / "reused.nc")
     assert main([str(path), "--seeds", "4", "--json"]) == 0

@@ -103,6 +103,7 @@ def test_the_part_of_the_delay_that_the_finite_step_equation_has(k, dimension, s
     assert bias.step_bias[0] < bias.drift_bias[0] < bias.bias[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_a_small_calibration_says_how_often_verdicts_are_right():
     found = sgd_check.calibration(rates=[0.05], repetitions=1, progress=False)
@@ -184,6 +185,7 @@ def test_a_neuron_torn_between_two_equal_directions_takes_each_in_half_of_the_dr
         assert abs(never - 0.5) < 4.0 * 0.5 / np.sqrt(2000)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("part", "seeds"), [(0.1, 48), pytest.param(0.02, 64, marks=pytest.mark.long)])
 def test_intervals_of_steps_hold_runs_in_which_noise_exchanges_neurons(part, seeds):
@@ -230,6 +232,7 @@ def _against_runs(problem, part):
     return sgd_check.compare(theory, runs)["comparison"].to_dataset()
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("seed", "untested", "earliness_only"),

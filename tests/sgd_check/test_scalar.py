@@ -135,6 +135,7 @@ def test_steps_do_not_see_the_dimension():
     assert engine.measure(student=True).student_overlap[0, 0, 0] == 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("k", "C", "end", "d", "mean", "error"),
@@ -212,6 +213,7 @@ def test_what_cannot_be_simulated_is_refused_in_a_sentence(asked, given, sentenc
         sgd_check.simulate(asked, **{"learning_rate": 1e-3, "steps": 5, "seeds": 1, "progress": False} | given)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_the_check_agrees_with_theory_and_refutes_late_times():
     """At the rate of false alarms of 0.01; the seeds are fixed."""
@@ -228,6 +230,7 @@ def test_the_check_agrees_with_theory_and_refutes_late_times():
     assert (comparison.attrs["verdict"], comparison.attrs["theory"]) == ("agree", "finite step")
 
 
+@pytest.mark.thorough
 def test_the_commands_solve_and_check_the_objective(tmp_path, capsys):
     from dynamics.solve import main
     from sgd_check.run import main as check
@@ -273,6 +276,7 @@ def zeroth_vectors(asked, rates, runs, batch=1, directions=1):
     return w[:, 0]
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("asked", "rate", "batch", "directions"),
@@ -291,6 +295,7 @@ def test_the_chain_of_zeroth_order_has_the_law_of_vectors(asked, rate, batch, di
     assert stats.ks_2samp(found[0], chain(asked, rates, 2500, batch)).pvalue < 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("d", "runs"), [(32, 40), *(pytest.param(*case, marks=pytest.mark.long) for case in ((32, 200), (128, 24)))]

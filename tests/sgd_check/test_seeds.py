@@ -63,6 +63,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The noise of a step has kurtosis")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_seed_gives_the_same_bits_alone_beside_others_in_pieces_and_in_threads(case, monkeypatch):

@@ -45,6 +45,7 @@ def stop_after(monkeypatch, calls, end):
     monkeypatch.setattr(ProjectedEngine, "advance", counted)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [
@@ -77,6 +78,7 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
     assert storage.load_tree(path).children == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes", [{}, {"dtype": "float64"}, {"batch_size": 4}], ids=["single precision", "double precision", "batches"]
 )
@@ -110,6 +112,7 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     assert_same(sgd_check.resume(path, progress=False), whole)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("budget_spent_midway")
 @pytest.mark.parametrize(
     "changes",

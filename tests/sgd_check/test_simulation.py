@@ -192,6 +192,7 @@ except ImportError as error: print(error)
 EXTRA = 'an extra package: pip install "feature-emergence[torch]".'
 
 
+@pytest.mark.thorough
 def test_the_default_engine_and_that_of_torch_need_no_library_of_the_other():
     told = python("-c", WITHOUT, "torch").stdout.splitlines()
     needs = [f"Argument `engine` = 'torch' needs {EXTRA}", f"Models of tokens need {EXTRA}"]

@@ -65,6 +65,7 @@ def test_the_step_of_torch_is_the_polar_factor():
     np.testing.assert_allclose(weights_of(engine)[0], expected, atol=1e-13)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("engine", "dtype", "changes", "share", "steps", "runs"),
     [
@@ -128,6 +129,7 @@ def test_the_loss_of_free_neurons_beside_the_exact_flow(scaled_rate, least, most
     assert error < 0.05
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("share", "known", "runs"),
     [(0.5, 1.13, 64), *(pytest.param(*case, marks=pytest.mark.long) for case in ((0.1, 1.03, 32), (0.25, 1.09, 64)))],
@@ -153,6 +155,7 @@ def test_steps_to_alignment_beside_the_formula(share, known, runs):
     assert abs(ratio.mean() - known) < 0.05 if share < 0.3 else ratio.mean() < known
 
 
+@pytest.mark.thorough
 def test_verdict_of_times_of_alignment(tmp_path):
     asked = frame()
     rate = 0.1 * dynamics.learning_rate_limit(asked)

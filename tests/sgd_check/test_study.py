@@ -158,6 +158,7 @@ def test_cells_of_a_sphere_have_the_drag_of_zeroth_order():
     assert along.finite_step_time == pytest.approx(quad(pace, 2.0 / np.sqrt(d), np.sqrt(0.5))[0], rel=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_spheres_of_both_optimizers_slide_as_their_equations_say():
     """Without smoothing, by the chain of one number. False-alarm rate 4e-3: two tests at 1e-3 each, a fixed seed."""
@@ -214,6 +215,7 @@ def test_smoothing_takes_fewer_samples_as_the_equation_says():
     assert any(text.startswith(r"$k = 3$, $\lambda = d^{0.25}$: $d^{1.5") for text in texts)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_step_sizes_from_faithful_to_blown_up():
     """Three step sizes over two decades. False-alarm rate 5e-3: the median of 32 runs at the smallest, whose logarithm
@@ -238,6 +240,7 @@ def test_step_sizes_from_faithful_to_blown_up():
     assert np.isnan(equation[2])
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_loss_against_samples_at_tuned_steps():
     """Samples needed by SGD against the delayed pairs. False-alarm rate 2e-3, at most: two z of 12 runs within 4.5."""
@@ -272,6 +275,7 @@ def test_the_command_writes_and_prints(tmp_path, monkeypatch, capsys):
     np.testing.assert_array_equal(again["emergence_time"], stored["emergence_time"])
 
 
+@pytest.mark.thorough
 def test_the_other_studies_by_command(tmp_path, capsys):
     problem = tmp_path / "problem.nc"
     save(sgd_check.simulate(prepared_pairs(3, 12), learning_rate=1e-4, steps=10, seeds=1, progress=False), problem)
@@ -353,6 +357,7 @@ def study():
     return full_batch_recovery(**SMALL, progress=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_online_sgd_takes_the_samples_of_the_page():
     """Means of 150 runs scatter by 0.28 and 0.33: 3 % of 24.46 and 51.97 is 2.6 and 4.7 of that, 0.009 of false alarms."""

@@ -129,6 +129,7 @@ def followed(problem, optimizer, make, batch_size=1, **options):
     return np.array(found), np.array(expected), run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [*PROBLEMS, "decay", *INPUTS])
 @pytest.mark.parametrize(
     "optimizer",

@@ -14,6 +14,7 @@ QUICK = ["transfer", "--k", "3", "--directions", "2", "--dimension", "12", "--wi
 RUNS = ["--starts", "2", "--seeds", "2"]
 
 
+@pytest.mark.thorough
 def test_the_command_writes_losses_of_simulated_runs(tmp_path, capsys):
     target = tmp_path / "found.nc"
     assert main([*QUICK, *RUNS, "--output", str(target)]) == 0

@@ -28,6 +28,7 @@ def assess(log_ratio, log_horizon, delay, scatter, level):
     return assess_direction(log_ratio, log_horizon, -0.5 * scatter**2, 2 * np.log1p(delay), level)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("runs", [8, *(pytest.param(runs, marks=pytest.mark.long) for runs in (4, 16))])
 @pytest.mark.parametrize(
@@ -102,6 +103,7 @@ def test_directions_combine_by_bonferroni():
     assert combined_p_value(np.array([np.nan]), np.zeros(1)) == 1.0
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("horizon", [np.inf, pytest.param(0.25, marks=pytest.mark.long)])
 def test_global_false_alarm_rate_of_a_finite_step_prediction(horizon):
@@ -344,6 +346,7 @@ def noisy(tools):
     return flow, sgd_check.simulate(problem, learning_rate=rate, steps=steps, seeds=128, progress=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_one_censored_run_does_not_hide_that_all_others_are_early(noisy):
     """Times over 1.5 with none, one and three censored runs; the true theory still agrees. Rate 1 %, fixed seeds."""
