@@ -23,7 +23,7 @@ from dynamics.equations.interface import FlowSystem, Functions, OfStates
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g2
 from dynamics.equations.vectors import write_events, write_norms
 from dynamics.kernels.jit import kernel, matrix, vector
-from dynamics.kernels.products import product_until
+from dynamics.kernels.products import product_until, transposed_product_until
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     values = vector(work, o + 3 * mm + 2 * m, max(mP, mm))
     link = link_at(parameters, sizes[LINK])
     pair_forces(link, y, parameters, vector(work, 0, mP), vector(work, o, mm), n, r, dl, values)
-    product_until(A, C.T, X, sizes)
+    transposed_product_until(A, C, X, sizes)
     product_until(B, G, BG, sizes)
     product_until(B, C, BC, sizes)
     AT = A

@@ -27,7 +27,7 @@ from dynamics.equations import link as links
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
 from dynamics.kernels.jit import kernel, matrix, vector
-from dynamics.kernels.products import gram_until, is_stopped, product_until
+from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
 from dynamics.problem.emergence import ALL_DEGREES, EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
 
@@ -75,7 +75,7 @@ def write_events(
 def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
     """Write C = U θᵀ, or the first columns of U."""
     if teacher.shape[0] > 0:
-        product_until(U, teacher.T, C, sizes)
+        transposed_product_until(U, teacher, C, sizes)
     else:
         for i in range(U.shape[0]):
             for p in range(C.shape[1]):
@@ -241,8 +241,8 @@ def jacobian_product(
             dA[i, p] *= parameters[p] * dC[i, p]
             total += A[i, p] * dC[i, p]
         rate[i] = total
-    product_until(U, U.T, matrix(work, overlaps, m, m), sizes)
-    product_until(V, U.T, dG, sizes)
+    transposed_product_until(U, U, matrix(work, overlaps, m, m), sizes)
+    transposed_product_until(V, U, dG, sizes)
     write_norms(y, n)
     for i in range(m):
         for j in range(i):
@@ -404,7 +404,7 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
     squares = vector(parameters, sizes[LINK] + links.VALUE + links.HEAD, 3)
     W, moved = matrix(y, 0, m, D), matrix(out, 0, m, D)
     A, B, length = matrix(work, 0, m, P), matrix(work, m * P, m, m), work[m * P + m * m :]
-    product_until(W, W.T, B, sizes)
+    transposed_product_until(W, W, B, sizes)
     project(W, teacher, A, sizes)
     left = 0.0
     for p in range(P):

@@ -41,33 +41,13 @@ fused_multiply_add = cast("Callable[[float, float, float], float]", _exact if is
 # Products of two numbers in one call of BLAS, between two looks whether the step is still wanted.
 LARGEST_PRODUCT = 1e9
 # Products of two numbers up to which loops are faster than BLAS, which is slow at transposed matrices of few numbers.
-SMALLEST, SMALLEST_TRANSPOSED = 64, 4096
+SMALLEST_TRANSPOSED = 4096
 
 
 @kernel
 def product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> None:
     """Set out = left right."""
     np.dot(left, right, out)
-
-
-@kernel
-def multiply_few(left: Matrix, right: Matrix, out: Matrix) -> None:
-    """Set out = left right by loops, four columns at a time; for few numbers a call of BLAS takes longer."""
-    for i in range(out.shape[0]):
-        for j in range(0, out.shape[1] - 3, 4):
-            a = b = c = d = 0.0
-            for k in range(left.shape[1]):
-                x = left[i, k]
-                a += x * right[k, j]
-                b += x * right[k, j + 1]
-                c += x * right[k, j + 2]
-                d += x * right[k, j + 3]
-            out[i, j], out[i, j + 1], out[i, j + 2], out[i, j + 3] = a, b, c, d
-        for j in range(out.shape[1] - out.shape[1] % 4, out.shape[1]):
-            a = 0.0
-            for k in range(left.shape[1]):
-                a += left[i, k] * right[k, j]
-            out[i, j] = a
 
 
 @kernel
@@ -79,20 +59,36 @@ def is_stopped(sizes: Integers) -> bool:
 @kernel
 def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
     """Set out = left right by blocks of rows; write no more once the step is given up."""
-    count = left.size * out.shape[1]
-    transposed = right.strides[0] < right.strides[1]
-    if count <= (SMALLEST_TRANSPOSED if transposed else SMALLEST):
-        multiply_few(left, right, out)
+    inner, columns = left.shape[1], out.shape[1]
+    block = max(int(LARGEST_PRODUCT / (inner * columns + 1)), 1)
+    for first in range(0, out.shape[0], block):
+        if not is_stopped(sizes):
+            rows = min(block, out.shape[0] - first)
+            some, target = matrix(left, first * inner, rows, inner), matrix(out, first * columns, rows, columns)
+            product(some, right, target)
+
+
+@kernel
+def transposed_product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
+    """Set out = left rightᵀ, as `product_until` does; few numbers by loops, four columns at a time."""
+    if left.size * out.shape[1] > SMALLEST_TRANSPOSED:
+        product_until(left, right.T, out, sizes)
         return
-    rows = max(int(LARGEST_PRODUCT / (left.shape[1] * out.shape[1] + 1)), 1)
-    if rows >= out.shape[0]:
-        product(left, right, out)
-        return
-    for first in range(0, out.shape[0], rows):
-        if is_stopped(sizes):
-            return
-        last = min(first + rows, out.shape[0])
-        product(left[first:last], right, out[first:last])
+    for i in range(out.shape[0]):
+        for j in range(0, out.shape[1] - 3, 4):
+            a = b = c = d = 0.0
+            for k in range(left.shape[1]):
+                x = left[i, k]
+                a += x * right[j, k]
+                b += x * right[j + 1, k]
+                c += x * right[j + 2, k]
+                d += x * right[j + 3, k]
+            out[i, j], out[i, j + 1], out[i, j + 2], out[i, j + 3] = a, b, c, d
+        for j in range(out.shape[1] - out.shape[1] % 4, out.shape[1]):
+            a = 0.0
+            for k in range(left.shape[1]):
+                a += left[i, k] * right[j, k]
+            out[i, j] = a
 
 
 # Rows of a block of U Uᵀ; a matrix of less than four blocks is one product.
@@ -104,12 +100,12 @@ def gram_until(U: Matrix, out: Matrix, scratch: Vector, sizes: Integers) -> None
     """Set out = U Uᵀ, in blocks of rows left of the diagonal and their transposes; `scratch` has as many numbers."""
     m = U.shape[0]
     if m < 4 * GRAM_ROWS:
-        product_until(U, U.T, out, sizes)
+        transposed_product_until(U, U, out, sizes)
         return
     for first in range(0, m, GRAM_ROWS):
         last = min(first + GRAM_ROWS, m)
         block = matrix(scratch, 0, last - first, last)
-        product_until(U[first:last], U[:last].T, block, sizes)
+        transposed_product_until(U[first:last], U[:last], block, sizes)
         for i in range(first, last):
             for j in range(last):
                 out[i, j] = out[j, i] = block[i - first, j]

@@ -29,7 +29,7 @@ from dynamics.equations.network.families import ERF, RELU, TABLE, check_no_ties,
 from dynamics.equations.overlaps import write_gram
 from dynamics.equations.vectors import NOTHING
 from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, vector
-from dynamics.kernels.products import is_stopped, product_until
+from dynamics.kernels.products import is_stopped, product_until, transposed_product_until
 from dynamics.threads import with_slot
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.text.messages import refuse
@@ -806,7 +806,7 @@ def overlap_state(y: Vector, sizes: Integers, work: Vector) -> Vector:
     for i in range(m):
         for a in range(r):
             state[2 * m + i * r + a] = W[i, a]
-    product_until(W, W.T, matrix(state, 2 * m + m * r, m, m), sizes)
+    transposed_product_until(W, W, matrix(state, 2 * m + m * r, m, m), sizes)
     return state
 
 
