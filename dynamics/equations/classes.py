@@ -421,7 +421,6 @@ def step_jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector,
     m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[CLASSES]
     logs, of_class = m * r + classes * m * m, P + P * r
     link = link_at(parameters, sizes[LINK])
-    step_rhs(t, y, out, parameters, sizes, work)
     N, Q = matrix(work, 0, m, m + P), matrix(work, m * (m + P), m, m + P)
     for i in range(m):
         for k in range(r):

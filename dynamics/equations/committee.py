@@ -169,7 +169,6 @@ def polynomial_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, si
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal with the forces N and k held: −N_ii − k_i for R, the sum of two such for S."""
     m, P, (N, _) = sizes[0], sizes[1], forces(sizes, work)
-    write_forces(y, parameters, sizes, work)
     for i in range(m):
         for p in range(P):
             out[i * P + p] = -N[i, i]

@@ -7,11 +7,12 @@
   passed when its value is at least 0.
 * ``normalise(y, parameters, sizes)`` puts an accepted state back on its constraints, in place.
 * ``jacobian_diagonal(t, y, out, parameters, sizes, work)`` writes about the diagonal of ∂rhs/∂y, a preconditioner.
+  It is called right after `rhs` at the same state: `out` holds what that has written, and `work` what it has left.
 * ``jacobian_product(t, y, v, out, parameters, sizes, work)`` writes ∂rhs/∂y · v; "sundials" asks for it, "bdf" where
   differences of `rhs` are lost in rounding.
 
 Shapes: state `y`, direction `v` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,)
-float64 scratch that keeps nothing between calls. Methods append one number to `sizes` (`with_slot`): it is
+float64 scratch that keeps nothing else between calls. Methods append one number to `sizes` (`with_slot`): it is
 `dynamics.threads.STOP` once the step is given up, and functions that take long may then return at once.
 """
 

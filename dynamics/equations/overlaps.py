@@ -102,11 +102,10 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     mP, mm = m * P, m * m
     C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
     dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
-    A, B = matrix(work, 0, m, P), matrix(work, mP, m, m)
-    n, r = vector(work, mP + mm, m), vector(work, mP + mm + m, m)
+    o = 2 * mP + 3 * mm
+    A, B = matrix(work, 0, m, P), matrix(work, 2 * mP, m, m)
+    n, r = vector(work, o, m), vector(work, o + m, m)
     link = link_at(parameters, sizes[LINK])
-    values = vector(work, mP + mm + 2 * m, max(mP, mm))
-    pair_forces(link, y, parameters, vector(work, 0, mP), vector(work, mP, mm), n, r, dl, values)
     write_g2(link, vector(y, 0, mP), vector(out, 0, mP))
     write_g2(link, vector(y, mP, mm), vector(out, mP, mm))
     own_value = g0(link, 1.0)

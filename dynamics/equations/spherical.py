@@ -90,7 +90,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
         for p in range(P):
             A[i, p] = parameters[p] * pull(A[i, p], parameters, sizes)[1]
     vectors.add_pull(A, matrix(parameters, P, sizes[3], D), F)
-    vectors.make_tangent(W, F)
+    vectors.make_tangent(W, F, vector(work, 0, m))
 
 
 @kernel

@@ -95,14 +95,15 @@ def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
 
 
 @kernel
-def make_tangent(U: Matrix, F: Matrix) -> None:
-    """Replace F by F − (F·u) u."""
+def make_tangent(U: Matrix, F: Matrix, radial: Vector) -> None:
+    """Replace F by F − (F·u) u; write F·u."""
     for i in range(U.shape[0]):
-        radial = 0.0
+        total = 0.0
         for k in range(U.shape[1]):
-            radial += F[i, k] * U[i, k]
+            total += F[i, k] * U[i, k]
+        radial[i] = total
         for k in range(U.shape[1]):
-            F[i, k] -= radial * U[i, k]
+            F[i, k] -= total * U[i, k]
 
 
 @kernel
@@ -154,12 +155,19 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
 
 
 @kernel
+def radial_parts(sizes: Integers, work: Vector) -> Vector:
+    """Return where `rhs` leaves F·u, (m,)."""
+    m, P = sizes[0], sizes[1]
+    return vector(work, m * P + m * m + m + 2 * m * max(m, P), m)
+
+
+@kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
     m, D = sizes[0], sizes[2]
     U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
     forces(y, F, growth, parameters, sizes, work)
-    make_tangent(U, F)
+    make_tangent(U, F, radial_parts(sizes, work))
     for i in range(m):
         growth[i] *= 4.0
 
@@ -186,12 +194,11 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     m, P, D = sizes[0], sizes[1], sizes[2]
     mP, mm = m * P, m * m
     overlaps = mP + mm + m
-    last = overlaps + 2 * max(mP, mm)
+    last = overlaps + 2 * max(mP, mm) + m
     U, bend, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
-    B, n = matrix(work, mP, m, m), vector(work, mP + mm, m)
-    F, squares = matrix(work, last, m, D), matrix(work, last + m * D, m, D)
+    B, n, radial = matrix(work, mP, m, m), vector(work, mP + mm, m), radial_parts(sizes, work)
+    velocity, squares = matrix(work, last, m, D), matrix(work, last + m * D, m, D)
     link = link_at(parameters, sizes[LINK])
-    forces(y, F, growth, parameters, sizes, work)
     # The overlaps of neurons are those that `forces` has written.
     write_g2(link, vector(work, overlaps, mm), vector(work, mP, mm))
     for i in range(m):
@@ -200,15 +207,14 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
         B[i, i] = 0.0
         for k in range(D):
             squares[i, k] = U[i, k] * U[i, k]
+            velocity[i, k] = bend[i, k]
     product_until(B, squares, bend, sizes)
     add_bend(y, bend, parameters, sizes, work)
     unit = g0(link, 1.0)
     for i in range(m):
-        radial = 0.0
         for k in range(D):
-            radial += F[i, k] * U[i, k]
-        for k in range(D):
-            bend[i, k] = (1.0 - squares[i, k]) * bend[i, k] - U[i, k] * F[i, k] - radial
+            force = velocity[i, k] + radial[i] * U[i, k]
+            bend[i, k] = (1.0 - squares[i, k]) * bend[i, k] - U[i, k] * force - radial[i]
         growth[i] = -4.0 * n[i] * unit
 
 
@@ -357,7 +363,7 @@ class VectorSystem(System):
         self.initial_state: Array = self.pack(U, log_norm)
         numbers = [problem.teacher.coefficients, self.teacher, self.teacher**2, more]
         self.parameters, self.sizes = with_link(problem, [m, P, D, len(self.teacher)], numbers)
-        self.work_size = 2 * m * P + 3 * m * m + 2 * m * D + m + 2 * m * max(m, P)
+        self.work_size = 2 * m * P + 3 * m * m + 2 * m * D + 2 * m + 2 * m * max(m, P)
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for vectors; plain for ln n."""

@@ -66,6 +66,7 @@ def normalise(y: Vector, system: System) -> None:
 def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the diagonal of the Jacobian into `out`, anything once the step is given up."""
     if not is_given_up(system):
+        system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
         system[JACOBIAN_DIAGONAL](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
@@ -166,6 +167,7 @@ class BoundSystem:
 
     def jacobian_diagonal(self, t: float, y: Array, out: Array) -> None:
         """Write the diagonal of the Jacobian into `out`."""
+        self.rhs(t, y, out)
         evaluate(self.functions[3], float(t), y, out, self.numbers)
 
     def jacobian_product(self, t: float, y: Array, v: Array, out: Array) -> None:

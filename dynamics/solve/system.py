@@ -59,13 +59,13 @@ class System:
     * ``events(t, y, out, constants, sizes, work)`` writes a number per event, which happens when that rises to 0;
     * ``normalise(y, constants, sizes)`` puts an accepted state back on its constraints, in place;
     * ``jacobian_diagonal(t, y, out, constants, sizes, work)`` writes about the diagonal of ∂y'/∂y, by which "bdf" and
-      "sundials" precondition;
+      "sundials" precondition; `out` holds y' before, and `work` what `field` has left;
     * ``jacobian_product(t, y, v, out, constants, sizes, work)`` writes ∂y'/∂y · v; without it "bdf" and "sundials" take
       differences of `field`.
 
     All arrays have one dimension: the state `y` and the direction `v`, (N,) float64; `constants` and `sizes`, what the
     methods of these names return, float64 and int64, with one more integer behind the sizes; `work`, `work_size`
-    float64 that keep nothing between calls. Divisions by zero give infinity; where y' does not exist the functions
+    float64 that keep nothing else between calls. Divisions by zero give infinity; where y' does not exist the functions
     write NaN, and a smaller step is tried. They must raise nothing: an exception is printed and taken for NaN.
 
     Numba keeps their machine code beside the file that they are in, and sees changes of that file alone: numbers that a

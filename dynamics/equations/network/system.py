@@ -551,7 +551,6 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal with the forces held: −ε_v s² E σ_i² − κ_v, −ε_b A₀_ii, −N_ii for M, −N_ii − N_jj for Q."""
     m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
-    rhs(t, y, out, parameters, sizes, work)
     numbers, (_, rows, _, _, A, N, _) = numbers_of_links(parameters, sizes), views(sizes, work)
     for i in range(m):
         out[i] = -parameters[RATE_V] * scale * scale * own_values(rows[i], numbers)[0] - parameters[DECAY_V]
@@ -848,8 +847,9 @@ def class_jacobian_diagonal(
 ) -> None:
     """Diagonal with the forces held: of v and b as for isotropic inputs, −s_l N_ii − κ_w (1 − s_l) of ŵ_il."""
     m, r = sizes[WIDTH], sizes[AXES]
-    state = overlap_state(y, sizes, work)
-    rates, moved = vector(work, work.size - state.size, state.size), whitened_weights(out, sizes)
+    size = 2 * m + m * r + m * m
+    state, rates = vector(work, work.size - 2 * size, size), vector(work, work.size - size, size)
+    moved = whitened_weights(out, sizes)
     jacobian_diagonal(t, state, rates, parameters, sizes, work)
     s = vector(parameters, sizes[NUMBERS_AT] - moved.shape[1], moved.shape[1])
     for i in range(m):
