@@ -319,10 +319,10 @@ def weigh_shift(
             velocity[k] += w * (F[i, k] - radial * U[i, k])
             shift[k] += w * (U[i, k] - U_begin[i, k])
     forward = (1.0 + rho) / h
-    for k in range(D + 1):
-        rate = rates[0] if k < D else rates[1]
-        follows = -np.expm1(-max(h * rate - KAPPA, 0.0))
-        shift[k] = follows * ((velocity[k] - forward * shift[k]) / total + rho * drift[k]) / (rate + forward)
+    for mode in range(2):
+        follows = -np.expm1(-max(h * rates[mode] - KAPPA, 0.0)) / (rates[mode] + forward)
+        for k in range(mode * D, D + mode):
+            shift[k] = follows * ((velocity[k] - forward * shift[k]) / total + rho * drift[k])
 
 
 @kernel

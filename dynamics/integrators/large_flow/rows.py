@@ -305,7 +305,7 @@ class Rows:
         self._staged: Step | None = None
         self.sources = Sources(self.workers, division, D)
         R = int(np.diff(division.cuts).max())
-        self._work = [np.empty(R * (17 * D + 17 + sources)) for _ in range(self.workers.count)]
+        self._work = [np.empty(R * (17 * D + 18 + sources)) for _ in range(self.workers.count)]
 
     def run_sources(self, step: Step, *, again: bool = False) -> tuple[float, float]:
         """Run the fast sources through a step; return their largest errors, of ends of parts and inside, in tolerances.

@@ -26,7 +26,7 @@ from dynamics.integrators.explicit_kernels import (
 from dynamics.integrators.large_flow import division as plans
 from dynamics.integrators.large_flow.division import CLUSTER, DIRECTION, FIRST, LINK, ORDER, POLE, TEACHER, Plan
 from dynamics.integrators.step_kernels import copy_row
-from dynamics.kernels.jit import cube, entry, kernel, matrix, pasted_kernel, row_part, vector
+from dynamics.kernels.jit import cube, entry, kernel, matrix, pasted_kernel, row_part, unowned, vector
 from dynamics.kernels.products import product
 from hermite.arrays import Cube, Integers, Matrix, Switches, Vector
 
@@ -54,11 +54,12 @@ def group_end(x: int, rows: Integers, of_rows: Integers, clusters: Integers) -> 
 
 @kernel
 def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) -> None:
-    """Add Σ_q weights_q rest[slots_q] of row i: a pass per value, since a loop over values inside is not vectorised."""
-    for q in range(slots.size):
-        w, slot = weights[q], slots[q]
-        for k in range(out.size):
-            out[k] += w * rest[slot, i, k]
+    """Add Σ_q weights_q rest[slots_q] of row i, three values at most, in one pass."""
+    last = slots.size - 1
+    v, w, x = weights[0], weights[1] if last > 0 else 0.0, weights[2] if last > 1 else 0.0
+    a, b, c = rest[slots[0], i], rest[slots[min(1, last)], i], rest[slots[last], i]
+    for k in range(out.size):
+        out[k] += v * a[k] + w * b[k] + x * c[k]
 
 
 @kernel
@@ -334,10 +335,11 @@ def weigh_shifts(
             off[D] += n * miss_of_row(i, U[i], F, growth, lag, miss)
             for k in range(D):
                 off[k] += w * miss[k]
-        for k in range(D + 1):
-            mode = 0 if k < D else 1
-            off[k] /= total
-            moved[k] += np.exp(-max(h * rates[c, mode] - of_clusters.KAPPA, 0.0)) * shares[c, mode] * off[k]
+        for mode in range(2):
+            follows = np.exp(-max(h * rates[c, mode] - of_clusters.KAPPA, 0.0)) * shares[c, mode]
+            for k in range(mode * D, D + mode):
+                off[k] /= total
+                moved[k] += follows * off[k]
         size[c, 0], size[c, 1] = of_clusters.size_of_shift(moved)
         size[c, 2] = forces[direction[c]] * max(size[c, 0], size[c, 1])
 
@@ -673,9 +675,11 @@ def step_rows(
     `blocks` is (first, end, cuts): block b is order[cuts[b]:cuts[b + 1]]. `how` says whether the step has been
     accepted, whether its dense output is wanted, and its length. `sources` are vectors and masses at every stage.
     """
-    (first_block, last_block, cuts), (again, has_dense, h), (vectors, mass) = blocks, how, sources
-    (U, log_n), (rest, rest_growth, slots, rest_powers), (pace, drift) = start, rests, slowing
-    of_rows, clusters, teacher, link = plan
+    (first_block, last_block, cuts), (again, has_dense, h) = blocks, how
+    (rest, rest_growth, slots, rest_powers), pace, drift = rests, slowing[0], unowned(slowing[1])
+    U, log_n, rest, vectors, mass = unowned(start[0]), start[1], unowned(rest), unowned(sources[0]), unowned(sources[1])
+    of_rows, clusters, teacher, link = unowned(plan[0]), unowned(plan[1]), unowned(plan[2]), unowned(plan[3])
+    plan = of_rows, clusters, teacher, link
     D, S, pole = U.shape[1], mass.shape[1], row_part(of_rows, POLE, 0, of_rows.shape[1])
     peak = g0(link, 1.0)
     lever = 0.25 * g1(link, 1.0) / peak
@@ -686,12 +690,14 @@ def step_rows(
         stages, u, flat = cube(work, 0, 16, R, D), matrix(work, 16 * R * D, R, D), matrix(work, 0, 16, R * D)
         o = 17 * R * D
         growth_stages, logs = matrix(work, o, 16, R), vector(work, o + 16 * R, R)
-        overlap = vector(work, o + 17 * R, R * S)
+        log_begin, overlap = vector(work, o + 17 * R, R), vector(work, o + 18 * R, R * S)
+        for x in range(R):
+            log_begin[x] = log_n[rows[x]]
         for s in range(16 if has_dense else END):
             velocity, growth = stages[s], growth_stages[s]
+            add_stages(log_begin, growth_stages, s, h, R, logs)
             for x in range(R):
                 add_stages(U[rows[x]], flat, s, h, D, u[x], x * D)
-                logs[x] = log_n[rows[x]] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
             force_of_sources(-1, u, vectors[s], mass[s], overlap, velocity, growth, scratch, plan)
             add_clusters(rows, u, logs, velocity, growth, of_rows, clusters, link, peak)
             write_weights(DOP853_C[s], rest_powers, weights)
