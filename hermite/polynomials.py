@@ -130,7 +130,8 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
         # A loop: `numpy.polynomial.polynomial.polyval` takes twice as long for the matrices of small networks.
         for weight in weights[::-1].tolist():
             value *= points
-            value += weight
+            if weight != 0.0:
+                value += weight
     found: Array = value[()]
     return found
 

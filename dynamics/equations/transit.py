@@ -91,6 +91,8 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
     signal, slope = gf / f, np.sqrt(scipy.special.expit(knots)) / (2.0 * f)
     level = 2.0 * signal * (1.0 + lift) / norm + 4.0 * norm * (remaining + excess)
     level_slope = 2.0 * slope**2 * scipy.special.expit(-knots) + 8.0 * signal**2 - 4.0 * norm**2
+    rising = np.flatnonzero(np.diff(level) > 0)
+    turn = int(rising[0]) if rising.size else knots.size - 1
     return TransitTable(
         powers=powers,
         norm=norm,
@@ -100,7 +102,10 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
         excess_pieces=_quintic(knots, excess, -lift * f, excess_bend),
         waiting=-remaining,
         level=_cubic(knots, level, level_slope * (1.0 + lift) * f / norm),
+        turn=turn,
+        best=np.maximum.accumulate(level[turn:]),
         barrier=barrier,
+        end_rate=float(2.0 * np.sum(np.arange(powers.size) * powers)) if np.isinf(barrier) else 0.0,
     )
 
 
@@ -211,8 +216,13 @@ class TransitTable:
     waiting: Array
     #: Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X) in cubic pieces; a pair has learned where Λ ≥ Z.
     level: PPoly
+    #: Knot from which on Λ rises, and the largest Λ from there to each knot.
+    turn: int
+    best: Array
     #: ξ at which g' vanishes, inf if nowhere.
     barrier: float
+    #: Rate dξ/dτ beyond the last knot: 2 g'(1), or 0 behind a barrier.
+    end_rate: float
 
     def remaining(self, xi: Array) -> Array:
         """Return R(ξ) = τ from ξ to C² = ½, negative beyond."""
@@ -225,11 +235,6 @@ class TransitTable:
     def excess(self, xi: Array) -> Array:
         """Return X(ξ) = ∫ (e^{4Γ} − 1) dτ from ξ to the reference, for ξ within the knots."""
         return self._evaluate(self.excess_pieces, xi, 0.0)
-
-    @property
-    def end_rate(self) -> float:
-        """Rate dξ/dτ beyond the last knot: 2 g'(1), or 0 behind a barrier."""
-        return float(2.0 * np.sum(np.arange(self.powers.size) * self.powers)) if np.isinf(self.barrier) else 0.0
 
     @property
     def end_signal(self) -> float:
@@ -287,18 +292,14 @@ class TransitTable:
         begin = np.minimum(start, self.knots[-1])
         origin = self.remaining(begin)
         need = ratio * np.exp(4.0 * self.growth(begin)) + 4.0 * self.norm * (origin + self.excess(begin))
-        level = self.level(self.knots)
-        rising = np.flatnonzero(np.diff(level) > 0)
-        turn = int(rising[0]) if rising.size else self.knots.size - 1
-        best = np.maximum.accumulate(level[turn:])
-        index = np.clip(turn + np.searchsorted(best, need), turn + 1, self.knots.size - 1) - 1
+        index = np.clip(self.turn + np.searchsorted(self.best, need), self.turn + 1, self.knots.size - 1) - 1
         xi = _inverse(self.level, index, need)
         # The cubic is good to 1e-10; one Newton step on Λ itself brings rounding.
         grown = np.exp(4.0 * self.growth(xi))
         known = 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
         xi = xi - (known - need) / self.level(xi, 1)
         value = np.maximum(origin - self.remaining(xi), 0.0)
-        late = need > best[-1]
+        late = need > self.best[-1]
         if late.any():
             value[late] = self._tail_time(origin[late], begin[late], ratio[late])
         already = self.signal(start) / self.norm >= 0.5 * ratio

@@ -26,7 +26,7 @@ import scipy
 from dynamics.equations import link as links
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
-from dynamics.kernels.jit import kernel, matrix, vector
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
 from dynamics.problem.emergence import ALL_DEGREES, EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
@@ -106,7 +106,7 @@ def make_tangent(U: Matrix, F: Matrix, radial: Vector) -> None:
             F[i, k] -= total * U[i, k]
 
 
-@kernel
+@inlined_kernel
 def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> float:
     """Multiply slopes g' by sign · weights; return Σ weight g."""
     total = 0.0

@@ -167,6 +167,9 @@ class FixedSteps(UndoneSteps):
     choice of order η² that keeps overlaps realisable, since that is convex. Events are located on this interpolant.
     """
 
+    #: Whether there is `advance_through`.
+    leaps = True
+
     def __init__(self, learning_rate: float, num_events: int) -> None:
         self._eta = checked_number(learning_rate, "learning_rate", positive=True)
         self._step = np.zeros(1, dtype=np.int64)
@@ -209,6 +212,16 @@ class FixedSteps(UndoneSteps):
     def event_times(self) -> Array:
         """Time at which each event was passed; not-a-number until then; the start if passed there."""
         return np.array(self._events[0])
+
+    def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
+        """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
+        last, status, states = int(self._step[0]) + max_steps, Status.REACHED, []
+        for t in times.tolist():
+            status = self._advance(t, last - int(self._step[0]))
+            if status != Status.REACHED:
+                break
+            states.append(self.interpolate(t))
+        return status, np.array(states)
 
     def _advance(self, target: float, max_steps: int) -> Status:
         # With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.

@@ -13,6 +13,7 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -196,6 +197,7 @@ def slow(
     system[SLOW](h, y, rates, vectors, scalars, counters, system[PARAMETERS], system[SIZES])
 
 
+@cache
 def cluster_callbacks() -> tuple[Any, Any, Any]:
     """Return `slow_clusters`, `divide_neurons` and `land_clusters` as arguments of `advance_through`."""
     of_step = calls.VECTOR, calls.INTEGERS_TYPE
@@ -228,23 +230,6 @@ def square(x: float) -> float:
     return x * x
 
 
-@pasted_kernel
-def leading_direction(i: int, y: Vector, both_poles: bool, counters: Integers, system: System) -> int:
-    """Return the direction without a cluster that neuron i may be about to learn, −1 for none."""
-    m, P, D = system[SIZES][0], system[SIZES][1], system[SIZES][2]
-    direction = parts(counters, m)[1][2]
-    best, leading = 0.0, -1
-    for p in range(P):
-        c = y[i * D + p]
-        if c * c > best and (c > 0.0 or both_poles):
-            taken = False
-            for x in range(counters[CLUSTERS]):
-                taken = taken or direction[x] == p
-            if not taken:
-                best, leading = c * c, p
-    return leading
-
-
 @kernel
 def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> float:
     """Return the error of a step in units of the tolerance: the root mean square of the worst neuron."""
@@ -253,7 +238,12 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for q in range(2):
         add_stages(vectors[ROW_ZERO], stages, 16 + q, 1.0, y.size, vectors[ROW_FIVE + q])
-    worst = 0.0
+    # Directions without a cluster, one of which a neuron may be about to learn.
+    active, direction = vector(vectors[ROW_MEAN], 0, system[SIZES][1]), parts(counters, m)[1][2]
+    active.fill(1.0)
+    for c in range(counters[CLUSTERS]):
+        active[direction[c]] = 0.0
+    worst, both_poles = 0.0, scalars[BOTH_POLES] > 0.0
     for i in range(m):
         q = m * D + i
         five, three = square(e5[q] / atol[q]), square(e3[q] / atol[q])
@@ -262,8 +252,8 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
             five += square(e5[k] * scale)
             three += square(e3[k] * scale)
         error = combined_error(five, three, h, D + 1.0)
-        p = leading_direction(i, y, scalars[BOTH_POLES] > 0.0, counters, system)
-        if p >= 0:
+        p, overlap = clusters.nearest_direction(vector(y, i * D, D), both_poles, active)
+        if overlap != 0.0:
             k = i * D + p
             scale = 1.0 / (atol[k] + rtol * max(abs(y[k]), abs(new[k])))
             error = max(error, combined_error(square(e5[k] * scale), square(e3[k] * scale), h, 1.0))

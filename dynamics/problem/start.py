@@ -46,8 +46,7 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     else:
         weights = np.zeros((width, span + width))
         weights[:, :span] = rng.standard_normal((width, span))
-        rows, columns = np.tril_indices(width, -1)
-        weights[rows, span + columns] = rng.standard_normal(rows.size)
+        weights[:, span:][np.tri(width, k=-1, dtype=bool)] = rng.standard_normal(width * (width - 1) // 2)
         freedom = dimension - span - np.arange(width, dtype=np.float64)
         weights[np.arange(width), span + np.arange(width)] = np.sqrt(rng.chisquare(freedom))
     weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))

@@ -159,8 +159,10 @@ def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
 
 def _labelled(
     variable: Variable, array: Any, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
-) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
-    return (*leading, *variable.dims), np.asarray(array), {**variable.labels, **further}
+) -> xr.Variable:
+    import xarray as xr
+
+    return xr.Variable((*leading, *variable.dims), np.asarray(array), {**variable.labels, **further})
 
 
 def _of_learned(

@@ -126,6 +126,19 @@ def test_time_is_learning_rate_times_step_and_a_target_is_passed_by_less_than_on
         assert stepper.start < target <= stepper.time
 
 
+@kernels
+def test_states_at_many_times_are_those_at_one_after_the_other():
+    times = np.array([0.0, 0.04, 0.05, 0.3, 1.0])
+    one, many = DescentStepper(problem_of(), 0.1), DescentStepper(problem_of(), 0.1)
+    status, first = many.advance_through(times, 7)
+    assert (status, len(first)) == (Status.MAX_STEPS, 4)
+    status, last = many.advance_through(times[4:], 100)
+    assert status is Status.REACHED
+    for t, state in zip(times, [*first, *last], strict=True):
+        one.advance(t, 100)
+        np.testing.assert_array_equal(state, one.interpolate(t))
+
+
 def flow_state(problem, time):
     flow = dynamics.solve_overlaps(
         problem, save_at=dynamics.SaveAt.at([time]), method="explicit", rtol=1e-11, atol=1e-13, progress=False
