@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dynamics.equations.link import g0, g1, g2
-from dynamics.kernels.jit import inlined_kernel, kernel, row_part, vector
+from dynamics.kernels.jit import kernel, pasted_kernel, row_part, vector
 from hermite.arrays import Integers, Matrix, Vector
 
 # (order, first, direction, pole): cluster c holds the rows order[first[c]:first[c + 1]], each at its pole, +1 or −1, of
@@ -104,7 +104,7 @@ def group_rows(U: Matrix, both_poles: bool, a: Vector, groups: Groups) -> int:
     return count
 
 
-@inlined_kernel
+@pasted_kernel
 def weigh_group(
     p: int,
     a: float,
@@ -215,7 +215,7 @@ def find_clusters(
     return kept
 
 
-@inlined_kernel
+@pasted_kernel
 def slow_cluster(
     held: float,
     held_norm: float,
@@ -279,7 +279,7 @@ def slow_cluster(
         make_tangent(row_part(u, z, 0, D), row_part(du, z, 0, D))
 
 
-@inlined_kernel
+@pasted_kernel
 def weigh_shift(
     h: float,
     ratio: float,
