@@ -109,7 +109,7 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
     for start in range(0, size, COLUMN_BLOCK):
         stop = min(start + COLUMN_BLOCK, size)
         part, whole = vector(out, start, stop - start), vector(base, start, stop - start)
-        for i in range(part.size):
+        for i in range(part.size if count == 0 else 0):
             part[i] = whole[i]
         for j in range(0, count, 4):
             # Where fewer than four are left, the last of them takes the place of those missing, with weight 0.
@@ -120,7 +120,9 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
             y = h * DOP853_WEIGHTS[row, d] if j + 3 <= last else 0.0
             k_a, k_b = row_part(stages, a, at + start, part.size), row_part(stages, b, at + start, part.size)
             k_c, k_d = row_part(stages, c, at + start, part.size), row_part(stages, d, at + start, part.size)
-            for i in range(part.size):
+            for i in range(part.size if j == 0 else 0):
+                part[i] = whole[i] + ((v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i]))
+            for i in range(part.size if j > 0 else 0):
                 part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
 
 

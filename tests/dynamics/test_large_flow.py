@@ -472,3 +472,27 @@ def test_estimated_errors_cover_the_errors():
     # On eight problems at two tolerances 137 of 140 times were covered.
     assert np.mean(events[seen] <= estimate[seen]) > 0.8
     assert np.median(estimate[seen]) < 1e-4
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_rest_is_the_polynomial_through_its_past_values(count):
+    rests, values = row_passes.Rests(1, 1), np.array([0.3, -1.0, 0.7])[:count]
+    rests.times[:count] = times = np.array([4.0, 2.5, 1.0])[:count]
+    rests.newest_first = np.arange(count)
+    found = 0.7 ** np.arange(count) @ rests.extrapolation(0.5).powers @ values
+    assert found == pytest.approx(np.polyval(np.polyfit(times, values, count - 1), 4.0 + 0.5 * 0.7), rel=1e-11)
+
+
+@pytest.mark.kernels
+def test_states_inside_a_step_follow_its_polynomial_and_the_later_correction():
+    rng, x = np.random.default_rng(3), 0.3
+    begin, end = random_state(rng, 4, 6).vectors, random_state(rng, 4, 6).vectors
+    dense = rng.standard_normal((7, 4, 6)), rng.standard_normal((7, 4))
+    U, log_norm = (
+        y + stepper.polynomial(b, x) + x**2 * (3.0 - 2.0 * x) * (z - y - b[0])
+        for y, z, b in zip(begin, end, dense, strict=True)
+    )
+    found, found_norm = stepper.inside(x, begin, end, dense)
+    np.testing.assert_allclose(found, U / np.linalg.norm(U, axis=1, keepdims=True), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found_norm, log_norm, rtol=0, atol=1e-14)

@@ -57,8 +57,10 @@ def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) 
     """Add Σ_q weights_q rest[slots_q] of row i, three values at most, in one pass."""
     last = slots.size - 1
     v, w, x = weights[0], weights[1] if last > 0 else 0.0, weights[2] if last > 1 else 0.0
-    a, b, c = rest[slots[0], i], rest[slots[min(1, last)], i], rest[slots[last], i]
-    for k in range(out.size):
+    m, D = rest.shape[1], out.size
+    a, b = vector(rest, (slots[0] * m + i) * D, D), vector(rest, (slots[min(1, last)] * m + i) * D, D)
+    c = vector(rest, (slots[last] * m + i) * D, D)
+    for k in range(D):
         out[k] += v * a[k] + w * b[k] + x * c[k]
 
 
@@ -271,6 +273,21 @@ def inverse_length(u: Vector) -> float:
     for k in range(u.size):
         square += u[k] * u[k]
     return float(1.0 / np.sqrt(square))
+
+
+@entry
+def rows_inside(x: float, begin: State, end: State, polynomials: Dense, out: State) -> None:
+    """Write unit vectors and ln n at the fraction x of a step; see `stepper.inside`."""
+    (U, log_n), (U_end, log_end), (dense, dense_growth), (vectors, log_out) = begin, end, polynomials, out
+    late = x * x * (3.0 - 2.0 * x)
+    for i in range(log_n.size):
+        rise, u = move_inside(i, x, U[i], polynomials, vectors[i]), vectors[i]
+        log_out[i] = log_n[i] + rise + late * (log_end[i] - log_n[i] - dense_growth[0, i])
+        for k in range(u.size):
+            u[k] += late * (U_end[i, k] - U[i, k] - dense[0, i, k])
+        length = inverse_length(u)
+        for k in range(u.size):
+            u[k] *= length
 
 
 # Where slowed clusters end a step, once the full field there is known. `lag` is (rest, rest_growth, slots, weights,
@@ -575,9 +592,9 @@ def stage_of_sources(
     plan: Plan,
 ) -> None:
     """Fill stage s of the sources `first` to `last` in a part of the step, and write where they are at the next."""
-    (h, number, parts), (U, log_n), (rest, rest_growth, slots, rest_powers) = part, start, rests
-    (sources, mass, stages, growth_stages), (weights, room, scratch) = path, work
-    of_rows, teacher, link, D = plan[0], plan[2], plan[LINK], U.shape[1]
+    (h, number, parts), (rest, rest_growth, slots, rest_powers), (weights, room, scratch) = part, rests, work
+    U, log_n, sources, mass, stages = unowned(start[0]), start[1], unowned(path[0]), unowned(path[1]), unowned(path[2])
+    growth_stages, of_rows, teacher, link, D = unowned(path[3]), plan[0], unowned(plan[2]), plan[LINK], U.shape[1]
     flat = matrix(stages, 0, stages.shape[0], U.size)
     u, velocity = sources[s, first:last], stages[s, first:last]
     overlap, growth = vector(room, 0, (last - first) * mass.shape[1]), growth_stages[s, first:last]

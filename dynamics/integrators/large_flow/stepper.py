@@ -49,6 +49,7 @@ from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, Source
 from dynamics.integrators.large_flow.step_kernels import (
     events_inside,
     mass_of_rest,
+    rows_inside,
     settle_rows,
     shift_clusters,
     weigh_shifts,
@@ -211,15 +212,13 @@ def polynomial(coefficients: Any, x: float) -> Any:
 
 
 def inside(x: float, begin: Pair, end: Pair, dense: Pair) -> Pair:
-    """Return vectors and ln n at the fraction x of a step, given both at its ends and the coefficients of both.
+    """Return unit vectors and ln n at the fraction x of a step, given both at its ends and the coefficients of both.
 
     A later correction of the end comes in as x² (3 − 2 x), without a change of slope at either end.
     """
-    late = x * x * (3.0 - 2.0 * x)
-    vectors, log_norm = (
-        y + polynomial(b, x) + late * (z - y - b[0]) for y, z, b in zip(begin, end, dense, strict=True)
-    )
-    return vectors, log_norm
+    out = np.empty_like(begin[0]), np.empty_like(begin[1])
+    rows_inside(x, begin, end, dense, out)
+    return out
 
 
 #: Squared overlap above which a neuron can decide when a direction emerges or is learned.
@@ -249,7 +248,6 @@ class DenseOutput:
         U, log_norm = inside(x, step.begin.vectors, step.end.vectors, passes.dense)
         if sources.size > 0:
             U[sources], log_norm[sources] = inside(*self._of_sources().part_at(x))
-        U /= np.linalg.norm(U, axis=1, keepdims=True)
         return U, log_norm
 
     def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
@@ -489,11 +487,12 @@ class LargeFlowStepper(ClusterStepper):
     def _settle(self, step: Step) -> float:
         """Correct a step by the full field at its end; return the error of lag and of clusters in tolerances."""
         rows, rests, h, state = self.rows, self._rests, step.h, step.reached
-        correction, slot = float(rests.correction(h, np.zeros(1))[0]), rests.free_slot()
+        shares, slot = rests.correction(h, np.append(step.division.rates, 0.0)), rests.free_slot()
+        correction = float(shares[-1])
         rows.field(state.U, state.log_norm, state.F, state.growth)
         rows.partial(state, rests.rest[slot], rests.rest_growth[slot])
         lag = (*step.rests[:3], step.rests.at_end, rests.rest[slot], rests.rest_growth[slot])
-        displaced = self._land(step, lag, correction)
+        displaced = self._land(step, lag, shares)
 
         def part(begin: int, end: int) -> None:
             settle_rows(begin, end, correction, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
@@ -504,13 +503,13 @@ class LargeFlowStepper(ClusterStepper):
         excess = float((off / rows.lag_tolerance).max())
         return excess if np.isfinite(excess) else np.inf
 
-    def _land(self, step: Step, lag: tuple[Any, ...], correction: float) -> Array:
+    def _land(self, step: Step, lag: tuple[Any, ...], shares: Array) -> Array:
         """Move the clusters where a step ends to where they belong, if others notice it; return the largest distances.
 
         Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from
         their slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place:
         one that has little mass, at rest beside learned directions, sums that up over its whole life. Members move by
-        `correction` times the error of their own rest too, and the fields follow.
+        the last of the `shares` times the error of their own rest too, and the fields follow.
         """
         rows, division, h, state = self.rows, step.division, step.h, step.reached
         count = division.directions.size
@@ -518,7 +517,7 @@ class LargeFlowStepper(ClusterStepper):
             return np.zeros(2)
         shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
         ratio = 0.0 if self._last is None else h / (h + self._last.h)
-        modes = division.rates, self._rests.correction(h, division.rates), step.drift, division.cluster
+        modes = division.rates, shares[:-1].reshape(-1, 2), step.drift, division.cluster
 
         def weigh(begin: int, end: int) -> None:
             weigh_shifts(
@@ -531,7 +530,7 @@ class LargeFlowStepper(ClusterStepper):
             moves, order, first = ~(noticed <= MOVED), division.plan[0][ORDER], division.plan[1][FIRST]
             chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
             before = state.U[moved], np.exp(state.log_norm[moved])
-            shift_clusters(chosen, correction, state.whole, lag, shift, division.plan)
+            shift_clusters(chosen, float(shares[-1]), state.whole, lag, shift, division.plan)
             rows.follow(state, moved, before)
             blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
             rows.partial(state, lag[4], lag[5], blocks)
