@@ -240,7 +240,7 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
 def padded(means: ArrayLike, size: int) -> Array:
     """Return the first `size` entries, filled up with zeros."""
     given = np.asarray(means, dtype=np.float64)[:size]
-    return np.pad(given, (0, size - given.size))
+    return np.concatenate([given, np.zeros(size - given.size)])
 
 
 def _support(means: ArrayLike) -> list[int]:
