@@ -7,6 +7,8 @@ from scipy.stats import ks_2samp
 from benchmarks import gpu
 from sgd_check.engines.torch import weights
 
+pytestmark = pytest.mark.thorough
+
 PLAN = gpu.quick("cpu")
 
 
@@ -25,7 +27,6 @@ def found(tmp_path_factory):
     return results.read()
 
 
-@pytest.mark.thorough
 @pytest.mark.statistical
 def test_runs_by_torch_have_the_law_of_the_projected_engine(found):
     """Seeds are fixed; four tests at the level 0.01/4, of which two take place, give a false alarm below 0.01."""

@@ -100,6 +100,7 @@ SMALL = partial(Case, "", "", step=1e-3, last=1.0, axes=2, start=(0.6, 0.8))
 MEAN = {"rate": 0.3, "noise": 0.04, "mean": True}
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The converged student loses stability:RuntimeWarning")
 @pytest.mark.parametrize(
     "case",

@@ -211,6 +211,7 @@ def test_the_user_may_name_the_function_that_a_file_asks_for(marking, tmp_path, 
     assert '"study": "marking:asked"' in dynamics.load("asked.nc").attrs["sweep"]
 
 
+@pytest.mark.thorough
 def test_a_result_file_imports_nothing_that_it_names(marking, tmp_path):
     """A sweep names its study; so do the points of one that has not ended, and a file may name what it likes."""
     problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6]), width=3, dimension=16)

@@ -49,6 +49,7 @@ def test_a_command_that_looks_ends_at_the_first_signal(number):
     assert ended(process) == (130, "", "told\n")
 
 
+@pytest.mark.thorough
 def test_a_signal_while_a_command_ends_is_said():
     process = start("time.sleep(1.0)")
     process.send_signal(signal.SIGTERM)
@@ -57,6 +58,7 @@ def test_a_signal_while_a_command_ends_is_said():
     assert told == "A signal came while the command was ending; what it wrote is whole.\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("body", [SLEEPS, HANGS], ids=["in Python", "outside of Python"])
 def test_a_command_that_does_not_look_is_ended_by_the_watchdog(body):
     process = start(body, answer=0.5)

@@ -105,6 +105,7 @@ def test_dense_output_meets_the_state_at_both_ends():
         np.testing.assert_allclose(stepper.interpolate(t + inward), stepper.interpolate(t), atol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rtol", "fewer", "most_steps"), [(1e-6, 0.99, 300), (1e-9, 0.5, 900)])
 def test_slow_motion_of_sums_of_fast_components(rtol, fewer, most_steps):
     """With steps 1e9 times the fastest relaxation products come from the system, which costs no evaluations."""

@@ -153,6 +153,7 @@ def test_bad_arguments_are_named(changes, words):
         dynamics.propagation_of_chaos(problem(), **({"widths": (2, 4)} | changes))
 
 
+@pytest.mark.thorough
 def test_the_dataset_is_labelled_stored_and_drawn(tmp_path):
     asked = problem(seed=3)
     chaos = dynamics.propagation_of_chaos(asked, widths=(4, 8), seeds=2, save_at=AT([0.0, 0.5, 1.0]), particles=64)

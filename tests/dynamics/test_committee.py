@@ -119,6 +119,7 @@ def test_flow_loss_and_mass_equal_quadrature_over_x(link, m, P):
         assert_same(events[P:], mass - 0.5 * problem.teacher.coefficients, 1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 @pytest.mark.parametrize(("link", "m", "P"), SIZES, ids=str)
 @pytest.mark.parametrize("theory", ["infinite-d", "finite-d"])

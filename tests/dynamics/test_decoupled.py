@@ -64,6 +64,7 @@ def test_transit_and_norm_growth_reproduce_tabulated_escapes(value):
     assert np.exp(4 * np.diff(table.growth(ends))[0]) == pytest.approx(float(value["rho_ratio"]), rel=1e-14)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("link", LINKS, ids=str)
 @pytest.mark.parametrize(("first", "last"), [(1e-6, 0.5), (0.01, 0.9), (0.3, 0.31), (0.2, 0.999999)])
 def test_transit_time_equals_thirty_digit_quadrature(link, first, last):

@@ -68,6 +68,7 @@ def test_parts_of_the_homogeneous_student_are_integrals(activation, accuracy, pl
         assert flow.degree.values.tolist() == ["0", "1", "2", "rest"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("activation", ["erf", "h0 + 0.5*h1 + h2 + 0.4*h3"])
 def test_parts_of_a_committee_are_integrals(activation, plane):
     given = {"student": "committee", "width": 3, "dimension": 2, "initial_weights": WEIGHTS}

@@ -52,6 +52,7 @@ def test_tables_round_numbers_by_the_errors_beside_them():
     assert shown[1] == rows[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("style", ["screen", "paper", "talk"])
 def test_figures_have_the_size_of_their_style_and_embedded_fonts(answer, tmp_path, style):
     ax = dynamics.plot_loss(answer, style=style)
@@ -150,6 +151,7 @@ def test_a_film_of_matched_pairs_is_written_and_not_replaced(pairs, tmp_path):
         dynamics.animate(pairs, path)
 
 
+@pytest.mark.thorough
 def test_the_command_writes_page_and_film(pairs, tmp_path, capsys):
     file, film = str(dynamics.save(pairs, tmp_path / "run.nc")), str(tmp_path / "run.gif")
     assert main([file, "--animate", film]) == 0

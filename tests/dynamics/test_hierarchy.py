@@ -72,6 +72,7 @@ def test_the_constant_tends_to_its_limit():
         assert found == pytest.approx(c2 / (c2 + (d + 1) / (2 * d)), abs=0.5 / d)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("link", "overlaps", "losses"),
     [

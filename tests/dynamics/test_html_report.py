@@ -91,6 +91,7 @@ def test_a_flow_shows_its_times_exponents_problem_and_variables(flow, written):
         assert ElementTree.fromstring(data).tag == "{http://www.w3.org/2000/svg}svg"
 
 
+@pytest.mark.thorough
 def test_exponents_stand_beside_the_finite_size_and_the_asymptotic_ones(written):
     many = two_directions(teacher=dynamics.Teacher.power_law(64, 1.0), width=256, dimension=1024)
     pairs = dynamics.solve_decoupled(many)

@@ -211,6 +211,7 @@ def test_the_pair_is_the_flow_of_one_neuron(rows):
     assert float(flow.loss[-1]) < 1e-2
 
 
+@pytest.mark.thorough
 def test_coupled_times_are_those_of_pairs():
     """Page: 1.000 to 1.063 over the pair, 1.05 to 1.12 over leading order, but for a neuron that another took."""
     ratios = []

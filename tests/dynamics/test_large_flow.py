@@ -210,6 +210,7 @@ def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
     leaning_cluster.check(link, sign, slowed)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 def test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits():
     """h times the rate of the cluster reaches 1e6; rounding of its members' lengths kept it at 1e4 (480 steps)."""
@@ -225,6 +226,7 @@ def test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits():
     np.testing.assert_allclose(large.event_times[1], expected.emergence_time[1], rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 def test_a_small_run_passes_through_every_kind_of_step():
     # Small enough to be interpreted: slow rows, fast rows, a cluster, dense output, events.

@@ -100,6 +100,7 @@ def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     assert np.isfinite(assert_kept(target, here / place, told.err).loss).all()
 
 
+@pytest.mark.thorough
 @befall(*BEFALL)
 def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"

@@ -80,6 +80,7 @@ def tail_left_by(problem):
     return left.sum()
 
 
+@pytest.mark.thorough
 def test_the_exponent_in_the_width_is_that_of_the_ideal_sum_whatever_the_spectrum():
     """256 directions, 8 to 64 neurons, eight starts: within two errors of both."""
     widths = np.array([8, 11, 16, 23, 32, 45, 64])

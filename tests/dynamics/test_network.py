@@ -175,6 +175,7 @@ def test_phase_retrieval_leaves_its_plateau_at_the_accepted_time(d, wanted):
     assert found.loss.values[-1] < 1e-9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["explicit", "bdf", "sundials", "scipy:DOP853"])
 def test_all_methods_agree(method):
     if method == "sundials":

@@ -247,6 +247,7 @@ def test_the_pair_of_tanh_has_its_accepted_value():
         assert abs(compute("mutual", 3.6, (4.0, 0.0), (4.0, 0.0))[0] - 0.544248308012) < 6e-13
 
 
+@pytest.mark.thorough
 def test_the_certificate_bounds_the_error_and_is_no_empty_bound():
     compute = Kernels("tanh", biases=(0.0,))
     tanh = hermite.expand("tanh")

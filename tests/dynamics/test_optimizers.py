@@ -111,6 +111,7 @@ def test_smoothed_zeroth_order_moves_as_the_smoothed_mean_and_with_the_noise_of_
     assert abs(noise - expected) < 3.9 * error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("smoothing", "start", "expected"),
     [

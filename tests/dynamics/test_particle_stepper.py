@@ -64,6 +64,7 @@ def test_sweeps_take_the_steps_of_the_plain_method(case, monkeypatch):
     assert float(found.loss[-1]) < float(found.loss[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("swept")
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
     question, made = problem("he4", None, (1.0,), None), []

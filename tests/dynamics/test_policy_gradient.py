@@ -195,6 +195,7 @@ def test_a_policy_that_is_sure_stays_so():
         np.testing.assert_array_equal(found.loss, -1.0)
 
 
+@pytest.mark.thorough
 def test_files_sweeps_and_commands_know_the_problem(tmp_path, monkeypatch, capsys):
     found = dynamics.solve_problem(policy(true_rewards=[2.0, 1.0]), learning_rate=0.5, progress=False)
     again = dynamics.load(dynamics.save(found, tmp_path / "found.nc"))

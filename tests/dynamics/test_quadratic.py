@@ -104,6 +104,7 @@ def test_it_is_the_flow_of_overlaps():
     assert "undefined" not in found.learned_time.attrs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("dimension", "seed"), [(10**9, 0), pytest.param(10**9, 1, marks=pytest.mark.long), (3200, 0)])
 def test_times_and_slopes_of_many_directions(dimension, seed):
     asked = large(dimension, seed)

@@ -317,6 +317,7 @@ def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys)
     assert capsys.readouterr().err.endswith("run that can be resumed, but it holds a finished one.\n")
 
 
+@pytest.mark.thorough
 def test_a_budget_of_the_command_can_be_prolonged(tmp_path, monkeypatch, capsys):
     from dynamics.solve import __main__ as solve
 

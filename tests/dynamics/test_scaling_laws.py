@@ -34,6 +34,7 @@ def answer(asked, time, loss, predicted=None, emergence=None):
     return study_dataset(asked, values, title="made up", coords={"time": time}, settings={}, attributes={})
 
 
+@pytest.mark.thorough
 def test_the_error_over_runs_is_that_of_a_bootstrap(rng):
     x = np.geomspace(1.0, 100.0, 12)
     runs = x**-1.0 * np.exp(0.3 * np.log(x) * rng.standard_normal((40, 1)) + 0.05 * rng.standard_normal((40, 12)))

@@ -56,6 +56,7 @@ def test_the_last_step_of_a_long_cosine_is_positive():
     assert schedule(10**9) == 0.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("own", "name", "arguments"),
     [

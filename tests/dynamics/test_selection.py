@@ -41,6 +41,7 @@ def test_the_equations_of_selection_are_those_of_one_prompt():
     assert steps.loss[1] < steps.loss[0]
 
 
+@pytest.mark.thorough
 def test_one_head_selects_in_the_square_of_the_tokens():
     # The page's times are steps of its own program: 4e-4 off the flow at most.
     for N, time, square in ((16, 335.3, 1.310), (64, 4689.3, 1.145), (256, 69014.6, 1.053), (1024, 1066910.0, 1.0175)):

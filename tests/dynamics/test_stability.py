@@ -59,6 +59,7 @@ def growth_in_weights(g, probability, rate, batch, count=None):
     return step + rate**2 * second
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("batch", "count"), [(1, None), (4, None), (1, 1), (4, 3)])
 @pytest.mark.parametrize(
     ("student", "a", "rows", "d", "spectrum"),

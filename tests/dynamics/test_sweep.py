@@ -232,6 +232,7 @@ def test_a_point_that_was_never_begun_is_not_blamed_for_the_deaths_of_others():
     assert pool.restarts == 5
 
 
+@pytest.mark.thorough
 def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
     output, options = tmp_path / "sweep.nc", {"folder": str(tmp_path), "always": 1}
     with (

@@ -497,6 +497,7 @@ def one_step(d, N, a, *, spectral=True):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sizes", "spectral", "gradient"),
     [

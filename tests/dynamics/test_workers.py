@@ -136,6 +136,7 @@ def multiply_itself(U, out, scratch, sizes):
     gram_until(U, out, scratch, sizes)
 
 
+@pytest.mark.thorough
 @pytest.mark.kernels
 @pytest.mark.parametrize("rows", [5, 128, 150])
 def test_products_of_rows_with_each_other_are_those_of_numpy(rng, rows):

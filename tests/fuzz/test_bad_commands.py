@@ -47,6 +47,7 @@ def arguments(command, number):
             yield given
 
 
+@pytest.mark.thorough
 @pytest.mark.longer
 @pytest.mark.parametrize("command", list(commands()), ids=lambda command: command.name.replace(" ", "-"))
 def test_bad_flags(command, folder, record_property, monkeypatch):
@@ -67,6 +68,7 @@ def by_subprocess(module, given, folder):
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.thorough
 @pytest.mark.longer
 def test_bad_flags_of_real_processes(folder, record_property):
     every = [

@@ -99,6 +99,7 @@ def test_damaged_files(good, folder, record_property):
     assert not complaints, report(complaints)
 
 
+@pytest.mark.thorough
 @pytest.mark.longer
 def test_hostile_attributes(good, folder, record_property):
     rng, complaints, count = np.random.default_rng(8), {}, share("hostile")

@@ -82,6 +82,7 @@ GRIDS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", GRIDS)
 def test_every_grid(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

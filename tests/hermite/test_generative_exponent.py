@@ -167,6 +167,7 @@ def test_every_kind_of_link_is_taken():
     assert pickle.loads(pickle.dumps(expected)) == expected
 
 
+@pytest.mark.thorough
 def test_jumps_kinks_and_many_branches():
     """floor: λ_k² = Σ (∫ h_k γ)²/p over unit intervals; sin(8 z) repeats over and over; he60 has 60 branches."""
     moments = interval_moments(np.arange(-9.0, 10.0), 4)

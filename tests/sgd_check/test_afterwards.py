@@ -80,6 +80,7 @@ def test_a_wrong_pace_after_the_emergence_is_refuted(flow, runs, factor):
     assert attrs["reasons"].startswith("The time from the emergence of direction 1 until the ")
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("end", [3.0, 1.63])
 def test_runs_that_end_before_it_is_learned_see_a_slower_norm(flow, runs, end):

@@ -33,6 +33,7 @@ def test_sgd_agrees_with_the_flow(tree):
     assert float(comparison["p_value"]) >= 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_the_pair_prediction_is_accepted_as_prediction_too(escape, escape_runs):
     """Pairs alone describe this start as well as the flow does; false-alarm rate 1 %, with fixed seeds."""
@@ -104,6 +105,7 @@ def test_runs_that_stopped_early_do_not_agree_on_what_they_never_reached(escape_
     assert sgd_check.compare(escape_flow, finished)["comparison"].attrs["verdict"] == "agree"
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_sgd_agrees_with_the_finite_step_equation_within_the_scatter_alone(escape, step_equation, escape_runs):
     """False-alarm rate of the verdict: 1 %, with fixed seeds."""

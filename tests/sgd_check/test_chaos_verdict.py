@@ -237,6 +237,7 @@ def test_a_mean_field_of_another_question_is_refused(asked, law, family):
         sgd_check.compare(law.assign_attrs(answer="overlaps"), family)
 
 
+@pytest.mark.thorough
 def test_the_figure_takes_four_axes_and_the_tree_a_file(tree, law, family, tmp_path):
     figure = sgd_check.plot_comparison(tree)
     figure.savefig(tmp_path / "widths.png")

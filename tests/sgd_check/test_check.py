@@ -23,6 +23,7 @@ def same(one, other):
         np.testing.assert_array_equal(one[name].values, other[name].values)
 
 
+@pytest.mark.thorough
 def test_one_call_is_the_three_calls_by_hand(problem):
     tree = sgd_check.check(problem, theory="flow", **QUICK)
     flow = dynamics.solve_overlaps(problem, **QUIET)
@@ -41,6 +42,7 @@ def test_the_finite_step_equation_is_tested_at_the_rate_of_the_runs(problem):
     same(tree["given"].to_dataset(), dynamics.solve_overlaps(problem, **QUIET))
 
 
+@pytest.mark.thorough
 def test_a_problem_alone_is_enough(problem):
     tree = sgd_check.check(problem, **QUIET)
     assert tree["comparison"].attrs["verdict"] == "agree"

@@ -59,6 +59,7 @@ def test_false_alarms_are_at_most_the_stated_ones(shape, scatter, runs, edge):
     assert alarms / repeats < rate + 4 * np.sqrt(rate * (1 - rate) / repeats)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_several_curves_share_the_rate():
     """Four curves with one common noise, 1000 ensembles at 5 %: Bonferroni holds whatever their dependence."""

@@ -142,6 +142,7 @@ def test_search_in_high_dimension_is_the_exact_diffusion_on_a_growing_sphere():
     assert stats.kstest(1.5 * scaled, "norm").pvalue < 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("activation", "batch"), [("he3", 1), pytest.param("he4", 4, marks=pytest.mark.long)])
 def test_a_converged_neuron_is_an_ornstein_uhlenbeck_process(activation, batch):
@@ -170,6 +171,7 @@ ESCAPES = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["one neuron, k = 3", pytest.param("two neurons, k = 4", marks=pytest.mark.long)])
 def test_escapes_have_the_law_of_the_projected_engine(name):

@@ -112,6 +112,7 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
     assert len(sgd_check.plot_study(found).axes) == 3
 
 
+@pytest.mark.thorough
 def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     words = "epochs --links erf,he3 --ratios 1,2 --label-noises 0.5 --epochs 3 --dimension 40 --seeds 2 --draws 1024"

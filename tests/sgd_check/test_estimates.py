@@ -173,6 +173,7 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch):
     np.testing.assert_array_equal(found.overlap_squared, [1.0, np.nan, np.nan])
 
 
+@pytest.mark.thorough
 def test_a_sweep_takes_it():
     found = dynamics.sweep(
         question(CUT, 30), {"dimension": [20, 40]}, study=sgd_check.estimate_direction,

@@ -82,6 +82,7 @@ def test_runs_alone_show_their_quartiles_and_what_was_not_seen(runs, written):
     assert len(page.images) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("polynomial", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_runs_of_a_network_show_axes_and_components(polynomial, written):
     units = dynamics.Teacher([1.0, -0.6, 0.5], directions=[[1, 0], [0.6, 0.8], [0, 1]], links=["erf", "he3", "erf"])

@@ -15,6 +15,7 @@ from sgd_check.engines.torch.engine import FusedEngine, KernelLink, OnlineEngine
 from sgd_check.engines.torch.samples import CounterStreams, fill_normals
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is made for Linux alone")
+pytestmark = pytest.mark.thorough
 
 SEEDS = (0, 7, 2**32 - 1)
 RUNS = (7, 2**32 - 1)
@@ -122,7 +123,6 @@ def test_kernel_compiles_for_hopper_within_its_shared_memory(tmp_path):
     assert found["mma"], "its matrix products must use the tensor cores"
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_steps_are_those_of_the_plain_engine_on_the_same_samples(interpreted, case):
     start, plain, *fused = interpreted[case]

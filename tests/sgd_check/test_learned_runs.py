@@ -133,6 +133,7 @@ def test_the_verdict_on_degree_2_goes_by_the_other_curves():
     assert not ax.lines
 
 
+@pytest.mark.thorough
 def test_a_simulation_of_before_goes_on_with_all_degrees(tmp_path):
     whole = replace(Problem(**GIVEN, initial_overlaps=START), learned_definition=ALL_DEGREES)
     settings = {"learning_rate": 1e-5, "steps": 400_000, "seeds": 2, "save_at": SaveAt.linear(0.0, 4.0, 9)}

@@ -139,6 +139,7 @@ def test_runs_agree_with_the_flow(flow, runs):
     assert comparison["quantity"].values.tolist()[:3] == ["loss", "sensitivity 1", "sensitivity 2"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", [1.3, 1 / 1.3])
 def test_times_thirty_percent_off_are_refuted(flow, runs, factor):
     assert sgd_check.compare(stretched(flow, factor), runs)["comparison"].attrs["verdict"] == "disagree"
@@ -153,6 +154,7 @@ def test_the_theory_of_isotropic_inputs_is_refuted(problem, flow, runs):
     assert attrs["verdict"] == "disagree"
 
 
+@pytest.mark.thorough
 def test_the_engine_of_torch_is_simulated_and_other_engines_are_refused(problem):
     runs = sgd_check.simulate(problem, learning_rate=2e-3, steps=50, seeds=2, engine="torch", dtype="float64", **QUIET)
     assert np.isfinite(runs.loss).all()

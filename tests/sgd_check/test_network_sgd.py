@@ -235,6 +235,7 @@ def moments(problem, record):
     return measure @ (f - labels_of(problem, x)) ** 2, parts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["projected", "torch"])
 def test_records_are_those_of_the_network(name):
     problem = network("erf", STAIRCASE, 30, width=2)

@@ -200,6 +200,7 @@ def test_steps_of_a_committee_are_autograds_steps(link, directions, batch_size):
     assert_autograds_steps(committee(link, directions=directions), [1e-2, 2e-2, 1e-2], torch_sigma(link), batch_size)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_mean_of_committees_is_the_finite_step_equation():
     """R and S of 64 runs at η = 1/d, d = 400, against Saad and Solla's equation; it holds up to O(1/d) in the mean.

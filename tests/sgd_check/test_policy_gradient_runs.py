@@ -86,6 +86,7 @@ def test_steps_of_sampled_actions_have_the_field_as_their_mean(fields, samples):
 BETTER = {"group_sizes": [1, 15], "rewards": [1.0, 0.0]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fields", "rate", "batch", "measured"),
     [

@@ -277,6 +277,7 @@ def test_moments_after_thirty_steps_are_those_of_vectors(problem, optimizer, bat
     assert np.abs(samples[0].mean(0) / error)[: moving.sum()].max() > 20
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(("dimension", "batch", "directions"), [(9, 1, 1), (9, 5, 3), (10**12, 1, 1), (10**12, 2, 4)])
 def test_second_moments_of_rows_are_exact(dimension, batch, directions):

@@ -68,6 +68,7 @@ def test_right_theory_agrees(right, runs):
     assert "overlap (1,1)" in str(dynamics.summary(tree))
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "wrong",

@@ -88,6 +88,7 @@ def test_the_mean_time_is_that_of_the_mean_equation(d):
     assert 0.97 < float(runs.emergence_time.mean()) / flow < 1.10
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("d", "runs", "square", "cut"),

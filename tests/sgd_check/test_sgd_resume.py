@@ -255,6 +255,7 @@ def prediction(tmp_path, monkeypatch):
 QUICK = ["--seeds", "6", "--learning-rate", "2e-3", "--theory", "flow", "--no-plot"]
 
 
+@pytest.mark.thorough
 def test_the_command_prints_how_to_go_on_and_does(prediction, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         stop_after(patch, 300, interrupt_run)

@@ -62,6 +62,7 @@ def test_options_of_a_problem_behind_two_dashes_make_the_prediction_first(tmp_pa
     assert capsys.readouterr().err == "error: Option --k must be a number, but is 'none'.\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("stretch", [1.3, pytest.param(1 / 1.3, marks=pytest.mark.long)])
 def test_a_wrong_prediction_is_tested_itself_and_refuted(tools, tmp_path, capsys, stretch):
@@ -177,6 +178,7 @@ def test_a_prediction_that_nothing_can_be_held_against_is_refused_before_the_run
     assert capsys.readouterr().err == f"error: {sentence}\n"
 
 
+@pytest.mark.thorough
 def test_a_missing_or_foreign_file_exits_two(tmp_path, capsys, prediction):
     assert main([str(tmp_path / "none.nc")]) == 2
     assert "must name an existing file" in capsys.readouterr().err

@@ -99,6 +99,7 @@ def lone(dimension, overlap):
     return frame(1, 1, dimension, seed=0, initial_overlaps=start)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The learning rate .* above which noise keeps")
 def test_a_direction_is_learned_below_its_limit_alone():
     """Means of 8 runs; known at 1.5 limits: .014 at d = 400, .0005 at 10^4."""

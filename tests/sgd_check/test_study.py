@@ -79,6 +79,7 @@ def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
     np.testing.assert_allclose(learned, np.broadcast_to(flow, (2, 6)), rtol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_sample_complexity_of_sgd_is_that_of_the_equation():
     """Slope and times against the finite-step equation, at a step small enough for it to describe the mean of ln T.
@@ -99,6 +100,7 @@ def test_sample_complexity_of_sgd_is_that_of_the_equation():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_steps_of_zeroth_order_need_a_factor_of_the_dimension_more():
     """Slopes and times of both against their equations. False-alarm rate 4e-3: two tests at 1e-3 each, a fixed seed."""
@@ -396,6 +398,7 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
     assert np.isnan(found.online_samples).all()
 
 
+@pytest.mark.thorough
 def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
     from sgd_check.study import main
 

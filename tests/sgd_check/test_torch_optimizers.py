@@ -234,6 +234,7 @@ def test_zeroth_order_steps_are_those_of_autograd_or_of_two_losses(kind, smoothi
             np.testing.assert_allclose(weights_of(run)[seed], expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("directions", [1, 3])
 def test_zeroth_order_has_the_second_moment_of_isotropic_directions(directions):

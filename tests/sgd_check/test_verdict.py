@@ -220,6 +220,7 @@ def test_lateness_is_safe_for_skewed_laws_with_most_of_their_late_half_unseen():
     assert alarms < LEVEL / 2 + 4 * np.sqrt(LEVEL / 2 / repeats)
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("runs", "deviation", "horizon"), [(32, 0.3, 1.0), (16, 0.21, 1.0), (32, 0.2, 0.28), (128, 0.6, 1.0)]
@@ -268,6 +269,7 @@ def said(prediction, simulation):
     return attrs["verdict"], attrs["reasons"]
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 def test_runs_that_have_what_theory_says_never_comes_refute_it_and_noise_is_named(stuck, runs):
     """Twenty-three of 24 runs, of which half may have it. Rate 1 %, fixed seeds."""
@@ -314,6 +316,7 @@ def test_a_time_for_which_there_is_no_formula_is_not_taken_for_never():
     assert "ended before" not in reasons
 
 
+@pytest.mark.thorough
 @pytest.mark.statistical
 @pytest.mark.parametrize("law", ["normal", "early tail", "late tail", "two points"])
 def test_runs_that_have_a_direction_before_its_time_refute_theory_at_most_at_the_level_for_any_law(law):
