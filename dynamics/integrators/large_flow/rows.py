@@ -105,13 +105,8 @@ class Rests:
     def extrapolation(self, h: float, slots: Integers | None = None) -> Extrapolation:
         """Return the polynomial through the newest rests, or those in `slots`, for a step of length h."""
         slots = self.newest_first if slots is None else slots
-        times, powers = ((self.times[slots] - self.times[slots[0]]) / h).tolist(), np.zeros((slots.size, slots.size))
-        for s, time in enumerate(times):
-            lagrange = [1.0]
-            for other in times[:s] + times[s + 1 :]:
-                by = 1.0 / (time - other)
-                lagrange = [by * (a - other * b) for a, b in zip([0.0, *lagrange], [*lagrange, 0.0], strict=True)]
-            powers[:, s] = lagrange
+        times = (self.times[slots] - self.times[slots[0]]) / h
+        powers = np.linalg.inv(np.vander(times, increasing=True))
         return Extrapolation(self.rest, self.rest_growth, slots, powers)
 
     def correction(self, h: float, rates: Array) -> Array:
