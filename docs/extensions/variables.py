@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
 
-#: Argument of the directive -> variables that it lists: those of all answers, and what is another of models on tokens.
+#: Argument of the directive -> variables: those of all answers; those that models on tokens add or define otherwise.
 LISTS = {
     "answers": variables.VARIABLES,
     "tokens": {name: found for name, found in system.TOKEN_VARIABLES.items() if variables.VARIABLES.get(name) != found},
 }
-#: Beginnings of meanings of errors, whose names are those of the quantities with an ending.
+#: Beginning of the meaning of an error, and what its name adds to that of its quantity.
 ERRORS = (
     ("estimated numerical error", "_error"),
     ("estimated error by the cut series of the link", "_truncation_error"),

@@ -7,7 +7,7 @@
   passed when its value is at least 0.
 * ``normalise(y, parameters, sizes)`` puts an accepted state back on its constraints, in place.
 * ``jacobian_diagonal(t, y, out, parameters, sizes, work)`` writes about the diagonal of ∂rhs/∂y, a preconditioner.
-  It is called right after `rhs` at the same state: `out` holds what that has written, and `work` what it has left.
+  Methods call `rhs` at the same state right before: `out` holds y', and `work` the scratch of `rhs`.
 * ``jacobian_product(t, y, v, out, parameters, sizes, work)`` writes ∂rhs/∂y · v; "sundials" asks for it, "bdf" where
   differences of `rhs` are lost in rounding.
 

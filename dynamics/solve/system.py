@@ -59,7 +59,7 @@ class System:
     * ``events(t, y, out, constants, sizes, work)`` writes a number per event, which happens when that rises to 0;
     * ``normalise(y, constants, sizes)`` puts an accepted state back on its constraints, in place;
     * ``jacobian_diagonal(t, y, out, constants, sizes, work)`` writes about the diagonal of ∂y'/∂y, by which "bdf" and
-      "sundials" precondition; `out` holds y' before, and `work` what `field` has left;
+      "sundials" precondition; `out` holds y' first, and `work` the scratch of `field`;
     * ``jacobian_product(t, y, v, out, constants, sizes, work)`` writes ∂y'/∂y · v; without it "bdf" and "sundials" take
       differences of `field`.
 

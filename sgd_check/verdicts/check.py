@@ -162,7 +162,7 @@ def compare(
     -------
     DataTree
         /prediction and /simulation as given (of two simulations the one of smaller steps is /finer; for a mean field
-        /simulation/width_m), and /comparison, whose variables and units `dynamics.runs.variables` lists. Its attrs hold
+        /simulation/width_m), and /comparison. `dynamics.runs.variables` lists variables and units. The attrs hold
         `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step",
         "sample", "mean field", "law of recovery" or "reused data"), `loss_statement`, and the counts of runs;
         `decided_by` is "curves" where they decide. Runs that blew up are excluded and counted. NaN: not tested.

@@ -776,9 +776,9 @@ def settle_rows(
 
 @entry
 def add_moves(begin: int, end: int, moves: tuple[Matrix, Vector], still: Switches, state: Whole, plan: Plan) -> None:
-    """Add to the field of the rows begin … end − 1 that are `still` what it has changed by since others moved.
+    """Add the change of the field, by K rows that moved, to rows begin … end − 1 that stood `still`.
 
-    `moves` holds the vectors of these after and before, (2 K, D), and their masses, those of before negative.
+    `moves` holds the unit vectors of the K rows after and before, (2 K, D), and their masses, negative before.
     """
     (U, _, F, growth), (vectors, mass), scratch = state, moves, np.empty(SCRATCH)
     for first in range(begin, end, FIELD_BLOCK):
