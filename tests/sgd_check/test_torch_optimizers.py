@@ -221,7 +221,7 @@ def test_zeroth_order_steps_are_those_of_autograd_or_of_two_losses(kind, smoothi
     for rate in (0.02, 0.03, 0.01):
         with run.running():
             x, labels = samples_of(twin)
-            drawn = [runs.optimizer._directions.step().clone() for runs in twin._groups]
+            drawn = [runs.directions.step().clone() for runs in twin._groups]
             run.advance(np.array([rate]))
         for seed, reference in enumerate(references):
             z = [own.view(3, -1).clone() / torch.tensor(reference.root) for own in drawn[seed][0]]
@@ -245,7 +245,7 @@ def test_zeroth_order_has_the_second_moment_of_isotropic_directions(directions):
     with run.running():
         x, labels = group.source.batch()
         squared = float(group.gradient(x, labels).square().sum())
-        ratios = [float(group.optimizer.pull(group, x, labels).square().sum()) / squared for _ in range(8_000)]
+        ratios = [float(group.pull(x, labels).square().sum()) / squared for _ in range(8_000)]
     expected = 1.0 + (3 * 12 + 1) / directions
     assert abs(np.mean(ratios) - expected) < 5 * np.std(ratios) / np.sqrt(len(ratios))
     assert np.std(ratios) / np.sqrt(len(ratios)) < 0.02 * expected
@@ -269,7 +269,7 @@ def test_streams_of_directions_and_of_axes_are_no_samples():
         run = engine(named("committee", dimension=500), ZerothOrder(), seeds=(3,), dtype=dtype)
         with run.running():
             x, _ = samples_of(run)
-            z = run._groups[0].optimizer._directions.step().double().numpy()
+            z = run._groups[0].directions.step().double().numpy()
         assert abs(np.corrcoef(x.ravel()[:500], z.ravel()[:500])[0, 1]) < 5 / 500**0.5
 
 

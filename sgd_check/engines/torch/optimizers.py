@@ -6,7 +6,7 @@ tensor. Learning rates ε of the layers multiply the step of their columns, whic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -26,134 +26,46 @@ if TYPE_CHECKING:
 PASS_NUMBERS = 2**18
 
 
-class PlainSgd:
-    """w ← w − η g of a group of runs. Another optimizer is a class with another `move` or `pull`, see `STEPS`."""
+class WeightRuns:
+    """Runs of plain SGD side by side in one tensor: weights (lanes, m, columns), moved on batches of B samples.
 
-    #: Average of the weights (lanes, m, columns), None if the optimizer keeps none.
-    average: torch.Tensor | None = None
-
-    def __init__(
-        self, optimizer: values.Optimizer, neurons: Neurons, _weights: torch.Tensor, z: FreshDirections | None
-    ) -> None:
-        self._optimizer, self._neurons, self._directions = optimizer, neurons, z
-        self._steps = 0
-
-    def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the mean gradient over a batch, with decay and without fixed layers, in memory of the runs."""
-        gradient = runs.gradient(x, labels)
-        self._neurons.restrict(runs.weights, gradient)
-        self._neurons.add_decay(runs.weights, gradient)
-        return gradient
-
-    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step at the learning rate η along a gradient, and overwrite it."""
-        self._neurons.step(weights, gradient, rate)
-
-
-class _Sgd(PlainSgd):
-    """u ← β u + (1 − δ) g, u = g in the first step; w ← w − η u, or w − η (g + β u); a ← a + α (w − a)."""
-
-    _optimizer: values.SGD
-
-    def __init__(
-        self, optimizer: values.SGD, neurons: Neurons, weights: torch.Tensor, z: FreshDirections | None
-    ) -> None:
-        super().__init__(optimizer, neurons, weights, z)
-        self._velocity = torch.zeros_like(weights)
-        if optimizer.average is not None:
-            self.average = weights.clone()
-
-    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        own, velocity, average = self._optimizer, self._velocity, self.average
-        new = 1.0 - own.dampening if self._steps else 1.0
-        velocity.mul_(own.momentum).add_(gradient, alpha=new)
-        along = gradient.add_(velocity, alpha=own.momentum) if own.nesterov else velocity
-        self._neurons.step(weights, along, rate)
-        if average is not None:
-            average.lerp_(weights, 1.0 / (self._steps + 2) if own.average == "polyak" else cast("float", own.average))
-        self._steps += 1
-
-
-class _Adam(PlainSgd):
-    """Adam and, with β1 = 0, RMSprop, with bias correction and ε = 0: where v = 0, no step is taken."""
-
-    _optimizer: values.Adam | values.RMSprop
-
-    def __init__(
-        self,
-        optimizer: values.Adam | values.RMSprop,
-        neurons: Neurons,
-        weights: torch.Tensor,
-        z: FreshDirections | None,
-    ) -> None:
-        super().__init__(optimizer, neurons, weights, z)
-        self._kept = [torch.zeros_like(weights) for _ in range(3)]
-
-    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        beta1, beta2, (mean, square, root) = self._optimizer.beta1, self._optimizer.beta2, self._kept
-        self._steps += 1
-        mean.lerp_(gradient, 1.0 - beta1)
-        square.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
-        torch.sqrt(square, out=root)
-        along = torch.div(mean, root, out=gradient).masked_fill_(root == 0.0, 0.0)
-        root_of_bias = (1.0 - beta2**self._steps) ** 0.5
-        self._neurons.step(weights, along, rate * root_of_bias / (1.0 - beta1**self._steps))
-
-
-class _SignSgd(PlainSgd):
-    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        self._neurons.step(weights, gradient.sign_(), rate)
-
-
-class _ZerothOrder(PlainSgd):
-    """g = (1/K) Σ_k q_k z_k over all that is trained, with K directions z_k ~ N(0, I) that a batch shares.
-
-    q_k = z_k·∇ℓ in the limit ε → 0, else [ℓ(w + εz_k) − ℓ(w − εz_k)]/(2ε), ε = λ/√d, ℓ = ½ MSE of the batch.
+    Another optimizer is a class with another `move` or `pull`, see `STEPS`.
     """
 
-    _optimizer: values.ZerothOrder
-
-    def pull(self, runs: WeightRuns, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return g and the gradient of decay, which no direction sees, in memory of the runs."""
-        z, size = cast("FreshDirections", self._directions).step(), self._optimizer.smoothing / x.shape[2] ** 0.5
-
-        def quotient(z: torch.Tensor) -> torch.Tensor:
-            above = runs.loss(torch.add(runs.weights, z, alpha=size, out=runs.memory), x, labels)
-            below = runs.loss(torch.add(runs.weights, z, alpha=-size, out=runs.memory), x, labels)
-            return above.sub_(below).div_(2.0 * size)
-
-        if size:
-            pairs = [quotient(each.view_as(runs.weights)) for each in z.unbind(1)]
-            along = torch.stack(pairs, dim=1)[:, None]
-        else:
-            along = torch.bmm(runs.gradient(x, labels).flatten(1)[:, None], z.transpose(1, 2))
-        torch.bmm(along, z, out=runs.memory.view(len(z), 1, -1))
-        gradient = runs.memory.div_(z.shape[1])
-        self._neurons.add_decay(runs.weights, gradient)
-        return gradient
-
-
-class WeightRuns:
-    """Runs side by side in one tensor: weights (lanes, m, columns), moved on batches of B samples of a source."""
+    #: Arrays of the size of the weights that the steps keep, beside an average.
+    arrays = 0
 
     def __init__(
-        self, neurons: Neurons, weights: torch.Tensor, source: Source, batch: int, optimizer: PlainSgd
+        self, neurons: Neurons, weights: torch.Tensor, source: Source, options: EngineOptions, z: FreshDirections | None
     ) -> None:
-        self.weights, self.source, self.optimizer = weights, source, optimizer
+        self.weights, self.source, self.directions = weights, source, z
         #: Memory for a gradient.
         self.memory = torch.empty_like(weights)
-        self._neurons, self._batch = neurons, batch
+        #: Average of the weights (lanes, m, columns), None if the optimizer keeps none.
+        self.average = weights.clone() if keeps_average(options.optimizer) else None
+        self._neurons, self._batch, self._steps = neurons, options.batch_size, 0
+        self._optimizer: Any = options.optimizer
+        self._kept = [torch.zeros_like(weights) for _ in range(self.arrays)]
         # On a CUDA device one pass takes the whole batch: there is no cache to keep to, and a launch costs more.
         self._largest = max(PASS_NUMBERS // weights.shape[1], 1) if weights.device.type == "cpu" else None
-        self._passes = self._passes_of(batch)
+        self._passes = self._passes_of(self._batch)
 
     def advance(self, rates: list[float]) -> None:
         """Take one step per learning rate η."""
-        optimizer = self.optimizer
         for rate in rates:
-            x, labels = self.source.batch()
-            optimizer.move(self.weights, optimizer.pull(self, x, labels), rate)
+            self.move(self.pull(*self.source.batch()), rate)
             self._neurons.put_back(self.weights)
+
+    def pull(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the mean gradient over a batch, with decay and without fixed layers, in `memory`."""
+        gradient = self.gradient(x, labels)
+        self._neurons.restrict(self.weights, gradient)
+        self._neurons.add_decay(self.weights, gradient)
+        return gradient
+
+    def move(self, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step at the learning rate η along a gradient, and overwrite it."""
+        self._neurons.step(self.weights, gradient, rate)
 
     def gradient(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the mean gradient over a batch, in `memory`."""
@@ -177,20 +89,82 @@ class WeightRuns:
         return [slice(first, min(first + largest, count)) for first in range(0, count, largest)]
 
 
-#: For each optimizer its steps, and how many arrays of the size of the weights they keep; one more of an average.
+class _Sgd(WeightRuns):
+    """u ← β u + (1 − δ) g, u = g in the first step; w ← w − η u, or w − η (g + β u); a ← a + α (w − a)."""
+
+    arrays = 1
+
+    def move(self, gradient: torch.Tensor, rate: float) -> None:
+        own, (velocity,), average = self._optimizer, self._kept, self.average
+        new = 1.0 - own.dampening if self._steps else 1.0
+        velocity.mul_(own.momentum).add_(gradient, alpha=new)
+        along = gradient.add_(velocity, alpha=own.momentum) if own.nesterov else velocity
+        self._neurons.step(self.weights, along, rate)
+        if average is not None:
+            average.lerp_(self.weights, 1.0 / (self._steps + 2) if own.average == "polyak" else own.average)
+        self._steps += 1
+
+
+class _Adam(WeightRuns):
+    """Adam and, with β1 = 0, RMSprop, with bias correction and ε = 0: where v = 0, no step is taken."""
+
+    arrays = 3
+
+    def move(self, gradient: torch.Tensor, rate: float) -> None:
+        beta1, beta2, (mean, square, root) = self._optimizer.beta1, self._optimizer.beta2, self._kept
+        self._steps += 1
+        mean.lerp_(gradient, 1.0 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
+        torch.sqrt(square, out=root)
+        along = torch.div(mean, root, out=gradient).masked_fill_(root == 0.0, 0.0)
+        root_of_bias = (1.0 - beta2**self._steps) ** 0.5
+        self._neurons.step(self.weights, along, rate * root_of_bias / (1.0 - beta1**self._steps))
+
+
+class _SignSgd(WeightRuns):
+    def move(self, gradient: torch.Tensor, rate: float) -> None:
+        self._neurons.step(self.weights, gradient.sign_(), rate)
+
+
+class _ZerothOrder(WeightRuns):
+    """g = (1/K) Σ_k q_k z_k over all that is trained, with K directions z_k ~ N(0, I) that a batch shares.
+
+    q_k = z_k·∇ℓ in the limit ε → 0, else [ℓ(w + εz_k) − ℓ(w − εz_k)]/(2ε), ε = λ/√d, ℓ = ½ MSE of the batch.
+    """
+
+    def pull(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return g and the gradient of decay, which no direction sees, in `memory`."""
+        z, size = cast("FreshDirections", self.directions).step(), self._optimizer.smoothing / x.shape[2] ** 0.5
+
+        def quotient(z: torch.Tensor) -> torch.Tensor:
+            above = self.loss(torch.add(self.weights, z, alpha=size, out=self.memory), x, labels)
+            below = self.loss(torch.add(self.weights, z, alpha=-size, out=self.memory), x, labels)
+            return above.sub_(below).div_(2.0 * size)
+
+        if size:
+            pairs = [quotient(each.view_as(self.weights)) for each in z.unbind(1)]
+            along = torch.stack(pairs, dim=1)[:, None]
+        else:
+            along = torch.bmm(self.gradient(x, labels).flatten(1)[:, None], z.transpose(1, 2))
+        torch.bmm(along, z, out=self.memory.view(len(z), 1, -1))
+        gradient = self.memory.div_(z.shape[1])
+        self._neurons.add_decay(self.weights, gradient)
+        return gradient
+
+
+#: Runs under optimizers other than plain SGD.
 STEPS = {
-    values.SGD: (_Sgd, 1),
-    values.Adam: (_Adam, 3),
-    values.RMSprop: (_Adam, 3),
-    values.SignSGD: (_SignSgd, 0),
-    values.ZerothOrder: (_ZerothOrder, 0),
+    values.SGD: _Sgd,
+    values.Adam: _Adam,
+    values.RMSprop: _Adam,
+    values.SignSGD: _SignSgd,
+    values.ZerothOrder: _ZerothOrder,
 }
 
 
-def steps_of(optimizer: values.Optimizer) -> tuple[type[PlainSgd], int]:
-    """Return the class of the steps of an optimizer, and how many arrays of the size of the weights they keep."""
-    steps, kept = (PlainSgd, 0) if optimizer.is_plain else STEPS[type(optimizer)]
-    return steps, kept + (getattr(optimizer, "average", None) is not None)
+def keeps_average(optimizer: values.Optimizer) -> bool:
+    """Return whether an optimizer keeps an average of the weights."""
+    return getattr(optimizer, "average", None) is not None
 
 
 def check_optimizer(problem: Problem, options: EngineOptions) -> None:

@@ -23,7 +23,7 @@ from sgd_check.engines.registry import Engine, EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import DENSE_AXES, DIRECTIONS, RunThreads, generators
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.neurons import make_neurons
-from sgd_check.engines.torch.optimizers import WeightRuns, check_optimizer, steps_of
+from sgd_check.engines.torch.optimizers import STEPS, WeightRuns, check_optimizer, keeps_average
 from sgd_check.engines.torch.samples import (
     FixedSamples,
     FreshDirections,
@@ -216,8 +216,8 @@ class WeightEngine(TorchRuns):
         optimizer, m, layered = options.optimizer, problem.width, is_network(problem)
         count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
         drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
-        stepping, kept_arrays = steps_of(optimizer)
-        drawn += m * kept_arrays + (problem.teacher.span if optimizer.sees_axes else 0)
+        made = WeightRuns if optimizer.is_plain else STEPS[type(optimizer)]
+        drawn += m * (made.arrays + keeps_average(optimizer)) + (problem.teacher.span if optimizer.sees_axes else 0)
         drawn += steps_ahead(d, count * m) * count * m if count else 0
         super().__init__(problem, options, drawn, d + 2 if layered else d, d)
         if optimizer.sees_axes:  # teacher and start lie along axes whose coordinates are all of order 1/√d
@@ -251,7 +251,7 @@ class WeightEngine(TorchRuns):
             own = self._weights[first : first + size].clone()
             spread = None if neurons.metric is None else torch.sqrt(neurons.metric)
             z = None if others is None else FreshDirections(others, lanes, count, own, spread)
-            self._groups.append(WeightRuns(neurons, own, source, batch, stepping(optimizer, neurons, own, z)))
+            self._groups.append(made(neurons, own, source, options, z))
         self._weights = self._weights.new_empty(0)  # the groups have theirs
         many = on_cpu and m * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
         self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
@@ -280,7 +280,7 @@ class WeightEngine(TorchRuns):
 
     def measure_average(self) -> tuple[Measurement, Array | None]:
         """Return overlaps of the averages of the weights, and of a network v and b."""
-        averages = torch.cat([runs.optimizer.average for runs in self._groups if runs.optimizer.average is not None])
+        averages = torch.cat([runs.average for runs in self._groups if runs.average is not None])
         found = measured(averages[..., : self._dimension], self._teacher, student=True)
         return found, _layers(averages) if self._layered else None
 
