@@ -8,30 +8,22 @@ rule in the drift, with the noise of their start, and keep M within the unit bal
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dynamics.cores import one_blas_thread
-from dynamics.problem import is_frame
+from dynamics.problem import Problem, is_frame
 from dynamics.theory import rate_limits
-from hermite import polynomials
+from hermite import HermiteExpansion, polynomials
+from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require
-from sgd_check.engines.diffusion_kernels import take_diffusion_steps, write_step_law
+from sgd_check.engines.diffusion_kernels import Law, Link, Scratch, Span, take_diffusion_steps, write_step_law
 from sgd_check.engines.projected import reduced_factor
 from sgd_check.engines.registry import EngineOptions, Measurement, SpanEngine, measured
 from sgd_check.engines.seeded_runs import AXES, LENGTHS, SeededRuns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from dynamics.problem import Problem
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array, Integers
-    from sgd_check.engines.diffusion_kernels import Law, Link, Scratch, Span
-
 
 #: Links that are no polynomials are cut here at the latest: the tails of longer series are not theirs.
 SERIES_DEGREE = 20

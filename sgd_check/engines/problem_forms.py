@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from dynamics.problem import is_correlation, is_network
+from dynamics.problem import Problem, Student, ZerothOrder, is_correlation, is_network
+from hermite import HermiteExpansion
+from hermite.arrays import Array
 from hermite.text.messages import refuse, require
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dynamics.problem import Problem, Student, ZerothOrder
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
-
-    Form = TypeVar("Form")
+Form = TypeVar("Form")
 
 
 #: A table of a link reaches so far on both sides of 0, in pieces of this width, each a polynomial of this degree.

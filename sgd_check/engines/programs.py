@@ -7,16 +7,12 @@ operation writes the register `to` from the registers `left` and `right` and the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from hermite.arrays import Array, Integers
 from hermite.text.messages import require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hermite.arrays import Array, Integers
-
 
 # Codes of operations, and how many registers those read that do not read one.
 NUMBER, LINE, SUM, PRODUCT, INVERSE, ROOT, POWER, LARGER, SMALLER, ABSOLUTE, SIGN = range(11)

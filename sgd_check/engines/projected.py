@@ -21,12 +21,13 @@ how many steps were taken before W was not finite.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
-from dynamics.problem import is_frame, is_network
+from dynamics.problem import Problem, is_frame, is_network
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
@@ -34,12 +35,6 @@ from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, measured
 from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_link
 from sgd_check.engines.seeded_runs import Drawn, SteppedRuns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dynamics.problem import Problem
-
 
 Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
 

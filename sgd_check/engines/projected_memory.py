@@ -7,12 +7,12 @@ multiplied by for u, then for w, and α.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, matrix, row_part
-from dynamics.problem import is_frame, is_network
+from dynamics.problem import SGD, Problem, is_frame, is_network
 from hermite.arrays import Array, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
@@ -29,11 +29,8 @@ from sgd_check.engines.projected import (
     turn_batch,
     weigh,
 )
+from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.sampled_links import scratch_size
-
-if TYPE_CHECKING:
-    from dynamics.problem import SGD, Problem
-    from sgd_check.engines.registry import EngineOptions, Measurement
 
 #: k matrices, of u, w and a.
 Columns = Array

@@ -8,13 +8,14 @@ entries of T below the diagonal; `gammas` are half the squares on the diagonals 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
-from dynamics.problem import is_frame, is_network
+from dynamics.problem import Problem, is_frame, is_network
 from dynamics.problem.checks import check_memory
+from dynamics.problem.optimizers import ZerothOrder
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_smoothing, network_of
@@ -30,13 +31,9 @@ from sgd_check.engines.projected import (
     triangular_factor,
     weigh,
 )
+from sgd_check.engines.registry import EngineOptions
 from sgd_check.engines.sampled_links import scratch_size, write_link
 from sgd_check.engines.seeded_runs import Drawn
-
-if TYPE_CHECKING:
-    from dynamics.problem import Problem
-    from dynamics.problem.optimizers import ZerothOrder
-    from sgd_check.engines.registry import EngineOptions
 
 #: The student, its motion s, whether w, v and b are trained, and no decays; their rates, the decays of w and v, and ε.
 Constants = tuple[Student, Vector]

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dynamics.problem import is_frame, is_homogeneous
+from dynamics.problem import Problem, is_frame, is_homogeneous
 from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer, ZerothOrder
+from hermite.arrays import Array
 from hermite.text.messages import not_a_choice, refuse, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
 
 
 class Measurement(NamedTuple):

@@ -12,12 +12,14 @@ The data are a flat array [family, registers, place of σ', σ …, σ' …]. A 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from dynamics.kernels.jit import inlined_kernel, kernel, vector
-from hermite.arrays import Vector
+from hermite import HermiteExpansion
+from hermite.arrays import Array, Vector
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines import programs as p
 from sgd_check.engines.problem_forms import (
@@ -29,13 +31,6 @@ from sgd_check.engines.problem_forms import (
     trimmed,
 )
 from sgd_check.engines.programs import formula_program, in_z
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
-
 
 LOW, HIGH, BENT, TABLE, SERIES, PROGRAM = range(6)
 # Places in the data of a link.

@@ -7,13 +7,11 @@ numbers of directions follow those of the samples in a row of `samples`, three e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dynamics.equations import gradient_table
 from dynamics.kernels.jit import entry, kernel, vector
-from dynamics.problem import ZerothOrder
+from dynamics.problem import Problem, ZerothOrder
 from dynamics.problem.checks import check_memory
 from hermite.arrays import Array, Matrix, Vector
 from hermite.text.messages import require
@@ -21,9 +19,6 @@ from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.sampled_links import sampled_link, scratch_size, value_at, write_link
 from sgd_check.engines.seeded_runs import Drawn, SteppedRuns
-
-if TYPE_CHECKING:
-    from dynamics.problem import Problem
 
 Constants = tuple[Vector, Vector, Matrix]
 Samples = tuple[Matrix, Matrix, Matrix]

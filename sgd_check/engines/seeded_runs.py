@@ -6,27 +6,22 @@ The generators of a seed are numpy's SFC64, whose state is six integers; each st
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import available_cores
+from hermite.arrays import Array
 from hermite.text.messages import require
 from sgd_check.engines.registry import Engine
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from hermite.arrays import Array
-
-    Share = TypeVar("Share")
-    Result = TypeVar("Result")
+Share = TypeVar("Share")
+Result = TypeVar("Result")
 
 
 #: Keys of the streams: coordinates, lengths and label noise of projections; samples in R^d, the order in which they

@@ -7,18 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import SaveAt, checked_integer, checked_number, is_spherical
+from dynamics.problem import Optimizer, Problem, SaveAt, checked_integer, checked_number, is_spherical
 from dynamics.problem.rates import Schedule, check_bearable, piecewise, power_law_decay
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown
-
-if TYPE_CHECKING:
-    from dynamics.problem import Optimizer, Problem
-
 
 # The makers of schedules that `sgd_check` has always had are those of `dynamics`.
 __all__ = ["LearningRate", "Plan", "Schedule", "make_plan", "piecewise", "power_law_decay", "stability_limit"]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.equations import population_loss, squared_error, teacher_term
-from dynamics.problem import is_correlation, is_frame, is_homogeneous, is_network, is_spherical
+from dynamics.problem import Problem, is_correlation, is_frame, is_homogeneous, is_network, is_spherical
 from hermite.arrays import Array, Integers
+from sgd_check.engines import Engine
 from sgd_check.engines.problem_forms import network_of
-
-if TYPE_CHECKING:
-    from dynamics.problem import Problem
-    from sgd_check.engines import Engine
-    from sgd_check.runs.plan import Plan
+from sgd_check.runs.plan import Plan
 
 
 class CrossingTracker:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.problem import (
+    Optimizer,
     Problem,
+    SaveAt,
     check_fields,
     check_memory,
     check_switch,
@@ -28,6 +32,7 @@ from dynamics.problem import (
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
+    Begun,
     RunFile,
     StopReason,
     StorageError,
@@ -36,30 +41,19 @@ from dynamics.runs import (
     reopened,
     uninterrupted,
 )
-from dynamics.runs.trackers import MaxRuntime, Run, StepProgress
+from dynamics.runs.trackers import MaxRuntime, Run, StepProgress, Tracker
 from dynamics.theory import check_quadratic
 from dynamics.theory.schedules import resolved_schedule
 from dynamics.threads import in_worker
 from hermite.text.messages import refuse, require, shown, warn
-from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
+from sgd_check.engines import ENGINES, Engine, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
-from sgd_check.runs.plan import make_plan, stability_limit
-from sgd_check.runs.recording import Recorder, keeps_vectors
+from sgd_check.engines.registry import Stepper
+from sgd_check.runs.plan import LearningRate, Plan, make_plan, stability_limit
+from sgd_check.runs.recording import Looks, Recorder, keeps_vectors
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-
     import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Optimizer, SaveAt
-    from dynamics.runs import Begun
-    from dynamics.runs.trackers import Tracker
-    from sgd_check.engines import Engine
-    from sgd_check.engines.registry import Stepper
-    from sgd_check.runs.plan import LearningRate, Plan
-    from sgd_check.runs.recording import Looks
 
 RECORD_LIMIT = 16 * 2**30
 

@@ -25,31 +25,24 @@ h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once a b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import hermite
 from dynamics.integrators.device import Replay
-from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
+from dynamics.problem import Problem, is_frame, is_homogeneous, is_network, is_spherical
+from hermite import HermiteExpansion
+from hermite.arrays import Array
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import Engine, EngineOptions
 from sgd_check.engines.seeded_runs import check_shapes
-from sgd_check.engines.torch.samples import aligned, kernels, make_streams, triton_version
+from sgd_check.engines.torch.links import TorchLink
+from sgd_check.engines.torch.samples import Streams, aligned, kernels, make_streams, triton_version
 from sgd_check.engines.torch.weights import DTYPES, THREADED_NUMBERS, TorchRuns, WeightEngine, checked_device
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
-    from sgd_check.engines.torch.links import TorchLink
-    from sgd_check.engines.torch.samples import Streams
-
 
 #: Elements are rounded one way in vectors of this many and another in the rest at an array's end.
 VECTOR = 32

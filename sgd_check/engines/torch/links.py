@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from hermite import HermiteExpansion
+from hermite.arrays import Array
 from sgd_check.engines import programs as p
 from sgd_check.engines.problem_forms import (
     PIECE_WIDTH,
@@ -17,10 +19,6 @@ from sgd_check.engines.problem_forms import (
     trimmed,
 )
 from sgd_check.engines.programs import formula_program, series_program
-
-if TYPE_CHECKING:
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
 
 #: Names in torch of operations and of functions of sympy.
 NAMES = {p.INVERSE: "reciprocal", p.ROOT: "sqrt", p.POWER: "pow", p.LARGER: "maximum", p.SMALLER: "minimum"}

@@ -18,17 +18,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 import torch
 
-from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
+from dynamics.problem import Problem, is_frame, is_homogeneous, is_network, is_spherical
+from sgd_check.engines import problem_forms
 from sgd_check.engines.problem_forms import network_of
-
-if TYPE_CHECKING:
-    from dynamics.problem import Problem
-    from sgd_check.engines import problem_forms
-    from sgd_check.engines.torch.links import TorchLink
+from sgd_check.engines.torch.links import TorchLink
 
 
 class Neurons(ABC):

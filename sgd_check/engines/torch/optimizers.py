@@ -6,21 +6,17 @@ tensor. Learning rates ε of the layers multiply the step of their columns, whic
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
-from dynamics.problem import is_frame, is_network, is_spherical
+from dynamics.problem import Problem, Student, is_frame, is_network, is_spherical
 from dynamics.problem import optimizers as values
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_smoothing
-
-if TYPE_CHECKING:
-    from dynamics.problem import Problem, Student
-    from sgd_check.engines.registry import EngineOptions
-    from sgd_check.engines.torch.neurons import Neurons
-    from sgd_check.engines.torch.samples import FreshDirections, Source
-
+from sgd_check.engines.registry import EngineOptions
+from sgd_check.engines.torch.neurons import Neurons
+from sgd_check.engines.torch.samples import FreshDirections, Source
 
 #: Numbers m·(samples) of one pass on the processor, which bounds the memory of a run; shorter passes cost more calls.
 PASS_NUMBERS = 2**18

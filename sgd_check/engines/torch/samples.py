@@ -11,22 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dynamics.problem import is_network
+from dynamics.problem import Problem, is_network
+from hermite import HermiteExpansion
 from sgd_check.engines.seeded_runs import LENGTHS, ORDER, SAMPLES, generators, set_words, words_of
-from sgd_check.engines.torch.links import make_link
+from sgd_check.engines.torch.links import TorchLink, make_link
 
-if TYPE_CHECKING:
-    from dynamics.problem import Problem
-    from hermite import HermiteExpansion
-    from sgd_check.engines.torch.links import TorchLink
-
-    Batch = tuple[torch.Tensor, torch.Tensor]
+Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 class GeneratorStreams(NamedTuple):

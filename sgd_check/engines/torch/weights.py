@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from dynamics.problem import is_frame, is_network, is_spherical
+from dynamics.problem import Problem, is_frame, is_network, is_spherical
 from dynamics.problem.optimizers import SGD, ZerothOrder
+from hermite.arrays import Array
 from hermite.text.messages import require
 from sgd_check.engines.registry import Engine, EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import DENSE_AXES, DIRECTIONS, RunThreads, generators
@@ -34,15 +37,6 @@ from sgd_check.engines.torch.samples import (
     steps_ahead,
     turn_to_triangle,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
-
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORY_LIMIT = 16 * 2**30
