@@ -115,6 +115,9 @@ class HermiteExpansion:
     @cached_property
     def _norm_and_remainder(self) -> tuple[float, float]:
         """E σ² and the distance between σ and its series, by quadrature or in closed form."""
+        if isinstance(self.link, SeriesLink):
+            whole = np.array(self.link.coefficients)
+            return float(np.sum(whole**2)), float(np.linalg.norm(whole[self.order + 1 :]))
         from hermite.quadrature import integrate
 
         of_series = float(np.sum(self.coefficients**2))
@@ -132,18 +135,14 @@ class HermiteExpansion:
         norm_squared = float(square.floats(0)[0])
         return norm_squared, math.sqrt(max(norm_squared - of_series, 0.0))
 
-    @cached_property
+    @property
     def norm_squared(self) -> float:
         """E σ(z)² of the function itself, not of its truncation."""
-        if isinstance(self.link, SeriesLink):
-            return float(np.sum(np.square(self.link.coefficients)))
         return self._norm_and_remainder[0]
 
-    @cached_property
+    @property
     def truncation_error(self) -> float:
         """Distance (E σ² - Σ c_j²)^(1/2) from σ to the series, without cancellation; 0 for a whole polynomial."""
-        if isinstance(self.link, SeriesLink):
-            return float(np.linalg.norm(self.link.coefficients[self.order + 1 :]))
         return self._norm_and_remainder[1]
 
     @cached_property

@@ -58,12 +58,7 @@ def power_law_decay(initial: float, exponent: float, *, onset: float = 1.0) -> S
 
     .. math:: \eta_s = \eta_0\, (1 + s/s_0)^{-\gamma}
 
-    Parameters
-    ----------
-    initial, exponent : float
-        η_0 > 0, dimensionless, and γ ≥ 0.
-    onset : float, default 1
-        s_0 > 0, the step around which the decay sets in.
+    with η_0 = `initial` > 0, γ = `exponent` ≥ 0, and s_0 = `onset` > 0 the step around which the decay sets in.
 
     Examples
     --------
@@ -95,12 +90,8 @@ def inverse_root(initial: float, onset: float) -> Schedule:
 def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     """Return the learning rate that changes at given steps and is constant between them.
 
-    Parameters
-    ----------
-    rates : sequence of float
-        η_0, η_1, … > 0, dimensionless.
-    boundaries : sequence of int
-        Positive increasing steps, one fewer than rates: from boundaries[j] on the rate is rates[j + 1].
+    `rates` are η_0, η_1, … > 0, and `boundaries` positive increasing steps, one fewer: from boundaries[j] on the rate
+    is rates[j + 1].
 
     Examples
     --------
@@ -139,15 +130,9 @@ def cosine(initial: float, steps: int, final: float = 0.0, warmup: int = 0) -> S
     .. math:: \eta_s = \eta_f + (\eta_0 - \eta_f)\, \frac{1 + \cos(\pi s/N)}{2} \quad (s < N), \qquad
        \eta_s = \eta_f \quad (s \ge N)
 
-    All rates must be positive: with `final` 0 the schedule ends with its last step N − 1, and longer runs are refused.
-    With `warmup` it is ``warmup(cosine(initial, steps − warmup, final), warmup)``, of `steps` steps in all.
-
-    Parameters
-    ----------
-    initial, final : float
-        η_0 > 0, the largest rate, and η_f from step N on, at least 0 and at most η_0; dimensionless.
-    steps, warmup : int
-        N, number of steps, and that of the linear rise, part of the N steps and fewer than they.
+    with η_0 = `initial` > 0, η_f = `final` from 0 to η_0, and N = `steps`. All rates must be positive: with `final` 0
+    the schedule ends with its last step N − 1, and longer runs are refused. With `warmup`, fewer than the N steps, it
+    is ``warmup(cosine(initial, steps − warmup, final), warmup)``.
 
     Examples
     --------
@@ -243,7 +228,7 @@ def schedule_of(text: str, makers: dict[str, Callable[..., Schedule]] = MAKERS) 
 
 
 def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
-    """Return a literal, or a call as its maker and bound arguments; TypeError or ValueError for anything else."""
+    """Return a literal, or a call as a partial of its maker; TypeError or ValueError for anything else."""
     if not isinstance(node, ast.Call):
         return ast.literal_eval(node)
     if not (isinstance(node.func, ast.Name) and node.func.id in makers):
@@ -251,15 +236,15 @@ def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
     make = makers[node.func.id]
     given = [_bound(each, makers) for each in node.args]
     named = {str(each.arg): _bound(each.value, makers) for each in node.keywords}
-    return make, inspect.signature(make).bind(*given, **named)
+    inspect.signature(make).bind(*given, **named)
+    return partial(make, *given, **named)
 
 
 def _made(value: Any) -> Any:
     """Return what bound calls make, the innermost first."""
-    if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], inspect.BoundArguments)):
+    if not isinstance(value, partial):
         return value
-    make, bound = value
-    return make(*map(_made, bound.args), **{name: _made(each) for name, each in bound.kwargs.items()})
+    return value.func(*map(_made, value.args), **{name: _made(each) for name, each in value.keywords.items()})
 
 
 # Functions at the top level of a module, so that a schedule can be sent to another process.

@@ -122,11 +122,15 @@ class Polynomial(Compared):
         """Exact value of every component that is not zero, α = 0 included."""
         import sympy
 
+        from hermite.closed_forms import EXACT, moment_parts
+
         found: dict[tuple[int, ...], Any] = {}
         for exponents, value in self._exact.items():
             terms: dict[tuple[int, ...], Any] = {(): value}
             for n in exponents:
-                terms = {(*left, j): a * b for left, a in terms.items() for j, b in _power_in_hermite(n).items()}
+                [(_, moments)] = moment_parts("one", (), n, n, EXACT)
+                powers = {j: u / sympy.sqrt(math.factorial(j)) for j, u in enumerate(moments) if u != 0}
+                terms = {(*left, j): a * b for left, a in terms.items() for j, b in powers.items()}
             for degrees, term in terms.items():
                 found[degrees] = found.get(degrees, 0) + term
         return {degrees: value for degrees, each in found.items() if (value := sympy.expand(each)) != 0}
@@ -136,18 +140,6 @@ class Polynomial(Compared):
 
     def __reduce__(self) -> tuple[object, ...]:
         return Polynomial, (self.text,)
-
-
-def _power_in_hermite(n: int) -> dict[int, Any]:
-    """Return the coefficients of z^n = Σ_j n!/(2^k k! j!) He_j, j = n − 2k, in the orthonormal h_j = He_j/√(j!)."""
-    import sympy
-
-    found = {}
-    for k in range(n // 2 + 1):
-        j = n - 2 * k
-        count = sympy.Rational(math.factorial(n), 2**k * math.factorial(k) * math.factorial(j))
-        found[j] = count * sympy.sqrt(math.factorial(j))
-    return found
 
 
 class Unit(NamedTuple):

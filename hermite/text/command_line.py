@@ -139,15 +139,18 @@ class OutputError(Exception):
     """Why stdout takes nothing, in the rest of a sentence."""
 
 
-class VersionAsked(Exception):
-    """The command is to print the version of the program, and no more."""
+class VersionTold(Exception):
+    """The version was printed, and nothing else was asked."""
 
 
 class _Version(argparse.Action):
-    """A flag that ends parsing, so that nothing else need be given."""
+    """A flag that prints the version and ends parsing, so that nothing else need be given."""
 
     def __call__(self, *_arguments: Any) -> NoReturn:
-        raise VersionAsked
+        from hermite.version import PROGRAM
+
+        tell(PROGRAM)
+        raise VersionTold
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -278,11 +281,11 @@ def _is_own_process() -> bool:
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
     """Return the exit code of a command; tell a mistake of the user, or an interruption, on stderr."""
-    if reason := _why_no_library_loads():
-        say(f"error: {reason}")
-        return EXIT_USAGE
     try:
-        code = _done(command)
+        _check_libraries_load()
+        code = command()
+    except VersionTold:
+        code = EXIT_DONE
     except UsageError as error:
         say(f"error: {error}")
         return EXIT_USAGE
@@ -298,31 +301,19 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
     return code
 
 
-def _why_no_library_loads() -> str | None:
-    """Return a sentence if libraries cannot be imported, else None."""
+def _check_libraries_load() -> None:
+    """Raise UsageError if libraries cannot be imported."""
     try:
         Path.cwd()
     except OSError as error:
-        return f"The current directory must exist, but does not ({error.strerror})."
-    try:
+        refuse(f"The current directory must exist, but does not ({error.strerror}).", UsageError)
+    with suppress(ModuleNotFoundError):  # on Windows
         import resource
-    except ModuleNotFoundError:  # not on Windows
-        return None
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY or limit >= LEAST_ADDRESS_SPACE:
-        return None
-    need = f"The limit of a process's address space (ulimit -v) must be at least {LEAST_ADDRESS_SPACE >> 20} MiB"
-    return f"{need}, which the program's libraries take, but is {limit >> 20} MiB."
 
-
-def _done(command: Callable[[], int]) -> int:
-    try:
-        return command()
-    except VersionAsked:
-        from hermite.version import PROGRAM
-
-        tell(PROGRAM)
-        return EXIT_DONE
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        need = f"The limit of a process's address space (ulimit -v) must be at least {LEAST_ADDRESS_SPACE >> 20} MiB"
+        is_enough = limit == resource.RLIM_INFINITY or limit >= LEAST_ADDRESS_SPACE
+        require_usage(is_enough, f"{need}, which the program's libraries take, but is {limit >> 20} MiB.")
 
 
 def say(text: str) -> None:

@@ -8,7 +8,6 @@ code nor exhaust the machine. sympy is loaded at first use.
 from __future__ import annotations
 
 import ast
-import itertools
 import math
 import operator
 import re
@@ -46,7 +45,6 @@ _MAX_NUMBER = 1e100
 _INDEXED = re.compile(r"[zx]([1-3])")
 _COUNT = 9
 _AXIS = re.compile(rf"[zx]([1-{_COUNT}])", flags=re.IGNORECASE)
-_ONE = (0,) * _COUNT
 _PRODUCTS = "; write products with a sign, 3*z."
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 _ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow}
@@ -123,23 +121,20 @@ def variable() -> Expression:
 
 
 def hermite_polynomial(degree: int, kind: str = "h") -> Expression:
-    """Return h_k(z), He_k(z) or H_k(z) as a sympy polynomial, from its explicit coefficients.
+    """Return h_k(z), He_k(z) or H_k(z) as a sympy polynomial, of the kind "h", "He" or "H".
 
-    He_k = Σ_i (-1)^i k! / (2^i i! (k - 2i)!) z^(k - 2i) is the probabilists' polynomial, h_k = He_k / sqrt(k!) the
-    orthonormal one, and H_k(z) = 2^(k/2) He_k(sqrt(2) z) the physicists'. They are the kinds "He", "h" and "H".
+    He_k is the probabilists' polynomial, h_k = He_k / sqrt(k!) the orthonormal one, and
+    H_k(z) = 2^(k/2) He_k(sqrt(2) z) the physicists'.
 
     >>> hermite_polynomial(3), hermite_polynomial(3, "He"), hermite_polynomial(3, "H")
     (sqrt(6)*(z**3 - 3*z)/6, z**3 - 3*z, 8*z**3 - 12*z)
     """
     import sympy
 
-    z, terms = variable(), []
-    for i in range(degree // 2 + 1):
-        power = degree - 2 * i
-        pairs = math.factorial(degree) // (math.factorial(i) * math.factorial(power))
-        terms.append(sympy.Integer((-1) ** i * (pairs * 2**power if kind == "H" else pairs // 2**i)) * z**power)
-    total = sympy.Add(*terms)
-    return total / sympy.sqrt(math.factorial(degree)) if kind == "h" else total
+    if kind == "H":
+        return sympy.hermite(degree, variable())
+    classical = sympy.hermite_prob(degree, variable())
+    return classical / sympy.sqrt(math.factorial(degree)) if kind == "h" else classical
 
 
 def normalise(expression: Expression) -> Expression:
@@ -231,7 +226,7 @@ def parse_polynomial(text: object) -> Monomials:
     """
     if not isinstance(text, str):
         raise TypeError(_PolynomialWalker.unreadable.format(shown(text)) + ".")
-    found = _PolynomialWalker().read(text)
+    found = {powers: value for powers, value in _PolynomialWalker().read(text).terms() if value != 0}
     if (span := max((a + 1 for powers in found for a in range(_COUNT) if powers[a]), default=0)) == 0:
         _PolynomialWalker.refuse("depends on none of x1 ... x9")
     return {powers[:span]: found[powers] for powers in sorted(found, key=lambda powers: (sum(powers), powers[::-1]))}
@@ -444,7 +439,7 @@ class _SeveralWalker(_Walker):
 
 
 class _PolynomialWalker(_Walker):
-    """Builds a table of the monomials in x1 ... x9 (or z1 ... z9) instead."""
+    """Builds a sympy polynomial in x1 ... x9 (or z1 ... z9) instead."""
 
     lead = "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but "
     too_long = f"{lead}has {{}} characters, more than {MAX_LENGTH}."
@@ -454,44 +449,36 @@ class _PolynomialWalker(_Walker):
     def hint(_text: str) -> str:
         return "."
 
-    def number(self, value: float) -> Monomials:
-        number = self.exact(value)
-        return {} if value == 0 else {_ONE: number}
+    def polynomial(self, value: Expression) -> Expression:
+        axes = self.sympy.symbols(f"x1:{_COUNT + 1}")
+        return self.sympy.Poly(value, *axes, domain="EX")
 
-    def name(self, name: str) -> Monomials:
+    def number(self, value: float) -> Expression:
+        return self.polynomial(self.exact(value))
+
+    def name(self, name: str) -> Expression:
         if (found := _AXIS.fullmatch(name)) is None:
             self.refuse(f"contains the name {name!r}")
-        return {tuple(int(a + 1 == int(found[1])) for a in range(_COUNT)): self.exact(1)}
+        return self.polynomial(self.sympy.Symbol(f"x{found[1]}"))
 
-    def combined(self, symbol: str, first: Monomials, second: Monomials) -> Monomials:
-        if symbol == "*":
-            found: Monomials = {}
-            for (left, a), (right, b) in itertools.product(first.items(), second.items()):
-                powers = tuple(map(operator.add, left, right))
-                if sum(powers) > MOST_DEGREE:
-                    self.refuse(f"has a total degree above {MOST_DEGREE}")
-                found[powers] = found.get(powers, 0) + self.sympy.expand(a * b)
-            return self._kept(found)
-        if symbol in "+-":
-            keys = {**first, **second}
-            return self._kept({key: _ARITHMETIC[symbol](first.get(key, 0), second.get(key, 0)) for key in keys})
-        number = None if second and list(second) != [_ONE] else second.get(_ONE, self.exact(0))
+    def combined(self, symbol: str, first: Expression, second: Expression) -> Expression:
+        number = second.as_expr() if second.is_ground else None
+        if symbol == "**":
+            if number is None or not number.is_Integer or not 0 <= number <= MOST_DEGREE:
+                self.refuse(f"has an exponent that is no integer from 0 to {MOST_DEGREE}")
+            return reduce(partial(self.combined, "*"), [first] * int(number), self.number(1))
         if symbol == "/":
             if not number:
                 self.refuse("divides by what is no number, or is zero")
-            return {powers: value / number for powers, value in first.items()}
-        if number is None or not number.is_Integer or not 0 <= number <= MOST_DEGREE:
-            self.refuse(f"has an exponent that is no integer from 0 to {MOST_DEGREE}")
-        return reduce(partial(self.combined, "*"), [first] * int(number), self.number(1))
-
-    def _kept(self, found: Monomials) -> Monomials:
-        """Return the monomials whose coefficients are not zero; refuse more than there may be, and huge numbers."""
-        kept = {powers: value for powers, value in found.items() if value != 0}
-        if len(kept) > MAX_TERMS:
+            return first.mul_ground(1 / number)
+        if symbol == "*" and first.total_degree() + second.total_degree() > MOST_DEGREE:
+            self.refuse(f"has a total degree above {MOST_DEGREE}")
+        found = _ARITHMETIC[symbol](first, second)
+        if len(found.coeffs()) > MAX_TERMS:
             self.refuse(f"has more than {MAX_TERMS} terms")
-        if any(not abs(float(value)) <= _MAX_NUMBER for value in kept.values()):
+        if any(not abs(float(value)) <= _MAX_NUMBER for value in found.coeffs()):
             self.refuse(f"contains a number beyond {_MAX_NUMBER:g}")
-        return kept
+        return found
 
     def refuse_node(self, node: ast.expr) -> NoReturn:
         self.refuse(f"contains {ast.unparse(node)!r}")
@@ -499,15 +486,15 @@ class _PolynomialWalker(_Walker):
     def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
         return hermite_name(name) is not None and len(arguments) == 1
 
-    def called(self, name: str, values: list[Any]) -> Monomials:
+    def called(self, name: str, values: list[Any]) -> Expression:
         """Return a Hermite polynomial of a polynomial, by Horner's rule for its coefficients."""
         named = hermite_name(name)
         if named is None or named.degree > MOST_DEGREE:
             self.refuse(f"contains a Hermite polynomial of degree above {MOST_DEGREE}")
-        found: Monomials = {}
+        found = self.number(0)
         for value in self.sympy.Poly(hermite_polynomial(named.degree, named.kind), variable()).all_coeffs():
-            found = self.combined("+", self.combined("*", found, values[0]), {_ONE: value} if value else {})
-        return {powers: self.sympy.expand(value) for powers, value in found.items()}
+            found = self.combined("+", self.combined("*", found, values[0]), self.polynomial(value))
+        return found
 
 
 # --- series and values in notebooks -----------------------------------------------------------------------------------
