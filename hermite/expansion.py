@@ -579,9 +579,7 @@ def _coefficient(degree: int, number: object) -> object:
     """Return a coefficient as a float, or as the exact number that was given."""
     number = as_scalar(number)
     exact: object = None
-    if isinstance(number, int | np.integer) and not isinstance(number, bool):
-        exact = int(number)
-    elif isinstance(number, Fraction):
+    if isinstance(number, int | Fraction) and not isinstance(number, bool):
         exact = number
     elif "sympy" in sys.modules and isinstance(number, sys.modules["sympy"].Expr) and number.is_number:
         sympy = sys.modules["sympy"]

@@ -16,7 +16,6 @@ from dynamics.problem.checks import (
     checked_integer,
     checked_link,
     checked_number,
-    checked_real,
     float_vector,
 )
 from dynamics.problem.question import Compared
@@ -266,8 +265,7 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
     if not isinstance(given, (tuple, list)) or len(given) != count:
         need = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)})"
         refuse(f"{need}, but is {shown(values)}.", TypeError)
-    numbers = (checked_real(value, name) for value in given)
-    return tuple(checked_number(number, name, positive=False, maximum=LARGEST_SETTING) for number in numbers)
+    return tuple(checked_number(value, name, positive=False, maximum=LARGEST_SETTING) for value in given)
 
 
 def layers_in_html(student: Student) -> dict[str, str]:
