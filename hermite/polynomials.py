@@ -142,8 +142,7 @@ def trimmed(coefficients: Array) -> tuple[float, ...]:
     >>> trimmed(np.array([0.0, 1.0, 0.0]))
     (0.0, 1.0)
     """
-    nonzero = np.nonzero(coefficients)[0]
-    return tuple(coefficients[: int(nonzero[-1]) + 1 if nonzero.size else 1].tolist())
+    return tuple(np.trim_zeros(coefficients, "b").tolist()) or (0.0,)
 
 
 def mean_derivatives(coefficients: ArrayLike) -> Array:

@@ -72,6 +72,7 @@ class Inputs(Compared, Frozen):
 
     for the homogeneous student; a `Student` has σ(w_i·x + b_i), and its teacher directions of the same length.
     Axis l of R^d is the l-th eigenvector, and the p-th direction of a teacher without `directions` lies on axis p.
+    TypeError or ValueError is raised for any other value.
 
     Parameters
     ----------
@@ -79,11 +80,6 @@ class Inputs(Compared, Frozen):
         Eigenvalues s_l > 0, in the order of the axes, dimensionless.
     multiplicities : array_like of int, shape (classes,), optional
         How many axes in a row each of them has, by default 1; together as many as the problem has dimensions.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For any other value.
 
     Examples
     --------

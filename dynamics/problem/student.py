@@ -68,6 +68,8 @@ class Student(Compared):
     .. math:: w_i' = -\varepsilon_w \nabla_{w_i} - \kappa_w w_i, \qquad
        v_i' = -\varepsilon_v \partial_{v_i} - \kappa_v v_i, \qquad b_i' = -\varepsilon_b \partial_{b_i}.
 
+    TypeError or ValueError is raised for any other value.
+
     Parameters
     ----------
     activation : str, dict, sympy expression, callable or HermiteExpansion
@@ -91,11 +93,6 @@ class Student(Compared):
         ε_w, ε_v, ε_b ≥ 0 in units of the time; "mean-field" is m for all three. Layers that are fixed ignore theirs.
     decay : (float, float), default (0, 0)
         κ_w, κ_v ≥ 0; set to 0 for neurons that keep their length and for a fixed second layer, which do not decay.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For any other value.
 
     Examples
     --------

@@ -1,8 +1,4 @@
-"""The teacher f*(x) = Σ_p a_p σ_p(θ_p·x + β_p), or a polynomial of the first coordinates, f*(x) = f*(x_1, …, x_r).
-
-The components f*_α = E[∂^α f*]/√α! = E[f* Π_a h_(α_a)(x_a)] of a polynomial are its coefficients in orthonormal Hermite
-polynomials; they are sorted by the order in which they are learned.
-"""
+"""The teacher f*(x) = Σ_p a_p σ_p(θ_p·x + β_p), or a polynomial of the first coordinates, f*(x) = f*(x_1, …, x_r)."""
 
 from __future__ import annotations
 
@@ -48,7 +44,10 @@ ROUNDED_LENGTH = 1e-13
 
 
 class Component(NamedTuple):
-    """A Hermite component of a polynomial: degrees α, value f*_α, and |α| on axes that no component before it has."""
+    """A Hermite component of a polynomial, f*_α = E[∂^α f*]/√α! = E[f* Π_a h_(α_a)(x_a)], by its degrees α.
+
+    The cost is |α| on axes that no component before it has.
+    """
 
     degrees: tuple[int, ...]
     value: float

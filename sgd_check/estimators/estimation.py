@@ -195,7 +195,7 @@ def estimate_hierarchy(
     .. math:: \hat A = \frac1{n\sqrt2} \sum_i y_i (x_i x_i^T - 1)
 
     The error of the second stage is the variance of y among fresh inputs of like p̂, 20 at a time, of which no function
-    of p̂ knows more.
+    of p̂ knows more. TypeError or ValueError is raised for bad arguments, in one sentence.
 
     Parameters
     ----------
@@ -208,11 +208,6 @@ def estimate_hierarchy(
     -------
     list of dynamics.HierarchyRecovery
         One per seed, with the fields of the prediction; the second stage is measured for every link.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     Examples
     --------
@@ -251,7 +246,8 @@ def draw_weak_to_strong(
     .. math:: \hat w = \arg\min \sum_{i=1}^n (w \cdot u_i - f^*_i - \sigma\xi_i)^2, \qquad
        \hat\beta = \arg\min \sum_{j=1}^N (\beta \cdot z_j - \hat w \cdot u_j)^2
 
-    Nothing of the law is used. Risks are means over all inputs, not over a sample.
+    Nothing of the law is used. Risks are means over all inputs, not over a sample. TypeError or ValueError is raised
+    for bad arguments, in one sentence.
 
     Parameters
     ----------
@@ -266,11 +262,6 @@ def draw_weak_to_strong(
     -------
     list of dynamics.WeakToStrongRisk
         One per draw, with the fields of the prediction.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     Examples
     --------
