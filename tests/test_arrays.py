@@ -1,5 +1,6 @@
 """The one function that takes arrays of users: what means numbers is taken, what would lose something is refused."""
 
+import array
 from decimal import Decimal
 from fractions import Fraction
 
@@ -53,6 +54,10 @@ GOOD = {
     "sparse column": pd.Series(pd.arrays.SparseArray([1.0, 0.5])),
     "categories of numbers": pd.Series([1.0, 0.5]).astype("category"),
     "labelled": xr.DataArray([1.0, 0.5], dims="p", attrs={"units": "1"}),
+    "variable": xr.Variable("p", [1.0, 0.5]),
+    "buffer": array.array("d", [1.0, 0.5]),
+    "view of a buffer": memoryview(array.array("d", [1.0, 0.5])),
+    "numbers of numpy": [np.float64(1.0), np.array(0.5)],
     "tensor": torch.tensor([1.0, 0.5]),
     "parameter": torch.nn.Parameter(torch.tensor([1.0, 0.5])),
     "lazily negative tensor": torch.tensor([1.0 - 1j, 1.0 - 0.5j]).conj().imag,
@@ -75,6 +80,10 @@ BAD = {
     "missing": ([1.0, None], "real numbers"),
     "dates": (np.array(["2020-01-01"], dtype="M8[D]"), "real numbers"),
     "times of a clock": (pd.Series(pd.to_timedelta([1, 2], unit="s")), "real numbers"),
+    "durations": (np.arange(2).astype("m8[s]"), "real numbers"),
+    "categories of text": (pd.Series(["1.0", "0.5"], dtype="category"), "real numbers"),
+    "raw bytes": (np.array([1.0, 0.5]).view("V8"), "real numbers"),
+    "enormous integers": ([10**400, 1], "real numbers"),
     "ragged": ([[1.0], [1.0, 2.0]], "real numbers"),
     "records": (np.array([(1.0, 2.0)], dtype=[("a", float), ("b", float)]), "real numbers"),
     "a dictionary": ({0: 1.0}, "real numbers"),
@@ -89,6 +98,11 @@ BAD = {
     "labelled seconds": (xr.DataArray([1.0], attrs={"units": "s"}), "has the unit s"),
     "large integers": (np.array([2**53 + 1]), "numbers that float64 holds, but has 9007199254740993"),
 }  # fmt: skip
+#: Numbers that make no vector.
+UNFIT = (
+    [1.0, np.nan], [1.0, -np.inf], pd.Series([1.0, None], dtype="Float64"), np.ones((1, 2, 1)),
+    pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}),
+)  # fmt: skip
 #: Where users' vectors enter.
 VECTORS = {
     "coefficients": lambda made: dynamics.Teacher(made).coefficients.tolist(),
@@ -117,7 +131,7 @@ def test_every_argument_takes_and_refuses_the_same(call):
         # The numbers of a list of decays are checked one by one, as single numbers are.
         if call is not VECTORS["decay"] or hasattr(given, "shape"):
             assert call(given) == call([1.0, 0.5]), name
-    for given, _ in BAD.values():
+    for given in (*(given for given, _ in BAD.values()), *UNFIT):
         with pytest.raises((TypeError, ValueError), match=r"^Argument `\w+` must "):
             call(given)
 

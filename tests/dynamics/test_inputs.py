@@ -44,42 +44,26 @@ def given_weights(width=3, dimension=30, seed=1):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("call", "kind", "sentence"),
     [
-        (([[1.0]],), "Argument `eigenvalues` must have shape (classes,), but has shape (1, 1)."),
-        (([1.0, -1.0],), "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 2 of 2 is -1."),
-        (([1.0, np.nan],), "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 2 of 2 is nan."),
-        (([1.0], [0]), "Argument `multiplicities` must be at least 1, but is 0."),
-        (([1.0], [1, 2]), "Argument `multiplicities` must have 1 entries, as `eigenvalues`, but has 2."),
-    ],
-)
-def test_bad_eigenvalues_are_refused(arguments, sentence):
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        dynamics.Inputs(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("given", "kind", "sentence"),
-    [
-        ({"inputs": [1.0, 2.0]}, TypeError, "Argument `inputs` must be an Inputs, or None for isotropic ones, but is [1.0, 2.0]."),
-        ({"dimension": 31}, ValueError, "Argument `inputs` must have `dimension` = 31 eigenvalues in all, but has 30."),
-        ({"activation": "erf", "student": "committee"}, ValueError, f"Argument `inputs` must be None for the committee student, but is {CLASSES!r}."),
-        (
-            {"initial_overlaps": (np.zeros((1, 2)), [[1.0]], [1.0]), "width": 1},
-            ValueError,
-            "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`.",
-        ),
-        (
-            {"inputs": dynamics.Inputs.power_law(1.0), "dimension": 10**7},
-            ValueError,
-            "Argument `inputs` must leave at most 16777216 weights of 3 neurons, but has 10000000 axes that no class "
-            "holds; give fewer distinct eigenvalues.",
-        ),
+        (lambda: dynamics.Inputs([[1.0]]), ValueError, "Argument `eigenvalues` must have shape (classes,), but has shape (1, 1)."),
+        (lambda: dynamics.Inputs([1.0, -1.0]), ValueError, "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 2 of 2 is -1."),
+        (lambda: dynamics.Inputs([1.0, np.nan]), ValueError, "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 2 of 2 is nan."),
+        (lambda: dynamics.Inputs([1.0], [0]), ValueError, "Argument `multiplicities` must be at least 1, but is 0."),
+        (lambda: dynamics.Inputs([1.0], [1, 2]), ValueError, "Argument `multiplicities` must have 1 entries, as `eigenvalues`, but has 2."),
+        (lambda: problem(inputs=[1.0, 2.0]), TypeError, "Argument `inputs` must be an Inputs, or None for isotropic ones, but is [1.0, 2.0]."),
+        (lambda: problem(dimension=31), ValueError, "Argument `inputs` must have `dimension` = 31 eigenvalues in all, but has 30."),
+        (lambda: problem(activation="erf", student="committee"), ValueError, f"Argument `inputs` must be None for the committee student, but is {CLASSES!r}."),
+        (lambda: problem(initial_overlaps=(np.zeros((1, 2)), [[1.0]], [1.0]), width=1), ValueError,
+         "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`."),
+        (lambda: problem(inputs=dynamics.Inputs.power_law(1.0), dimension=10**7), ValueError,
+         "Argument `inputs` must leave at most 16777216 weights of 3 neurons, but has 10000000 axes that no class "
+         "holds; give fewer distinct eigenvalues."),
     ],
 )  # fmt: skip
-def test_problems_refuse_inputs_that_do_not_fit(given, kind, sentence):
+def test_inputs_that_do_not_fit_are_refused_in_one_sentence(call, kind, sentence):
     with pytest.raises(kind, match=f"^{re.escape(sentence)}$"):
-        problem(**given)
+        call()
 
 
 @pytest.mark.parametrize("inputs", [CLASSES, dynamics.Inputs.power_law(0.3)])

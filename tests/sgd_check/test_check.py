@@ -11,6 +11,9 @@ QUIET = {"progress": False}
 QUICK = {"learning_rate": 1e-4, "steps": 40_000, "directions": 1, "seeds": 8, **QUIET}
 
 
+SPHERICAL = Problem(activation="he3", teacher=Teacher([1.0]), width=4, dimension=8, student="spherical")
+
+
 @pytest.fixture(scope="module")
 def problem(tools):
     return tools.problem([[0.5]], coefficients=(1.0,), activation="he3", dimension=8)
@@ -76,7 +79,7 @@ def test_a_committee_is_checked_with_torch():
     ("changes", "kind", "words"),
     [
         ({"problem": 3}, TypeError, "Argument `problem` must be a Problem, but is int."),
-        ({"student": "spherical"}, ValueError, "Argument `problem` must not have the spherical student, whose mean field"),
+        ({"problem": SPHERICAL}, ValueError, "Argument `problem` must not have the spherical student, whose mean field"),
         ({"theory": "both"}, ValueError, "Argument `theory` must be one of 'auto', 'finite-step', 'flow', but is 'both'."),
         ({"false_alarm_rate": 1.0}, ValueError, "Argument `false_alarm_rate` must lie between 0 and 1, but is 1.0."),
         ({"steps": 0}, ValueError, "Argument `steps` must be at least 1, but is 0."),
@@ -89,13 +92,6 @@ def test_a_committee_is_checked_with_torch():
 )  # fmt: skip
 def test_refusals_come_before_any_step(problem, changes, kind, words, monkeypatch):
     monkeypatch.setattr("sgd_check.engines.projected.ProjectedEngine.advance", lambda *_: pytest.fail("ran"))
-    if changes.get("student"):
-        changes, asked = (
-            {},
-            Problem(activation="he3", teacher=Teacher([1.0]), width=4, dimension=8, student="spherical"),
-        )
-    else:
-        asked = changes.get("problem", problem)
     with pytest.raises(kind) as refused:
-        sgd_check.check(asked, **QUICK | {name: value for name, value in changes.items() if name != "problem"})
+        sgd_check.check(**{"problem": problem} | QUICK | changes)
     assert words in str(refused.value)
