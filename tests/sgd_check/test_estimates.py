@@ -123,14 +123,6 @@ def test_mean_squared_overlaps_are_those_of_the_law(link, dimension, noise, samp
     assert abs(deviation(problem, samples, seeds, **options)) < allowed
 
 
-def test_label_noise_lowers_the_law():
-    laws = [
-        float(dynamics.predict_recovery(question(HERMITE_3, 400, label_noise=noise), samples=3200, **TANH).predicted_overlap_squared)
-        for noise in (0.0, 1.0)
-    ]  # fmt: skip
-    assert laws[0] - laws[1] > 0.05
-
-
 def test_a_seed_gives_the_same_sample_alone_and_beside_others():
     together, alone = (estimated(question(CUT, 30), 100, seeds, degree=2) for seeds in ((4, 7), (7,)))
     np.testing.assert_array_equal(together.overlap_squared[1], alone.overlap_squared[0])
