@@ -32,11 +32,11 @@ from dynamics.laws.study import (
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import (
     LARGEST_INTEGER,
+    check_that,
     checked_increasing,
     checked_integer,
     checked_list,
     checked_number,
-    require,
 )
 from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
@@ -81,16 +81,13 @@ SPECTRUM = Sizes(directions=64, coupled=16, most=256, dimension_factor=32, dimen
 def _scaling(study: PreparedStudy, seeds: range, sizes: Sizes, workers: int) -> xr.Dataset:
     """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
     rate, laws = study.settings["learning_rate"], list[ScalingLaw]()
-
-    def of_starts(found: list[xr.Dataset]) -> list[ScalingLaw]:
-        in_samples = (
+    readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
+        lambda found: [
+            scaling_laws.loss_against_time(found),
             scaling_laws.loss_against_samples(found, rate),
             scaling_laws.loss_against_tuned_samples(found, TUNED_RATE),
-        )
-        return [scaling_laws.loss_against_time(found), *in_samples, scaling_laws.times_against_direction(found)]
-
-    readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
-        of_starts,
+            scaling_laws.times_against_direction(found),
+        ],
         lambda found: [scaling_laws.loss_against_width(found), *scaling_laws.frontier_laws(found, rate)],
         lambda found: [scaling_laws.times_against_dimension(found)],
     ]
@@ -395,8 +392,7 @@ def finite_size(
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
     for beta in decays:
-        need = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
-        require(beta > 0.5, need)
+        check_that(beta > 0.5, "betas", "be above 1/2, or the loss follows no power law", f"holds {beta}")
     counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
     d, seeds = checked_integer(dimension, "dimension", minimum=counts[-1]), checked_starts(starts, seed)
     problems = {

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import checked_number, require
+from dynamics.problem.checks import check_that, checked_number
 from dynamics.runs.dataset import Values, stored_exponents
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
 from dynamics.theory.fits import (
@@ -124,21 +124,10 @@ def loss_against_time(datasets: Sequence[xr.Dataset], rate: float | None = None)
 
     With a rate η it is L ∝ n^s, n = t/η. The window goes from the geometric mean of the starts' first ends to that of
     the last. `predicted_loss` is compared where there is one.
-
-    Examples
-    --------
-    >>> import dynamics
-    >>> teacher = dynamics.Teacher.power_law(256, beta=1.0)
-    >>> problem = dynamics.Problem(activation="he4", teacher=teacher, width=768, dimension=4096)
-    >>> law = loss_against_time([dynamics.solve_decoupled(problem)])
-    >>> law.asymptotic, round(law.finite_size.exponent, 1)
-    (-1.0, -1.1)
     """
     time = np.asarray(datasets[0]["time"].values)
-    require(
-        all(np.array_equal(one["time"].values, time) for one in datasets),
-        "Argument `datasets` must hold answers at the same times, but their times differ.",
-    )
+    same = all(np.array_equal(one["time"].values, time) for one in datasets)
+    check_that(same, "datasets", "hold answers at the same times", "their times differ")
     windows = [found for one in datasets if (found := default_window(one)) is not None]
     low, high = _log_mean(np.array(windows)).tolist() if windows else (np.nan, np.nan)
     positive = time > 0.0
@@ -274,7 +263,7 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
     """
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     widths = sorted({float(_stored(one, "width")) for one in datasets})
-    require(len(widths) >= 3, f"Argument `datasets` must hold at least three widths, but holds {widths}.")
+    check_that(len(widths) >= 3, "datasets", "hold at least three widths", f"holds {widths}")
     return over_starts(partial(_frontier_laws, rate=rate), _by_start(datasets))
 
 

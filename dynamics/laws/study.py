@@ -15,7 +15,7 @@ import xarray as xr
 
 from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number, require
+from dynamics.problem.checks import MOST_RUNS, check_switch, check_that, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
@@ -185,8 +185,7 @@ def check_coupled(coupled: bool, **others: object) -> None:
     """Refuse arguments of the coupled flow for studies without it."""
     check_switch("coupled", coupled)
     for name, value in others.items():
-        need = f"Argument `{name}` must be absent without `coupled`, but is {shown(value)}."
-        require(value is None or coupled, need)
+        check_that(value is None or coupled, name, "be absent without `coupled`", f"is {shown(value)}")
 
 
 def common_times(problems: Sequence[Problem], count: int, *, reach: float = 1.0) -> SaveAt:

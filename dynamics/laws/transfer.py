@@ -28,11 +28,6 @@ TITLE = "Loss after so many steps of population gradient descent over step sizes
 SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)
 #: Operations per second of a step, on two cores.
 SPEED = 1e10
-#: Results of `read_transfer` for each width; the others are for all together.
-OVER_WIDTHS = (
-    *("best_rate", "best_loss", "loss_gap", "rate_drift", "transfer_cost"),
-    *("best_rate_error", "loss_gap_error", "rate_drift_error", "transfer_cost_error"),
-)
 
 
 def _transfer(study: PreparedStudy, widths: list[int], rates: Array, seeds: range, workers: int) -> xr.Dataset:
@@ -141,5 +136,6 @@ def transfer_results(
     """Return the variables, and exponents and verdict, of a study of transfer, from losses (width, rate, run)."""
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
     found = read_transfer(widths, rates, loss, nothing=start)
-    values: Values = {name: (("width",), found.pop(name)) for name in OVER_WIDTHS}
+    # What is not for each width is for all together.
+    values: Values = {name: (("width",), found.pop(name)) for name in list(found) if np.ndim(found[name])}
     return {"final_loss": (("width", "learning_rate", "run"), loss)} | values, found

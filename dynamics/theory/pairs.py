@@ -29,7 +29,6 @@ from hermite.arrays import Array, Integers
 
 #: Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution.
 LARGEST_MATRIX = 1 << 24
-_CHUNK = 1 << 17
 _QUANTILE_KNOTS = 1000
 #: ξ of the largest C below 1 that float64 tells from 1, and how far the other side's equivalent may lie below.
 _LARGEST, _LOWER = 36.0, 20.0
@@ -66,11 +65,9 @@ def match_by_strength(
     # Sorted once, and thinned as rows and columns are struck out.
     order = np.argsort(-score, kind="stable")[: np.count_nonzero(strength)]
     first, learning = np.full((2, a.size), -1, dtype=np.int64)
-    # Of bytes, which the loop reads faster, as arrays they are for the rest.
-    neuron_free, direction_free = bytearray(b"\1" * strength.shape[0]), bytearray(b"\1" * a.size)
-    rows, columns = (np.frombuffer(free, dtype=bool) for free in (neuron_free, direction_free))
+    neuron_free, direction_free = [True] * strength.shape[0], [True] * a.size
     while order.size:
-        head = 4 * int(min(rows.sum(), columns.sum())) + 64
+        head = 4 * min(sum(neuron_free), sum(direction_free)) + 64
         for entry in order[:head].tolist():
             i, p = divmod(entry, a.size)
             if not (neuron_free[i] and direction_free[p]) or (first[p] >= 0 and not learns[i, p]):
@@ -79,10 +76,8 @@ def match_by_strength(
             neuron_free[i] = False
             if learns[i, p]:
                 learning[p], direction_free[p] = i, False
-        if not (rows.any() and columns.any()):
-            break
         order = order[head:]
-        order = order[rows[order // a.size] & columns[order % a.size]]
+        order = order[np.array(neuron_free)[order // a.size] & np.array(direction_free)[order % a.size]]
     return first, learning
 
 
@@ -301,11 +296,8 @@ def pair_times(problem: Problem, pairs: Pairs) -> Array:
             continue
         xi, ratio = logit_of_square(pairs.overlap[here]), a[here] / pairs.squared_norm[here]
         table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-        for begin in range(0, xi.size, _CHUNK):
-            some = slice(begin, begin + _CHUNK)
-            found[0, here[some]] = np.where(xi[some] >= 0.0, 0.0, table.passage(xi[some], np.zeros_like(xi[some])))
-            found[1, here[some]] = table.learned_after(xi[some], ratio[some])
-        found[:, here] /= a[here]
+        emergence = np.where(xi >= 0.0, 0.0, table.passage(xi, np.zeros_like(xi)))
+        found[:, here] = np.array([emergence, table.learned_after(xi, ratio)]) / a[here]
     return found
 
 

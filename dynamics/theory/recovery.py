@@ -200,7 +200,7 @@ class Outlier(NamedTuple):
 
 def outlier(law: LabelLaw, ratio: float) -> Outlier:
     """Return the law at n/d = `ratio` of labels that are bounded, max T > 0."""
-    inverse, z, T, mean, grid = 1.0 / ratio, law.z, law.label, law.mean, _grid(law)
+    inverse, z, T, mean, grid = 1.0 / ratio, law.z, law.label, law.mean, np.sqrt(law.square) * TRIED
 
     def slope(level: float) -> float:
         return inverse - mean((T / (level - T)) ** 2)
@@ -218,7 +218,7 @@ def outlier(law: LabelLaw, ratio: float) -> Outlier:
 
 def threshold_ratio(law: LabelLaw) -> float:
     """Return the least n/d at which the first eigenvector leans on the direction; infinite if it never does."""
-    z, T, mean, grid = law.z, law.label, law.mean, _grid(law)
+    z, T, mean, grid = law.z, law.label, law.mean, np.sqrt(law.square) * TRIED
 
     def excess(level: float) -> float:
         return mean(T * (z**2 - 1.0) / (level - T) - (T / (level - T)) ** 2)
@@ -226,11 +226,6 @@ def threshold_ratio(law: LabelLaw) -> float:
     if not any(excess(law.top + distance) > 0.0 for distance in grid.tolist()):
         return np.inf
     return 1.0 / mean(T * (z**2 - 1.0) / (_crossing(excess, law, grid) - T))
-
-
-def _grid(law: LabelLaw) -> Array:
-    """Return the distances from max T, increasing, among which roots are looked for."""
-    return np.asarray(np.sqrt(law.square) * TRIED)
 
 
 def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Array) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
@@ -23,6 +22,7 @@ from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
 from dynamics.theory.components import default_network_schedule
 from hermite import HermiteExpansion
 from hermite.arrays import Array
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
@@ -170,7 +170,7 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: 
     def noise(X: Sequence[Array]) -> list[Array]:
         return [part.kept * each for part, each in zip(parts, units.grown(Moments(*X), beyond), strict=True)]
 
-    return _largest_rate(parts, weights, noise, batch_size, directions)
+    return _largest_rate(parts, weights, noise, batch_size, directions, (1.0, 1.0))
 
 
 def sampled_limit(
@@ -189,7 +189,7 @@ def sampled_limit(
     eigenvalues, counts = outside
     s, n = np.append(eigenvalues, 1.0), np.append(counts, 1.0)
     functions, again = [*[u] * counts.size, h], [*(2.0 * eigenvalues), 0.0]
-    of_u, of_h = (_Part(F.T @ (points[:, None] * F), np.ones(F.shape[1], dtype=bool)) for F in (u, h))
+    of_u, of_h = (F.T @ (points[:, None] * F) for F in (u, h))
 
     def noise(X: Sequence[Array]) -> list[Array]:
         squares = [np.sum(F @ each * F, axis=1) for F, each in zip(functions, X, strict=True)]
@@ -199,7 +199,7 @@ def sampled_limit(
             for scale, F, more, square in zip(s, functions, again, squares, strict=True)
         ]
 
-    parts = [*(of_u.times(each) for each in eigenvalues), of_h]
+    parts = [_Part(K, np.ones(len(K), dtype=bool)) for K in [*(each * of_u for each in eigenvalues), of_h]]
     of_rates = [*[rates[0]] * counts.size, rates[1]]
     return _largest_rate(parts, list(n), noise, batch_size, directions, of_rates)
 
@@ -210,17 +210,16 @@ def _largest_rate(
     noise: Callable[[Sequence[Array]], list[Array]],
     batch_size: int,
     directions: int | None,
-    rates: Sequence[Array | float] | None = None,
+    rates: Sequence[Array | float],
 ) -> float:
-    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample, `weights` of the inner product.
+    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample.
 
-    `rates` are Λ of each part, by default 1.
+    `weights` are those of the inner product, and `rates` Λ of each part.
     """
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
 
-    rates = [1.0] * len(parts) if rates is None else rates
     scales = [np.eye(part.K.shape[-1]) * each for part, each in zip(parts, rates, strict=True)]
     inverse = [np.divide(1.0, each, out=np.zeros_like(each), where=each > 0.0) for each in scales]
     X = [part.divided(part.kept * np.eye(part.K.shape[-1])) for part in parts]
@@ -251,12 +250,6 @@ class _Part:
         self.kept = (beyond[:, None] == beyond).astype(np.float64)
         self.K = second * self.kept
         self._values, self._axes = np.linalg.eigh(self.K)
-
-    def times(self, factor: float) -> _Part:
-        """Return the part with a multiple of K."""
-        other = copy(self)
-        other.K, other._values = factor * self.K, factor * self._values
-        return other
 
     def divided(self, Y: Array) -> Array:
         """Return X of K X + X K = Y, 0 where parameters change nothing."""
@@ -456,8 +449,7 @@ def _end_of_flow(system: FlowSystem, schedule: SaveAt, is_learned: Callable[[Arr
     state: Array = system.initial_state
     for time in last * np.array(SHARES):
         if stepper.advance(time, MOST_STEPS) is not Status.REACHED:
-            msg = f"Argument `problem` must have a flow that goes on to t = {last:.4g} for a learning-rate limit."
-            raise ValueError(msg)
+            refuse(f"Argument `problem` must have a flow that goes on to t = {last:.4g} for a learning-rate limit.")
         state = stepper.interpolate(time)
         if is_learned(state):
             break
