@@ -1,4 +1,4 @@
-"""The limit of the learning rate under momentum and along random directions, against maps and runs in R^d."""
+"""The limit of the learning rate under optimizers and along random directions, against maps and runs in R^d."""
 
 import re
 
@@ -25,14 +25,6 @@ def spectral_radius(step):
     return np.abs(np.linalg.eigvals(step)).max()
 
 
-def critical(step, low, high):
-    """Return the rate at which the spectral radius of step(rate) is 1, by bisection."""
-    for _ in range(60):
-        middle = np.sqrt(low * high)
-        low, high = (middle, high) if spectral_radius(step(middle)) < 1.0 else (low, middle)
-    return high
-
-
 @pytest.mark.parametrize(("batch", "count"), [(1, 1), (7, 1), (7, 5), (3, 400)])
 def test_linear_regression_along_random_directions(batch, count):
     """E|δ|² of means over B samples and K directions: all factors are known."""
@@ -40,26 +32,6 @@ def test_linear_regression_along_random_directions(batch, count):
     found = dynamics.learning_rate_limit(linear(d), batch_size=batch, optimizer=dynamics.ZerothOrder(directions=count))
     assert found == pytest.approx(2.0 * batch * count / ((d + 1 + batch) * (d + 1 + count)), rel=1e-12)
     assert dynamics.learning_rate_limit(linear(d)) == pytest.approx(2.0 / (d + 2), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("momentum", "scaled"), [(0.0, 2.000), (0.9, 2.009), (1 - 10 / 200, 2.010), (1 - 0.5 / 200, 2.010)]
-)
-def test_momentum_gains_no_stability(momentum, scaled):
-    """The exact map of |δ|², δ·v and |v|² of isotropic linear regression loses stability half a per cent later."""
-    d = 200
-
-    def step(rate):
-        # v ← βv − η x x·δ, then δ ← δ + v.
-        v = np.array([rate**2 * (d + 2), -2.0 * momentum * rate, momentum**2])
-        cross = np.array([-rate, momentum, 0.0])
-        return np.array([[1.0, 0.0, 0.0] + 2.0 * cross + v, cross + v, v])
-
-    exact = critical(step, 1e-7, 1.0)
-    assert exact * (d + 2) / (1.0 - momentum) == pytest.approx(scaled, abs=6e-4)
-    formula = dynamics.learning_rate_limit(linear(d), optimizer=dynamics.SGD(momentum=momentum))
-    assert exact == pytest.approx(formula, rel=5.5e-3)
-    assert exact >= formula * (1.0 - 1e-9)
 
 
 def test_dampening_nesterov_and_averages():
@@ -74,19 +46,23 @@ def test_dampening_nesterov_and_averages():
         assert found == pytest.approx(factor * plain, rel=1e-14), optimizer
 
 
+def limit_of_the_matrix(problem, batch, count):
+    """Return the limit along `count` random directions by the matrix of squares D_i of neurons, in units of 1/a_i."""
+    a, d, slope = problem.teacher.coefficients, problem.dimension, float(problem.activation.kernel_derivative(1.0))
+    own = np.full((a.size, a.size), slope**2)
+    np.fill_diagonal(own, means_of(problem.activation, [(0, 4, 0)]))
+    noise = a[:, None] * (d * own / batch + (1.0 - 1.0 / batch) * slope**2 * np.eye(a.size))
+    noise = d * np.ones(own.shape) @ noise / count + (1.0 + 1.0 / count) * noise
+    return 1.0 / spectral_radius(noise / (2.0 * slope))
+
+
 @pytest.mark.parametrize(("batch", "count"), [(1, 1), (5, 1), (1, 2000), (100, 10), (5, 10**7)])
 def test_decoupled_neurons_along_random_directions_are_those_of_the_whole_matrix(batch, count):
-    """Squares D_i of three neurons by the whole matrix; and the map that knows all coordinates, up to m/d."""
-    a, d = np.array([0.8, 0.6, 0.3]), 2000
-    problem = Problem(activation="he4", teacher=Teacher(a), width=3, dimension=d)
-    slope, (fourth,) = float(problem.activation.kernel_derivative(1.0)), means_of(problem.activation, [(0, 4, 0)])
-    own = np.full((3, 3), slope**2)
-    np.fill_diagonal(own, fourth)
-    noise = d * a[:, None] * own * a / batch + (1.0 - 1.0 / batch) * np.diag((a * slope) ** 2)
-    noise = d * np.ones((3, 3)) @ noise / count + (1.0 + 1.0 / count) * noise
+    """Squares of three neurons by the whole matrix; and the map that knows all coordinates, up to m/d."""
+    problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6, 0.3]), width=3, dimension=2000)
     optimizer = dynamics.ZerothOrder(directions=count)
     found = dynamics.learning_rate_limit(problem, batch_size=batch, optimizer=optimizer)
-    assert found == pytest.approx(1.0 / spectral_radius(noise / (2.0 * slope * a[:, None])), rel=1e-10)
+    assert found == pytest.approx(limit_of_the_matrix(problem, batch, count), rel=1e-10)
     assert found == pytest.approx(fitted_limit(problem, fitted_neurons(problem), batch, count), rel=4e-3)
     if count == 10**7:
         assert found == pytest.approx(dynamics.learning_rate_limit(problem, batch_size=batch), rel=2e-3)
@@ -116,17 +92,11 @@ def test_inputs_along_random_directions_are_those_of_weights():
     ("count", "dimension", "inputs"), [(500, 2000, None), (300, 10**9, dynamics.Inputs([1.0], [10**9]))]
 )
 def test_limits_along_random_directions_of_coefficients_of_very_unlike_sizes(count, dimension, inputs):
-    """The squares of weak neurons are 10^151 times those of strong ones; by the whole matrix in units of a."""
+    """The squares of weak neurons are 10^151 times those of strong ones."""
     teacher = Teacher.geometric(count, 0.5)
     problem = Problem(activation="he4", teacher=teacher, width=count, dimension=dimension, inputs=inputs)
-    a, slope = teacher.coefficients, float(problem.activation.kernel_derivative(1.0))
-    (fourth,) = means_of(problem.activation, [(0, 4, 0)])
-    own = np.full((count, count), slope**2)
-    np.fill_diagonal(own, fourth)
-    noise = dimension * a[:, None] * own
-    noise = dimension * np.ones((count, count)) @ noise / 2 + 1.5 * noise
     found = dynamics.learning_rate_limit(problem, optimizer=dynamics.ZerothOrder(directions=2))
-    assert found == pytest.approx(1.0 / spectral_radius(noise / (2.0 * slope)), rel=1e-10 if inputs is None else 1e-6)
+    assert found == pytest.approx(limit_of_the_matrix(problem, 1, 2), rel=1e-10 if inputs is None else 1e-6)
 
 
 RATES = dynamics.Student(activation="erf", width=3, biases="trained", rates=(0.02, 0.5, 1.0))

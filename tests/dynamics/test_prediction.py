@@ -41,12 +41,24 @@ def test_greedy_matching_is_the_brute_force_one(rng, k, shape):
         np.testing.assert_array_equal(match_greedily(a, C, k), brute_force(a, C, k))
 
 
-def single(link="he4", a=(1.0,), C0=0.1, n0=1e-4, dimension=64, **more):
-    C = np.zeros((1, len(a)))
-    C[0, 0] = C0
+def problem_of(link, overlaps, coefficients=(1.0,), n0=1e-4, dimension=64, **more):
+    C = np.array(overlaps)
+    G = C @ C.T
+    np.fill_diagonal(G, 1.0)
+    start = (C, G, np.full(len(C), n0))
     return Problem(
-        activation=link, teacher=Teacher(a), width=1, dimension=dimension, initial_overlaps=(C, [[1.0]], [n0]), **more
+        activation=link,
+        teacher=Teacher(coefficients),
+        width=len(C),
+        dimension=dimension,
+        initial_overlaps=start,
+        **more,
     )
+
+
+def single(link="he4", a=(1.0,), C0=0.1, **more):
+    """Return a problem of one neuron, with an overlap with the first direction alone."""
+    return problem_of(link, [[C0] + [0.0] * (len(a) - 1)], a, **more)
 
 
 def test_emergence_is_the_quadrature_of_the_flow():
@@ -81,15 +93,10 @@ def test_random_start_matches_every_direction_and_learns_after_it_emerges():
     assert result.notes == ()
 
 
-def neuron(k, C0=0.2, a=0.7, n0=1e-3):
-    overlaps = ([[C0]], [[1.0]], [n0])
-    return Problem(activation=f"{0.8}*h{k}(z)", teacher=Teacher([a]), width=1, dimension=8, initial_overlaps=overlaps)
-
-
 def test_one_neuron_drifts_or_grows_as_the_closed_forms_say():
     """k = 1: C' = c_1² a (1 − C²); k = 2: C' = 2 c_2² a C (1 − C²), whatever its norm."""
     C0, a, strength = 0.2, 0.7, 0.64
-    drift, growth = predict(neuron(1)), predict(neuron(2))
+    drift, growth = (predict(single({k: 0.8}, (a,), C0, n0=1e-3, dimension=8)) for k in (1, 2))
     assert drift.theory == growth.theory == "linearised flow"
     exact = (np.arctanh(0.5**0.5) - np.arctanh(C0)) / (strength * a)
     assert drift.predicted_emergence_time[0] == pytest.approx(exact, rel=1e-5)
@@ -371,16 +378,6 @@ UNLIKE = {4: 0.8, 5: 0.6}
 NEARLY_EVEN = {4: 1.0, 5: 0.1}
 
 
-def problem(link, overlaps, coefficients=(1.0,)):
-    C = np.array(overlaps)
-    G = C @ C.T
-    np.fill_diagonal(G, 1.0)
-    start = (C, G, np.full(len(C), 1e-4))
-    return dynamics.Problem(
-        activation=link, teacher=dynamics.Teacher(coefficients), width=len(C), dimension=64, initial_overlaps=start
-    )
-
-
 def solved(given):
     save_at = dynamics.SaveAt.at([0.0, 100.0])
     return dynamics.solve_overlaps(given, save_at=save_at, rtol=1e-6, error_estimate=False, progress=False)
@@ -390,7 +387,7 @@ def solved(given):
     ("link", "share"), [(UNLIKE, 0.28), pytest.param(NEARLY_EVEN, 0.99 / 1.01, marks=pytest.mark.long)], ids=str
 )
 def test_a_neuron_at_the_far_side_ends_with_its_share(link, share):
-    given = problem(link, [[-0.3]])
+    given = problem_of(link, [[-0.3]])
     norm = sum(c**2 for c in link.values())
     flow, pair = solved(given), dynamics.solve_decoupled(given, save_at=dynamics.SaveAt.at([0.0, 100.0]))
     assert FarSide.of(given).share == pytest.approx(share, abs=1e-12)
@@ -420,7 +417,7 @@ def integrated(link, overlap, coefficient):
 @pytest.mark.parametrize("link", [UNLIKE, NEARLY_EVEN, {4: 0.9, 5: 1.0}], ids=["emerges", "learns", "stops"])
 def test_the_sum_formula_steps_by_what_a_neuron_at_the_far_side_ends_with(link):
     """At half of r², or at half of the direction where it learns that: found in an integrated pair, between two times."""
-    given = problem(link, [[-0.04]], (1.5,))
+    given = problem_of(link, [[-0.04]], (1.5,))
     found, norm, side = predict(given), sum(c**2 for c in link.values()), FarSide.of(given)
     t, has = integrated(link, -0.04, 1.5)
     at = int(np.argmax(has >= (0.5 if side.learns else 0.5 * side.share**2)))
@@ -431,7 +428,7 @@ def test_the_sum_formula_steps_by_what_a_neuron_at_the_far_side_ends_with(link):
 
 def test_the_sum_formula_follows_the_flow_where_another_neuron_learns_what_is_left():
     """One at −θ first, then one at θ: the flow rests at both levels, in the middle between the steps."""
-    given = problem(UNLIKE, [[-0.3], [0.05]])
+    given = problem_of(UNLIKE, [[-0.3], [0.05]])
     found = predict(given)
     last = found.predicted_learned_time[0]
     save_at = dynamics.SaveAt.at([0.0, 0.5 * last, 1.5 * last])
@@ -439,19 +436,19 @@ def test_the_sum_formula_follows_the_flow_where_another_neuron_learns_what_is_le
     np.testing.assert_allclose(flow.predicted_loss, [1.0, 1.0 - 0.28**2, 0.0], atol=1e-12)
     np.testing.assert_allclose(flow.loss, flow.predicted_loss, atol=1e-3)
     # A neuron at θ that is there first leaves nothing to the other.
-    late = predict(problem(UNLIKE, [[-0.05], [0.3]]))
+    late = predict(problem_of(UNLIKE, [[-0.05], [0.3]]))
     assert late.matched_neuron.tolist() == [1]
 
 
 def test_an_even_link_has_no_worse_side():
-    given = problem({4: 0.8, 6: 0.6}, [[-0.3]])
+    given = problem_of({4: 0.8, 6: 0.6}, [[-0.3]])
     flow = solved(given)
     assert flow.predicted_loss.values[-1] == 0.0
     assert flow.loss.values[-1] < 1e-6
 
 
 def test_the_direction_is_learned_by_the_next_neuron_on_its_own_side():
-    given = problem(UNLIKE, [[-0.3], [0.2], [-0.25]])
+    given = problem_of(UNLIKE, [[-0.3], [0.2], [-0.25]])
     found, flow = predict(given), solved(given)
     assert found.matched_neuron.tolist() == [0]
     assert found.learning_neuron.tolist() == [1]
@@ -483,10 +480,10 @@ def test_what_is_drawn_for_many_neurons_has_the_law_of_matrices(monkeypatch):
 
 
 def test_a_report_says_that_what_emerged_is_not_learned():
-    given = problem(UNLIKE, [[-0.3]])
+    given = problem_of(UNLIKE, [[-0.3]])
     flow = solved(given)
     sentences = " ".join(flow_findings(flow).sentences)
     assert "Emerged, but not learned: direction 1." in sentences
     assert "has 0.28 of the direction and leaves 0.92 of its loss" in sentences
     assert "p = 1" in flow.attrs["notes"]
-    assert "Emerged, but not learned" not in " ".join(flow_findings(solved(problem(UNLIKE, [[0.3]]))).sentences)
+    assert "Emerged, but not learned" not in " ".join(flow_findings(solved(problem_of(UNLIKE, [[0.3]]))).sentences)
