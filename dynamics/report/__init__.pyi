@@ -3,12 +3,15 @@ from .__main__ import main as main
 from .elements import AXES as AXES
 from .elements import COMPONENTS as COMPONENTS
 from .elements import MASSES as MASSES
+from .elements import OVERLAPS as OVERLAPS
 from .elements import PREDICTED_AT as PREDICTED_AT
 from .elements import PREDICTED_TIME as PREDICTED_TIME
 from .elements import PROGRESS as PROGRESS
 from .elements import Chart as Chart
 from .elements import component_ratio as component_ratio
+from .elements import counted_squares as counted_squares
 from .elements import history_chart as history_chart
+from .elements import sign_matters as sign_matters
 from .figures import BAND as BAND
 from .figures import COLOURS as COLOURS
 from .figures import IDEAL as IDEAL
@@ -35,6 +38,7 @@ from .figures import power as power
 from .figures import shades as shades
 from .figures import share_bars as share_bars
 from .figures import small as small
+from .figures import spread_times as spread_times
 from .findings import Drawing as Drawing
 from .findings import Findings as Findings
 from .findings import Table as Table
@@ -45,7 +49,6 @@ from .findings import records as records
 from .findings import renamed as renamed
 from .findings import rows_of as rows_of
 from .findings import run_findings as run_findings
-from .findings import spread_times as spread_times
 from .findings import study_findings as study_findings
 from .laws import recovery_sentence as recovery_sentence
 from .laws import transfer_study as transfer_study

@@ -6,17 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynamics.commands.parsing import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    UsageError,
-    as_typed,
-    check_names_a_file,
-    command_parser,
-    exit_code_of,
-    say,
-    tell,
-)
+from dynamics.commands import parsing
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, as_typed
 from hermite.text.command_line import run_program
 
 EXAMPLES = """\
@@ -37,12 +28,12 @@ stdout holds the names of the files, stderr everything else. exit codes: 0 done,
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     unwritten = "interrupted before the page was written"
-    return exit_code_of(lambda: _report(build_parser().parse_args(arguments)), interrupted=unwritten)
+    return parsing.exit_code_of(lambda: _report(build_parser().parse_args(arguments)), interrupted=unwritten)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; building it imports nothing heavy."""
-    parser = command_parser("dynamics.report", "Write one self-contained HTML page on a result.", EXAMPLES)
+    parser = parsing.command_parser("dynamics.report", "Write one self-contained HTML page on a result.", EXAMPLES)
     add = parser.add_argument
     add("result", metavar="FILE", help="netCDF file that this program has written")
     add("--output", metavar="FILE", help="page to write [beside the result, ending in .html]")
@@ -58,7 +49,7 @@ def _report(parsed: argparse.Namespace) -> int:
     from dynamics.runs.storage import StorageError, main_part
 
     source = Path(parsed.result)
-    check_names_a_file("Argument FILE", source)
+    parsing.check_names_a_file("Argument FILE", source)
     output = Path(parsed.output) if parsed.output else source.with_suffix(".html")
     try:
         target = check_page(output, source, overwrite=parsed.overwrite)
@@ -76,11 +67,11 @@ def _report(parsed: argparse.Namespace) -> int:
     try:
         write_page(result, target, source, resumable=resumable, overwrite=parsed.overwrite)
     except StorageError as error:
-        say(f"error: {error}")
+        parsing.say(f"error: {error}")
         return EXIT_FAILED
-    tell(str(target))
+    parsing.tell(str(target))
     if parsed.animate:
-        tell(parsed.animate)
+        parsing.tell(parsed.animate)
     if parsed.open:
         import webbrowser
 

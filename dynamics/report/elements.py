@@ -193,15 +193,22 @@ class History(NamedTuple):
     x: str = "time"
 
 
+def sign_matters(dataset: xr.Dataset) -> bool:
+    """Return whether a neuron opposite to a direction has not found it: for odd k, but in a network."""
+    return "second_layer" not in dataset and bool(dataset.attrs["information_exponent"] % 2)
+
+
+def counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
+    """Return squared overlaps as emergence counts them: 0 of a neuron opposite to a direction where signs matter."""
+    return np.asarray((np.maximum(overlap, 0.0) if sign_matters(dataset) else overlap) ** 2)
+
+
 def squared_overlap(dataset: xr.Dataset) -> Array:
-    """Return the largest squared overlap per time and direction; for odd k of positive ones, but in a network."""
+    """Return the largest squared overlap per time and direction, as emergence counts it."""
     known = next((name for name in OVERLAPS.variables if name in dataset), "")
     require(known, "Argument `dataset` must hold an overlap history, but has none.")
     overlap = dataset[known].values.astype(np.float64)
-    if known != "teacher_overlap":
-        return np.asarray(overlap**2)
-    odd = "second_layer" not in dataset and dataset.attrs["information_exponent"] % 2
-    return np.asarray(((np.maximum(overlap, 0.0) if odd else overlap) ** 2).max(axis=1))
+    return counted_squares(dataset, overlap).max(axis=1) if known == "teacher_overlap" else np.square(overlap)
 
 
 def component_ratio(dataset: xr.Dataset) -> Array:
@@ -215,12 +222,7 @@ OVERLAPS = History(
     ("overlap", "max_overlap", "teacher_overlap"),
     squared_overlap,
 )
-AXES = History(
-    "Largest squared overlap of a neuron with each axis of the teacher",
-    "squared_overlap",
-    ("max_overlap", "teacher_overlap"),
-    squared_overlap,
-)
+AXES = OVERLAPS._replace(title="Largest squared overlap of a neuron with each axis of the teacher")
 COMPONENTS = History(
     "Components of the network over those of the teacher", "component_share", ("component",), component_ratio
 )

@@ -68,8 +68,6 @@ COMMON = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.prop_cycle": f"cycler('color', {COLOURS})",
-    "axes.unicode_minus": True,
-    "mathtext.fontset": "dejavusans",
 }
 STYLES = {
     "screen": Style(None, 1.0, {}),
@@ -174,6 +172,11 @@ def spread_rows(count: int, most: int) -> list[int]:
     return sorted({round(x) - 1 for x in np.geomspace(1, count, most)})
 
 
+def spread_times(count: int, most: int) -> list[int]:
+    """Return the places of at most `most` of `count` times, spread evenly."""
+    return sorted(set(np.linspace(0, count - 1, most).round().astype(int).tolist()))
+
+
 def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
     """Return colours, shape (count, 4), from dark to bright for ordered curves; the ends are places in the map."""
     from matplotlib import colormaps
@@ -195,16 +198,12 @@ def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown:
 
 
 def new_panels(
-    size: tuple[float, float], *shape: int, margins: dict[str, float] | None = None, shown: bool = False, **options: Any
+    size: tuple[float, float], *shape: int, layout: Any = "constrained", shown: bool = False, **options: Any
 ) -> tuple[Figure, Any]:
-    """Return a new figure of some inches on a screen, and its panels, as `Figure.subplots` gives them.
-
-    `margins`, parts of the figure, replace the layout engine on a screen; pyplot knows the figure if it is `shown`.
-    """
-    fixed: dict[str, Any] = {} if margins is None or _CURRENT.get() != "screen" else {"gridspec_kw": margins}
-    figure = new_figure(size, None if fixed else "constrained", shown=shown)
+    """Return a new figure, as `new_figure` does, and its panels, as `Figure.subplots` gives them."""
+    figure = new_figure(size, layout, shown=shown)
     with figure_style(None):
-        return figure, figure.subplots(*shape, **(fixed | options))
+        return figure, figure.subplots(*shape, **options)
 
 
 def figure_of(
@@ -219,9 +218,11 @@ def figure_of(
 
 def row_of(dataset: xr.Dataset, plots: Sequence[Callable[..., object]], size: tuple[float, float]) -> Figure:
     """Return a new figure with a row of panels, each drawn by a function of the dataset and the axes, and a title."""
-    # Fixed margins: a layout engine draws everything twice, which is half of the time of such a figure.
-    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.86, "wspace": 0.28}
-    figure, panels = new_panels(size, 1, len(plots), margins=margins, squeeze=False)
+    fixed: dict[str, Any] = {}
+    if _CURRENT.get() == "screen":  # a layout engine draws everything twice, which is half of the time of such a figure
+        margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.86, "wspace": 0.28}
+        fixed = {"layout": None, "gridspec_kw": margins}
+    figure, panels = new_panels(size, 1, len(plots), squeeze=False, **fixed)
     for plot, ax in zip(plots, panels[0], strict=True):
         plot(dataset, ax)
     figure.suptitle(headline(dataset), fontsize="medium")

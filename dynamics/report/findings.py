@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 
     Rows = list[dict[str, Any]]
 
-LAWS = ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "transfer")
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
 FINDINGS = {
     **{answer.name: answer.findings for answer in ANSWERS},
-    **dict.fromkeys(LAWS, "dynamics.report.laws:law_findings"),
+    **dict.fromkeys(
+        ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "transfer"),
+        "dynamics.report.laws:law_findings",
+    ),
     "recovery": "dynamics.report.laws:recovery_findings",
     "tokens-closed": "dynamics.report.tokens:closed_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
@@ -97,7 +99,6 @@ class Table:
         return ["", *lines, *([note] if note else [])]
 
     def _rounded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a row with its numbers as their errors leave them."""
         found = dict(row)
         for name, error_name in self.errors.items():
             value, error = row.get(name), row.get(error_name)
@@ -186,11 +187,6 @@ def rows_of(dataset: xr.Dataset, columns: Mapping[str, str]) -> Rows:
 def renamed(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Rows:
     """Return the rows of a table: titles of columns -> values that the given rows have under other names."""
     return [{title: row[name] for title, name in columns.items()} for row in rows]
-
-
-def spread_times(count: int, most: int) -> list[int]:
-    """Return the places of at most `most` of `count` times, spread evenly."""
-    return sorted(set(np.linspace(0, count - 1, most).round().astype(int).tolist()))
 
 
 def jsonable(value: Any) -> Any:

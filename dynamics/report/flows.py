@@ -632,6 +632,5 @@ def _has_both_times(dataset: xr.Dataset) -> Array:
 
 
 def _predicted_loss(dataset: xr.Dataset) -> Array | None:
-    """Return the sum-formula loss of a result, or None if it has none."""
     loss = dataset["predicted_loss"].values if "predicted_loss" in dataset else None
     return None if loss is None or not np.isfinite(loss).all() else loss

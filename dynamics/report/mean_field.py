@@ -9,17 +9,8 @@ import numpy as np
 
 from dynamics.report import figures
 from dynamics.report.elements import DIRECTION_FACTS, MASSES, history_chart
-from dynamics.report.figures import BAND, MEASURED, PREDICTED, REFERENCE, finish_panel, shades, small
-from dynamics.report.findings import (
-    Findings,
-    Table,
-    drawing_of,
-    renamed,
-    rows_of,
-    run_findings,
-    spread_times,
-    study_findings,
-)
+from dynamics.report.figures import BAND, MEASURED, PREDICTED, REFERENCE, finish_panel, shades, small, spread_times
+from dynamics.report.findings import Findings, Table, drawing_of, renamed, rows_of, run_findings, study_findings
 from dynamics.report.flows import RESUME_SOLVE, finite_part, flow_values, level_table, outcome, remarks, told_directions
 from dynamics.runs.variables import axis_label
 from hermite.text.messages import require

@@ -221,7 +221,6 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
-    """Draw the losses on new samples and on those of training against epochs."""
     for name, label, colour in (("loss", "new samples", MEASURED), ("train_loss", "training samples", PREDICTED)):
         _draw_with_band(dataset, ax, name, slice(None), colour, label)
     ax.set_ylim(bottom=0.0)
@@ -229,7 +228,6 @@ def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
 
 
 def _plot_reused_overlaps(dataset: xr.Dataset, ax: Axes) -> None:
-    """Draw the overlap of each axis of the teacher with the neuron that has most of it at the end."""
     last = dataset["teacher_overlap"].values[np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]]
     for axis, colour in enumerate(figures.shades(last.shape[1], 0.85)):
         best = int(np.argmax(np.abs(last[:, axis])))
@@ -309,7 +307,6 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return the result as plain values: times per direction, exponents, losses at the end."""
     rows = rows_of(dataset, {name: name for name in (*TIMES.values(), *STEPS.values()) if name in dataset.variables})
     for row in rows:
         for kind in ("aligned", "learned"):
@@ -376,7 +373,6 @@ def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:
 
 
 def _plot_quadratic_times(dataset: xr.Dataset, ax: Axes) -> None:
-    """Draw the times at which directions are aligned and learned against predictions, with the line of equality."""
     for name, marker, colour in (("aligned_time", "o", MEASURED), ("learned_time", "s", PREDICTED)):
         measured, predicted = dataset[name].values, dataset[f"predicted_{name}"].values
         both = np.isfinite(measured) & np.isfinite(predicted) & (measured > 0.0) & (predicted > 0.0)

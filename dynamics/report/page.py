@@ -237,7 +237,6 @@ def _findings(result: Result) -> tuple[Findings, list[Element]]:
 
 
 def _problem(dataset: xr.Dataset) -> list[Element]:
-    """Return the section of the problem; nothing if it is not stored."""
     problem = _problem_of(dataset)
     if not problem:
         return []

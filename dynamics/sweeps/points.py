@@ -19,8 +19,8 @@ import tempfile
 import threading
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
@@ -123,8 +123,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
         checked_schedule(options.get("save_at"), instant)
         if answer.resumes:
             unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 if "stiff" in answer.methods:
                     # The end of a run decides which method it takes.
                     unwatched["method"] = Run.of(answer, problem, unwatched).built().method.name
@@ -164,11 +163,22 @@ class PointAnswer(NamedTuple):
 
 
 def answer_point(study: Study, point: SweepPoint) -> PointAnswer:
-    """Answer a point in a worker, on one core; an exception becomes a failure, and its dataset is kept."""
+    """Answer a point in a worker, on one core; an exception becomes a failure, and its dataset is kept.
+
+    Outside the main thread warnings are shown as usual.
+    """
+    import xarray as xr
+
     content, failure = None, ""
-    with one_core(), _recorded_warnings() as caught:
+    in_main = threading.current_thread() is threading.main_thread()  # to record replaces filters of the whole process
+    recording = warnings.catch_warnings(record=True, action="always") if in_main else nullcontext()
+    with one_core(), recording as caught:
         try:
-            found: Any = _answer(study, point)
+            function = find_study(study)
+            silent = {"progress": False} if "progress" in inspect.signature(function).parameters else {}
+            found: Any = function(point.problem, **(silent | point.options))
+            other = f"A study must return a Dataset, but returned {type(found).__name__}."
+            require(isinstance(found, xr.Dataset), other, TypeError)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
             found = getattr(error, "dataset", None)
@@ -176,31 +186,7 @@ def answer_point(study: Study, point: SweepPoint) -> PointAnswer:
             content = None if found is None else packed_point(found)
         except Exception as error:
             failure = failure or f"{type(error).__name__}: {error}"
-    return PointAnswer(content, failure, tuple(dict.fromkeys(caught)))
-
-
-def _answer(study: Study, point: SweepPoint) -> xr.Dataset:
-    import xarray as xr
-
-    function = find_study(study)
-    silent = {"progress": False} if "progress" in inspect.signature(function).parameters else {}
-    dataset: object = function(point.problem, **(silent | point.options))
-    if not isinstance(dataset, xr.Dataset):
-        refuse(f"A study must return a Dataset, but returned {type(dataset).__name__}.", TypeError)
-    return dataset
-
-
-@contextmanager
-def _recorded_warnings() -> Iterator[list[str]]:
-    """Yield a list that holds the warnings of the body after it; outside the main thread they are shown as usual."""
-    messages: list[str] = []
-    if threading.current_thread() is not threading.main_thread():  # recording replaces filters of the whole process
-        yield messages
-        return
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield messages
-        messages += [str(entry.message) for entry in caught]
+    return PointAnswer(content, failure, tuple(dict.fromkeys(str(entry.message) for entry in caught or ())))
 
 
 class PointDirectory:

@@ -5,7 +5,8 @@ A file asks for studies by registered names alone: to import what a file names w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import fields
 from itertools import product
 from pathlib import Path
@@ -70,7 +71,9 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     tables = _tables(path)
     problem, asked_kind = tables["problem"], _kind(tables["problem"])
     study = {"name": trusted or ("tokens" if asked_kind else "overlaps"), **tables["study"]}
-    integers = INTEGER_KEYS if asked_kind is None else _integer_fields(asked_kind)
+    integers = INTEGER_KEYS
+    if asked_kind is not None:
+        integers = {field.name for field in fields(asked_kind) if str(field.type).startswith("int")}
     grid = {key: [_option(key, one) for one in _values(key, value, integers)] for key, value in tables["grid"].items()}
     if asked_kind is not None:
         problem, grid = _with_none(problem), _with_none(grid)
@@ -93,10 +96,6 @@ def _kind(table: dict[str, Any]) -> Any:
     menu = f"one of {', '.join(map(repr, OF_TOKENS))}, or absent, but is {shown(kind)}.{suggestion(kind, OF_TOKENS)}"
     require_usage(kind is None or kind in OF_TOKENS, f"Key `kind` of [problem] must be {menu}")
     return None if kind is None else resolve_name(KINDS[kind])
-
-
-def _integer_fields(kind: Any) -> set[str]:
-    return {field.name for field in fields(kind) if str(field.type).startswith("int")}
 
 
 def _with_none(value: Any) -> Any:
@@ -191,19 +190,14 @@ def _values(key: str, value: Any, integers: Collection[str]) -> list[Any]:
     """Return the values of a key of the grid: a list, or a table {range = […]}, {geometric = […]}, {linear = […]}."""
     if isinstance(value, list) and value:
         return value
-    if isinstance(value, dict) and len(value) == 1:
-        ((kind, numbers),) = value.items()
-        try:
-            count = len(range(*numbers)) if kind == "range" else int(numbers[2])
-            if 1 <= count <= MOST_POINTS:
-                found = np.arange(*numbers) if kind == "range" else SPACINGS[kind](*numbers)
-                if key in integers:
-                    return list(dict.fromkeys(found.round().astype(int).tolist()))
-                return list(found.tolist())
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError):
-            pass
+    kind, numbers = _only_entry(value)
+    with suppress(KeyError, IndexError, TypeError, ValueError, OverflowError):
+        count = len(range(*numbers)) if kind == "range" else int(numbers[2])
+        if 1 <= count <= MOST_POINTS:
+            found = np.arange(*numbers) if kind == "range" else SPACINGS[kind](*numbers)
+            return list(dict.fromkeys(found.round().astype(int).tolist())) if key in integers else list(found.tolist())
     forms = "{range = [first, end]}, {geometric = [first, last, count]} or {linear = [first, last, count]}"
-    many, hint = f"of at most {MOST_POINTS} values", _kind_suggestion(value, ("range", *SPACINGS))
+    many, hint = f"of at most {MOST_POINTS} values", _hint(kind, ("range", *SPACINGS))
     need = f"Key `{key}` of [grid] must be a list of values, {forms}, {many}, but is {shown(value)}.{hint}"
     return refuse(need, UsageError)
 
@@ -212,22 +206,24 @@ def _option(key: str, value: Any) -> Any:
     """Return an option as the study takes it: `save_at` is {geometric = […]}, {linear = […]} or {at = […]}."""
     if key != "save_at":
         return value
-    if isinstance(value, dict) and len(value) == 1:
-        ((kind, numbers),) = value.items()
-        if kind in SAVE_AT and isinstance(numbers, list):
-            count = numbers[2] if kind != "at" and len(numbers) == 3 else 0
-            need = f"Key `save_at` must have at most {MOST_TIMES} times, but has {shown(count)}."
-            require_usage(not isinstance(count, int | float) or count <= MOST_TIMES, need)
-            try:
-                return SAVE_AT[kind](*numbers)
-            except (TypeError, ValueError) as error:
-                refuse(f"Key `save_at` must be a schedule, but is none: {error}", UsageError)
+    kind, numbers = _only_entry(value)
+    if kind in SAVE_AT and isinstance(numbers, list):
+        count = numbers[2] if kind != "at" and len(numbers) == 3 else 0
+        need = f"Key `save_at` must have at most {MOST_TIMES} times, but has {shown(count)}."
+        require_usage(not isinstance(count, int | float) or count <= MOST_TIMES, need)
+        try:
+            return SAVE_AT[kind](*numbers)
+        except (TypeError, ValueError) as error:
+            refuse(f"Key `save_at` must be a schedule, but is none: {error}", UsageError)
     forms = "{geometric = [first, last, count]}, {linear = [first, last, count]} or {at = [times]}"
-    hint = _kind_suggestion(value, SAVE_AT)
-    return refuse(f"Key `save_at` must be {forms}, but is {shown(value)}.{hint}", UsageError)
+    return refuse(f"Key `save_at` must be {forms}, but is {shown(value)}.{_hint(kind, SAVE_AT)}", UsageError)
 
 
-def _kind_suggestion(value: object, kinds: Iterable[str]) -> str:
-    """Return the kind of values that a table with one key was to be, as a question, or nothing."""
-    words = list(value) if isinstance(value, dict) and len(value) == 1 else []
-    return suggestion(str(words[0]), kinds) if words and words[0] not in kinds else ""
+def _only_entry(value: object) -> tuple[str, Any]:
+    """Return the key and the value of a table with one key, no key for anything else."""
+    return next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else ("", None)
+
+
+def _hint(kind: str, kinds: Collection[str]) -> str:
+    """Return the kind of values that was meant, as a question, or nothing."""
+    return "" if kind in kinds else suggestion(kind, kinds)

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -353,24 +354,21 @@ def sweep(
     begin_points(points)
 
     # === run, merge, return
-    if target is not None:
+    with tempfile.TemporaryDirectory(prefix="sweep-") if target is None else nullcontext("") as folder:
+        merged = Path(folder) / "sweep.nc" if target is None else target
         try:
-            _answer(points, target, executor, count, progress, overwrite=overwrite)
+            _answer(points, merged, executor, count, progress, overwrite=overwrite)
         except KeyboardInterrupt:
-            where = f"which are kept in {str(points_directory(target))!r}: the same call goes on."
-            refuse(f"{_interruption(target, points)}, {where}", KeyboardInterrupt)
-        return _opened(target)
-    with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
-        merged = Path(folder) / "sweep.nc"
-        try:
-            _answer(points, merged, executor, count, progress, overwrite=False)
-        except KeyboardInterrupt:
+            kept = points_directory(merged)
+            said = f"The sweep was interrupted after {len(answered_points(kept))} of {len(points)} points"
+            if target is not None:
+                refuse(f"{said}, which are kept in {str(kept)!r}: the same call goes on.", KeyboardInterrupt)
             with _directory(points, merged) as directory:
                 if merged.exists() or not directory.files():
                     raise
                 merge_points(points, directory, merged)
-            raise SolveInterrupted(_interruption(merged, points), load(merged)) from None
-        found: xr.Dataset = load(merged)
+            raise SolveInterrupted(said, load(merged)) from None
+        found: xr.Dataset = _opened(merged) if target is not None else load(merged)
         return found
 
 
@@ -394,12 +392,6 @@ def is_merged(grid: Grid, output: Path) -> bool:
         )
     except (OSError, ValueError):  # one of them is not there, or has a name that no file can have
         return False
-
-
-def _interruption(output: Path, grid: Grid) -> str:
-    """Return after how many points a sweep was interrupted."""
-    count = len(answered_points(points_directory(output)))
-    return f"The sweep was interrupted after {count} of {len(grid)} points"
 
 
 def points_directory(output: Path) -> Path:

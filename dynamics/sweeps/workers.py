@@ -19,7 +19,6 @@ from multiprocessing import current_process, forkserver, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -60,20 +59,16 @@ def run_points(
     flying: dict[Future[PointAnswer], int] = {}
     deaths, lonely = Counter[int](), Counter[int]()
 
-    def hand_out(source: deque[int], window: int) -> bool:
-        """Fill the window; return whether the workers turned out to be dead."""
-        while source and len(flying) < window:
-            try:
-                flying[pool.submit(answer_point, study, make_point(source[0]))] = source[0]
-            except BrokenExecutor:
-                return True
-            source.popleft()
-        return False
-
     while waiting or suspects or flying:
         alone = not waiting and not flying
         source, window = (suspects, 1) if alone else (waiting, pool.window)
-        broken = hand_out(source, window)
+        broken = False
+        while source and len(flying) < window and not broken:
+            try:
+                flying[pool.submit(answer_point, study, make_point(source[0]))] = source[0]
+                source.popleft()
+            except BrokenExecutor:
+                broken = True
         stop_if_heard()
         while flying and not wait(flying, LOOK, return_when=FIRST_COMPLETED).done:
             stop_if_heard()
@@ -154,9 +149,7 @@ class WorkerPool:
         self._start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the processes, at once if something went wrong."""
         self._stop(at_once=kind is not None)
 
@@ -245,7 +238,6 @@ def start_worker(lifeline: Connection) -> None:
 
 
 def _exit_with(lifeline: Connection) -> None:
-    """End this process when the other end of the pipe closes."""
     with suppress(EOFError, OSError):
         lifeline.recv_bytes()
     os._exit(1)

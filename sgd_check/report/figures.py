@@ -84,9 +84,8 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
     Examples
     --------
     >>> import dynamics, sgd_check
-    >>> start = ([[0.5]], [[1.0]], [0.01])
-    >>> teacher = dynamics.Teacher([1.0])
-    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> given = {"width": 1, "dimension": 8, "initial_overlaps": ([[0.5]], [[1.0]], [0.01])}
+    >>> problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0]), **given)
     >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
     >>> figure = plot_comparison(tree)
     >>> len(figure.axes), figure.axes[0].get_xlabel()
@@ -133,9 +132,6 @@ def _blown_up(comparison: xr.Dataset) -> str:
     return f", {blown} blown up" if blown else ""
 
 
-# --- emergence times --------------------------------------------------------------------------------------------------
-
-
 def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw simulated against predicted emergence times, one point with error bar per direction, and return the axes.
 
@@ -147,9 +143,8 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     Examples
     --------
     >>> import dynamics, sgd_check
-    >>> start = ([[0.5]], [[1.0]], [0.01])
-    >>> teacher = dynamics.Teacher([1.0])
-    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> given = {"width": 1, "dimension": 8, "initial_overlaps": ([[0.5]], [[1.0]], [0.01])}
+    >>> problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0]), **given)
     >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
     >>> ax = plot_times(tree)
     >>> ax.get_xlabel(), ax.get_ylabel()
@@ -208,9 +203,6 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     return ax
 
 
-# --- overlaps and survival --------------------------------------------------------------------------------------------
-
-
 def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the largest squared overlap of each direction over time: thin lines runs, thick lines the prediction.
 
@@ -220,9 +212,8 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     Examples
     --------
     >>> import dynamics, sgd_check
-    >>> start = ([[0.5]], [[1.0]], [0.01])
-    >>> teacher = dynamics.Teacher([1.0])
-    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> given = {"width": 1, "dimension": 8, "initial_overlaps": ([[0.5]], [[1.0]], [0.01])}
+    >>> problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0]), **given)
     >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
     >>> ax = plot_overlaps(tree)
     >>> ax.get_xlabel()
@@ -234,8 +225,8 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     if "alignment" in simulation:
         squared, label = simulation["alignment"].values, axis_label("alignment")
     else:
-        squared = np.max(_counted_squares(simulation, simulation["teacher_overlap"].values), axis=2)
-        symbol = r"\max_i \max(C_{ip}, 0)^2" if _sign_matters(simulation) else r"\max_i C_{ip}^2"
+        squared = np.max(report.counted_squares(simulation, simulation["teacher_overlap"].values), axis=2)
+        symbol = r"\max_i \max(C_{ip}, 0)^2" if report.sign_matters(simulation) else r"\max_i C_{ip}^2"
         label = f"largest squared overlap ${symbol}$"
     for p, colour in spread_directions(squared.shape[-1]):
         ax.plot(time, squared[..., p].T, color=colour, lw=0.5, alpha=0.5)
@@ -254,23 +245,13 @@ def _predicted_square(prediction: xr.Dataset) -> Array | None:
         aligned = prediction["alignment"]
         return np.asarray(aligned.median("seed") if "seed" in aligned.dims else aligned)
     if "seed" in prediction.dims:
-        squares = _counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
+        squares = report.counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
         return np.asarray(np.median(np.max(squares, axis=2), axis=0)) if squares.size else None
     for known in ("teacher_overlap", "max_overlap", "overlap"):
         if known in prediction:
-            squares = _counted_squares(prediction, prediction[known].values)
+            squares = report.counted_squares(prediction, prediction[known].values)
             return np.asarray(squares.max(axis=1)) if known == "teacher_overlap" else squares
     return None
-
-
-def _counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
-    """Return C² as emergence counts it: for an odd information exponent a neuron opposite to a direction is at 0."""
-    return np.asarray((np.maximum(overlap, 0.0) if _sign_matters(dataset) else overlap) ** 2)
-
-
-def _sign_matters(dataset: xr.Dataset) -> bool:
-    """Return whether a neuron opposite to a direction has not found it; either sign of a network's axis will do."""
-    return "second_layer" not in dataset and bool(int(dataset.attrs["information_exponent"]) % 2)
 
 
 def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
@@ -283,9 +264,8 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     Examples
     --------
     >>> import dynamics, sgd_check
-    >>> start = ([[0.5]], [[1.0]], [0.01])
-    >>> teacher = dynamics.Teacher([1.0])
-    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> given = {"width": 1, "dimension": 8, "initial_overlaps": ([[0.5]], [[1.0]], [0.01])}
+    >>> problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0]), **given)
     >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
     >>> ax = plot_survival(tree)
     >>> ax.get_xlabel(), ax.get_ylabel()
@@ -330,9 +310,6 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     return ax
 
 
-# --- learning ---------------------------------------------------------------------------------------------------------
-
-
 def plot_learning(
     tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = "learned", style: str | None = None
 ) -> Axes:
@@ -348,9 +325,8 @@ def plot_learning(
     Examples
     --------
     >>> import dynamics, sgd_check
-    >>> start = ([[0.5]], [[1.0]], [0.01])
-    >>> teacher = dynamics.Teacher([1.0])
-    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> given = {"width": 1, "dimension": 8, "initial_overlaps": ([[0.5]], [[1.0]], [0.01])}
+    >>> problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0]), **given)
     >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
     >>> ax = plot_learning(tree)
     >>> ax.get_xlabel()
@@ -415,9 +391,6 @@ def _unit_and_name(curve: Quantity, prediction: xr.Dataset, at: int) -> tuple[fl
     return size, rf"$\lambda_{{{at + 1}}}$" if curve.kind == "sensitivity" else f"$p = {at + 1}$"
 
 
-# --- loss -------------------------------------------------------------------------------------------------------------
-
-
 def plot_loss_band(
     tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None, *, style: str | None = None
 ) -> tuple[Axes, Axes]:
@@ -430,9 +403,8 @@ def plot_loss_band(
     Examples
     --------
     >>> import dynamics, sgd_check
-    >>> start = ([[0.5]], [[1.0]], [0.01])
-    >>> teacher = dynamics.Teacher([1.0])
-    >>> problem = dynamics.Problem(activation="he3", teacher=teacher, width=1, dimension=8, initial_overlaps=start)
+    >>> given = {"width": 1, "dimension": 8, "initial_overlaps": ([[0.5]], [[1.0]], [0.01])}
+    >>> problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0]), **given)
     >>> tree = sgd_check.check(problem, directions=1, seeds=16, progress=False)
     >>> loss, residual = plot_loss_band(tree)
     >>> loss.get_yscale(), residual.get_ylabel()

@@ -45,21 +45,18 @@ _VERDICTS = {"agree": "Theory and {} agree.", "disagree": "Theory and {} disagre
 #: Answer of a file that a comparison was given -> title of its times.
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _SEEN = "seen: the least error of a predicted time that this check sees with probability 0.8."
-#: The meaning of a ratio of times; tables have its median.
-_RATIO = "exp of the mean of ln(time of SGD / theory) over runs, without what is known of the noise of their steps"
+_RATIO = (
+    "ratio: exp of the mean of ln(time of SGD / theory) over runs, without what is known of the noise of their steps; "
+    "delay: expected of the mean time against the flow; z: distance of the mean of ln(ratio) from its band"
+)
 #: Theory -> meaning of the columns of the table of times.
 _COLUMNS = {
-    "flow": f"ratio: {_RATIO}; delay: expected of the mean time against the flow; z: distance of the mean of ln(ratio) "
-    f"from its band; {_SEEN}",
-    "finite step": f"ratio: {_RATIO}; delay: expected of the mean time against the flow; z: distance of the "
-    f"mean of ln(ratio) from its band in standard errors; {_SEEN}",
+    "flow": f"{_RATIO}; {_SEEN}",
+    "finite step": f"{_RATIO} in standard errors; {_SEEN}",
     "sample": "ratio: SGD over the predicted runs; z is the log-rank statistic, positive if SGD is late.",
 }
 _SHORT = {"SGD, median": "SGD median", "seen, %": "seen %", "runs without": "censored"}
 _MEASURED = "SGD, median t ="
-#: Facts of a curve of overlaps -> keys of a direction's row, and the same of an axis of a network's teacher.
-_FACTS = {"direction": "direction", "a_p =": "teacher_coefficient", report.PREDICTED_TIME: "predicted"}
-_AXIS_FACTS = {"axis": "direction", PREDICTED_AT: "predicted"}
 _EXPONENTS = ("function_gap_exponent", "function_gap_exponent_error", "coupling_exponent", "coupling_exponent_error")
 _ESTIMATES = "Squared overlap of every estimate with the direction"
 
@@ -128,11 +125,13 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
         return history_chart(prediction, records(facts), report.MASSES, PREDICTED_AT)
     if "emergence_ratio" not in comparison or "seed" in prediction.dims:
         return None
-    of_axes, rows = "teacher_coefficient" not in comparison, time_rows(tree)
+    rows, columns, history = time_rows(tree), {"axis": "direction"}, (report.AXES, PREDICTED_AT)
+    if "teacher_coefficient" in comparison:  # a network has axes instead of directions
+        columns = {"direction": "direction", "a_p =": "teacher_coefficient"}
+        history = (report.OVERLAPS, report.PREDICTED_TIME)
     for row in rows:
         row["ratio"] = with_error(*(math.nan if row[key] is None else row[key] for key in ("ratio", "standard_error")))
-    columns = (_AXIS_FACTS if of_axes else _FACTS) | {_MEASURED: "sgd_median", "ratio": "ratio"}
-    history = (report.AXES, PREDICTED_AT) if of_axes else ()
+    columns |= {history[1]: "predicted", _MEASURED: "sgd_median", "ratio": "ratio"}
     return history_chart(prediction, report.renamed(rows, columns), *history)
 
 

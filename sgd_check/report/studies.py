@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     #: The numbers that a study found, and sentences on them.
     Found = tuple[dict[str, Any], list[str]]
-    #: Place, number of wanted directions and colour of each target.
-    Coloured = list[tuple[int, int, Any]]
+    Coloured = list[tuple[int, int, Any]]  # place, number of wanted directions and colour of each target
 
 #: Colours and hatches of "agree", "disagree" and "undecided".
 VERDICT_COLOURS, VERDICT_HATCHES = (report.IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
@@ -125,11 +124,8 @@ def _discretisation(dataset: xr.Dataset) -> Found:
 
 
 def _step_size(dataset: xr.Dataset) -> Found:
-    attrs = dataset.attrs
-    shown = int(attrs["shown_direction"]) - 1
-    flow = float(dataset["predicted_emergence_time"].values[shown])
-    rate, limit = dataset["learning_rate"].values, float(attrs.get("learning_rate_limit", math.nan))
-    blown, time = dataset["blown_up_share"].values, dataset["emergence_time"].values[:, :, shown]
+    attrs, (rate, time, flow, finite, blown, lost) = dataset.attrs, _of_shown_direction(dataset)
+    shown, limit = int(attrs["shown_direction"]), float(attrs.get("learning_rate_limit", math.nan))
     low, middle, high = _quartiles(time, blown)
     columns = {
         "eta": rate,
@@ -137,8 +133,8 @@ def _step_size(dataset: xr.Dataset) -> Found:
         "median/flow": middle / flow,
         "quartile_1": low / flow,
         "quartile_3": high / flow,
-        "equation/flow": dataset["finite_step_time"].values[:, shown] / flow,
-        "not_emerged": dataset["censored_share"].values[:, shown],
+        "equation/flow": finite / flow,
+        "not_emerged": lost,
         "blown_up": blown,
     }
     names = ("largest_faithful_rate", "largest_faithful_rate_of_equation", "half_blown_up_rate", "learning_rate_limit")
@@ -151,12 +147,19 @@ def _step_size(dataset: xr.Dataset) -> Found:
         return "beyond the range studied" if math.isnan(found) else known
 
     sentences = [
-        f"Direction {shown + 1} emerges at t = {flow:.4g} in the flow; limit {limit:.4g}.",
+        f"Direction {shown} emerges at t = {flow:.4g} in the flow; limit {limit:.4g}.",
         f"SGD's median is within 10 % of the flow up to {rate_of(names[0])}, "
         f"the finite-step equation up to {rate_of(names[1])}.",
         f"Half of the runs blow up from {rate_of(names[2])} on, within the time that was run.",
     ]
-    return {"points": records(columns), "direction": shown + 1, "flow": flow, **numbers, **errors}, sentences
+    return {"points": records(columns), "direction": shown, "flow": float(flow), **numbers, **errors}, sentences
+
+
+def _of_shown_direction(dataset: xr.Dataset) -> tuple[Array, ...]:
+    """Return step sizes, times of runs, of flow and of finite-step equation, and shares of runs lost or too late."""
+    one = dataset.isel(direction=int(dataset.attrs["shown_direction"]) - 1)
+    times = ("emergence_time", "predicted_emergence_time", "finite_step_time")
+    return tuple(one[name].values for name in ("learning_rate", *times, "blown_up_share", "censored_share"))
 
 
 def _quartiles(time: Array, blown: Array) -> Array:
@@ -383,19 +386,14 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
 def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
     """Above: emergence time against the step size. Below: shares of the runs that blew up or never emerged."""
     time_ax, share_ax = axes
-    shown = int(dataset.attrs["shown_direction"]) - 1
-    rate = dataset["learning_rate"].values
-    time = dataset["emergence_time"].values[..., shown]
-    flow = float(dataset["predicted_emergence_time"].values[shown])
-    finite = dataset["finite_step_time"].values[:, shown]
-    blown, lost = dataset["blown_up_share"].values, dataset["censored_share"].values[:, shown]
+    rate, time, flow, finite, blown, lost = _of_shown_direction(dataset)
     time_ax.loglog(np.repeat(rate, time.shape[1]), time.ravel(), ".", color=MEASURED, ms=4, alpha=0.3, label="SGD runs")
     top = float(np.nanmax(time))
     low, middle, high = np.minimum(_quartiles(time, blown), 10 * top)
     time_ax.fill_between(rate, low, high, color=MEASURED, alpha=0.15, lw=0, label="quartiles, lost runs as late")
     shown_middle = np.where(middle < 10 * top, middle, np.nan)
     time_ax.loglog(rate, shown_middle, "o-", color=MEASURED, ms=5, lw=1.2, label="median")
-    time_ax.axhline(flow, color="k", lw=1.0, ls="--", label="flow")
+    time_ax.axhline(float(flow), color="k", lw=1.0, ls="--", label="flow")
     time_ax.loglog(rate, finite, color=PREDICTED, lw=1.6, label="finite-step equation")
     time_ax.set_ylim(0.7 * float(np.nanmin(time)), 1.4 * top)
     for share, style, colour, label in ((blown, "o-", PREDICTED, "blown up"), (lost, "s-", REFERENCE, "not emerged")):

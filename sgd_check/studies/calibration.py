@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike
 
 from dynamics.commands import study_function
 from dynamics.laws import Meter
-from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
+from dynamics.problem import Problem, SaveAt, Teacher, checked_integer, checked_number
 from dynamics.problem.checks import check_that
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
 from sgd_check.runs.plan import make_plan
-from sgd_check.studies.sgd_study import SgdStudy
+from sgd_check.studies.sgd_study import SgdStudy, checked_runs
 from sgd_check.verdicts.check import HORIZON_FACTOR, compare
 from sgd_check.verdicts.verdict import checked_rate
 
@@ -170,8 +170,7 @@ def calibration(
     (['agree', 'disagree', 'undecided'], ['right', 'times x 1.1'])
     """
     settings: dict[str, Any] = {
-        "seeds": checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS),
-        "seed": checked_integer(seed, "seed", minimum=0),
+        **checked_runs(seeds, seed, fewest=4),
         "repetitions": checked_integer(repetitions, "repetitions", minimum=1),
         "false_alarm_rate": checked_rate(false_alarm_rate),
     }

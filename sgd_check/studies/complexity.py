@@ -1,24 +1,23 @@
 r"""Study of the sample complexity: steps to escape against the dimension, at a step size η = c d^(−k/2).
 
-One neuron starts at C² = s/d from the one direction. The flow needs a time ∝ d^(k/2−1), so n = T/η ∝ d^(k−1) samples.
-A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and n ∝ d^(k−1−(2k−4)e) for e ≤ 1/4. A step of
-zeroth order along K directions has a mean square (d + K + 1)/K times that of SGD: at steps shorter by so much drag over
-drift are the same, and n ∝ d^k. (For the spherical neuron the mean square also has the gradient along the neuron,
-E[y²ψ²(|x|²(d − 1) + 2|x_⊥|²)] for E[y²ψ²|x_⊥|²]: 1.24d, 1.05d and 1.01d times as much at d = 32, 128 and 512.)
+The flow needs a time ∝ d^(k/2−1), so n = T/η ∝ d^(k−1) samples. A step of zeroth order along K directions has a mean
+square (d + K + 1)/K times that of SGD: at steps shorter by so much drag over drift are the same, and n ∝ d^k. (For the
+spherical neuron the mean square also has the gradient along the neuron, E[y²ψ²(|x|²(d − 1) + 2|x_⊥|²)] for
+E[y²ψ²|x_⊥|²]: 1.24d, 1.05d and 1.01d times as much at d = 32, 128 and 512.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from dynamics.commands import study_function
-from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number, checked_real
+from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number
 from dynamics.problem.checks import check_that
 from dynamics.problem.optimizers import PLAIN, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.runs import Values
@@ -31,9 +30,11 @@ from sgd_check.runs.recording import Watch
 from sgd_check.studies.sgd_study import (
     DEFAULT_START,
     SgdStudy,
+    checked_rising,
     checked_runs,
     finite_step_times,
     log_means,
+    lone_sphere,
     prepared_pairs,
 )
 
@@ -211,13 +212,8 @@ def sample_complexity(
     exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
     smoothings = None
     if smoothing_exponents is not None:
-        given = checked_list(smoothing_exponents, "smoothing_exponents")
-        smoothings = [checked_real(each, "smoothing_exponents") for each in given]
         # Smoothing beyond d^(1/4) takes more samples again.
-        inside = bool(smoothings) and smoothings[0] >= 0.0 and smoothings[-1] <= 0.25
-        increase = inside and all(a < b for a, b in pairwise(smoothings))
-        need = "hold increasing numbers from 0 to 0.25"
-        check_that(increase, "smoothing_exponents", need, f"is {shown(smoothings)}")
+        smoothings = checked_rising(smoothing_exponents, "smoothing_exponents", "numbers from 0 to 0.25", 0.0, 0.25)
     chosen = None if optimizers is None else _checked_optimizers(optimizers, smoothings)
     usual_dimensions, usual_rate = USUAL if smoothings is None else USUAL_SMOOTHED
     sizes = checked_increasing(usual_dimensions if dimensions is None else dimensions, "dimensions", minimum=2)
@@ -268,16 +264,7 @@ def cell_of(k: int, exponent: float | None, pair: Problem, rate: float, optimize
         return Cell(pair, eta, flow, stepped, asymptotic, optimizer)
     smoothing = float(d**exponent) if exponent else 0.0
     eta *= smoothing ** (2 * k - 2) if smoothing else 1.0
-    smoothed = Problem(
-        activation=pair.activation,
-        teacher=pair.teacher,
-        width=1,
-        dimension=d,
-        student="spherical",
-        objective="correlation",
-        smoothing=smoothing,
-        initial_overlaps=(pair.start().teacher_overlap, [[1.0]], [1.0]),
-    )
+    smoothed = lone_sphere(pair.activation, d, pair.start().teacher_overlap.item(), smoothing)
     stepped = mean_time(smoothed, eta, directions=directions)
     return Cell(smoothed, eta, mean_time(smoothed), stepped, asymptotic, optimizer)
 

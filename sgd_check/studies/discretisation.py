@@ -12,21 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from dynamics import theory
 from dynamics.commands import study_function
 from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import LARGEST_INTEGER, check_that
-from dynamics.theory import (
-    asymptotic_exponents,
-    escape_bias,
-    first_crossing,
-    fit_slope,
-    inverse_fit,
-    learning_rate_limit,
-    predict,
-    target_losses,
-    tuned_rates,
-)
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse
 from sgd_check.studies.sgd_study import (
@@ -62,8 +52,8 @@ class Curve(NamedTuple):
 def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Problem) -> xr.Dataset:
     """Take the steps; the rest after an interruption is NaN."""
     problem, rate, runs = study.problem, study.settings["rate"], study.settings["seeds"]
-    theory, shape = theory_curve(large, _spread_targets(large, 20), rate), (ends.size, runs)
-    rates = tuned_rates(problem, small.targets, rate)
+    wide, shape = theory_curve(large, _spread_targets(large, 20), rate), (ends.size, runs)
+    rates = theory.tuned_rates(problem, small.targets, rate)
     samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), 160)).astype(np.int64))
     loss, emerged = (np.full((*shape, size), np.nan) for size in (samples.size, problem.num_directions))
     blown, reached = np.full((2, *shape), np.nan)
@@ -75,9 +65,11 @@ def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Proble
             blown[at], emerged[at] = found["blown_up"].values, found["emergence_time"].values
             meter.add(end * shape[1])
     for target, run in np.ndindex(shape):
-        reached[target, run] = first_crossing(samples, loss[target, run], float(small.losses[target]), linear=True)
-    exponent, error = _exponents(small, reached, theory)
-    prediction, of_target, of_run = predict(problem), ("target",), ("target", "run")
+        reached[target, run] = theory.first_crossing(
+            samples, loss[target, run], float(small.losses[target]), linear=True
+        )
+    exponent, error = _exponents(small, reached, wide)
+    prediction, of_target, of_run = theory.predict(problem), ("target",), ("target", "run")
     return study.dataset(
         meter,
         {
@@ -95,17 +87,17 @@ def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Proble
             "predicted_emergence_time": ((), prediction.predicted_emergence_time),
             "predicted_learned_time": ((), prediction.predicted_learned_time),
             "delayed_time": (of_target, small.delayed),
-            "large_samples_needed": ((), theory.needed),
-            "large_target_loss": ((), theory.losses),
+            "large_samples_needed": ((), wide.needed),
+            "large_target_loss": ((), wide.losses),
         },
         {
             "target": small.targets,
             "samples": samples,
             "run": np.arange(runs),
-            "large_target": theory.targets,
+            "large_target": wide.targets,
             "source": np.array(SOURCES),
         },
-        learning_rate_limit=float(learning_rate_limit(problem)),
+        learning_rate_limit=float(theory.learning_rate_limit(problem)),
         beta=study.settings["beta"],
     )
 
@@ -113,11 +105,14 @@ def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Proble
 def _exponents(small: Curve, reached: Array, large: Curve) -> tuple[Array, Array]:
     """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
     mean, error = log_means(reached)
-    sgd, used = fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
-    same = fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
+    sgd, used = theory.fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
+    same = theory.fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
     teacher = large.problem.teacher
-    sums = [inverse_fit(large.losses, n[None]) for n in (large.needed, teacher.coefficients[large.targets - 1] ** -2.0)]
-    law = asymptotic_exponents(large.problem.information_exponent, teacher.beta).loss_samples
+    sums = [
+        theory.inverse_fit(large.losses, n[None])
+        for n in (large.needed, teacher.coefficients[large.targets - 1] ** -2.0)
+    ]
+    law = theory.asymptotic_exponents(large.problem.information_exponent, teacher.beta).loss_samples
     values = [1.0 / sgd.exponent, 1.0 / same.exponent, *(fit.exponent for fit in sums), law]
     errors = [sgd.standard_error / sgd.exponent**2, 0.0, *(fit.standard_error for fit in sums), 0.0]
     return np.array(values), np.array(errors)
@@ -238,8 +233,8 @@ def _spread_targets(problem: Problem, count: int) -> Integers:
 
 def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
     """Return what pairs alone say of each target p̄ at the rates of c: later by `dynamics.theory.escape_bias`."""
-    prediction = predict(problem)
-    rates, levels = tuned_rates(problem, targets, rate), target_losses(problem, targets)
+    prediction = theory.predict(problem)
+    rates, levels = theory.tuned_rates(problem, targets, rate), theory.target_losses(problem, targets)
     emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time
     known, later = np.isfinite(flow), np.isfinite(emergence) & (emergence > 0.0)
     times = np.geomspace(0.1 * flow[known].min(), 4.0 * flow[known].max(), 800)
@@ -252,12 +247,12 @@ def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
     rows = []
     for eta, level in zip(rates.tolist(), levels.tolist(), strict=True):
         added = np.zeros_like(emergence)
-        added[later] = emergence[later] * escape_bias(problem, eta, prediction).drift_bias[later]
+        added[later] = emergence[later] * theory.escape_bias(problem, eta, prediction).drift_bias[later]
         samples = []
         for delays in (np.where(known, added, np.inf), np.zeros_like(added)):
             # A pair that is trapped, of delay inf, keeps its first loss.
             total = sum(np.interp(times - delay, times, loss) for delay, loss in zip(delays, losses.T, strict=True))
-            samples.append(first_crossing(times, total, level, linear=True) / eta)
+            samples.append(theory.first_crossing(times, total, level, linear=True) / eta)
         rows.append([*samples, flow + added])
     needed, without, learned = (np.array(column) for column in zip(*rows, strict=True))
     return Curve(problem, targets, levels, needed, without, learned)

@@ -18,22 +18,12 @@ import xarray as xr
 
 import hermite
 from dynamics.commands import study_function
-from dynamics.problem import (
-    Problem,
-    Student,
-    Teacher,
-    checked_integer,
-    checked_list,
-    checked_number,
-    checked_real,
-)
+from dynamics.problem import Problem, Student, Teacher, checked_integer, checked_list, checked_number
 from dynamics.problem.checks import check_that
 from dynamics.solve.reused_data import FEWEST, MOST, cost, solve_reused_data
 from hermite.arrays import Array
 from hermite.text.messages import shown
-from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.studies.sgd_study import SgdStudy, checked_runs
-from sgd_check.verdicts.check import measured_seconds_per_step
+from sgd_check.studies.sgd_study import SgdStudy, checked_rising, checked_runs, seconds_of
 
 #: Most steps of a point.
 MANY_STEPS = 50
@@ -49,7 +39,6 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
     names = ("reused_overlap", "reused_overlap_error", "reused_loss", "fresh_overlap", "fresh_loss")
     theory = {name: np.full((*shape, epochs + 1), np.nan) for name in names}
     measured = {name: np.full((*shape, epochs + 1, runs), np.nan) for name in ("overlap", "loss", "train_loss")}
-    worth, best = np.full((*shape, epochs + 1), np.nan), np.full(shape, np.nan)
     given = {"learning_rate": rate, "steps": epochs * batches, "draws": settings["draws"], "progress": False}
     with study.stepping() as meter:
         for number, at in enumerate(np.ndindex(shape)):
@@ -71,11 +60,10 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
             for name in ("loss", "train_loss"):
                 measured[name][at] = found[name].values.T
             meter.add(epochs * batches * runs)
+    worth, loss = np.full((*shape, epochs + 1), np.nan), theory["reused_loss"]
     seen = np.abs(theory["reused_overlap"]) > np.maximum(0.02, 6.0 * theory["reused_overlap_error"])
     for at in np.ndindex(shape):
         worth[at] = np.where(seen[at], worth_of(theory["reused_overlap"][at], theory["fresh_overlap"][at]), np.nan)
-        if np.isfinite(theory["reused_loss"][at]).all():
-            best[at] = np.argmin(theory["reused_loss"][at])
     expansions = [hermite.expand(link) for link in axes[0]]
     return study.dataset(
         meter,
@@ -83,7 +71,7 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
             **{name: ((), values) for name, values in theory.items()},
             **{f"measured_{name}": ((), values) for name, values in measured.items()},
             "fresh_epochs": ((), worth),
-            "best_epoch": ((), best),
+            "best_epoch": ((), np.where(np.isfinite(loss).all(axis=-1), np.argmin(loss, axis=-1), np.nan)),
             "link_exponent": ((), np.array([each.information_exponent for each in expansions])),
             "generative_exponent": ((), np.array([hermite.generative_exponent(each).exponent for each in expansions])),
         },
@@ -126,17 +114,15 @@ def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> P
 
 def _seconds(settings: dict[str, Any], steps: float) -> float:
     """Return about how many seconds theory and runs take, from a burst of the runs on the most samples."""
-    ratios, batches, seeds = settings["ratios"], settings["batches_per_epoch"], tuple(range(settings["seeds"]))
+    ratios, batches = settings["ratios"], settings["batches_per_epoch"]
     samples = round(ratios[-1] * settings["dimension"])
-    options = EngineOptions(
-        seeds=seeds, batch_size=samples // batches, training_samples=samples, reshuffle=False, dtype="float32"
-    )
-    engine = make_engine("torch", epochs_problem(settings["links"][0], 0.0, settings), options)
+    given: Any = {"batch_size": samples // batches, "training_samples": samples, "reshuffle": False, "dtype": "float32"}
     share = float(np.mean(ratios)) / ratios[-1]
-    runs = measured_seconds_per_step(engine, 2) * steps / len(seeds) * share
+    problem = epochs_problem(settings["links"][0], 0.0, settings)
+    runs = seconds_of(problem, settings["seeds"], steps * share, "torch", 2, **given)
     points = len(settings["links"]) * len(settings["label_noises"]) * len(ratios)
     theory = 2 * points * cost(settings["epochs"] * batches, settings["draws"]).seconds
-    return float(runs + theory)
+    return runs + theory
 
 
 @study_function
@@ -202,8 +188,8 @@ def epochs_study(
     settings: dict[str, Any] = {
         "links": [str(link) for link in checked_list(links, "links")],
         "activation": activation,
-        "ratios": _increasing(ratios, "ratios", np.nextafter(0.0, 1.0), "positive"),
-        "label_noises": _increasing(label_noises, "label_noises", 0.0, "at least 0"),
+        "ratios": checked_rising(ratios, "ratios", "numbers that are positive", np.nextafter(0.0, 1.0)),
+        "label_noises": checked_rising(label_noises, "label_noises", "numbers that are at least 0", 0.0),
         "epochs": checked_integer(epochs, "epochs", minimum=1),
         "batches_per_epoch": checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1),
         "rate": checked_number(rate, "rate", positive=True),
@@ -229,11 +215,3 @@ def epochs_study(
     title = "Samples that are used again against fresh ones"
     seconds = partial(_seconds, settings, steps)
     return SgdStudy("epochs", title, settings, problems[0], progress, _epochs, steps=steps, seconds=seconds)
-
-
-def _increasing(values: object, name: str, least: float, kind: str) -> list[float]:
-    """Return increasing finite numbers that are `least` or more."""
-    found = [checked_real(value, name) for value in checked_list(values, name)]
-    sound = bool(found) and found[0] >= least and np.isfinite(found).all() and (np.diff(found) > 0.0).all()
-    check_that(sound, name, f"hold increasing numbers that are {kind}", f"is {shown(found)}")
-    return found

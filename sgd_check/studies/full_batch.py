@@ -32,8 +32,7 @@ from hermite.quadrature import integrate
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.runs.recording import CrossingTracker
-from sgd_check.studies.sgd_study import SgdStudy, checked_runs
-from sgd_check.verdicts.check import measured_seconds_per_step
+from sgd_check.studies.sgd_study import SgdStudy, checked_rising, checked_runs, lone_sphere, seconds_of
 
 #: Least squared overlap of a direction that counts as exactly recovered, and the one at which online SGD has arrived.
 EXACT, ARRIVED = 0.99, 0.25
@@ -62,7 +61,9 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
             meter.add(settings["steps"] * runs)
         for row, d in enumerate(settings["online_dimensions"]):
             seeds, end = study.seeds_of(spectral[..., 0].size + row), 3.0 * _expected(d, slope)
-            online[row] = _arrivals(online_problem(link, d), settings["online_rate"] / d, seeds, end, meter)
+            online[row] = _arrivals(
+                lone_sphere(link, d, LEAD / np.sqrt(d)), settings["online_rate"] / d, seeds, end, meter
+            )
     where, share = ("dimension", "ratio", "run"), (descent > EXACT).mean(axis=2)
     return study.dataset(
         meter,
@@ -121,13 +122,13 @@ def _measured_slope(d: Array, online: Array) -> dict[str, float]:
 
 def _seconds(link: str, settings: dict[str, Any], arrivals: float) -> float:
     """Return about how many seconds the steps take, from bursts of the largest descent and of online SGD."""
-    runs, d = tuple(range(settings["seeds"])), settings["dimensions"][-1]
+    runs, d = settings["seeds"], settings["dimensions"][-1]
     batch = round(max(settings["ratios"]) * d)
-    options = EngineOptions(seeds=runs, batch_size=batch, training_samples=batch, dtype="float32")
-    largest = measured_seconds_per_step(make_engine("torch", descent_problem(link, d), options), 10)
+    given: Any = {"batch_size": batch, "training_samples": batch, "dtype": "float32"}
     sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
-    lone = make_engine("scalar", online_problem(link, 100), EngineOptions(seeds=runs))
-    return float(largest * settings["steps"] * sizes / (d * batch) + measured_seconds_per_step(lone) * arrivals)
+    steps = runs * settings["steps"] * sizes / (d * batch)
+    descent = seconds_of(descent_problem(link, d), runs, steps, "torch", 10, **given)
+    return descent + seconds_of(lone_sphere(link, 100, LEAD / 10.0), runs, runs * arrivals, "scalar")
 
 
 @study_function
@@ -190,16 +191,13 @@ def full_batch_recovery(
     settings: dict[str, Any] = {
         "cut": checked_number(cut, "cut", positive=True, maximum=1e3),
         "dimensions": checked_increasing(dimensions, "dimensions", minimum=2, fewest=1),
-        "ratios": n_over_d.tolist(),
+        "ratios": checked_rising(n_over_d, "ratios", "positive numbers", np.nextafter(0.0, 1.0)),
         "rate": checked_number(rate, "rate", positive=True),
         "steps": checked_integer(steps, "steps", minimum=1),
         "online_dimensions": checked_increasing(online_dimensions, "online_dimensions", minimum=64, fewest=1),
         "online_rate": checked_number(online_rate, "online_rate", positive=True),
         **checked_runs(seeds, seed),
     }
-    sound = n_over_d.ndim == 1 and n_over_d.size and np.isfinite(n_over_d).all() and n_over_d[0] > 0.0
-    increasing = sound and (np.diff(n_over_d) > 0.0).all()
-    check_that(increasing, "ratios", "hold increasing positive numbers", f"is {n_over_d.tolist()}")
     link, c = f"min(z**2, {settings['cut']!r})", settings["online_rate"]
     slope = online_slope(link, c)
     need = "be so small that the drift of online SGD outweighs its noise"
@@ -221,19 +219,6 @@ def descent_problem(link: str, d: int) -> Problem:
     """Return the problem of one small neuron that descends the squared error."""
     return Problem(
         activation=link, teacher=Teacher([1.0]), width=1, dimension=d, student="committee", initial_norm=1e-3
-    )
-
-
-def online_problem(link: str, d: int) -> Problem:
-    """Return the problem of one spherical neuron that starts at C = 2/√d and descends its correlation."""
-    return Problem(
-        activation=link,
-        teacher=Teacher([1.0]),
-        width=1,
-        dimension=d,
-        student="spherical",
-        objective="correlation",
-        initial_overlaps=([[LEAD / np.sqrt(d)]], [[1.0]], [1.0]),
     )
 
 

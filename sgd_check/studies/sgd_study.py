@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
+from sys import float_info
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,16 @@ import xarray as xr
 
 from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
-from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, checked_real
-from dynamics.problem.checks import check_that
+from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
+from dynamics.problem.checks import check_that, checked_list, checked_real
 from dynamics.problem.optimizers import PLAIN, Optimizer
 from dynamics.solve import solve_overlaps
+from hermite import HermiteExpansion
 from hermite.arrays import Array
+from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
-from sgd_check.verdicts.check import measured_seconds_per_step
+from sgd_check.verdicts.check import BURST_STEPS, measured_seconds_per_step
 
 LONG_RUN_SECONDS = 660
 DEFAULT_START, DEFAULT_NORM = 4.0, 1e-2
@@ -83,20 +87,30 @@ class SgdStudy(PreparedStudy):
         )
 
 
-def seconds_of(problem: Problem, runs: int, steps: float) -> float:
+def seconds_of(
+    problem: Problem, runs: int, steps: float, engine: str = "", burst: int = BURST_STEPS, **options: Any
+) -> float:
     """Return the seconds that so many steps, of all runs together, take on this machine, from the best short burst."""
     timed = min(runs, 256)  # more take as long each
-    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(range(timed))))
+    made = make_engine(engine or engine_of(problem), problem, EngineOptions(seeds=tuple(range(timed)), **options))
     # Whatever else the machine does can only make a burst slower.
-    return min(measured_seconds_per_step(engine) for _ in range(3)) / timed * steps
+    return min(measured_seconds_per_step(made, burst) for _ in range(3)) / timed * steps
 
 
-def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
-    """Return the settings "seeds", two or more runs of each point, and "seed", the first of all of them."""
+def checked_runs(seeds: object, seed: object, fewest: int = 2) -> dict[str, Any]:
+    """Return the settings "seeds", `fewest` runs or more of each point, and "seed", the first of all of them."""
     return {
-        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seeds": checked_integer(seeds, "seeds", minimum=fewest, maximum=MOST_RUNS),
         "seed": checked_integer(seed, "seed", minimum=0),
     }
+
+
+def checked_rising(values: object, name: str, need: str, least: float, most: float = float_info.max) -> list[float]:
+    """Return increasing numbers within bounds; `need` says in words what they must be."""
+    found = [checked_real(value, name) for value in checked_list(values, name)]
+    rise = found and least <= found[0] and found[-1] <= most and all(a < b for a, b in pairwise(found))
+    check_that(rise, name, f"hold increasing {need}", f"is {shown(found)}")
+    return found
 
 
 def log_means(time: Array) -> tuple[Array, Array]:
@@ -115,8 +129,7 @@ def share_never(time: Array, blown: Array) -> Array:
 
 def finite_step_times(problem: Problem, learning_rate: float, last: float, optimizer: Optimizer = PLAIN) -> Array:
     """Return the emergence times (P,) of the equation that is exact in d, even if overlaps blow up; NaN if never."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning), np.errstate(all="ignore"):
         found = solve_overlaps(
             problem,
             learning_rate=learning_rate,
@@ -150,3 +163,17 @@ def prepared_pairs(
     norm = checked_number(initial_norm, "initial_norm", positive=True)
     overlaps = (np.sqrt(lead / d) * np.eye(count), np.eye(count), np.full(count, norm * norm))
     return Problem(activation=f"he{k}", teacher=goal, width=count, dimension=d, initial_overlaps=overlaps)
+
+
+def lone_sphere(link: HermiteExpansion | str, d: int, overlap: float, smoothing: float = 0.0) -> Problem:
+    """Return the problem of one spherical neuron that starts at an overlap and descends its correlation."""
+    return Problem(
+        activation=link,
+        teacher=Teacher([1.0]),
+        width=1,
+        dimension=d,
+        student="spherical",
+        objective="correlation",
+        smoothing=smoothing,
+        initial_overlaps=([[overlap]], [[1.0]], [1.0]),
+    )

@@ -19,7 +19,7 @@ from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_results
 from dynamics.problem import MOST_RUNS, Problem, check_problem, checked_integer, checked_number
 from dynamics.problem.checks import check_that
-from dynamics.theory import learning_rate_limit, predict
+from dynamics.theory import first_crossing, learning_rate_limit, predict
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
 from sgd_check.runs.plan import stability_limit
@@ -190,13 +190,11 @@ def reach(rates: Array, ratio: Array) -> float:
     >>> round(reach(np.array([1.0, 10.0, 100.0]), np.array([1.0, 1.05, 1.15])), 6)
     31.622777
     """
-    off = ~(np.abs(ratio - 1.0) <= TOLERANCE)
-    known = np.isfinite(ratio) | np.isposinf(ratio)
-    inside = known & ~off
+    inside = np.abs(ratio - 1.0) <= TOLERANCE
     if not inside.any():
         return np.nan
     first = int(np.argmax(inside))
-    later = np.flatnonzero(off[first:])
+    later = np.flatnonzero(~inside[first:])
     if later.size == 0:
         return float(rates[-1])
     at = first + int(later[0])
@@ -214,14 +212,10 @@ def half_blown(rates: Array, blown: Array) -> float:
     10.0
     """
     share = blown.mean(axis=1)
-    above = np.flatnonzero(share >= 0.5)
-    if above.size == 0 or not np.isfinite(share[max(above[0] - 1, 0)]):
-        return np.nan
-    at = int(above[0])
+    at = int(np.argmax(share >= 0.5))
     if at == 0:
-        return float(rates[0])
-    step = (0.5 - share[at - 1]) / (share[at] - share[at - 1])
-    return float(rates[at - 1] * (rates[at] / rates[at - 1]) ** step)
+        return float(rates[0]) if share[0] >= 0.5 else np.nan
+    return first_crossing(rates, -share, -0.5, linear=True) if np.isfinite(share[at - 1]) else np.nan
 
 
 def _sgd_transfer(study: SgdStudy, widths: list[int], rates: Array, limit: float) -> xr.Dataset:
@@ -301,8 +295,7 @@ def sgd_transfer(
     settings = {
         "samples": checked_integer(samples, "samples", minimum=1),
         "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
-        "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
-        "seed": problem.seed,
+        **checked_runs(seeds, seed, fewest=1),
     }
     limit = float(learning_rate_limit(problem))
     own = float(len(SHARES) * settings["starts"] * settings["seeds"] * settings["samples"])
