@@ -54,18 +54,12 @@ RTOL, ATOL, MOST_STEPS = 1e-4, 1e-6, 20_000
 SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
 
 
-class Moments(NamedTuple):
-    """Second moments of sums over classes of n equal units, Σ_i δ_i/√n, (C k, C k), and of differences, (C, k, k)."""
-
-    joint: Array
-    apart: Array
-
-
 @dataclass(frozen=True)
 class Units:
     """Classes of independent units (C,), so many of each, with k functions of one Gaussian coordinate per unit.
 
     Functions are u where `beyond` (k,) says so, and h else; `mean` (C, k) and `cumulants` 2 to 4 (C, k, …) are theirs.
+    Second moments are those of sums over n equal units, Σ_i δ_i/√n, (C k, C k), and those of differences, (C, k, k).
     """
 
     count: Array
@@ -115,35 +109,35 @@ class Units:
         out[np.arange(C), :, np.arange(C), :] = blocks
         return out.reshape(C * k, C * k)
 
-    def second(self) -> Moments:
+    def second(self) -> tuple[Array, Array]:
         """Return E F Fᵀ."""
-        return Moments(self._placed(self.cumulants[0]) + np.outer(self._sums, self._sums), self.cumulants[0])
+        return self._placed(self.cumulants[0]) + np.outer(self._sums, self._sums), self.cumulants[0]
 
-    def grown(self, X: Moments, beyond: float) -> Moments:
+    def grown(self, X: Sequence[Array], beyond: float) -> list[Array]:
         """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
         outer = [np.outer(flags, flags) for flags in (np.tile(self.beyond, self.count.size), self.beyond)]
         every, again = (
-            self.fourth(Moments(*(np.where(where, of_u, of_h) * each for where, each in zip(outer, X, strict=True))))
+            self.fourth(*(np.where(where, of_u, of_h) * each for where, each in zip(outer, X, strict=True)))
             for of_u, of_h in ((beyond, 1.0), (2.0, 0.0))
         )
-        return Moments(*(one + where * two for one, two, where in zip(every, again, outer, strict=True)))
+        return [one + where * two for one, two, where in zip(every, again, outer, strict=True)]
 
-    def fourth(self, X: Moments) -> Moments:
-        """Return E F Fᵀ (Fᵀ X F), by the cumulants of independent units."""
+    def fourth(self, X: Array, Y: Array) -> tuple[Array, Array]:
+        """Return E F Fᵀ (Fᵀ X F), by the cumulants of independent units, X of sums and Y of differences."""
         (covariance, third, fourth), m, (C, k) = self.cumulants, self._sums, self.mean.shape
-        M = self.second().joint
-        total = float(np.sum(M * X.joint) + np.sum(self.differences * covariance * X.apart))
-        pulled, root = X.joint @ m, np.sqrt(self.count)[:, None]
-        joint = total * M + 2.0 * M @ X.joint @ M - 2.0 * (m @ pulled) * np.outer(m, m)
-        apart = total * covariance + 2.0 * covariance @ X.apart @ covariance
+        M, _ = self.second()
+        total = float(np.sum(M * X) + np.sum(self.differences * covariance * Y))
+        pulled, root = X @ m, np.sqrt(self.count)[:, None]
+        joint = total * M + 2.0 * M @ X @ M - 2.0 * (m @ pulled) * np.outer(m, m)
+        apart = total * covariance + 2.0 * covariance @ Y @ covariance
         # Of one unit alone: its block of X, and the terms of third cumulants that join it to a mean.
-        own = X.joint.reshape(C, k, C, k)[np.arange(C), :, np.arange(C), :]
-        own = (own + self.differences * X.apart) / self.count[:, None, None]
+        own = X.reshape(C, k, C, k)[np.arange(C), :, np.arange(C), :]
+        own = (own + self.differences * Y) / self.count[:, None, None]
         skew = (root * np.einsum("nacd,ncd->na", third, own)).ravel()
         joint += np.outer(skew, m) + np.outer(m, skew)
         alone = 2.0 * np.einsum("nabc,nc->nab", third, pulled.reshape(C, k) / root)
         alone += np.einsum("nabcd,ncd->nab", fourth, own)
-        return Moments(joint + self._placed(alone), apart + alone)
+        return joint + self._placed(alone), apart + alone
 
 
 def outer_axes(problem: Problem, inside: int = 0) -> tuple[Array, Array]:
@@ -168,7 +162,7 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: 
     weights = [size * np.where(part.outer, beyond, 1.0) for size, part in zip(sizes, parts, strict=True)]
 
     def noise(X: Sequence[Array]) -> list[Array]:
-        return [part.kept * each for part, each in zip(parts, units.grown(Moments(*X), beyond), strict=True)]
+        return [part.kept * each for part, each in zip(parts, units.grown(X, beyond), strict=True)]
 
     return _largest_rate(parts, weights, noise, batch_size, directions, (1.0, 1.0))
 
