@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from dynamics.commands.studies import duration
 from dynamics.equations.mean_field import MeanFieldSystem, checked_particles
-from dynamics.laws.study import PreparedStudy
+from dynamics.laws.study import PreparedStudy, under_way
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.result import StopReason, also_interrupted, uninterrupted
+from dynamics.runs.result import also_interrupted, uninterrupted
 from dynamics.runs.trackers import bar_settings
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
@@ -154,7 +154,7 @@ def propagation_of_chaos(
         attributes={
             "answer": "chaos",
             "teacher_loss": field.attrs["teacher_loss"],
-            "stop_reason": str(reason),
+            "stop_reason": reason,
             **settings,
         },
         leading=("width", "seed"),
@@ -165,7 +165,7 @@ def propagation_of_chaos(
 
 def _distances_of_starts(
     problem: Problem, widths: list[int], seeds: list[int], field: xr.Dataset, solver: dict[str, Any], *, progress: bool
-) -> tuple[dict[str, Array], StopReason]:
+) -> tuple[dict[str, Array], str]:
     """Return the distances (width, seed, time) by name, of the seeds that were finished, and why it ended."""
     from dynamics.equations.spherical import make_particle_system
 
@@ -173,8 +173,7 @@ def _distances_of_starts(
     followers = field["tracer_projection"].values.reshape(field.sizes["time"], len(seeds), widths[-1], axes)
     system = make_particle_system(problem, np.zeros((1, axes)))
     finished: list[list[dict[str, Array]]] = []
-    reason = StopReason.REACHED_END
-    try:
+    with under_way(len(seeds), progress=False) as meter:
         for s, seed in enumerate(seeds):
             rows: list[dict[str, Array]] = []
             for width in widths:
@@ -183,12 +182,10 @@ def _distances_of_starts(
                 flow = solve_spherical(coupled_problem(problem, width, seed), error_estimate=False, **solver)
                 rows.append(_distances(flow, followers[:, s, :width], field["law_moment"].values, system))
             finished.append(rows)
-    except KeyboardInterrupt:
-        if len(finished) < 2:
-            raise
-        reason = StopReason.INTERRUPTED
-    names = finished[0][0]
-    return {name: np.array([[row[name] for row in rows] for rows in finished]).swapaxes(0, 1) for name in names}, reason
+    if len(finished) < 2:
+        raise KeyboardInterrupt
+    found = {name: np.array([[row[name] for row in rows] for rows in finished]) for name in finished[0][0]}
+    return {name: values.swapaxes(0, 1) for name, values in found.items()}, meter.stop_reason
 
 
 def _distances(flow: xr.Dataset, followers: Array, moments: Array, system: MeanFieldSystem) -> dict[str, Array]:
