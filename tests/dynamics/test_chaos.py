@@ -7,7 +7,6 @@ import dynamics
 from dynamics.equations.mean_field import start_particles
 from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
 from dynamics.laws.chaos import width_exponents as exponents
-from dynamics.problem.named_teachers import spherical_problem
 from dynamics.report.mean_field import chaos_findings
 from dynamics.runs.dataset import VARIABLES
 from dynamics.theory.fits import widening
@@ -215,8 +214,3 @@ def test_the_linearised_distance_is_that_of_wide_networks():
         np.testing.assert_allclose(linear.linear_error, np.linalg.norm(linear.neuron_gap, axis=(1, 2)), rtol=1e-12)
     assert (errors[256] < 0.7 * errors[64]).all()
     assert (errors[256] < (0.03, 0.1)).all()
-
-
-def test_an_unknown_teacher_is_refused():
-    with pytest.raises(ValueError, match="`name` must be one of"):
-        spherical_problem("he5", dimension=8)

@@ -209,12 +209,6 @@ def test_an_interruption_before_any_law_says_so(tmp_path, monkeypatch, capsys, a
     assert not (tmp_path / "none.nc").exists()
 
 
-def test_dry_runs_solve_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(study, "solve_decoupled", lambda *_, **__: pytest.fail("solved"))
-    assert main(["finite-size", "--dry-run", "--output", str(tmp_path / "none.nc")]) == 0
-    assert "without time stepping: about" in capsys.readouterr().err
-
-
 def test_the_first_argument_is_checked_first():
     with pytest.raises(ValueError, match="information_exponent"):
         scaling.finite_size(information_exponent=2, betas=[0.1])
