@@ -91,7 +91,7 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     from scipy.optimize import minimize_scalar
 
     from dynamics.equations.correlation import step_means
-    from dynamics.theory.correlation import escape_of
+    from dynamics.theory.correlation import escape_of, slowing
 
     check_problem(problem, SPHERICAL, fields=("objective", "smoothing"))
     need = "have `objective` 'correlation' for the best schedule"
@@ -112,8 +112,7 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     def moments(C: Array) -> tuple[Array, Array]:
         """Return |D| and |C| V."""
         pull = side * way.pull(side * C)
-        size_of_step = means.drag(side * C) / size + (1.0 - 1.0 / size) * pull**2 * (1.0 - C**2)
-        return pull * (1.0 - C**2), C * size_of_step
+        return pull * (1.0 - C**2), side * slowing(means, side * C, pull, 2.0, size) * (1.0 - C**2)
 
     # Quadrature in |C|, at panels (panel, 4).
     ends = np.linspace(np.arctanh(first), np.arctanh(last), PANELS + 1)

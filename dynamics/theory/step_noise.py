@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.polynomial import polynomial
 from numpy.polynomial.hermite_e import hermegauss
-from numpy.polynomial.polynomial import polyval
+from numpy.polynomial.polynomial import polyder, polyval
 from numpy.typing import NDArray
 
 from dynamics.equations.transit import logit_of_square, transit_time
@@ -264,7 +263,7 @@ def correlation_bias(
     C = way.overlap(u)
     pull, across = way.pull(C), 1.0 - C**2
     dt = 0.5 * (last - first) * weights * way.scale * np.cosh(u) / pull
-    bend = polynomial.polyval(C, polynomial.polyder(way.slope))
+    bend = polyval(C, polyder(way.slope))
     flow, turn = pull * across, bend * across - 2.0 * C * pull
     lost = slowing(means, C, pull, noise_rate, 1) / pull
     # dC = flow dt, and the variance of C grows by this per unit of time.
@@ -343,7 +342,7 @@ class LearningPair:
         self.start = (float(overlap), math.log(squared_norm))
         powers = self.link.coefficients**2
         #: g, g' and g'' in powers of C, (order + 1, 3).
-        self.kernel = np.stack([np.pad(polynomial.polyder(powers, n), (0, n)) for n in range(3)], axis=1)
+        self.kernel = np.stack([np.pad(polyder(powers, n), (0, n)) for n in range(3)], axis=1)
         degree = self.link.order if self.link.is_polynomial else min(self.link.order, _LARGEST_DEGREE)
         nodes, weights = hermegauss(2 * degree + 2)
         weights /= weights.sum()
@@ -415,7 +414,7 @@ class LearningPair:
 
     def _signal(self, C: float) -> Array:
         """Return g, g' and g'' at an overlap."""
-        return np.asarray(polynomial.polyval(C, self.kernel))
+        return np.asarray(polyval(C, self.kernel))
 
 
 # --- rivals -----------------------------------------------------------------------------------------------------------
