@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import dynamics
 from dynamics.laws import chaos
@@ -61,23 +62,30 @@ def test_bad_arguments_are_named(changes, words, capsys):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("finished", [1, 2])
-def test_an_interrupted_study_keeps_the_starts_that_were_finished(finished, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("finished", "interruption"),
+    [(1, KeyboardInterrupt()), (1, dynamics.SolveInterrupted("", xr.Dataset())), (2, KeyboardInterrupt())],
+)
+def test_an_interrupted_study_keeps_the_starts_that_were_finished(
+    finished, interruption, tmp_path, monkeypatch, capsys
+):
     solve, calls = chaos.solve_spherical, []
 
     def interrupted(*arguments, **settings):
         calls.append(1)
         if len(calls) > 2 * finished:
-            raise KeyboardInterrupt
+            raise interruption
         return solve(*arguments, **settings)
 
     monkeypatch.setattr(chaos, "solve_spherical", interrupted)
     output = tmp_path / "chaos.nc"
     assert main([NAME, *SMALL, "--output", str(output), "--no-plot"]) == 130
+    said = capsys.readouterr().err
     if finished < 2:
+        assert "interrupted before anything was computed" in said
         assert not output.exists()
         return
-    assert "was interrupted" in capsys.readouterr().err
+    assert "was interrupted" in said
     stored = dynamics.load(output)
     assert stored.sizes["seed"] == 2
     assert stored.attrs["stop_reason"] == "interrupted"
