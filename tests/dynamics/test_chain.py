@@ -1,4 +1,4 @@
-"""The chain of thought: numbers of its reduction, two stages, the model's own chain, means over matrices, refusals."""
+"""The chain of thought: numbers of its reduction, two stages, the model's own chain, means over matrices."""
 
 import numpy as np
 import pytest
@@ -138,18 +138,3 @@ def test_files_and_reports_have_what_it_saves(tmp_path):
     again = dynamics.load(dynamics.save(found, tmp_path / "found.nc"))
     assert again.identical(found)
     assert "error of the model" in dynamics.write_report(again, tmp_path / "found.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"dimension": 1}, "Argument `dimension` must be at least 2, but is 1."),
-        ({"steps": 1}, "Argument `steps` must be at least 2, but is 1."),
-        ({"rate": 0.7}, "Argument `rate` must be below 0.6863, so that the chain converges, but is 0.7."),
-        ({"initial_scale": 0.0}, "Argument `initial_scale` must be finite and positive, but is 0.0."),
-    ],
-)
-def test_bad_problems_get_one_sentence(fields, sentence):
-    with pytest.raises(ValueError, match=r"^Argument") as caught:
-        tokens.ChainOfThought(**SMALL | fields)
-    assert str(caught.value) == sentence

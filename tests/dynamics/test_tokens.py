@@ -599,6 +599,41 @@ BAD = (
         ({"items": 1}, "Argument `items` must be at least 2, but is 1."),
         ({"embeddings": "orthonormal"}, "Argument `items` must be None for orthonormal embeddings, which have groups, but is 40."),
     ]),
+    (tokens.TriggerTask, {"symbols": 5, "gaps": [2, 4]}, [
+        ({"symbols": 1}, "Argument `symbols` must be at least 2, but is 1."),
+        ({"gaps": [2, 2]}, "Argument `gaps` must hold increasing integers, but is [2, 2]."),
+        ({"gaps": [0]}, "Argument `gaps` must be at least 1, but is 0."),
+        ({"gaps": [200]}, "Argument `gaps` must hold gaps of at most 126, but is (200,)."),
+        ({"gap_weights": [0.5]}, "Argument `gap_weights` must hold 2 numbers, but holds 1."),
+        ({"gap_weights": [0.5, 0.25]}, "Argument `gap_weights` must have sum 1, but has 0.75."),
+        ({"triggers": 0.5}, "Argument `triggers` must be at least 1, but is 0.5."),
+        ({"shift": 3}, "Argument `shift` must be at most the least gap, 2, but is 3."),
+    ]),
+    (tokens.ChainOfThought, {"dimension": 6, "examples": 12, "steps": 4, "rate": 0.3}, [
+        ({"dimension": 1}, "Argument `dimension` must be at least 2, but is 1."),
+        ({"steps": 1}, "Argument `steps` must be at least 2, but is 1."),
+        ({"rate": 0.7}, "Argument `rate` must be below 0.6863, so that the chain converges, but is 0.7."),
+        ({"initial_scale": 0.0}, "Argument `initial_scale` must be finite and positive, but is 0.0."),
+    ]),
+    (tokens.PolicyGradient, {"group_sizes": [1, 15], "rewards": [1.0, 0.0]}, [
+        ({"group_sizes": [16]}, "Argument `group_sizes` must hold 2 to 128 sizes, but is (16,)."),
+        ({"group_sizes": [0, 15]}, "Argument `group_sizes` must be at least 1, but is 0."),
+        ({"rewards": [1.0]}, "Argument `rewards` must hold one finite number for each of 2 groups, but is [1.0]."),
+        ({"rewards": [1.0, 1.0]}, "Argument `rewards` must hold two different numbers or more, but is (1.0, 1.0)."),
+        ({"rewards": [1e200, 0]}, "Argument `rewards` must be at most 1e100 in size, and differ by at least 1e-100, but is (1e+200, 0.0)."),
+        ({"true_rewards": [0, 0]}, "Argument `true_rewards` must hold two different numbers or more, but is (0.0, 0.0)."),
+        ({"initial_logits": [0.0, np.inf]}, "Argument `initial_logits` must hold one finite number for each of 2 groups, but is [0.0, inf]."),
+        ({"initial_logits": [0.0, -301.0]}, "Argument `initial_logits` must lie within 300 of each other, but is (0.0, -301.0)."),
+        ({"objective": "kl", "kl_weight": 2e6}, "Argument `kl_weight` must be at most 1e6 times the range of rewards, but is 2000000.0."),
+        ({"kl_weight": 0.1}, "Argument `kl_weight` must be given for 'kl' and 'a-star' alone, but is 0.1."),
+        ({"objective": "kl"}, "Argument `kl_weight` must be given for 'kl' and 'a-star' alone, but is None."),
+        ({"objective": "grpo", "group_samples": 1}, "Argument `group_samples` must be at least 2, but is 1."),
+        (
+            {"objective": "grpo", "group_samples": 4, "group_sizes": [1, 1, 1], "rewards": [0, 1, 2]},
+            "Argument `group_samples` must be None unless `objective` is 'grpo' and two different rewards are given, but is 4.",
+        ),
+        ({"group_samples": 4}, "Argument `group_samples` must be None unless `objective` is 'grpo' and two different rewards are given, but is 4."),
+    ]),
 )  # fmt: skip
 
 
