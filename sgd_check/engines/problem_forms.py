@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numpy.polynomial import chebyshev, hermite_e
 
 from dynamics.problem import Problem, Student, ZerothOrder, is_correlation, is_network
+from dynamics.problem.checks import check_that
 from hermite import HermiteExpansion
 from hermite.arrays import Array
-from hermite.text.messages import refuse, require
+from hermite.text.messages import require
 
 Form = TypeVar("Form")
 
@@ -46,8 +48,6 @@ def tabulated(expansion: HermiteExpansion) -> Array:
 
     Each piece interpolates at Chebyshev nodes; a kink is exact at a multiple of PIECE_WIDTH and blurred elsewhere.
     """
-    from numpy.polynomial import chebyshev
-
     nodes = chebyshev.chebpts1(TABLE_DEGREE + 1)
     left = np.arange(-TABLE_END, TABLE_END, PIECE_WIDTH)[:, None]
     values = expansion.value(left + PIECE_WIDTH * (nodes + 1) / 2)
@@ -58,27 +58,9 @@ def tabulated(expansion: HermiteExpansion) -> Array:
     return np.array([np.pad(piece, (0, nodes.size - piece.size)) for piece in pieces])
 
 
-def trimmed(coefficients: Sequence[float] | Array) -> Array:
-    """Return Hermite coefficients up to the last that is not 0, one at least."""
-    c = np.trim_zeros(np.array(coefficients, dtype=np.float64), "b")
-    return c if c.size > 0 else np.zeros(1)
-
-
-def derivative_series(c: Array) -> Array:
-    """Return the Hermite coefficients of σ', as many as those of σ given, the last being 0."""
-    return np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
-
-
 def in_powers(c: Array) -> Array:
-    """Return the coefficients in powers of z of Σ_j c_j h_j, c (…, degree + 1)."""
-    size = c.shape[-1]
-    table = np.zeros((size, size))
-    table[0, 0] = 1.0
-    for j in range(1, size):
-        table[j, 1:] = table[j - 1, :-1] / np.sqrt(j)
-        if j > 1:
-            table[j] -= np.sqrt((j - 1) / j) * table[j - 2]
-    return np.asarray(c @ table)
+    """Return the coefficients in powers of z of Σ_j c_j h_j."""
+    return np.asarray(hermite_e.herme2poly(c / np.sqrt(np.cumprod(np.maximum(np.arange(c.size), 1.0)))))
 
 
 class Network(NamedTuple):
@@ -109,18 +91,17 @@ def check_no_jump(problem: Problem) -> None:
 
     link = problem.activation
     expression = None if link.is_polynomial else link.expression
-    if expression is not None and sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta):
-        need = "Argument `problem` must have a link without jumps where its argument is trained"
-        refuse(f"{need}, since a sample has no gradient at a jump, but has {link.name}.")
+    jumps = expression is not None and sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta)
+    need = "have a link without jumps where its argument is trained, since a sample has no gradient at a jump"
+    check_that(not jumps, "problem", need, f"has {link.name}")
 
 
 def check_smoothing(optimizer: ZerothOrder, dtype: str) -> None:
     """Refuse a smoothing λ > 0 where the rounding u of losses has a part u/λ above 1/1000 in their difference."""
     least = 1000.0 * float(np.finfo(dtype).eps)
-    need = f"Argument `smoothing` must be 0, the limit, or at least {least:.2g} in {dtype}"
-    reason = "since two losses that are closer differ by rounding"
+    need = f"be 0, the limit, or at least {least:.2g} in {dtype}, since two losses that are closer differ by rounding"
     fits = optimizer.smoothing == 0.0 or optimizer.smoothing >= least
-    require(fits, f"{need}, {reason}, but is {optimizer.smoothing:g}.")
+    check_that(fits, "smoothing", need, f"is {optimizer.smoothing:g}")
 
 
 def has_callable(problem: Problem) -> bool:

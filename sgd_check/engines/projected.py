@@ -16,7 +16,7 @@ squares of those on it, for B = 1 half the squared length in all other axes of t
 scratch of links, H (B, m), memory of its shape, and `stack`. Rows of `work` are z, |w|, σ, σ', g, h and one to carry
 columns, of networks w·x, Σ_b σ e and Σ_b σ' e times η/B, σ', g, w·x + b and then h, and one for σ and to carry columns.
 `motion` holds s, ε_w, ε_v, ε_b, κ_w, κ_v; `radii` (m,) are lengths to go back to. All rates are η/B. An entry returns
-how many steps were taken before W was not finite.
+how many steps were taken before one was not finite.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import Problem, is_frame, is_network
+from dynamics.problem.checks import check_that
 from hermite.arrays import Array, Integers, Matrix, Vector
-from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, measured
@@ -100,13 +100,6 @@ Axes = tuple[Vector, Integers, Integers]
 Student = tuple[Vector, Vector, Vector]
 #: Rows v and b of a network.
 Layers = Matrix | None
-
-
-@kernel
-def new_buffers(m: int, batch: int, axes: Axes, link: Vector) -> Buffers:
-    """Return the memory of a step."""
-    stack = np.empty((m + np.append(axes[2], 0).max(), m))
-    return np.empty((7, m)), np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((batch, m)), stack
 
 
 @inlined_kernel
@@ -217,7 +210,18 @@ def triangular_factor(A: Matrix, rows: int, products: Vector) -> None:
 
 
 @kernel
-def turn_batch(  # noqa: PLR0912 (loops over entries)
+def factor_batch(H: Matrix, products: Vector) -> None:
+    """Overwrite H (B, m), if it has more samples than neurons, by its triangular factor, with zeros below."""
+    batch, m = H.shape
+    if batch > m:
+        triangular_factor(H, batch, products)
+        for j in range(m):
+            for i in range(j):
+                H[j, i] = 0.0
+
+
+@kernel
+def turn_batch(
     W: Matrix, first: int, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector
 ) -> None:
     """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m), which is overwritten.
@@ -229,11 +233,8 @@ def turn_batch(  # noqa: PLR0912 (loops over entries)
     for j in range(m):
         for i in range(m):
             stack[j, i] = W[first + j, i]
-    if count > 0 and batch > m:
-        triangular_factor(H, batch, products)
-        for j in range(m):
-            for i in range(j):
-                H[j, i] = 0.0
+    if count > 0:
+        factor_batch(H, products)
     for q in range(count):
         for i in range(m):
             stack[m + q, i] = 0.0
@@ -318,7 +319,6 @@ def take_lone_steps(W: Matrix, _layers: Layers, rates: Vector, student: Student,
         value, slope = both_at(link, z, scratch)
         step = rates[t] * (square * value - labels[t, 0])
         if not abs(step) < np.inf:
-            W[:, :] = np.nan
             return t
         g, h = 1.0 - step * (2.0 * value - z * slope), step * rho * slope
         along = g * along - h * x
@@ -395,13 +395,10 @@ def take_steps(W: Matrix, layers: Layers, rates: Vector, student: Student, axes:
     """Take one step per learning rate: O(m² + m r) operations on one sample each."""
     link, motion, radii = student
     batch, m = draws[2].shape[1], W.shape[1]
-    buffers = new_buffers(m, batch, axes, link)
-    work = buffers[0]
+    work, stack = np.empty((7, m)), np.empty((m + np.append(axes[2], 0).max(), m))
+    buffers = (work, np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((batch, m)), stack)
     for t in range(rates.size):
         if not weigh(W, layers, rates[t], student, draws, t, buffers):
-            W[:, :] = np.nan
-            if layers is not None:
-                layers[:, :] = np.nan
             return t
         if layers is not None:
             for i in range(m):
@@ -446,7 +443,6 @@ def take_frame_steps(
         outside = max(square - inside, 0.0)
         growth = b * b * outside * inside
         if not growth < np.inf:
-            W[:, :] = np.nan
             return t
         root = np.sqrt(1.0 + growth)
         beta = b / root
@@ -522,8 +518,8 @@ class DrawnAxes:
         if axes is None:
             left, first = np.array([problem.dimension - r - columns]), r
             width = "width" if count == 1 else f"{count} · width"
-            need = f"Argument `engine` must be 'torch' for a dimension below {width} + teacher axes = {r + columns}"
-            require(left[0] >= 0, f"{need}, but is 'projected' with dimension {problem.dimension}.")
+            need = f"be 'torch' for a dimension below {width} + teacher axes = {r + columns}"
+            check_that(left[0] >= 0, "engine", need, f"is 'projected' with dimension {problem.dimension}")
             eigenvalues = np.ones(r + columns)
             #: Rows of the weights of the start, −1 where these are 0.
             self._rows = np.full(r + columns, -1)
@@ -581,7 +577,11 @@ class ProjectedEngine(SteppedRuns):
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
-        return self._measured(self._state["weights"], student=student)
+        return self._measured(self._now("weights"), student=student)
+
+    def _now(self, name: str) -> Array:
+        """Return an array of the weights themselves, of all runs."""
+        return self._state[name]
 
     def _measured(self, weights: Array, *, student: bool) -> Measurement:
         """Return the overlaps of weights (seeds, D, neurons)."""
@@ -591,7 +591,7 @@ class ProjectedEngine(SteppedRuns):
 
     def layers(self) -> Array:
         """Return v and b of a network."""
-        return self._state["layers"].copy()
+        return self._now("layers").copy()
 
     def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
         motion, axes = self._motion, self._axes

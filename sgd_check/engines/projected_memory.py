@@ -13,8 +13,8 @@ import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, matrix, row_part
 from dynamics.problem import SGD, Problem, is_frame, is_network
+from dynamics.problem.checks import check_that
 from hermite.arrays import Array, Matrix, Vector
-from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.projected import (
     Axes,
@@ -24,8 +24,8 @@ from sgd_check.engines.projected import (
     Motion,
     ProjectedEngine,
     Student,
+    factor_batch,
     make_motion,
-    triangular_factor,
     turn_batch,
     weigh,
 )
@@ -54,16 +54,6 @@ class Slots(NamedTuple):
 
     columns: int
     weights: int
-
-
-@kernel
-def new_memory(C: Columns, batch: int, axes: Axes, link: Vector) -> tuple[Buffers, Memory]:
-    """Return the buffers of a step, with room for all columns, and further memory."""
-    k, _, m = C.shape
-    most, size = np.append(axes[2], 0).max(), k * m
-    H, own, stack = np.empty((batch, m)), np.empty((min(batch, m), size)), np.empty((size + most, size))
-    buffers = (np.empty((7, size)), np.empty(scratch_size(link, m)), H, own, stack)
-    return buffers, (np.empty((batch, size)), np.empty((k, m)), np.empty((size, size)))
 
 
 @inlined_kernel
@@ -194,7 +184,7 @@ def turn_several(
 
 
 @inlined_kernel
-def move_columns(  # noqa: PLR0912 (loops over entries)
+def move_columns(
     C: Columns, move: Vector, slots: Slots, axes: Axes, draws: Draws, t: int, buffers: Buffers, memory: Memory,
     decays: bool,
 ) -> None:  # fmt: skip
@@ -217,10 +207,7 @@ def move_columns(  # noqa: PLR0912 (loops over entries)
                 for i in range(m):
                     C[j, c, i] += coordinate * pushes[b, j * m + i]
     if batch > m and factors.size > 0:
-        triangular_factor(H, batch, row_part(work, 6, 0, m))
-        for b in range(m):
-            for i in range(b):
-                H[b, i] = 0.0
+        factor_batch(H, row_part(work, 6, 0, m))
         write_pushes(move, H, slots, pushes)
     at, below = 0, batch * rows
     for q in range(factors.size):
@@ -262,17 +249,15 @@ def take_remembered_steps(
     """Take one step per move; return how many were taken before one failed."""
     slots, student = constants
     link, motion, _ = student
-    _, rows, m = C.shape
-    batch, at = draws[2].shape[1], slots.weights
-    buffers, memory = new_memory(C, batch, axes, link)
-    work = buffers[0]
+    k, rows, m = C.shape
+    batch, at, size = draws[2].shape[1], slots.weights, k * m
+    work, stack = np.empty((7, size)), np.empty((size + np.append(axes[2], 0).max(), size))
+    buffers = (work, np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((min(batch, m), size)), stack)
+    memory = (np.empty((batch, size)), np.empty((k, m)), np.empty((size, size)))
     W, own = matrix(C, at * rows * m, rows, m), None if layers is None else matrix(layers, at * 2 * m, 2, m)
     of_v, of_b = np.empty(m), np.empty(m)
     for t in range(len(moves)):
         if not weigh(W, own, 1.0 / batch, student, draws, t, buffers):
-            C[:, :, :] = np.nan
-            if layers is not None:
-                layers[:, :, :] = np.nan
             return t
         move = row_part(moves, t, 0, 5)
         if layers is not None:
@@ -293,8 +278,7 @@ class RememberingEngine(ProjectedEngine):
         self._optimizer = optimizer = cast("SGD", options.optimizer)
         is_free = not is_frame(problem) and (not is_network(problem) or network_of(problem).lengths is None)
         reason = "since a buffer has no one meaning for a neuron that is brought back to the sphere"
-        need = "Argument `optimizer` must be plain SGD for neurons of kept length"
-        require(is_free, f"{need}, {reason}, but is {optimizer}.")
+        check_that(is_free, "optimizer", f"be plain SGD for neurons of kept length, {reason}", f"is {optimizer}")
         at = int(optimizer.momentum > 0.0)
         self._slots = slots = Slots(at + 1 + int(optimizer.average is not None), at)
         axes = DrawnAxes(problem, options.batch_size, *slots)
@@ -305,13 +289,8 @@ class RememberingEngine(ProjectedEngine):
         start["steps"] = np.zeros(1)
         return axes, motion._replace(start=start, take=take_remembered_steps, student=(slots, motion.student))
 
-    def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps in float64."""
-        return self._measured(self._state["weights"][:, self._slots.weights], student=student)
-
-    def layers(self) -> Array:
-        """Return v and b of a network."""
-        return self._state["layers"][:, self._slots.weights].copy()
+    def _now(self, name: str) -> Array:
+        return self._state[name][:, self._slots.weights]
 
     def measure_average(self) -> tuple[Measurement, Array | None]:
         """Return overlaps of the averages of the weights, and of a network the averages of v and b."""

@@ -14,10 +14,9 @@ import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import Problem, is_frame, is_network
-from dynamics.problem.checks import check_memory
+from dynamics.problem.checks import check_memory, check_that
 from dynamics.problem.optimizers import ZerothOrder
 from hermite.arrays import Integers, Matrix, Vector
-from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_smoothing, network_of
 from sgd_check.engines.projected import (
     Buffers,
@@ -27,6 +26,7 @@ from sgd_check.engines.projected import (
     Motion,
     ProjectedEngine,
     Student,
+    factor_batch,
     make_motion,
     triangular_factor,
     weigh,
@@ -58,18 +58,13 @@ def write_gradient(W: Matrix, N: Matrix, samples: Matrix, t: int, buffers: Buffe
     """Write η ∇_i, one column each, on all axes, given g and H of `projected`; H is overwritten."""
     work, _, H, _, _ = buffers
     axes, m = W.shape
-    batch = H.shape[0]
     for c in range(axes):
         for i in range(m):
             gradient[c, i] = (1.0 - work[4, i]) * W[c, i]
-        for b in range(batch):
+        for b in range(H.shape[0]):
             for i in range(m):
                 gradient[c, i] += samples[t, b * axes + c] * H[b, i]
-    if batch > m:
-        triangular_factor(H, batch, row_part(work, 6, 0, m))
-        for j in range(m):
-            for i in range(j):
-                H[j, i] = 0.0
+    factor_batch(H, row_part(work, 6, 0, m))
     for q in range(N.shape[1]):
         for i in range(m):
             gradient[axes + q, i] = 0.0
@@ -183,17 +178,8 @@ def move_along(  # noqa: PLR0912 (loops over entries)
     return True
 
 
-@kernel
-def new_buffers(W: Matrix, link: Vector, layout: Integers, batch: int) -> tuple[Buffers, Matrix, Vector]:
-    """Return the memory of a step: as in `projected`, Σ_k q_k z_k and the slopes; the memory of H holds stack last."""
-    axes, m = W.shape
-    H, stack = np.empty((batch, m)), np.empty((m + layout[NEW] + layout[LEFT], m))
-    buffers = (np.empty((7, m)), np.empty(scratch_size(link, m)), H, H, stack)
-    return buffers, np.empty((axes + layout[NEW], m)), np.empty(layout[DIRECTIONS])
-
-
 @entry
-def take_zeroth_steps(  # noqa: PLR0912 (loops over entries)
+def take_zeroth_steps(
     W: Matrix, layers: Layers, rates: Vector, constants: Constants, layout: Integers, draws: Draws
 ) -> int:
     """Take one step per learning rate; return how many were taken before one failed."""
@@ -201,16 +187,18 @@ def take_zeroth_steps(  # noqa: PLR0912 (loops over entries)
     link, motion, _ = student
     samples, _, labels = draws
     (axes, m), batch = W.shape, labels.shape[1]
-    buffers, moved, slopes = new_buffers(W, link, layout, batch)
-    work = buffers[0]
+    work, H, stack = np.empty((7, m)), np.empty((batch, m)), np.empty((m + layout[NEW] + layout[LEFT], m))
+    buffers = (work, np.empty(scratch_size(link, m)), H, H, stack)
+    moved, slopes = np.empty((axes + layout[NEW], m)), np.empty(layout[DIRECTIONS])  # Σ_k q_k z_k, and q_k
     products, N = row_part(work, 6, 0, m), np.empty((batch if motions[5] > 0.0 else min(batch, m), layout[NEW]))
     length = moved.size + layout[BESIDE]
     for t in range(rates.size):
         write_factor(N, draws, t, batch * axes)
-        moves = True
         if layers is not None and motions[5] > 0.0:
             write_quotients(W, layers, N, rates[t], constants, layout, draws, t, buffers, slopes)
-        elif weigh(W, layers, rates[t], student, draws, t, buffers):
+        elif not weigh(W, layers, rates[t], student, draws, t, buffers):
+            return t
+        else:
             write_gradient(W, N, samples, t, buffers, moved)
             write_slopes(moved, layout, samples, t, slopes)
             if layers is not None:
@@ -219,14 +207,8 @@ def take_zeroth_steps(  # noqa: PLR0912 (loops over entries)
                     for i in range(m):
                         slopes[k] += motion[2] * motion[0] * work[1, i] * beside[i]
                         slopes[k] += motion[3] * motion[0] * layers[0, i] * work[2, i] * beside[m + i]
-        else:
-            moves = False
         keep = 1.0 - batch * rates[t] * motions[3]
-        moves = moves and move_along(W, slopes, motions[0], keep, layout, draws, t, moved, buffers[4], products)
-        if not moves:
-            W[:, :] = np.nan
-            if layers is not None:
-                layers[:, :] = np.nan
+        if not move_along(W, slopes, motions[0], keep, layout, draws, t, moved, stack, products):
             return t
         if layers is not None:
             for i in range(m):
@@ -271,16 +253,15 @@ class DirectionsEngine(ProjectedEngine):
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DirectionAxes, Motion]:
         """Return the draws of a step, and its kernel; refuse what this engine does not know."""
         optimizer = cast("ZerothOrder", options.optimizer)
-        elsewhere, finite = f"Argument `engine` must be 'torch' for {optimizer}", optimizer.smoothing > 0.0
-        require(problem.inputs is None, f"{elsewhere} and inputs that are not isotropic, but is 'projected'.")
+        elsewhere, finite, here = f"be 'torch' for {optimizer}", optimizer.smoothing > 0.0, "is 'projected'"
+        check_that(problem.inputs is None, "engine", f"{elsewhere} and inputs that are not isotropic", here)
         network = network_of(problem) if is_network(problem) else None
-        need = "Argument `optimizer` must be plain SGD for neurons that keep their length"
-        reason = "since directions are not tangent to the sphere"
         is_free = not is_frame(problem) and (network is None or network.lengths is None)
-        require(is_free, f"{need}, {reason}, but is {optimizer}.")
+        need = "be plain SGD for neurons that keep their length, since directions are not tangent to the sphere"
+        check_that(is_free, "optimizer", need, f"is {optimizer}")
         if network is None:
             reason = "since the lengths of directions on all axes enter the losses there"
-            require(not finite, f"{elsewhere} and homogeneous neurons, {reason}, but is 'projected'.")
+            check_that(not finite, "engine", f"{elsewhere} and homogeneous neurons, {reason}", here)
             scale, rates, decay = 1.0, (1.0, 0.0, 0.0), (0.0, 0.0)
         else:
             check_smoothing(optimizer, "float64")

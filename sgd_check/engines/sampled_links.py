@@ -20,16 +20,10 @@ import numpy as np
 from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Vector
+from hermite.polynomials import differentiate, padded, trimmed
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import (
-    PIECE_WIDTH,
-    TABLE_END,
-    derivative_series,
-    in_powers,
-    simulated_link,
-    trimmed,
-)
+from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
 from sgd_check.engines.programs import formula_program, in_z
 
 LOW, HIGH, BENT, TABLE, SERIES, PROGRAM = range(6)
@@ -77,12 +71,12 @@ def _data(family: int, value: Sequence[float] | Array, both: Sequence[float] = (
 
 
 def _series(coefficients: Any) -> Array:
-    c = trimmed(coefficients)
-    slope = derivative_series(c)
+    c = np.array(trimmed(np.asarray(coefficients)))
+    slope = padded(differentiate(c), c.size)
     if c.size - 1 <= HORNER_DEGREE:
         terms = LOW_TERMS if c.size <= LOW_TERMS else HIGH_TERMS
-        both = np.pad([in_powers(c), in_powers(slope)], ((0, 0), (0, terms - c.size)))
-        return _data(LOW if terms == LOW_TERMS else HIGH, *both.tolist())
+        both = [padded(in_powers(each), terms).tolist() for each in (c, slope)]
+        return _data(LOW if terms == LOW_TERMS else HIGH, *both)
     j = np.arange(float(c.size))
     rows = np.stack([c, slope, 1.0 / np.sqrt(j + 1.0), np.sqrt(j / (j + 1.0))], axis=1)
     return _data(SERIES, rows.ravel(), registers=2.0)

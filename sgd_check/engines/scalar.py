@@ -12,9 +12,8 @@ import numpy as np
 from dynamics.equations import gradient_table
 from dynamics.kernels.jit import entry, kernel, vector
 from dynamics.problem import Problem, ZerothOrder
-from dynamics.problem.checks import check_memory
+from dynamics.problem.checks import check_memory, check_that
 from hermite.arrays import Array, Matrix, Vector
-from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.sampled_links import sampled_link, scratch_size, value_at, write_link
@@ -97,7 +96,6 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
                 square += q * q
             length = turned * turned + length * length + square * 2.0 * gammas[t, batch]
         if not length < np.inf:
-            state[0] = np.nan
             return t
         # Rounding ends at ±1.
         C = min(max((C + s * turned) / np.sqrt(1.0 + length), -1.0), 1.0)
@@ -118,11 +116,11 @@ class ScalarEngine(SteppedRuns):
         least, which = numbers, f"engine 'scalar'{' with batches' if batch > 1 else ''}"
         if isinstance(optimizer, ZerothOrder):
             count, least, which = optimizer.directions, 3, f"{optimizer} in engine 'scalar'"
-            need = f"Argument `optimizer` must have `smoothing` 0 for engine 'scalar', but is {optimizer}."
-            require(optimizer.smoothing == 0.0, need)
-            need = "Argument `smoothing` must be 0 for steps of zeroth order on the correlation"
-            require(problem.smoothing == 0.0, f"{need}, but is {problem.smoothing:g}.")
-        require(d >= least, f"Argument `dimension` must be at least {least} for {which}, but is {d}.")
+            need = "have `smoothing` 0 for engine 'scalar'"
+            check_that(optimizer.smoothing == 0.0, "optimizer", need, f"is {optimizer}")
+            need = "be 0 for steps of zeroth order on the correlation"
+            check_that(problem.smoothing == 0.0, "smoothing", need, f"is {problem.smoothing:g}")
+        check_that(d >= least, "dimension", f"be at least {least} for {which}", f"is {d}")
         self._constants, link_name = _links(problem)
         self._a = float(problem.teacher.coefficients[0])
         # χ² is twice a gamma variable of half as many degrees of freedom; a lone shape is drawn faster.

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import available_cores
+from dynamics.problem.checks import check_that
 from hermite.arrays import Array
-from hermite.text.messages import require
 from sgd_check.engines.registry import Engine
 
 Share = TypeVar("Share")
@@ -90,8 +90,8 @@ Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, Any]) -> None:
     """Raise KeyError or ValueError unless a state has arrays of the names and shapes of `own`."""
     for name, array in own.items():
-        need = f"Argument `state` must hold `{name}` of shape {tuple(array.shape)}, but has {state[name].shape}."
-        require(state[name].shape == tuple(array.shape), need)
+        shape = tuple(array.shape)
+        check_that(state[name].shape == shape, "state", f"hold `{name}` of shape {shape}", f"has {state[name].shape}")
 
 
 class Drawn(NamedTuple):
@@ -193,4 +193,6 @@ class SteppedRuns(SeededRuns):
                     noise[:] = 0.0
                 if self._take(own, part / self._drawn.batch, (samples, gammas, noise)) < part.size:
                     self._running[seed] = False
+                    for array in own:
+                        array[...] = np.nan
                     break

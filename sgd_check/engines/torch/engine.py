@@ -1,14 +1,7 @@
 r"""Online SGD in R^d in torch, with the seeds as a batch axis, on the processor or on a CUDA device.
 
-One step on a batch of B fresh samples is
-
-.. math:: w_i \leftarrow w_i - \frac{\eta}{B} \sum_b e_b\, \rho_i \left[(2\sigma_{ib} - z_{ib}\sigma'_{ib})\,u_i
-   + \sigma'_{ib}\, x_b\right], \qquad e_b = f(x_b) - f^*(x_b) - \text{noise}_b,
-
-with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
-a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; for networks it is that of
-`docs/engines.md`. `make_engine` says which problems have their steps taken in blocks, which by one Triton
-kernel (`fused_kernels`), and which one by one (`weights`).
+Steps are those of `neurons`, without autograd. `make_engine` says which problems have their steps taken in blocks,
+which by one Triton kernel (`fused_kernels`), and which one by one (`weights`).
 
 *Blocks.* Weights are read and written once a block. On the processor, groups of seeds are drawn and multiplied in
 threads; on a CUDA device the whole block but the drawing is one CUDA graph. With the weights V at the start of a block

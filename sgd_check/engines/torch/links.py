@@ -9,15 +9,9 @@ import torch
 
 from hermite import HermiteExpansion
 from hermite.arrays import Array
+from hermite.polynomials import differentiate, padded, trimmed
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import (
-    PIECE_WIDTH,
-    TABLE_END,
-    derivative_series,
-    in_powers,
-    simulated_link,
-    trimmed,
-)
+from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
 from sgd_check.engines.programs import formula_program, series_program
 
 #: Names in torch of operations and of functions of sympy.
@@ -61,10 +55,10 @@ def make_link(
 
 
 def _series_link(coefficients: Any, dtype: torch.dtype, device: torch.device) -> TorchLink:
-    c = trimmed(coefficients)
+    c = np.array(trimmed(np.asarray(coefficients)))
     if c.size - 1 <= MONOMIAL_DEGREE:
         return _MonomialLink(in_powers(c), dtype, device)
-    return _ProgramLink(series_program(c), series_program(c, derivative_series(c)))
+    return _ProgramLink(series_program(c), series_program(c, padded(differentiate(c), c.size)))
 
 
 class _MonomialLink(TorchLink):

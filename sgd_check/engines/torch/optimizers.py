@@ -12,7 +12,7 @@ import torch
 
 from dynamics.problem import Problem, Student, is_frame, is_network, is_spherical
 from dynamics.problem import optimizers as values
-from hermite.text.messages import require
+from dynamics.problem.checks import check_that
 from sgd_check.engines.problem_forms import check_smoothing
 from sgd_check.engines.registry import EngineOptions
 from sgd_check.engines.torch.neurons import Neurons
@@ -171,12 +171,11 @@ def check_optimizer(problem: Problem, options: EngineOptions) -> None:
     student = cast("Student", problem.student) if is_network(problem) else None
     on_sphere = is_frame(problem) or is_spherical(problem) or (student and student.first_layer == "sphere")
     why = "what other optimizers keep or draw is not tangent to the sphere any more once neurons are brought back to it"
-    need = f"Argument `optimizer` must be plain SGD for neurons that keep their length, since {why}"
-    require(not on_sphere, f"{need}, but is {own}.")
+    check_that(not on_sphere, "optimizer", f"be plain SGD for neurons that keep their length, since {why}", f"is {own}")
     if isinstance(own, values.ZerothOrder):
         check_smoothing(own, options.dtype)
     if own.sees_axes:
         values.check_dense(own, problem, options.batch_size)
         decay = student.decay if student else ()
-        need = f"Argument `problem` must have a student without decay for {own}, which would scale it as a gradient"
-        require(not any(decay), f"{need}, but has {decay}.")
+        need = f"have a student without decay for {own}, which would scale it as a gradient"
+        check_that(not any(decay), "problem", need, f"has {decay}")
