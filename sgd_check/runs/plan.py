@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from dynamics.problem import Optimizer, Problem, SaveAt, checked_integer, checked_number, is_spherical
+from dynamics.problem.checks import check_that
 from dynamics.problem.rates import Schedule, check_bearable, piecewise, power_law_decay
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown
@@ -83,7 +84,7 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
     check_bearable(learning_rate)
     most = MOST_TABULATED_STEPS if callable(learning_rate) else MOST_STEPS
     kind = "varies" if callable(learning_rate) else "is constant"
-    require(count <= most, f"Argument `steps` must be at most {most} where the learning rate {kind}, but is {count}.")
+    check_that(count <= most, "steps", f"be at most {most} where the learning rate {kind}", f"is {count}")
     table = _tabulated(learning_rate, count)
     looks = _geometric_steps(1, count, LOOK_RATIO)
     if save_at is None:
@@ -112,8 +113,8 @@ def _tabulated(learning_rate: object, steps: int) -> Array | float:
         except (TypeError, ValueError):
             refuse("Argument `learning_rate` must return a number for every step, but does not.", TypeError)
         at = int(np.argmin(np.isfinite(table) & (table > 0)))
-        need = "Argument `learning_rate` must be finite and positive at every step"
-        require(0.0 < table[at] < np.inf, f"{need}, but is {table[at]} at step {at}.")
+        is_sound, need = 0.0 < table[at] < np.inf, "be finite and positive at every step"
+        check_that(is_sound, "learning_rate", need, f"is {table[at]} at step {at}")
         return table
     is_number = isinstance(learning_rate, (int, float, np.integer, np.floating)) and not isinstance(learning_rate, bool)
     other = f"Argument `learning_rate` must be a number or a function of the step, but is {shown(learning_rate)}."
@@ -136,9 +137,9 @@ def _steps_of(save_at: object, table: Array | float, steps: int) -> Integers:
     else:
         edges = np.concatenate([[0.0], np.cumsum(table)])
         end, nearest = float(edges[-1]), np.rint(np.interp(wanted, edges, np.arange(steps + 1.0)))
-    late = f"Argument `save_at` must end by time {end:.6g}, where the last step ends, but ends at {wanted[-1]:.6g}."
-    require(wanted[-1] <= end * (1 + 1e-9), late)
+    need = f"end by time {end:.6g}, where the last step ends"
+    check_that(wanted[-1] <= end * (1 + 1e-9), "save_at", need, f"ends at {wanted[-1]:.6g}")
     chosen = np.minimum(nearest, steps).astype(np.int64)
-    near = "Argument `save_at` must have times at least one step apart, but two of them fall on one step."
-    require((np.diff(chosen) > 0).all(), near)
+    are_apart, need = (np.diff(chosen) > 0).all(), "have times at least one step apart"
+    check_that(are_apart, "save_at", need, "two of them fall on one step")
     return chosen

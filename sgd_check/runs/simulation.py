@@ -29,6 +29,7 @@ from dynamics.problem import (
     is_correlation,
     is_frame,
 )
+from dynamics.problem.checks import check_that
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
@@ -72,13 +73,13 @@ def checked_engine(problem: object, engine: str, optimizer: object = None, *, re
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
         check_fields(problem, declared.fields, f"for engine {name!r}")
-        need = f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}"
-        require(problem.objective == declared.objective, f"{need}, but has {problem.objective!r}.")
+        need = f"have `objective` {declared.objective!r} for engine {name!r}"
+        check_that(problem.objective == declared.objective, "problem", need, f"has {problem.objective!r}")
     names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
     which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
-    need = f"Argument `problem` must have the homogeneous student for engine {engine!r}"
     takes = problem.kind in (declared.students if declared else (HOMOGENEOUS,))
-    require(takes, f"{need}, but has the {problem.kind} student, which {which}.")
+    need = f"have the homogeneous student for engine {engine!r}"
+    check_that(takes, "problem", need, f"has the {problem.kind} student, which {which}")
     return name
 
 
@@ -98,26 +99,22 @@ def checked_options(
     chosen, batch = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
         check_quadratic(problem)
-        require(batch == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {batch}.")
+        check_that(batch == 1, "batch_size", "be 1 for the stiefel student", f"is {batch}")
     check_memory("batch_size", batch, batch * (problem.width + problem.teacher.span))
     check_switch("reshuffle", reshuffle)
-    why = "since fresh samples have no order"
-    need = f"Argument `reshuffle` must be True without `training_samples`, {why}, but is False."
-    require(reshuffle or training_samples is not None, need)
+    need = "be True without `training_samples`, since fresh samples have no order"
+    check_that(reshuffle or training_samples is not None, "reshuffle", need, "is False")
     if starts is not None:
-        need = f"Argument `starts` must be None for the {problem.kind} student, but is not."
-        require(problem.kind == SPHERICAL, need)
-        given = "Argument `starts` must be None for a problem with a given start, but is not."
-        require(problem.start_is_random, given)
+        check_that(problem.kind == SPHERICAL, "starts", f"be None for the {problem.kind} student", "is not")
+        check_that(problem.start_is_random, "starts", "be None for a problem with a given start", "is not")
         starts = checked_integers(starts, "starts", "a sequence of integers")
-        other = f"Argument `starts` must have one entry for each of the {len(chosen)} runs, but has {len(starts)}."
-        require(len(starts) == len(chosen), other)
+        need = f"have one entry for each of the {len(chosen)} runs"
+        check_that(len(starts) == len(chosen), "starts", need, f"has {len(starts)}")
     if training_samples is not None:
-        none = "Argument `training_samples` must be None for the objective 'correlation', but is not."
-        require(not is_correlation(problem), none)
+        none = "be None for the objective 'correlation'"
+        check_that(not is_correlation(problem), "training_samples", none, "is not")
         training_samples = count = _sample_count(training_samples, problem.dimension)
-        multiple = f"Argument `training_samples` must be a multiple of `batch_size`, {batch}, but is {count}."
-        require(count % batch == 0, multiple)
+        check_that(count % batch == 0, "training_samples", f"be a multiple of `batch_size`, {batch}", f"is {count}")
     return EngineOptions(
         seeds=chosen,
         batch_size=batch,
@@ -137,8 +134,8 @@ def _sample_count(samples: int | str, dimension: int) -> int:
     if not isinstance(samples, str):
         return checked_integer(samples, "training_samples", minimum=1)
     count = samples_of(samples, dimension) * dimension
-    need = f"Argument `training_samples` must be a whole number, but is {samples!r} = {count:g}."
-    require(abs(count - round(count)) < 1e-9 * count, need)
+    is_whole = abs(count - round(count)) < 1e-9 * count
+    check_that(is_whole, "training_samples", "be a whole number", f"is {samples!r} = {count:g}")
     return round(count)
 
 
@@ -148,7 +145,7 @@ def checked_steps(steps: int | None, passes: object, options: EngineOptions) -> 
         if steps is None:
             refuse("Argument `steps` must be given, or `passes` beside `training_samples`, but is None.")
         return steps
-    require(steps is None, f"Argument `steps` must be absent beside `passes`, but is {shown(steps)}.")
+    check_that(steps is None, "steps", "be absent beside `passes`", f"is {shown(steps)}")
     count, samples = checked_integer(passes, "passes", minimum=1), options.training_samples
     if samples is None:
         refuse(f"Argument `passes` must be absent without `training_samples`, but is {count}.")
@@ -451,10 +448,11 @@ def simulate(
     if is_frame(problem):
         above = "above which noise keeps the neurons from every direction"
     too_large = limit is not None and peak > limit
-    cautions = [f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}."] if too_large else []
-    for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
-        if caution is not None:
-            warn(caution)
+    caution = made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None
+    if too_large:
+        warn(f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}.")
+    if caution is not None:
+        warn(caution)
     reused, averages = options.training_samples is not None, getattr(options.optimizer, "average", None) is not None
     others = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
     records = Recorder(problem, plan, len(options.seeds), others=others)
@@ -601,16 +599,15 @@ def resume(
                 "LearningRate | None",
                 resolved_schedule(begun.problem, named, settings["batch_size"], settings.get("optimizer")),
             )
-    need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
-    other = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
-    require(varies == (given is not None), other)
+    need = f"be {'the function given to `simulate`' if varies else 'absent, since the file holds a number'}"
+    check_that(varies == (given is not None), "learning_rate", need, f"is {shown(learning_rate)}")
     if varies:
         plan, mean = make_plan(given, settings["steps"], None), begun.settings["effective_learning_rate"]
-        need = "Argument `learning_rate` must"
-        other = f"have the mean {mean} over flow time, but has {plan.effective_rate}."
-        require(plan.effective_rate == mean, f"{need} {other}")
+        has = f"has {plan.effective_rate}"
+        check_that(plan.effective_rate == mean, "learning_rate", f"have the mean {mean} over flow time", has)
         same = begun.settings.get("schedule_digest", plan.digest) == plan.digest  # older files know the mean alone
-        require(same, f"{need} be that of `simulate` at every step, but is another one of the same mean.")
+        other = "is another one of the same mean"
+        check_that(same, "learning_rate", "be that of `simulate` at every step", other)
         settings["learning_rate"] = given
     settings |= {"progress": progress, "max_runtime": max_runtime, "checkpoint": file}
     try:
