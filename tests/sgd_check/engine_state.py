@@ -1,5 +1,7 @@
 """What engines keep to themselves and tests look at: weights of the moment, and samples of the steps to come."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 
@@ -32,6 +34,32 @@ def samples_of(engine):
         parts = (torch.cat([batch[k] for batch in batches]) for k in (0, 1))
     x, labels = (values.to(torch.float64, copy=True).cpu().numpy() for values in parts)
     return x, labels
+
+
+def assert_goes_on(make, rates, *cuts):
+    """Assert that runs which are cut, and put back at the last cut, end bit for bit as whole ones; return these."""
+    whole, cut, again = (make() for _ in range(3))
+    whole.advance(rates)
+    for first, last in pairwise((0, *cuts)):
+        cut.advance(rates[first:last])
+    again.restore(cut.state())
+    again.advance(rates[cuts[-1] :])
+    for name, array in whole.state().items():
+        np.testing.assert_array_equal(again.state()[name], array)
+    return whole
+
+
+def assert_overflow_ends(run):
+    """Assert that runs which overflow are NaN, layers too, and draw nothing any more."""
+    with run.running(), np.errstate(all="ignore"):
+        run.advance(np.full(60, 1e200))
+        state = run.state()
+        assert np.isnan(state["weights"]).all()
+        assert np.isnan(state.get("layers", np.nan)).all()
+        assert not state["running"].any()
+        run.advance(np.full(5, 1e-3))
+    assert np.isnan(run.measure(student=True).squared_norm).all()
+    np.testing.assert_array_equal(run.state()["generators"], state["generators"])
 
 
 def drawn_samples(engine, problem, rate, batch, weights_of_samples):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from engine_state import drawn_samples
+from engine_state import assert_goes_on, assert_overflow_ends, drawn_samples
 from scipy import stats
 from uneven_networks import labels_of, uneven_network
 
@@ -240,13 +240,7 @@ def test_an_average_of_share_one_is_the_weights_and_moves_as_plain_sgd():
 def test_runs_go_on_bit_for_bit(make, batch, done):
     """Before the first step, where the buffer is the gradient, and after some: the weights of averages count steps."""
     rule, rates = SGD(momentum=0.8, dampening=0.3, average="polyak"), 0.02 / np.arange(1.0, 41.0)
-    whole, first, second = (engine(make(16), rule, batch_size=batch) for _ in range(3))
-    whole.advance(rates)
-    first.advance(rates[:done])
-    second.restore(first.state())
-    second.advance(rates[done:])
-    for name, array in whole.state().items():
-        np.testing.assert_array_equal(second.state()[name], array)
+    whole = assert_goes_on(lambda: engine(make(16), rule, batch_size=batch), rates, done)
     assert whole.state()["steps"].tolist() == [[40.0]] * 3
     with pytest.raises((KeyError, ValueError)):
         whole.restore(engine(make(16), SGD(), batch_size=batch).state())
@@ -254,13 +248,7 @@ def test_runs_go_on_bit_for_bit(make, batch, done):
 
 @pytest.mark.kernels
 def test_a_run_that_overflows_is_nan_and_stepped_no_more():
-    run = engine(network(16), SGD(momentum=0.9, average=0.1))
-    with run.running(), np.errstate(all="ignore"):
-        run.advance(np.full(40, 1e200))
-        assert np.isnan(run._state["weights"]).all()
-        assert not run.state()["running"].any()
-        run.advance(np.full(5, 1e-3))
-    assert np.isnan(run.layers()).all()
+    assert_overflow_ends(engine(network(16), SGD(momentum=0.9, average=0.1)))
 
 
 @pytest.mark.kernels

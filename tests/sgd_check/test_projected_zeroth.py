@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from engine_state import weights_of
+from engine_state import assert_goes_on, assert_overflow_ends, weights_of
 from scipy import stats
 from uneven_networks import labels_of, uneven_network
 
@@ -346,27 +346,13 @@ def test_losses_at_finite_smoothing_are_those_accepted():
 @pytest.mark.parametrize(("problem", "batch"), [(uneven_network("erf", UNITS, 12), 3), (homogeneous(12), 1)])
 def test_runs_go_on_bit_for_bit_however_they_are_cut(problem, batch):
     optimizer, rates = ZerothOrder(directions=2), np.linspace(1e-3, 2e-3, 400)
-    whole = engine(problem, optimizer, (1, 2), batch)
-    whole.advance(rates)
-    cut = engine(problem, optimizer, (1, 2), batch)
-    cut.advance(rates[:7])
-    cut.advance(rates[7:150])
-    again = engine(problem, optimizer, (1, 2), batch)
-    again.restore(cut.state())
-    again.advance(rates[150:])
-    np.testing.assert_array_equal(weights_of(again), weights_of(whole))
-    assert str(again.state()["generators"]) == str(whole.state()["generators"])
+    assert_goes_on(lambda: engine(problem, optimizer, (1, 2), batch), rates, 7, 150)
 
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("optimizer", [ZerothOrder(), ZerothOrder(smoothing=0.5)])
 def test_a_run_that_overflows_is_nan_and_stepped_no_more(optimizer):
-    run = engine(uneven_network("relu", UNITS, 12), optimizer)
-    with np.errstate(all="ignore"):
-        run.advance(np.full(60, 1e200))
-        assert np.isnan(weights_of(run)).all()
-        assert np.isnan(run.layers()).all()
-    assert not run.state()["running"].any()
+    assert_overflow_ends(engine(uneven_network("relu", UNITS, 12), optimizer))
 
 
 @pytest.mark.usefixtures("budget_spent_midway")

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from engine_state import assert_goes_on
 from scipy import special, stats
 
 import dynamics
@@ -325,14 +326,7 @@ def test_escape_by_zeroth_order_is_as_late_as_its_equation_says(d, runs):
 def test_chains_of_zeroth_order_go_on_bit_for_bit(batch):
     optimizer, rates = dynamics.ZerothOrder(directions=2), np.linspace(1e-4, 2e-4, 3000)
     options = EngineOptions(seeds=(1, 2), batch_size=batch, optimizer=optimizer)
-    whole, cut, again = (make_engine("scalar", problem(), options) for _ in range(3))
-    whole.advance(rates)
-    cut.advance(rates[:7])
-    cut.advance(rates[7:1500])
-    again.restore(cut.state())
-    again.advance(rates[1500:])
-    for name, array in whole.state().items():
-        np.testing.assert_array_equal(again.state()[name], array)
+    assert_goes_on(lambda: make_engine("scalar", problem(), options), rates, 7, 1500)
 
 
 @pytest.mark.parametrize(
