@@ -19,6 +19,7 @@ from .figures import MEASURED as MEASURED
 from .figures import ONE_PANEL as ONE_PANEL
 from .figures import PREDICTED as PREDICTED
 from .figures import REFERENCE as REFERENCE
+from .figures import Found as Found
 from .figures import Study as Study
 from .figures import axes_or_new as axes_or_new
 from .figures import component_formula as component_formula
@@ -52,6 +53,7 @@ from .findings import run_findings as run_findings
 from .findings import study_findings as study_findings
 from .laws import recovery_sentence as recovery_sentence
 from .laws import transfer_study as transfer_study
+from .mean_field import EXPONENTS as EXPONENTS
 from .mean_field import draw_widths as draw_widths
 from .mean_field import plot_chaos as plot_chaos
 from .tokens import progress_figure as progress_figure

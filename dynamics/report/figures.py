@@ -459,10 +459,14 @@ def share_bars(share: Array, count: int) -> Array:
     return np.asarray(np.maximum([share - ends[0], ends[1] - share], 0.0))
 
 
+#: The numbers that a study found, and sentences on them.
+Found = tuple[dict[str, Any], list[str]]
+
+
 class Study(NamedTuple):
     """How the numbers of a study and its figure are found; panels and their size in inches, arguments of `subplots`."""
 
-    find: Callable[[xr.Dataset], tuple[dict[str, Any], list[str]]]
+    find: Callable[[xr.Dataset], Found]
     draw: Callable[[xr.Dataset, Array], None]
     panels: Callable[[xr.Dataset], int]
     size: tuple[float, float]

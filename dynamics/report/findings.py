@@ -270,15 +270,12 @@ def system_findings(dataset: xr.Dataset) -> Findings:
 
 #: Columns of studies -> those of their standard errors.
 _STUDY_ERRORS = {
-    "measured": "error",
-    "pairs": "error",
+    **dict.fromkeys(("measured", "pairs"), "error"),
+    **dict.fromkeys(("steps", "samples", "disagree"), "s.e."),
     "sum formula": "sum error",
     "ideal sum": "ideal error",
     **{name: f"{name} error" for name in ("gap", "drift", "cost", "function gap exponent", "coupling exponent")},
     "exponent": "standard error",
-    "steps": "s.e.",
-    "samples": "s.e.",
-    "disagree": "s.e.",
 }
 
 

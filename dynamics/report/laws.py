@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from dynamics.report.figures import Found
     from hermite.arrays import Array
-
-    #: The numbers that a study found, and sentences on them.
-    Found = tuple[dict[str, Any], list[str]]
 
 #: Sources of an exponent, each with the height, style and colour of its slope; the sum formula is drawn as a curve.
 SLOPES = (

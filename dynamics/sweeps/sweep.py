@@ -332,6 +332,8 @@ def sweep(
     >>> dict(found.predicted_emergence_time.sizes)
     {'beta': 2, 'seed': 3, 'direction': 8}
     """
+    import xarray as xr
+
     # === check
     check_switch("progress", progress, optional=True)
     check_switch("overwrite", overwrite)
@@ -347,7 +349,7 @@ def sweep(
     if target is not None and merged_before:
         with _directory(points, target) as directory:
             directory.remove()
-        return _opened(target)
+        return xr.open_dataset(target, engine="netcdf4")
     if executor is None and count > 0:
         _check_pickles(points)
         begin_workers()  # they load their libraries while this process does the same
@@ -368,15 +370,9 @@ def sweep(
                     raise
                 merge_points(points, directory, merged)
             raise SolveInterrupted(said, load(merged)) from None
-        found: xr.Dataset = _opened(merged) if target is not None else load(merged)
+        # Of a file of the caller values are read when they are used.
+        found: xr.Dataset = load(merged) if target is None else xr.open_dataset(merged, engine="netcdf4")
         return found
-
-
-def _opened(path: Path) -> xr.Dataset:
-    """Return the dataset in a file, its values read when they are used."""
-    import xarray as xr
-
-    return xr.open_dataset(path, engine="netcdf4")
 
 
 def is_merged(grid: Grid, output: Path) -> bool:

@@ -57,7 +57,6 @@ _COLUMNS = {
 }
 _SHORT = {"SGD, median": "SGD median", "seen, %": "seen %", "runs without": "censored"}
 _MEASURED = "SGD, median t ="
-_EXPONENTS = ("function_gap_exponent", "function_gap_exponent_error", "coupling_exponent", "coupling_exponent_error")
 _ESTIMATES = "Squared overlap of every estimate with the direction"
 
 
@@ -285,7 +284,7 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
     widths, exponent = comparison["width"].values.tolist(), float(comparison["mean_gap_exponent"])
     means = {name: comparison[name].mean("seed").transpose("time", "width").values for name in ("loss", "function_gap")}
     by_width = {name: [dict(zip(widths, row, strict=True)) for row in mean.tolist()] for name, mean in means.items()}
-    columns = {name: comparison[name] for name in ("time", "mean_field_loss", *_EXPONENTS)}
+    columns = {name: comparison[name] for name in ("time", "mean_field_loss", *report.EXPONENTS)}
     times = [jsonable(row) for row in records({**columns, **by_width})]
     first, last = simulations[0].attrs, simulations[-1].attrs
     names = {"exponent_error": "mean_gap_exponent_error", "z": "exponent_z", "p_value": "p_value"}
@@ -300,7 +299,7 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
             "t": row["time"],
             "loss": row["mean_field_loss"],
             **{f"D, m = {m}": gap for m, gap in row["function_gap"].items()},
-            **{title: row[name] for title, name in zip(short, _EXPONENTS, strict=True)},
+            **{title: row[name] for title, name in zip(short, report.EXPONENTS, strict=True)},
         }
         for row in (later[at] for at in report.spread_times(len(later), min(len(later), MOST_TIMES)))
     ]

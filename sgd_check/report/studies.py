@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from dynamics.report import Found
     from hermite.arrays import Array
 
-    #: The numbers that a study found, and sentences on them.
-    Found = tuple[dict[str, Any], list[str]]
-    Coloured = list[tuple[int, int, Any]]  # place, number of wanted directions and colour of each target
+    #: Place, number of wanted directions and colour of each target.
+    Coloured = list[tuple[int, int, Any]]
 
 #: Colours and hatches of "agree", "disagree" and "undecided".
 VERDICT_COLOURS, VERDICT_HATCHES = (report.IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
