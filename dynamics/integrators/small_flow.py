@@ -193,8 +193,9 @@ def land_clusters(
 def slow(
     h: float, y: Vector, rates: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
 ) -> None:
-    """Call `slow_clusters`."""
-    system[SLOW](h, y, rates, vectors, scalars, counters, system[PARAMETERS], system[SIZES])
+    """Call `slow_clusters`, if there are any."""
+    if counters[CLUSTERS] > 0:
+        system[SLOW](h, y, rates, vectors, scalars, counters, system[PARAMETERS], system[SIZES])
 
 
 @cache

@@ -3,10 +3,11 @@
 Neurons near a direction without a cluster are fast sources: their force on everybody changes within a step, which they
 take in parts, before all others.
 
-plan[0] (4, m)      ORDER      rows, in the order in which they are visited, the fast sources first
+plan[0] (5, m)      ORDER      rows, in the order in which they are visited, the fast sources first
                     CLUSTER    number of the cluster of each row, no direction; −1 for none
                     POLE       +1 or −1: the pole of its direction at which a row of a cluster sits
                     PLACE      0 … m − 1: where the rows of a block are in its arrays
+                    COUNT      rows of the cluster that begins at each place in ORDER, 0 inside one, 1 for a row of none
 plan[1] (2, c + 1)  FIRST      place in ORDER at which each cluster begins, and at which the last one ends
                     DIRECTION  direction of each cluster; the last number means nothing
 plan[2] (2, P)      ACTIVE     a_p of the directions without a cluster, 0 for the others
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 # Tables rather than arrays: for each array that a function is given the compiler carries seven numbers.
 Plan = tuple[Integers, Integers, Matrix, Vector]
 LINK: Final = 3
-ORDER, CLUSTER, POLE, PLACE = 0, 1, 2, 3
+ORDER, CLUSTER, POLE, PLACE, COUNT = 0, 1, 2, 3, 4
 FIRST, DIRECTION = 0, 1
 ACTIVE, TEACHER = 0, 1
 
@@ -169,9 +170,12 @@ class Divider:
         order = np.concatenate([sources, inside, np.flatnonzero(~fast & (cluster < 0))])
         number = np.full(m, -1, dtype=np.int64)
         number[inside] = np.searchsorted(directions, cluster[inside])
+        count = np.ones(m, dtype=np.int64)
+        count[sources.size : first[-1]] = 0
+        count[first[:-1]] = np.diff(first)
         active = self.a.copy()
         active[directions] = 0.0
-        of_rows = np.stack([order, number, sign.astype(np.int64), np.arange(m)])
+        of_rows = np.stack([order, number, sign.astype(np.int64), np.arange(m), count])
         clusters = np.stack([first, np.append(directions, -1)])
         work = BLOCK * sources.size * self.columns
         block = BLOCK if work <= UNCOPIED else BLOCK // 2 if work <= 2 * UNCOPIED else LONGEST_BLOCK

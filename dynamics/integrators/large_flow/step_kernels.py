@@ -24,7 +24,7 @@ from dynamics.integrators.explicit_kernels import (
     add_stages,
 )
 from dynamics.integrators.large_flow import division as plans
-from dynamics.integrators.large_flow.division import CLUSTER, DIRECTION, FIRST, LINK, ORDER, POLE, TEACHER, Plan
+from dynamics.integrators.large_flow.division import CLUSTER, COUNT, DIRECTION, FIRST, LINK, ORDER, POLE, TEACHER, Plan
 from dynamics.integrators.step_kernels import copy_row
 from dynamics.kernels.jit import cube, entry, kernel, matrix, pasted_kernel, row_part, unowned, vector
 from dynamics.kernels.products import product
@@ -38,18 +38,6 @@ Stages = tuple[Cube, Matrix]
 Dense = tuple[Cube, Matrix]
 # Where rows end: U, ln n, their errors and those of the dense output, the tolerances, and what each row leads.
 Ends = tuple[Matrix, Vector, Vector, Vector, Vector, Integers]
-
-
-@kernel
-def group_end(x: int, rows: Integers, of_rows: Integers, clusters: Integers) -> int:
-    """Return where the cluster of row x of a block ends, x + 1 for a row of none, and x if it began before."""
-    c = of_rows[CLUSTER, rows[x]]
-    if c < 0:
-        return x + 1
-    if x > 0 and of_rows[CLUSTER, rows[x - 1]] == c:
-        return x
-    count: int = clusters[FIRST, c + 1] - clusters[FIRST, c]
-    return x + count
 
 
 @kernel
@@ -435,23 +423,14 @@ def force_of_sources(
 
 @kernel
 def add_clusters(
-    rows: Integers,
-    u: Matrix,
-    log_n: Vector,
-    F: Matrix,
-    growth: Vector,
-    of_rows: Integers,
-    clusters: Integers,
-    link: Vector,
-    peak: float,
+    counts: Integers, u: Matrix, log_n: Vector, F: Matrix, growth: Vector, link: Vector, peak: float
 ) -> None:
     """Add the forces of the other members of their clusters on rows, and a row's own −n_i g(1), g(1) = `peak`."""
-    for x in range(rows.size):
+    for x in range(counts.size):
         growth[x] -= np.exp(log_n[x]) * peak
-    for x in range(rows.size):
-        end = group_end(x, rows, of_rows, clusters)
-        if end > x + 1:
-            add_members(link, x, end, u, log_n, F, growth)
+    for x in range(counts.size):
+        if counts[x] > 1:
+            add_members(link, x, x + counts[x], u, log_n, F, growth)
 
 
 @kernel
@@ -535,7 +514,7 @@ def partial_rows(
     peak, scratch = g0(link, 1.0), np.empty(SCRATCH)
     for b in range(first_block, last_block):
         first, R = cuts[b], cuts[b + 1] - cuts[b]
-        rows = row_part(of_rows, ORDER, first, R)
+        rows, counts = row_part(of_rows, ORDER, first, R), row_part(of_rows, COUNT, first, R)
         u, F, overlap = matrix(numbers, 0, R, D), matrix(numbers, R * D, R, D), vector(numbers, 2 * R * D, R * S)
         o = 2 * R * D + R * S
         logs, growth = vector(numbers, o, R), vector(numbers, o + R, R)
@@ -543,7 +522,7 @@ def partial_rows(
             logs[x] = log_n[rows[x]]
             copy_row(u[x], U[rows[x]])
         force_of_sources(first if first < S else -1, u, vectors, mass, overlap, F, growth, scratch, plan)
-        add_clusters(rows, u, logs, F, growth, of_rows, clusters, link, peak)
+        add_clusters(counts, u, logs, F, growth, link, peak)
         for x in range(R):
             i = rows[x]
             own = direction_of(i, of_rows, clusters)
@@ -703,7 +682,8 @@ def step_rows(
     weights, scratch, means, ending = np.empty(slots.size), np.empty(SCRATCH), np.empty((2, D)), np.empty(4 * D)
     for b in range(first_block, last_block):
         R = cuts[b + 1] - cuts[b]
-        rows, places = row_part(of_rows, ORDER, cuts[b], R), row_part(of_rows, plans.PLACE, 0, R)
+        rows, counts = row_part(of_rows, ORDER, cuts[b], R), row_part(of_rows, COUNT, cuts[b], R)
+        places = row_part(of_rows, plans.PLACE, 0, R)
         stages, u, flat = cube(work, 0, 16, R, D), matrix(work, 16 * R * D, R, D), matrix(work, 0, 16, R * D)
         o = 17 * R * D
         growth_stages, logs = matrix(work, o, 16, R), vector(work, o + 16 * R, R)
@@ -716,7 +696,7 @@ def step_rows(
             for x in range(R):
                 add_stages(U[rows[x]], flat, s, h, D, u[x], x * D)
             force_of_sources(-1, u, vectors[s], mass[s], overlap, velocity, growth, scratch, plan)
-            add_clusters(rows, u, logs, velocity, growth, of_rows, clusters, link, peak)
+            add_clusters(counts, u, logs, velocity, growth, link, peak)
             write_weights(DOP853_C[s], rest_powers, weights)
             for x in range(R):
                 i = rows[x]
@@ -728,7 +708,7 @@ def step_rows(
                 for k in range(D):
                     velocity[x, k] -= radial * u[x, k]
             for x in range(R):
-                c, count = of_rows[CLUSTER, rows[x]], group_end(x, rows, of_rows, clusters) - x
+                c, count = of_rows[CLUSTER, rows[x]], counts[x]
                 if c >= 0 and count > 0 and min(pace[c, 0], pace[c, 1]) < 1.0:
                     of_clusters.slow_cluster(
                         1.0 - pace[c, 0], 1.0 - pace[c, 1], lever, vector(places, x, count), vector(rows, x, count),
