@@ -25,8 +25,9 @@ import numpy as np
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.explicit_kernels import bits_of, number_of
 from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
-from dynamics.integrators.system_calls import System, is_given_up, jacobian_diagonal, jacobian_product, normalise, rhs
+from dynamics.integrators.system_calls import SIZES, System, jacobian_diagonal, jacobian_product, normalise, rhs
 from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
+from dynamics.kernels.products import is_stopped
 
 if TYPE_CHECKING:
     from dynamics.integrators.step_kernels import Arrays
@@ -326,7 +327,7 @@ def solve_linear(
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.
             vectors[ROW_KRYLOV, i] = solution[i] / residual
             solution[i] = 0.0
-    while count < MAX_KRYLOV and residual > goal and not is_given_up(system):
+    while count < MAX_KRYLOV and residual > goal and not is_stopped(system[SIZES]):
         multiply(t, y, count, gamma, reach, vectors, system)
         orthogonalise(vectors, h, count)
         residual = rotate(h, count)

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.integrators import step_kernels as slots
-from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
-from dynamics.integrators.system_calls import System, is_given_up, normalise, rhs
-from dynamics.kernels.jit import entry, kernel, row_part, vector
+from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps
+from dynamics.integrators.system_calls import SIZES, System, normalise, rhs
+from dynamics.kernels.jit import entry, kernel, pasted_kernel, row_part, vector
+from dynamics.kernels.products import is_stopped
 
 if TYPE_CHECKING:
     from dynamics.integrators.step_kernels import Arrays
@@ -126,13 +127,13 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
                 part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
 
 
-@kernel
+@pasted_kernel
 def bits_of(number: float) -> int:
     """Return the bits of a number that is not negative: they are ordered as such numbers are, not-a-number on top."""
     return int(np.float64(number).view(np.int64))
 
 
-@kernel
+@pasted_kernel
 def number_of(bits: int) -> float:
     """Return the number with these bits."""
     return float(np.int64(bits).view(np.float64))
@@ -175,7 +176,7 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
         add_stages(y, stages, s, h, y.size, vectors[slots.ROW_TRIAL + s // 12])
         if s < 12:
             rhs(t + DOP853_C[s] * h, vectors[slots.ROW_TRIAL], vectors[ROW_STAGES + s], system)
-            if is_given_up(system):
+            if is_stopped(system[SIZES]):
                 return np.inf
     five = three = 0.0
     for row in range(WEIGHTS_ERROR_5, WEIGHTS_ERROR_5 + 2):
@@ -317,6 +318,5 @@ def advance_through(
     targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, rhs: Any, event_values: Any, normalise: Any
 ) -> int:
     """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
-    arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
     return save_through(targets, max_steps, states, arrays[:5], system)

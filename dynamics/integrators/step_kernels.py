@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba.extending import register_jitable
 
-from dynamics.integrators.system_calls import System, event_values, is_given_up
+from dynamics.integrators.system_calls import SIZES, System, event_values
 from dynamics.kernels.jit import kernel, pasted_kernel, unowned
+from dynamics.kernels.products import is_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,7 +141,7 @@ def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) 
                     for trial in range(MOST_TRIALS):
                         if bracket[1] - bracket[0] <= tolerance:
                             break
-                        if is_given_up(system):
+                        if is_stopped(system[SIZES]):
                             return
                         t = next_trial(trial, bracket, tolerance)
                         interpolate(t, vectors[ROW_TRIAL], vectors, scalars, counters, system)
@@ -160,7 +161,7 @@ def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) 
                 status = advance(t, left, arrays, system)
                 if status == STATUS_EVENT:
                     record_events(arrays, system)
-                    if is_given_up(system):
+                    if is_stopped(system[SIZES]):
                         break
             if status != STATUS_REACHED:
                 return int(status + PASSED * k)

@@ -13,7 +13,8 @@ import numpy as np
 from numba import types
 
 from dynamics.kernels.jit import callback, entry, kernel
-from dynamics.threads import STOP, with_slot
+from dynamics.kernels.products import is_stopped
+from dynamics.threads import with_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,16 +36,9 @@ PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBI
 
 
 @kernel
-def is_given_up(system: System) -> bool:
-    """Return whether the step is given up: its results are not used."""
-    sizes = system[SIZES]
-    return bool(sizes[sizes.size - 1] == STOP)
-
-
-@kernel
 def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write y' into `out`, anything once the step is given up."""
-    if not is_given_up(system):
+    if not is_stopped(system[SIZES]):
         # Exceptions of a user's function are lost on the way here; the values it has not written then fail the step.
         out[0] = out[out.size - 1] = np.nan
         system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
@@ -65,7 +59,7 @@ def normalise(y: Vector, system: System) -> None:
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the diagonal of the Jacobian into `out`, anything once the step is given up."""
-    if not is_given_up(system):
+    if not is_stopped(system[SIZES]):
         system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
         system[JACOBIAN_DIAGONAL](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
@@ -73,7 +67,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
 @kernel
 def jacobian_product(t: float, y: Vector, v: Vector, out: Vector, system: System) -> None:
     """Write the product of the Jacobian with `v` into `out`, anything once the step is given up."""
-    if not is_given_up(system):
+    if not is_stopped(system[SIZES]):
         system[JACOBIAN_PRODUCT](t, y, v, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
