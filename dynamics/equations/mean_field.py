@@ -65,10 +65,11 @@ def zonal_coefficients(powers: Array, dimension: int) -> Array:
 def zonal_polynomials(s: Array, dimension: float, count: int) -> Iterator[Array]:
     """Yield C_0(s) … C_(count−1)(s) of R^d, each of the shape of s."""
     before, now = np.ones_like(s), np.array(s, dtype=np.float64)
-    for degree in range(1, count + 1):
-        yield before
+    yield from (before, now)[:count]
+    for degree in range(1, count - 1):
         high = degree + dimension - 2.0
         before, now = now, ((high + degree) * s * now - degree * before) / high
+        yield now
 
 
 def zonal_powers(dimension: int, count: int) -> Array:
