@@ -136,6 +136,6 @@ def transfer_results(
     """Return the variables, and exponents and verdict, of a study of transfer, from losses (width, rate, run)."""
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
     found = read_transfer(widths, rates, loss, nothing=start)
-    # What is not for each width is for all together.
+    # Results without a dimension are for all widths together.
     values: Values = {name: (("width",), found.pop(name)) for name in list(found) if np.ndim(found[name])}
     return {"final_loss": (("width", "learning_rate", "run"), loss)} | values, found
