@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -19,63 +18,51 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
 
-
 #: Families by their number in the kernels.
 RELU, SIGN, ERF, POLYNOMIAL, TABLE = range(5)
 
-# E σ_a σ_b and E σ'_a σ'_b of two units of variance 1, by quadrature: with x = λ_a and λ_b = c x + √(1 − c²) y over
-# pieces that end where a link may have a kink, at 0: y at −(β_b + c x)/√(1 − c²), x at −β_a, and at −β_b/c, around
-# which pieces grow from the width √(1 − c²)/|c| of the kink that remains after the inner integral.
+# Means over z ~ N(0, 1) by Gauss–Legendre on pieces that end where a link may have a kink, at 0. Pieces beside a kink
+# grow with their distance to it, from the width over which the integrand bends.
 
-#: Reach of the integrals, beyond which the density is 1e-37, nodes per piece, width of the widest piece, and pieces of
-#: the inner integral on each side of the kink.
-MEANS_REACH, MEANS_NODES, WIDEST, SIDES = 13.0, 16, 1.2, 8
+#: Reach of the integrals, beyond which the density is 1e-37, nodes per piece, and width of the widest piece.
+MEANS_REACH, MEANS_NODES, WIDEST = 13.0, 16, 1.2
 
 
 @cache
 def mean_of_product(
     first: HermiteExpansion, bias: float, second: HermiteExpansion, other_bias: float, overlap: float
 ) -> tuple[float, float]:
-    """Return E σ_a(λ_a + β_a) σ_b(λ_b + β_b) and that of the slopes almost everywhere, to 1e-13 of the links' scale."""
-    if abs(overlap) > 1.0 - 1e-15:
-        x, density = _nodes(np.array([-bias, -other_bias * np.sign(overlap)]), WIDEST)
-        inner, other = (np.sign(overlap) * x + other_bias)[:, None], np.ones((x.size, 1))
-    elif overlap == 0.0:
-        x, density = _nodes(np.array([-bias]), WIDEST)
-        y, other = _nodes(np.array([-other_bias]), WIDEST)
-        inner = y[None, :] + other_bias
-    else:
-        rest = np.sqrt((1.0 - overlap) * (1.0 + overlap))
-        x, density = _nodes(np.array([-bias, -other_bias / overlap]), min(WIDEST, rest / abs(overlap)))
-        kink = np.clip(-(other_bias + overlap * x) / rest, -MEANS_REACH, MEANS_REACH)[:, None]
-        share = np.linspace(0.0, 1.0, SIDES + 1)
-        edges = np.hstack([kink - (MEANS_REACH + kink) * share[::-1], (kink + (MEANS_REACH - kink) * share)[:, 1:]])
-        y, other = _rule(edges)
-        inner = overlap * x[:, None] + rest * y + other_bias
-    value = density * first.value(x + bias) * np.sum(other * second.value(inner), axis=1)
-    slope = density * first.derivative(x + bias) * np.sum(other * second.derivative(inner), axis=1)
+    """Return E σ_a(λ_a + β_a) σ_b(λ_b + β_b) and that of the slopes almost everywhere, to 1e-13 of the links' scale.
+
+    λ_b = c λ_a + √(1 − c²) y, with a kink in y at −(β_b + c λ_a)/√(1 − c²), which leaves one in λ_a at −β_b/c.
+    """
+    c = float(np.sign(overlap)) if abs(overlap) > 1.0 - 1e-15 else overlap
+    rest = math.sqrt((1.0 - c) * (1.0 + c))
+    narrow = WIDEST if 0.0 in (c, rest) else min(WIDEST, rest / abs(c))
+    x, density = (part[0] for part in _nodes(np.array([[-bias, -other_bias / c if c else 0.0]]), narrow))
+    mean = c * x[:, None] + other_bias
+    y, weight = _nodes(-mean / rest if rest else np.zeros_like(mean), WIDEST)
+    inner = mean + rest * y
+    value = density * first.value(x + bias) * np.sum(weight * second.value(inner), axis=1)
+    slope = density * first.derivative(x + bias) * np.sum(weight * second.derivative(inner), axis=1)
     return float(value.sum()), float(slope.sum())
 
 
 def hermite_coefficients(link: HermiteExpansion, lengths: Array, biases: Array) -> Array:
     """Return E σ(ρ z + b) h_j(z), j = 0, 1, 2, of units of lengths ρ and biases b, shape (units, 3)."""
-    narrow = WIDEST / max(float(lengths.max(initial=1.0)), 1.0)
-    steps = narrow * 2.0 ** np.arange(int(np.log2(2.0 * MEANS_REACH / narrow)) + 1)
     kink = np.divide(-biases, lengths, out=np.zeros_like(biases), where=lengths > 0.0)[:, None]
-    even = np.arange(-MEANS_REACH, MEANS_REACH, WIDEST) + np.zeros_like(kink)
-    edges = np.hstack([even, kink - steps, kink, kink + steps, np.full_like(kink, MEANS_REACH)])
-    z, density = _rule(np.sort(np.clip(edges, -MEANS_REACH, MEANS_REACH), axis=1))
+    z, density = _nodes(kink, WIDEST / max(float(lengths.max(initial=1.0)), 1.0))
     value = density * link.value(lengths[:, None] * z + biases[:, None])
     return np.stack([np.sum(value * h, axis=1) for h in (1.0, z, (z**2 - 1.0) / math.sqrt(2.0))], axis=1)
 
 
 def _nodes(kinks: Array, narrow: float) -> tuple[Array, Array]:
-    """Return nodes and weights of E over a standard normal, in pieces that grow from `narrow` with their distance."""
+    """Return nodes and weights of E over N(0, 1), a row for each row of kinks, beside which pieces are `narrow`."""
     steps = narrow * 2.0 ** np.arange(int(np.log2(WIDEST / narrow)) + 1)
-    even = np.arange(-MEANS_REACH, MEANS_REACH, WIDEST)
-    edges = np.concatenate([even, [MEANS_REACH], *(kinks + sign * step for step in (0.0, *steps) for sign in (-1, 1))])
-    x, density = _rule(np.unique(np.clip(edges, -MEANS_REACH, MEANS_REACH))[None, :])
-    return x[0], density[0]
+    even = np.arange(-MEANS_REACH, MEANS_REACH, WIDEST) + np.zeros((len(kinks), 1))
+    near = np.hstack([kinks + step for step in (0.0, *steps, *-steps)])
+    edges = np.hstack([even, near, np.full((len(kinks), 1), MEANS_REACH)])
+    return _rule(np.sort(np.clip(edges, -MEANS_REACH, MEANS_REACH), axis=1))
 
 
 def _rule(edges: Array) -> tuple[Array, Array]:
@@ -87,24 +74,23 @@ def _rule(edges: Array) -> tuple[Array, Array]:
     return x, density
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkTeacher:
-    """A teacher as the kernels see it.
+class NetworkTeacher(NamedTuple):
+    """A teacher as the kernels see it; a sum of units has no components, a polynomial no units."""
 
-    `links` are the distinct links of its units, `parameters` and `sizes` what `dynamics.equations.network.system` says.
-    `degree` is the largest order of a component, `biases` (units,) and `theta` (units, r) those of the units,
-    `components` the f*_α, `square` E f*², and `sensitivity` E ∂_a f* ∂_b f*, (r, r), NaN where a unit jumps.
-    """
-
-    links: tuple[HermiteExpansion, ...]
+    #: What `dynamics.equations.network.system` says.
     parameters: Array
     sizes: Integers
-    degree: int
-    biases: Array
+    #: θ (units, r) of the units.
     theta: Array
-    components: Array
+    #: E f*², and E ∂_a f* ∂_b f*, (r, r), NaN where a unit jumps.
     square: float
     sensitivity: Array
+    #: The distinct links of the units, and β (units,).
+    links: tuple[HermiteExpansion, ...] = ()
+    biases: Array = np.empty(0)
+    #: The f*_α, and the largest order |α|.
+    components: Array = np.empty(0)
+    degree: int = 0
 
     @property
     def units(self) -> int:
@@ -129,17 +115,8 @@ def network_teacher(problem: Problem) -> NetworkTeacher:
     mean = cast("Polynomial", teacher.target).mean
     parameters = np.concatenate([[mean], values / roots, [0.0], 1.0 / (roots * values)])
     sizes = np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()])
-    return NetworkTeacher(
-        links=(),
-        parameters=parameters,
-        sizes=sizes,
-        degree=int(orders.sum(axis=1).max()),
-        biases=np.empty(0),
-        theta=np.empty((0, teacher.span)),
-        components=values,
-        square=mean**2 + float(values @ values),
-        sensitivity=np.array(sums),
-    )
+    theta, square, degree = np.empty((0, teacher.span)), mean**2 + float(values @ values), int(orders.sum(axis=1).max())
+    return NetworkTeacher(parameters, sizes, theta, square, np.array(sums), components=values, degree=degree)
 
 
 def _unit_teacher(problem: Problem) -> NetworkTeacher:
@@ -158,17 +135,7 @@ def _unit_teacher(problem: Problem) -> NetworkTeacher:
     sensitivity = theta.T @ slopes @ theta * (np.nan if jumps else 1.0)
     parameters = np.concatenate([weights, biases, theta.ravel()])
     sizes = np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64)
-    return NetworkTeacher(
-        links=links,
-        parameters=parameters,
-        sizes=sizes,
-        degree=0,
-        biases=biases,
-        theta=theta,
-        components=np.empty(0),
-        square=float(square.sum()),
-        sensitivity=sensitivity,
-    )
+    return NetworkTeacher(parameters, sizes, theta, float(square.sum()), sensitivity, links, biases)
 
 
 #: Rounding of overlaps in units of their size.
