@@ -23,6 +23,7 @@ from dynamics.equations.network import system as network
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, normalised_overlaps
 from dynamics.equations.rates import RateTable, rate_at
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from dynamics.kernels.products import product
 from dynamics.problem import is_homogeneous, is_network
 from dynamics.problem.checks import require
 from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder, check_dense
@@ -44,6 +45,8 @@ RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOO
 NUMBERS = 10
 
 Moments = tuple[Matrix, Matrix, Matrix]
+#: −a (U), β (U) and θ (U, P) of the teacher's units.
+Units = tuple[Vector, Vector, Matrix]
 
 # What the student's own equations know of a step: N (m, m + P), the Gram matrix C of neurons and directions, and S, of
 # a state of the weights; `rates` receives −E ∂_v and −E ∂_b first.
@@ -184,59 +187,43 @@ def write_flow(
 def write_map(
     t: float, y: Vector, out: Vector, moments: Moments, parameters: Vector, sizes: Integers, own: Vector
 ) -> None:
-    """Write (F(y) − y)/η, F the map of momentum and averages; −E ∂_v and −E ∂_b are in `out` already."""
-    m, P, (N, C, S) = sizes[WIDTH], sizes[AXES], moments
-    rate, share = parameters[RATE], parameters[SHARE]
-    mP, mm, size, step = m * P, m * m, sizes[STATE], int(t / rate + 0.5)
+    """Write (F(y) − y)/η, F the map of momentum and averages; −E ∂_v and −E ∂_b are in `out` already.
+
+    Of (w, u, a, g), g the gradient of a batch, F adds η D to (w, u, a), and η (D X + X Dᵀ + η D X Dᵀ) to products X.
+    """
+    m, P, (N, C, S), rate = sizes[WIDTH], sizes[AXES], moments, parameters[RATE]
+    count, mm, vectors, step = 2 + sizes[AVERAGES], m * m, 2 * m + m * P, int(t / rate + 0.5)
     beta, kept = (parameters[MOMENTUM], parameters[KEPT]) if step > 0 else (0.0, 1.0)
-    of_u, of_g = parameters[OF_BUFFER], parameters[OF_GRADIENT]
-    alpha = share if share > 0.0 else 1.0 / (step + 2.0)
-    averages, at_a = sizes[AVERAGES] == 1, size + 2 * m + mP + 2 * mm
-    at_Q, at_wu, at_uu = 2 * m + mP, size + 2 * m + mP, size + 2 * m + mP + mm
-    Q, Xwu, Xuu = matrix(y, at_Q, m, m), matrix(y, at_wu, m, m), matrix(y, at_uu, m, m)
-    Gw, Gu, Ga = matrix(own, 0, m, m), matrix(own, mm, m, m), matrix(own, 2 * mm, m, m)
-    dot(N, Q, matrix(y, 2 * m, m, P), Gw)
-    dot(N, Xwu, matrix(y, size + 2 * m, m, P), Gu)
-    # v, b and M are moved alike, by their mean gradients.
-    for x in range(2 * m + mP):
-        gradient = -out[x] if x < 2 * m else dot_directions(N, C, (x - 2 * m) // P, (x - 2 * m) % P)
-        buffer = beta * y[size + x] + kept * gradient
-        moved = of_u * buffer + of_g * gradient
-        out[x], out[size + x] = -moved, (buffer - y[size + x]) / rate
-        if averages:
-            out[at_a + x] = alpha * ((y[x] - y[at_a + x]) / rate - moved)
-    dQ, dwu, duu = matrix(out, at_Q, m, m), matrix(out, at_wu, m, m), matrix(out, at_uu, m, m)
-    new_wu, new_ww, of_step = matrix(own, 3 * mm, m, m), matrix(own, 4 * mm, m, m), matrix(own, 5 * mm, m, m)
+    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (step + 2.0)
+    D = np.zeros((3, 4))
+    D[0, 1] = -parameters[OF_BUFFER] * beta
+    D[0, 3] = -parameters[OF_BUFFER] * kept - parameters[OF_GRADIENT]
+    D[1, 1], D[1, 3] = (beta - 1.0) / rate, kept / rate
+    D[2, 0], D[2, 1], D[2, 2], D[2, 3] = alpha / rate, alpha * D[0, 1], -alpha / rate, alpha * D[0, 3]
+    # Places of w, u and a, and of their products.
+    at = 0, sizes[STATE], sizes[STATE] + vectors + 2 * mm
+    ww, wu, uu, aa = vectors, at[1] + vectors, at[1] + vectors + mm, at[2] + vectors
+    places = ww, wu, aa + mm, wu, uu, aa + 2 * mm, aa + mm, aa + 2 * mm, aa
+    z, X, V = np.zeros(4), np.zeros((4, 4)), np.zeros((3, 4))
+    for r in range(count):
+        dot(N, matrix(y, places[r], m, m), matrix(y, at[r] + 2 * m, m, P), matrix(own, r * mm, m, m))
+    for x in range(vectors):
+        z[3] = -out[x] if x < 2 * m else dot_directions(N, C, (x - 2 * m) // P, (x - 2 * m) % P)
+        for r in range(count):
+            z[r] = y[at[r] + x]
+        for r in range(count):
+            out[at[r] + x] = np.sum(D[r] * z)
     for i in range(m):
         for j in range(m):
-            # Products of the new buffer: with itself, with the gradient, with the old weights.
-            second = S[max(i, j), min(i, j)]
-            uu = beta * beta * Xuu[i, j] + beta * kept * (Gu[i, j] + Gu[j, i]) + kept * kept * second
-            gu, ug = beta * Gu[i, j] + kept * second, beta * Gu[j, i] + kept * second
-            wu, uw = beta * Xwu[i, j] + kept * Gw[j, i], beta * Xwu[j, i] + kept * Gw[i, j]
-            pp = of_u * of_u * uu + of_u * of_g * (gu + ug) + of_g * of_g * second
-            wp, pw = of_u * wu + of_g * Gw[j, i], of_u * uw + of_g * Gw[i, j]
-            dQ[i, j] = rate * pp - wp - pw
-            new_ww[i, j] = Q[i, j] + rate * dQ[i, j]
-            new_wu[i, j] = wu - rate * (of_u * uu + of_g * gu)
-            dwu[i, j], duu[i, j] = (new_wu[i, j] - Xwu[i, j]) / rate, (uu - Xuu[i, j]) / rate
-    if not averages:
-        return
-    at_aa, at_wa, at_ua = at_a + 2 * m + mP, at_a + 2 * m + mP + mm, at_a + 2 * m + mP + 2 * mm
-    Xaa, Xwa, Xua = matrix(y, at_aa, m, m), matrix(y, at_wa, m, m), matrix(y, at_ua, m, m)
-    daa, dwa, dua = matrix(out, at_aa, m, m), matrix(out, at_wa, m, m), matrix(out, at_ua, m, m)
-    dot(N, Xwa, matrix(y, at_a + 2 * m, m, P), Ga)
-    for i in range(m):
-        for j in range(m):
-            ua = beta * Xua[i, j] + kept * Ga[i, j]
-            of_step[i, j] = Xwa[i, j] - rate * (of_u * ua + of_g * Ga[i, j])
-            dwa[i, j] = ((1.0 - alpha) * of_step[i, j] + alpha * new_ww[i, j] - Xwa[i, j]) / rate
-            dua[i, j] = ((1.0 - alpha) * ua + alpha * new_wu[j, i] - Xua[i, j]) / rate
-    for i in range(m):
-        for j in range(m):
-            mixed = of_step[i, j] + of_step[j, i]
-            square = (1.0 - alpha) ** 2 * Xaa[i, j] + alpha * (1.0 - alpha) * mixed + alpha**2 * new_ww[i, j]
-            daa[i, j] = (square - Xaa[i, j]) / rate
+            X[3, 3] = S[max(i, j), min(i, j)]
+            for r in range(count):
+                X[3, r], X[r, 3] = own[r * mm + i * m + j], own[r * mm + j * m + i]
+                for s in range(count):
+                    X[r, s] = y[places[3 * r + s] + (i * m + j if r <= s else j * m + i)]
+            product(D, X, V)
+            for r in range(count):
+                for s in range(r, count):
+                    out[places[3 * r + s] + i * m + j] = V[r, s] + np.sum((X[r] + rate * V[r]) * D[s])
 
 
 # Means over nodes, of sign SGD and of zeroth order at λ > 0, for networks. `nodes` holds (weight | z) of each, z the
@@ -282,35 +269,27 @@ def value_and_slope(kind: int, z: float, means: Vector) -> tuple[float, float]:
 
 
 @kernel
-def projections(
-    node: Vector, shift: float, y: Vector, L: Matrix, units: tuple[Vector, Vector, Matrix], sizes: Integers, out: Vector
-) -> None:
-    """Write w_i·x + shift ζ_i of the neurons, without biases, then θ·x + β of the units."""
-    m, P, (_, biases, theta) = sizes[WIDTH], sizes[AXES], units
-    M = matrix(y, 2 * m, m, P)
-    for i in range(m):
-        out[i] = shift * node[1 + P + m + i] if shift != 0.0 else 0.0
-        for p in range(P):
-            out[i] += M[i, p] * node[1 + p]
-        for k in range(i + 1):
-            out[i] += L[i, k] * node[1 + P + k]
-    for u in range(biases.size):
-        out[m + u] = biases[u]
-        for p in range(P):
-            out[m + u] += theta[u, p] * node[1 + p]
-
-
-@kernel
 def error_at(
-    z: Vector, y: Vector, scale: float, units: tuple[Vector, Vector, Matrix], table: Integers, means: Vector,
-    signs: Vector,
+    node: Vector, shift: float, y: Vector, scale: float, L: Matrix, units: Units, table: Integers, means: Vector,
+    z: Vector, signs: Vector,
 ) -> float:  # fmt: skip
-    """Return f − f* at some projections, and write the signs of ∂f/∂(w_i·x)."""
-    m, error = signs.size, 0.0
+    """Return f − f* at a node where neurons see shift ζ_i more.
+
+    Projections w_i·x + shift ζ_i of the neurons, without biases, and θ·x + β of the units are written to `z`, and the
+    signs of ∂f/∂(w_i·x) to `signs`.
+    """
+    m, (amplitudes, biases, theta), error = signs.size, units, 0.0
+    P = theta.shape[1]
+    M = matrix(y, 2 * m, m, P)
     for a in range(z.size):
         kind, place, degree = table[3 * a], table[3 * a + 1], table[3 * a + 2]
-        weight = scale * y[a] if a < m else units[0][a - m]
-        value, slope = value_and_slope(kind, z[a] + (y[m + a] if a < m else 0.0), vector(means, place, degree + 1))
+        weight, bias = (scale * y[a], y[m + a]) if a < m else (amplitudes[a - m], 0.0)
+        z[a] = biases[a - m] if a >= m else shift * node[1 + P + m + a] if shift != 0.0 else 0.0
+        for p in range(P):
+            z[a] += (M[a, p] if a < m else theta[a - m, p]) * node[1 + p]
+        for k in range(a + 1 if a < m else 0):
+            z[a] += L[a, k] * node[1 + P + k]
+        value, slope = value_and_slope(kind, z[a] + bias, vector(means, place, degree + 1))
         error += weight * value
         if a < m:
             signs[a] = 0.0 if weight * slope == 0.0 else math.copysign(1.0, weight * slope)
@@ -335,18 +314,15 @@ def sum_nodes(
     d, shift, total, root = parameters[DIMENSION], parameters[SMOOTHING], 0.0, math.sqrt(2.0 * noise)
     if shift > 0.0:
         for n in range(count):
-            projections(nodes[n], shift, y, L, units, sizes, z)
-            above = error_at(z, y, scale, units, table, means, signs)
-            projections(nodes[n], -shift, y, L, units, sizes, z)
-            below = error_at(z, y, scale, units, table, means, signs)
+            above = error_at(nodes[n], shift, y, scale, L, units, table, means, z, signs)
+            below = error_at(nodes[n], -shift, y, scale, L, units, table, means, z, signs)
             total += nodes[n, 0] * 0.25 * (above - below) ** 2 * ((above + below) ** 2 + 4.0 * noise)
         return float(d * d * total / (4.0 * shift * shift))
     dM, dQ = matrix(out, 2 * m, m, P), matrix(out, 2 * m + m * P, m, m)
     out.fill(0.0)
     like.fill(0.0)
     for n in range(count):
-        projections(nodes[n], 0.0, y, L, units, sizes, z)
-        found = math.erf(error_at(z, y, scale, units, table, means, signs) / root)
+        found = math.erf(error_at(nodes[n], 0.0, y, scale, L, units, table, means, z, signs) / root)
         for i in range(m):
             pull = math.sqrt(2.0 / math.pi) * nodes[n, 0] * found * signs[i]
             for p in range(P):
@@ -458,6 +434,14 @@ LARGEST_FORGETTING = 5.0
 MOST_NODES, FINENESS, WIDEST, REACH = 10**6, 0.6, 0.3, 6.6
 #: Axes of nodes -> points of Gauss–Hermite's rule on each.
 POINTS = {2: 60, 3: 32, 4: 20}
+#: The right-hand side of steps of a student's system -> the functions under an optimizer.
+OPTIMIZED = {
+    steps.erf_rhs: Functions(network_erf, network_events),
+    steps.polynomial_rhs: Functions(network_polynomial, network_events),
+    committee.erf_step_rhs: Functions(committee_erf, committee_events),
+    committee.polynomial_step_rhs: Functions(committee_polynomial, committee_events),
+    finite_step.rhs: Functions(homogeneous, homogeneous_events),
+}
 RULES = {SGD: MAP, ZerothOrder: ZEROTH_ORDER, Adam: ADAPTIVE, RMSprop: ADAPTIVE, SignSGD: SIGN}
 
 
@@ -469,19 +453,13 @@ def optimized_system(
         need = "Argument `learning_rate` must be one number for an optimizer other than plain SGD and ZerothOrder"
         require(optimizer.is_plain or isinstance(optimizer, ZerothOrder), f"{need}, but varies for {optimizer}.")
     _check(problem, step_theory, batch_size, optimizer)
-    base: Any
+    make: Any = committee.CommitteeSystem
     if is_network(problem):
-        base = steps.NetworkStepSystem(problem, 1.0, step_theory, batch_size)
-        is_polynomial = base.functions.rhs is steps.polynomial_rhs
-        functions = network_polynomial if is_polynomial else network_erf, network_events
+        make = steps.NetworkStepSystem
     elif is_homogeneous(problem):
-        base = finite_step.FiniteStepSystem(problem, 1.0, step_theory, batch_size)
-        functions = homogeneous, homogeneous_events
-    else:
-        base = committee.CommitteeSystem(problem, 1.0, step_theory, batch_size)
-        is_polynomial = base.functions is committee.STEPS[committee.POLYNOMIAL]
-        functions = committee_polynomial if is_polynomial else committee_erf, committee_events
-    return OptimizedSystem(base, Functions(*functions), learning_rate, optimizer)
+        make = finite_step.FiniteStepSystem
+    base = make(problem, 1.0, step_theory, batch_size)
+    return OptimizedSystem(base, OPTIMIZED[base.functions.rhs], learning_rate, optimizer)
 
 
 def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optimizer) -> None:
@@ -574,7 +552,7 @@ class OptimizedSystem(FlowSystem):
         header.append(varying.size)
         self.parameters: Array = np.concatenate([own, base.parameters])
         self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
-        self.work_size = scratch + 6 * mm + 4 * m + table.size + weights.size
+        self.work_size = scratch + 3 * mm + 4 * m + table.size + weights.size
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree
 
