@@ -136,8 +136,8 @@ def joint_tail(h: float, k: float, r: float, lack: float) -> float:
 # 1_a 1_b = 1/4 + arcsin(r)/2π and all scores are 0, which is several times as fast. The angle is taken from √Δ, since
 # arcsin loses digits at r = ±1.
 #
-# A row begins with q, b, T, 1/√T, h, p, E f and E f'. A function's name says what a and b are; sign stands for sign and
-# erf, which differ in T. Functions read rows before they branch and hand on numbers: an array costs a reference.
+# A row begins with q, b, T, 1/√T, h, p, E f and E f'. Sign stands for sign and erf, which differ in T. Functions read
+# rows before they branch and hand on numbers: an array costs a reference.
 
 
 @kernel
@@ -183,63 +183,44 @@ def ramp(p: float, inverse: float, root: float, n: float, u: float) -> float:
 
 
 @kernel
-def relu_relu(centred: bool, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
-    b_a, q_a, inverse_a, h_a, p_a, above_a = a[1], a[2], a[3], a[4], a[5], a[7]
-    b_b, q_b, inverse_b, h_b, p_b, above_b = b[1], b[2], b[3], b[4], b[5], b[7]
-    root = root_determinant(c, q_a, q_b)
-    if centred:
-        both = 0.25 + math.atan2(c, root) / TWO_PI
-        slope_a = 0.5 * INVERSE_ROOT * (c * inverse_a + q_b * inverse_b)
-        slope_b = 0.5 * INVERSE_ROOT * (c * inverse_b + q_a * inverse_a)
-        wide = root / TWO_PI
-        return wide + c * both, slope_a, slope_b, both, wide * inverse_a * inverse_a, wide * inverse_b * inverse_b
-    n_a, n_b = difference_of_products(b_a, q_b, c, b_b), difference_of_products(b_b, q_a, c, b_a)
-    u_a, u_b = standard_score(n_a, inverse_b, root), standard_score(n_b, inverse_a, root)
-    both = above_a * above_b + excess(c, root, inverse_a * inverse_b, h_a, h_b)
-    from_a, from_b = p_a * normal_cdf(u_b), p_b * normal_cdf(u_a)
-    slope_a, slope_b = b_b * both + c * from_a + q_b * from_b, b_a * both + c * from_b + q_a * from_a
-    bend_a, bend_b = ramp(p_a, inverse_a, root, n_b, u_b), ramp(p_b, inverse_b, root, n_a, u_a)
-    return b_a * slope_a + q_a * bend_a + c * both, slope_a, slope_b, both, bend_a, bend_b
-
-
-@kernel
-def relu_sign(centred: bool, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
-    b_a, q_a, inverse_a, h_a, p_a, above_a = a[1], a[2], a[3], a[4], a[5], a[7]
-    b_b, T_b, inverse_b, h_b, p_b, mean_b = b[1], b[2], b[3], b[4], b[5], b[6]
-    root = root_determinant(c, q_a, T_b)
-    if centred:
-        both, square = INVERSE_ROOT * inverse_b, inverse_b * inverse_b
-        return c * both, math.atan2(c, root) / math.pi, root * square / math.pi, both, 0.0, -c * both * square
-    n_a = difference_of_products(b_a, T_b, c, b_b)
-    u_a = standard_score(n_a, inverse_b, root)
-    u_b = standard_score(difference_of_products(b_b, q_a, c, b_a), inverse_a, root)
-    slope_a = above_a * mean_b + 2.0 * excess(c, root, inverse_a * inverse_b, h_a, h_b)
-    slope_b = 2.0 * ramp(p_b, inverse_b, root, n_a, u_a)
-    both = 2.0 * p_b * normal_cdf(u_a)
-    bend_a, bend_b = p_a * math.erf(u_b * SQRT_HALF), -(b_b * slope_b + c * both) / T_b
-    return b_a * slope_a + q_a * bend_a + c * both, slope_a, slope_b, both, bend_a, bend_b
-
-
-@kernel
-def sign_sign(centred: bool, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
-    b_a, T_a, inverse_a, h_a, p_a, mean_a = a[1], a[2], a[3], a[4], a[5], a[6]
-    b_b, T_b, inverse_b, h_b, p_b, mean_b = b[1], b[2], b[3], b[4], b[5], b[6]
+def ordered_pair(
+    first: int, second: int, centred: bool, c: float, a: Vector, b: Vector
+) -> tuple[float, float, float, float, float, float]:
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two relus, a relu and a sign, or two signs."""
+    b_a, T_a, inverse_a, h_a, p_a, mean_a, above_a = a[1], a[2], a[3], a[4], a[5], a[6], a[7]
+    b_b, T_b, inverse_b, h_b, p_b, mean_b, above_b = b[1], b[2], b[3], b[4], b[5], b[6], b[7]
     root = root_determinant(c, T_a, T_b)
+    square_a, square_b = inverse_a * inverse_a, inverse_b * inverse_b
     if centred:
+        angle = math.atan2(c, root)
+        if second == RELU:
+            both, wide = 0.25 + angle / TWO_PI, root / TWO_PI
+            slope_a = 0.5 * INVERSE_ROOT * (c * inverse_a + T_b * inverse_b)
+            slope_b = 0.5 * INVERSE_ROOT * (c * inverse_b + T_a * inverse_a)
+            return wide + c * both, slope_a, slope_b, both, wide * square_a, wide * square_b
+        if first == RELU:
+            both = INVERSE_ROOT * inverse_b
+            return c * both, angle / math.pi, root * square_b / math.pi, both, 0.0, -c * both * square_b
         both = 2.0 / (math.pi * root)
-        bend = -c * both
-        value = 2.0 / math.pi * math.atan2(c, root)
-        return value, 0.0, 0.0, both, bend * inverse_a * inverse_a, bend * inverse_b * inverse_b
-    u_a = standard_score(difference_of_products(b_a, T_b, c, b_b), inverse_b, root)
-    u_b = standard_score(difference_of_products(b_b, T_a, c, b_a), inverse_a, root)
+        return 2.0 / math.pi * angle, 0.0, 0.0, both, -c * both * square_a, -c * both * square_b
+    n_a, n_b = difference_of_products(b_a, T_b, c, b_b), difference_of_products(b_b, T_a, c, b_a)
+    u_a, u_b = standard_score(n_a, inverse_b, root), standard_score(n_b, inverse_a, root)
+    joint = excess(c, root, inverse_a * inverse_b, h_a, h_b)
+    if second == RELU:
+        both = above_a * above_b + joint
+        from_a, from_b = p_a * normal_cdf(u_b), p_b * normal_cdf(u_a)
+        slope_a, slope_b = b_b * both + c * from_a + T_b * from_b, b_a * both + c * from_b + T_a * from_a
+        bend_a, bend_b = ramp(p_a, inverse_a, root, n_b, u_b), ramp(p_b, inverse_b, root, n_a, u_a)
+        return b_a * slope_a + T_a * bend_a + c * both, slope_a, slope_b, both, bend_a, bend_b
+    if first == RELU:
+        slope_a, slope_b = above_a * mean_b + 2.0 * joint, 2.0 * ramp(p_b, inverse_b, root, n_a, u_a)
+        both = 2.0 * p_b * normal_cdf(u_a)
+        bend_a, bend_b = p_a * math.erf(u_b * SQRT_HALF), -(b_b * slope_b + c * both) / T_b
+        return b_a * slope_a + T_a * bend_a + c * both, slope_a, slope_b, both, bend_a, bend_b
     slope_a, slope_b = 2.0 * p_a * math.erf(u_b * SQRT_HALF), 2.0 * p_b * math.erf(u_a * SQRT_HALF)
     both = 4.0 * p_a * normal_density(u_b) / (inverse_a * root)
-    value = mean_a * mean_b + 4.0 * excess(c, root, inverse_a * inverse_b, h_a, h_b)
     bend_a, bend_b = -(b_a * slope_a + c * both) / T_a, -(b_b * slope_b + c * both) / T_b
-    return value, slope_a, slope_b, both, bend_a, bend_b
+    return mean_a * mean_b + 4.0 * joint, slope_a, slope_b, both, bend_a, bend_b
 
 
 @kernel
@@ -247,14 +228,10 @@ def threshold_pair(
     first: int, second: int, centred: bool, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of units of two families."""
-    if first == RELU and second == RELU:
-        return relu_relu(centred, c, a, b)
-    if first == RELU:
-        return relu_sign(centred, c, a, b)
-    if second == RELU:
-        value, slope_b, slope_a, both, bend_b, bend_a = relu_sign(centred, c, b, a)
-        return value, slope_a, slope_b, both, bend_a, bend_b
-    return sign_sign(centred, c, a, b)
+    if first == RELU or second != RELU:
+        return ordered_pair(first, second, centred, c, a, b)
+    value, slope_b, slope_a, both, bend_b, bend_a = ordered_pair(second, first, centred, c, b, a)
+    return value, slope_a, slope_b, both, bend_a, bend_b
 
 
 @kernel

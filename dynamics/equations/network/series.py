@@ -260,20 +260,12 @@ LEFT, RIGHT = (0, 1, 0, 1, 2, 0), (0, 0, 1, 1, 0, 2)
 
 @kernel
 def write_line_means(head: int, row: Vector, numbers: Vector, out: Vector) -> None:
-    """Write κ D_0 … κ D_3 of f, then the line's mean ℓ and slope β, and κ."""
+    """Write κ D_0 … κ D_3 of f, then the same of the line, ℓ, β and zeros, and κ."""
     scale, slope, offset = numbers[head + 3], numbers[head + 4], numbers[head + 5]
     write_threshold_derivatives(int(numbers[head]), row, vector(out, 0, 4))
     for j in range(4):
         out[j] *= scale
-    out[4], out[5], out[6] = slope * row[1] + offset, slope, scale
-
-
-@kernel
-def line_part(p: int, mean: Vector) -> tuple[float, float]:
-    """Return the mean of derivative p of a line, and its slope."""
-    if p == 0:
-        return mean[4], mean[5]
-    return (mean[5], 0.0) if p == 1 else (0.0, 0.0)
+    out[4], out[5], out[6], out[7], out[8] = slope * row[1] + offset, slope, 0.0, 0.0, scale
 
 
 @kernel
@@ -282,15 +274,14 @@ def lined_pair(
     means: tuple[float, float, float, float, float, float],
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji from those of f."""
-    a, b, found = np.empty(7), np.empty(7), np.empty(6)
+    a, b, found = np.empty(9), np.empty(9), np.empty(6)
     write_line_means(int(numbers[HEADS]), row_a, numbers, a)
     write_line_means(head, row_b, numbers, b)
     for n in range(6):
         p, q = LEFT[n], RIGHT[n]
-        left, left_slope = line_part(p, a)
-        right, right_slope = line_part(q, b)
-        one = a[p] * right + left * b[q] + c * (a[p + 1] * right_slope + left_slope * b[q + 1])
-        found[n] = a[6] * b[6] * means[n] + one + left * right + c * left_slope * right_slope
+        lines = a[p] * b[q + 4] + a[p + 4] * b[q] + a[p + 4] * b[q + 4]
+        slopes = a[p + 1] * b[q + 5] + a[p + 5] * b[q + 1] + a[p + 5] * b[q + 5]
+        found[n] = a[8] * b[8] * means[n] + lines + c * slopes
     return found[0], found[1], found[2], found[3], found[4], found[5]
 
 
@@ -414,25 +405,23 @@ class SeriesTable:
         shape = [float(self.trained), *self.data.shape]
         return np.concatenate([shape, self.biases, self.lengths, self.data.ravel()])
 
-    def covers(self, length: Array, bias: Array) -> Array:
-        """Return which of the pairs (ρ, b) the table holds."""
-        if self.trained:
-            known = (bias >= self.biases[0]) & (bias <= self.biases[-1])
-        else:
-            known = np.abs(np.subtract.outer(bias, self.biases)).min(axis=-1) <= 1e-12
-        return np.asarray(known & (length >= self.lengths[0]) & (length <= self.lengths[-1]))
-
     def tails(self, length: Array, bias: Array) -> Array:
-        """Return bounds on the tails of σ and σ' at pairs (ρ, b), shape (2, …): the largest at the ends of a cell."""
+        """Return bounds on the tails of σ and σ' at pairs (ρ, b), shape (2, …): the largest at the ends of a cell.
+
+        They are infinite beyond the table.
+        """
         lengths, biases, grid = self._tail_grid
         row = np.clip(np.searchsorted(lengths, length), 1, lengths.size - 1)
+        known = (length >= self.lengths[0]) & (length <= self.lengths[-1])
         if self.trained:
             column = np.clip(np.searchsorted(biases, bias), 1, biases.size - 1)
             cells = [(row - i, column - j) for i in (0, 1) for j in (0, 1)]
+            known &= (bias >= biases[0]) & (bias <= biases[-1])
         else:
-            column = np.abs(np.subtract.outer(bias, biases)).argmin(axis=-1)
-            cells = [(row - i, column) for i in (0, 1)]
-        return np.asarray(np.max([grid[:, *cell] for cell in cells], axis=0))
+            distance = np.abs(np.subtract.outer(bias, biases))
+            cells = [(row - i, distance.argmin(axis=-1)) for i in (0, 1)]
+            known &= distance.min(axis=-1) <= 1e-12
+        return np.where(known, np.max([grid[:, *cell] for cell in cells], axis=0), np.inf)
 
     @cached_property
     def _tail_grid(self) -> tuple[Array, Array, Array]:
@@ -554,7 +543,7 @@ class Link:
             return np.zeros((2, q.size))
         length = np.sqrt(q)
         if self.table is not None:
-            return np.where(self.table.covers(length, b), self.table.tails(length, b), np.inf)
+            return self.table.tails(length, b)
         T, scale = q + 1.0 if self.family == ERF else q, np.full_like(q, abs(self.scale))
         size = scale * CRAMER * np.exp(-0.25 * b * b / T)
         if self.family == RELU:

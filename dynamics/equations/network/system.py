@@ -228,7 +228,7 @@ def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: 
 
 @kernel
 def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of relu with biases, as `relu_relu` has it for a pair.
+    """Add and write the means of relu with biases, as `ordered_pair` has it for a pair.
 
     With u = (b_j q_i - c b_i)/√(q_i Δ) and P_ij = p_i Φ(u): K12 = Φ_2, K1 = b_j K12 + c P_ij + q_j P_ji,
     K2 = p_i √(Δ/q_i) (u Φ(u) + φ(u)), K = b_i K1 + q_i K2 + c K12, so that one Φ(u) does for each i and j.
@@ -269,7 +269,7 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
 
 @kernel
 def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of erf with biases, as `sign_sign` has it for a pair.
+    """Add and write the means of erf with biases, as `ordered_pair` has it for a pair.
 
     With u = (b_j T_i - c b_i)/√(T_i Δ): K1 = 2 p_i erf(u/√2), K12 = 4 p_i φ(u) √(T_i/Δ), K2 = -(b_i K1 + c K12)/T_i,
     so that one exponential and one error function do for each i and j. K is left out where it moves nothing.
