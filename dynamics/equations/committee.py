@@ -123,19 +123,12 @@ def write_step_second(write_second: Callable[..., None], parameters: Vector, siz
     """Write and return second/B + (1 − 1/B) D, D = F (N + diag(k))ᵀ, after `rhs`; the upper half is not written."""
     m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
     at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
-    noise, d, batch = parameters[at], parameters[at + 2], parameters[at + 3]
     second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
     numbers, layout = parameters[at + 4 :], vector(sizes, LAYOUT, sizes.size - LAYOUT)
     vectors, exact = (matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)), sizes[THEORY] == 2
-    write_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
+    write_second(vectors, parameters[at], parameters[at + 2], exact, m, numbers, layout, scratch, second)
     # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
-    share = 1.0 - 1.0 / batch if exact else 0.0
-    for i in range(m):
-        for j in range(i + 1):
-            second[i, j] /= batch
-            if share > 0.0:
-                for b in range(M):
-                    second[i, j] += share * F[i, b] * N[j, b]
+    steps.average_batch(second, vectors[0], N, F, vectors[2], parameters[at + 3], exact, 1.0, 0.0)
     return second
 
 

@@ -383,34 +383,44 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
             C[i, m + p] = C[m + p, i] = total
 
 
+@kernel
+def average_batch(
+    S: Matrix, C: Matrix, N: Matrix, F: Matrix, weight: Vector, batch: float, exact: bool, rate: float, decay: float
+) -> None:
+    """Turn E[(ē² + τ²) σ'_i σ'_j |x|²] into E of the products of two gradients of a batch, on and below the diagonal.
+
+    The gradients are ε_w weight_i ē σ'_i x, beside ∇ = N v of all vectors, F = N C, that has the decay κ_w w_i too.
+    """
+    share = 1.0 / batch
+    for i in range(S.shape[0]):
+        for j in range(i + 1):
+            S[i, j] *= share * rate**2 * weight[i] * weight[j]
+            if exact:
+                # A sample has no part in the decay.
+                mean = 0.0
+                for b in range(N.shape[1]):
+                    mean += F[i, b] * N[j, b]
+                S[i, j] += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * C[i, j])
+
+
 @inlined_kernel
 def write_step_second(
     write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> Matrix:
     """Write and return E of the products of two gradients of a batch, on and below the diagonal, after the flow."""
-    m, r, M, at = sizes[flow.WIDTH], sizes[flow.AXES], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
-    first, step, exact = 2 * m + m * r, sizes[STEP_AT], sizes[EXACT] == 1
+    m, M, at = sizes[flow.WIDTH], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
+    step, exact = sizes[STEP_AT], sizes[EXACT] == 1
     C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
     at += M * M + m * m
     bias, weight = vector(work, at, M), vector(work, at + M, M)
     scratch = vector(work, at + 2 * M, work.size - at - 2 * M)
     write_step_vectors(y, parameters, sizes, C, bias, weight)
-    place = step + 4 + sizes[STEP_UNITS] * (2 + r)
+    place = step + 4 + sizes[STEP_UNITS] * (2 + sizes[flow.AXES])
     numbers = vector(parameters, place, parameters.size - place)
     layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
-    share, decay = 1.0 / parameters[step + 1], parameters[flow.DECAY_W]
     write_second((C, bias, weight), parameters[step + 3], parameters[step + 2], exact, m, numbers, layout, scratch, S)
     _, _, _, _, _, N, F = flow.views(sizes, work)
-    for i in range(m):
-        for j in range(i + 1):
-            S[i, j] *= share * parameters[flow.RATE_W] ** 2 * weight[i] * weight[j]
-            if exact:
-                # F holds the products of ∇ = ε_w ∇_w + κ_w w; a sample has no part in the decay.
-                mean = 0.0
-                for b in range(m + r):
-                    mean += F[i, b] * N[j, b]
-                q = y[first + i * m + j]
-                S[i, j] += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * q)
+    average_batch(S, C, N, F, weight, parameters[step + 1], exact, parameters[flow.RATE_W], parameters[flow.DECAY_W])
     return S
 
 
