@@ -96,6 +96,14 @@ class MeanFieldSystem(System):
     name = "mean-field"
     #: Bound on a particle's speed where the slopes of the field, as the kernels have them, sum to 1 in size.
     steepness = 1.0
+    #: F_k(a), shape (M, n), of projections (n, r).
+    features: Callable[[Array], Array]
+    #: ∇Φ (n, r) and ∇²Φ (n, r, r) of projections (n, r) and forces c_k (μ_k − μ*_k).
+    _derivatives: Callable[[Array, Array], tuple[Array, Array]]
+    #: c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M).
+    _moment_tables: Callable[[], tuple[Array, Array, float, Array]]
+    #: What follows the common numbers in `sizes` and in `parameters`, and the rows of scratch of a block.
+    _of_kernels: Callable[[], tuple[list[int], Array, int]]
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         # The kernels import Numba, which what else this module holds does not need.
@@ -117,14 +125,6 @@ class MeanFieldSystem(System):
         self.sizes: Integers = np.array([*counts, teacher.span, int(self.grows), *layout], dtype=np.int64)
         self.num_events = len(levels) + problem.num_directions
         self.work_size = 3 * self.coefficients.size + (1 + rows) * kernels.lanes_of(self.sizes)
-
-    def _moment_tables(self) -> tuple[Array, Array, float, Array]:
-        """Return c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M)."""
-        raise NotImplementedError
-
-    def _of_kernels(self) -> tuple[list[int], Array, int]:
-        """Return what follows the common numbers in `sizes` and in `parameters`, and the rows of scratch of a block."""
-        raise NotImplementedError
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: for projections in units of 1/√d, the size of a random one."""
@@ -198,14 +198,6 @@ class MeanFieldSystem(System):
     def potential_derivatives(self, a: Array, moments: Array, *, student_alone: bool = False) -> tuple[Array, Array]:
         """Return ∇Φ (n, r) and ∇²Φ (n, r, r) at projections (n, r), without the teacher's part if asked to."""
         return self._derivatives(a, self.coefficients * (moments if student_alone else moments - self.targets))
-
-    def features(self, a: Array) -> Array:
-        """Return F_k(a), shape (M, n), of projections (n, r)."""
-        raise NotImplementedError
-
-    def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
-        """Return ∇Φ (n, r) and ∇²Φ (n, r, r)."""
-        raise NotImplementedError
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, learned mass and moments, and the total mass if it grows."""

@@ -11,8 +11,7 @@ closed overlaps of `dynamics.equations.overlaps` at n_i = 1/m take 2 m³.
 State y = W (m, D), rows of length 1; sizes = [m, P, D, rows of θ, sign_matters, place of the link, J, n], of which the
 first six are those of `dynamics.equations.vectors`, for J coefficients of g* and n levels of the loss; parameters =
 [a (P) | θ (rows, D) | c c* (J) | levels (n) | E f*² | link]. The Gram matrix is made in strips of `STRIP` rows, which
-stay in the cache. Scratch: a strip (STRIP, m) and `BLOCK` values of the link, or C and the learned masses (m, P) and
-n (m).
+stay in the cache. Scratch: two strips (STRIP, m), or C and the learned masses (m, P) and n (m).
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ import numpy as np
 
 from dynamics.equations import vectors
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import BLOCK, link_at, with_link, write_g0, write_g1
+from dynamics.equations.link import link_at, with_link, write_g0, write_g1
 from dynamics.equations.losses import largest_overlaps, link_powers, squared_error, teacher_term
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
-from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
-from dynamics.equations.overlaps import write_gram
+from dynamics.equations.overlaps import normalise, write_gram
 from dynamics.equations.vectors import LINK, teacher_rows, unit_vectors
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
 from dynamics.kernels.products import is_stopped, product
-from hermite.arrays import Integers, Matrix, Vector
+from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,12 +45,12 @@ TERMS, LEVELS = 6, 7
 
 
 @kernel
-def strip_of_gram(y: Vector, first: int, sizes: Integers, work: Vector) -> Matrix:
-    """Write w_i·w_j of up to STRIP neurons from `first` on with all to the strip."""
+def strips(y: Vector, first: int, sizes: Integers, work: Vector) -> tuple[Vector, Vector]:
+    """Write and return w_i·w_j of up to STRIP neurons from `first` on with all, flat, and return as much scratch."""
     m, D = sizes[0], sizes[2]
-    strip = matrix(work, 0, min(STRIP, m - first), m)
-    product(matrix(y, first * D, strip.shape[0], D), matrix(y, 0, m, D).T, strip)
-    return strip
+    rows = min(STRIP, m - first)
+    product(matrix(y, first * D, rows, D), matrix(y, 0, m, D).T, matrix(work, 0, rows, m))
+    return vector(work, 0, rows * m), vector(work, STRIP * m, rows * m)
 
 
 @kernel
@@ -71,20 +69,19 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
     m, P, D = sizes[0], sizes[1], sizes[2]
     W, F, A = matrix(y, 0, m, D), matrix(out, 0, m, D), matrix(work, 0, m, P)
-    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
+    link = link_at(parameters, sizes[LINK])
     for first in range(0, m, STRIP):
         if is_stopped(sizes):
             return
-        forces = strip_of_gram(y, first, sizes, work)
-        for begin in range(0, forces.size, BLOCK):
-            part = vector(work, begin, min(BLOCK, forces.size - begin))
-            write_g1(link, part, values)
-            for k in range(part.size):
-                part[k] = -values[k] / m
-        for i in range(forces.shape[0]):
+        overlaps, slopes = strips(y, first, sizes, work)
+        write_g1(link, overlaps, slopes)
+        rows = slopes.size // m
+        for i in range(rows):
             # The force of a neuron on itself is radial.
-            forces[i, first + i] = 0.0
-        product(forces, W, matrix(out, first * D, forces.shape[0], D))
+            slopes[i * m + first + i] = 0.0
+        product(matrix(slopes, 0, rows, m), W, matrix(out, first * D, rows, D))
+    for k in range(out.size):
+        out[k] *= -1.0 / m
     vectors.write_overlaps(y, A, parameters, sizes)
     for i in range(m):
         for p in range(P):
@@ -112,14 +109,10 @@ def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers,
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_all_events`."""
     m, P, own = sizes[0], sizes[1], 0.0
-    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
     for first in range(0, m, STRIP):
-        strip = strip_of_gram(y, first, sizes, work)
-        for begin in range(0, strip.size, BLOCK):
-            part = vector(work, begin, min(BLOCK, strip.size - begin))
-            write_g0(link, part, values)
-            for k in range(part.size):
-                own += values[k]
+        overlaps, values = strips(y, first, sizes, work)
+        write_g0(link_at(parameters, sizes[LINK]), overlaps, values)
+        own += np.sum(values)
     vectors.write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
     rest = vector(work, m * P, work.size - m * P)
     write_all_events(own / m / m, vector(work, 0, m * P), parameters, sizes, rest, out)
@@ -127,6 +120,10 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
 
 class SphericalObservables(System):
     """Observables of overlaps w·θ; `levels` are fractions of E f*² below which the loss is timed."""
+
+    #: w_i·θ_p, shape (m, P), and E(f − f*)² of a state.
+    overlaps: Callable[[Array], Array]
+    loss: Callable[[Array], float]
 
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
         student, other = link_powers(problem)
@@ -138,14 +135,6 @@ class SphericalObservables(System):
     def teacher_loss(self) -> float:
         """Return E f*², the loss of f = 0."""
         return teacher_term(self.problem)
-
-    def overlaps(self, state: Array) -> Array:
-        """Return w_i·θ_p, shape (m, P)."""
-        raise NotImplementedError
-
-    def loss(self, state: Array) -> float:
-        """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
-        raise NotImplementedError
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, and per direction the largest overlap and the learned mass."""
@@ -168,7 +157,7 @@ class SphericalSystem(SphericalObservables):
         numbers = [problem.teacher.coefficients, self._rows, *self._fixed]
         counts = [self._kernel.size, len(levels)]
         self.parameters, self.sizes = with_link(problem, [m, P, D, len(self._rows)], numbers, counts)
-        self.work_size = max(STRIP * m + BLOCK, 2 * m * P + m)
+        self.work_size = max(2 * STRIP * m, 2 * m * P + m)
 
     def unpack(self, state: Array) -> Array:
         """Return the neurons (m, D) of a state."""
@@ -332,15 +321,6 @@ def step_event_values(t: float, y: Vector, out: Vector, parameters: Vector, size
     write_all_events(np.sum(values) / m / m, vector(y, 0, m * P), parameters, sizes, work, out)
 
 
-@kernel
-def step_normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """G = Gᵀ, G_ii = 1."""
-    m, first = sizes[0], sizes[0] * sizes[1]
-    for i in range(m):
-        y[first + i * m + i] = 1.0
-    mirror(matrix(y, first, m, m))
-
-
 class SphericalStepSystem(SphericalObservables):
     """The network under mean steps of B samples; ValueError if the means of the links are not known exactly."""
 
@@ -351,7 +331,7 @@ class SphericalStepSystem(SphericalObservables):
         start, (m, P), units = problem.start(), (problem.width, problem.num_directions), step_units(problem)
         M, gram, noise = m + len(units), problem.teacher.gram(), step_source(problem.activation, m, units, biased=False)
         velocity = rhs_of_polynomials if noise.is_polynomial else rhs_of_erf
-        self.functions = Functions(velocity, step_event_values, step_normalise)
+        self.functions = Functions(velocity, step_event_values, normalise)
         self.initial_state: Array = np.concatenate([start.teacher_overlap.ravel(), start.student_overlap.ravel()])
         self._inverse_gram = np.linalg.pinv(gram)
         weights = [1.0 / m] * m + [-unit.coefficient for unit in units]
