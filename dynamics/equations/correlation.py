@@ -54,34 +54,15 @@ def clenshaw(s: float, series: Vector) -> float:
 
 
 @kernel
-def rate_of(t: float, parameters: Vector, sizes: Integers) -> float:
-    """Return η(t) of rates that vary, 1 for one rate."""
-    return rate_at(t, vector(parameters, parameters.size - sizes[4], sizes[4])) if sizes[4] > 0 else 1.0
-
-
-@kernel
-def velocity(x: float, rate: float, parameters: Vector, sizes: Integers) -> float:
-    """Return x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²]; η is `rate` times that in parameters."""
-    C, second = np.tanh(x), 3 + sizes[0] + sizes[1]
-    pull = horner(C, parameters[3 : 3 + sizes[0]])
-    if parameters[0] == 0.0:
-        return pull
-    drag = rate * parameters[0] * np.cosh(x) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
-    return float(pull - C * (drag + rate * parameters[1] * pull * pull))
-
-
-@kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write x'."""
-    out[0] = velocity(y[0], rate_of(t, parameters, sizes), parameters, sizes)
-
-
-@kernel
-def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write ∂x'/∂x, by a difference."""
-    step, rate = 1e-6 * (1.0 + abs(y[0])), rate_of(t, parameters, sizes)
-    above, below = velocity(y[0] + step, rate, parameters, sizes), velocity(y[0] - step, rate, parameters, sizes)
-    out[0] = (above - below) / (2.0 * step)
+    """Write x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²], η from the table if rates vary."""
+    C, second, rate = np.tanh(y[0]), 3 + sizes[0] + sizes[1], 1.0
+    if sizes[4] > 0:
+        rate = rate_at(t, vector(parameters, parameters.size - sizes[4], sizes[4]))
+    out[0] = pull = horner(C, parameters[3 : 3 + sizes[0]])
+    if parameters[0] != 0.0:
+        drag = rate * parameters[0] * np.cosh(y[0]) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
+        out[0] -= C * (drag + rate * parameters[1] * pull * pull)
 
 
 @kernel
@@ -100,7 +81,7 @@ class CorrelationSystem(FlowSystem):
     """The overlap under the flow, or under mean steps of B samples; ValueError if means are not known."""
 
     name = "correlation"
-    functions = Functions(rhs, event_values, None, jacobian_diagonal)
+    functions = Functions(rhs, event_values)
 
     def __init__(
         self,
