@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from gaussian_rules import gauss_grid, grid_of
 
 torch.set_default_dtype(torch.float64)
 
@@ -35,11 +36,7 @@ REACH = 9.0
 def space(axes, step=0.3, reach=8.7):
     """Return nodes and weights of the trapezoidal rule for x ~ N(0, I), which is exact for entire functions."""
     nodes = np.arange(-reach, reach + step, step)
-    weights = np.exp(-0.5 * nodes**2) * step / math.sqrt(2.0 * math.pi)
-    x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * axes, indexing="ij")], axis=1)
-    measure = np.ones(len(x))
-    for axis in np.meshgrid(*[weights] * axes, indexing="ij"):
-        measure *= axis.ravel()
+    x, measure = grid_of([(nodes, np.exp(-0.5 * nodes**2) * step / math.sqrt(2.0 * math.pi))] * axes)
     return torch.tensor(x), torch.tensor(measure)
 
 
@@ -72,13 +69,9 @@ def polynomial_mean(link, w, b, target, order):
     length = torch.linalg.norm(w)
     u = w / length
     z, weight = rule(-b / length)
-    nodes, measure = np.polynomial.hermite_e.hermegauss(order + 1)
-    g = torch.tensor(np.stack([a.ravel() for a in np.meshgrid(*[nodes] * len(w), indexing="ij")], axis=1))
-    across = np.ones(len(g))
-    for axis in np.meshgrid(*[measure / measure.sum()] * len(w), indexing="ij"):
-        across *= axis.ravel()
+    g, across = map(torch.tensor, gauss_grid(order + 1, len(w)))
     x = z[:, None, None] * u + (g - (g @ u)[:, None] * u)
-    values = evaluate(target, x) @ torch.tensor(across)
+    values = evaluate(target, x) @ across
     return (weight * link(length * z + b) * values).sum()
 
 

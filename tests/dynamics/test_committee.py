@@ -3,14 +3,14 @@
 import json
 import math
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from gaussian_rules import gauss_rule
+from gaussian_rules import gauss_grid, gauss_rule, grid_of, smooth
 from kernel_calls import Kernels
+from weight_space import theta_of
 
 import dynamics
 from dynamics.equations.committee import CommitteeSystem
@@ -37,33 +37,15 @@ def some_problem(link, m=2, P=2, d=2, *, seed=0, size=1.0, **changes):
     return dynamics.Problem(student="committee", **(given | changes))
 
 
-def theta_of(problem):
-    theta = np.zeros((problem.num_directions, problem.dimension))
-    rows = problem.teacher.directions
-    theta[:, : problem.teacher.span] = np.eye(problem.num_directions) if rows is None else rows
-    return theta
-
-
 def rates(problem, *step):
     system = CommitteeSystem(problem, *step)
     return system.unpack(Kernels(system).rhs())
 
 
-@cache
-def grid(smooth):
-    """Nodes and weights of E over x ~ N(0, I_2): trapezoidal for entire functions, Gauss–Hermite for polynomials."""
-    if smooth:
-        nodes = np.linspace(-9.0, 9.0, 61)
-        weights = np.exp(-(nodes**2) / 2) * (nodes[1] - nodes[0])
-    else:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(12)
-    x = np.stack([axis.ravel() for axis in np.meshgrid(nodes, nodes, indexing="ij")], axis=1)
-    return x, np.multiply.outer(weights, weights).ravel() / (2 * math.pi)
-
-
+@np.errstate(invalid="ignore")  # links of low degree have no mass of high degrees
 def by_quadrature(problem, rate=0.0, *, scaled_by_dimension=True, batch=1):
     """R' and S' with the term in the learning rate, in R²; loss, and Σ_i E σ_i σ_p / E σ_p² of all and of high degrees."""
-    x, measure = grid(not problem.activation.is_polynomial)
+    x, measure = gauss_grid(12, 2) if problem.activation.is_polynomial else grid_of([smooth()] * 2)
     link, theta, a = problem.activation, theta_of(problem), problem.teacher.coefficients
     weights = problem.initial_weights
     projections = x @ weights.T

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kernel_calls import Kernels
+from weight_space import theta_of
 
 import dynamics
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, start_particles
@@ -30,6 +31,14 @@ def solve(question, times=TIMES, **changes):
     return dynamics.solve_mean_field(question, save_at=dynamics.SaveAt.at(times), **({"progress": False} | changes))
 
 
+def asked_of(case):
+    """Return the question of a case in R^(r + 2), r, the number of particles, their rule, and angles of neurons."""
+    link, coefficients, directions, count = case
+    axes = 1 if directions is None else 2
+    question = problem(link, coefficients, directions, dimension=axes + 2)
+    return question, axes, count, "graded" if axes == 1 else "random", 2 * (question.activation.order // 2 + 1)
+
+
 def as_neurons(question, count, quadrature, angles):
     """The law as neurons in R^d whose other axes are a plane, on circles that an even rule integrates."""
     axes = question.teacher.span
@@ -47,12 +56,8 @@ def as_neurons(question, count, quadrature, angles):
     [pytest.param(case, id=name, marks=[pytest.mark.long] * (name == "odd")) for name, case in QUESTIONS.items()],
 )
 def test_the_flow_is_that_of_explicit_neurons(case):
-    link, coefficients, directions, count = case
-    axes = 1 if directions is None else 2
-    question = problem(link, coefficients, directions, dimension=axes + 2)
-    rule = "graded" if axes == 1 else "random"
+    question, axes, count, rule, angles = asked_of(case)
     found = solve(question, particles=count, quadrature=rule, rtol=1e-9)
-    angles = 2 * (question.activation.order // 2 + 1)
     exact = dynamics.solve_overlaps(
         as_neurons(question, count, rule, angles), save_at=dynamics.SaveAt.at(TIMES), progress=False, rtol=1e-9
     )
@@ -71,19 +76,14 @@ def test_the_flow_is_that_of_explicit_neurons(case):
 @pytest.mark.kernels
 @pytest.mark.parametrize("case", QUESTIONS.values(), ids=QUESTIONS)
 def test_masses_grow_by_the_potential_of_explicit_neurons(case):
-    link, coefficients, directions, count = case
-    axes = 1 if directions is None else 2
-    question = problem(link, coefficients, directions, dimension=axes + 2)
-    rule = "graded" if axes == 1 else "random"
+    question, axes, count, rule, angles = asked_of(case)
     make = AxisSystem if axes == 1 else SubspaceSystem
     system = make(question, *start_particles(question, count, rule), ())
     rates = Kernels(system).rhs()
-    angles = 2 * (question.activation.order // 2 + 1)
     w = as_neurons(question, count, rule, angles).initial_weights
     n = np.sum(w**2, axis=1)
     u, g = w / np.sqrt(n)[:, None], question.activation.kernel
-    rows = np.eye(axes) if directions is None else question.teacher.directions
-    potential = g(u @ u.T) @ n - g(u[:, :axes] @ rows.T) @ question.teacher.coefficients
+    potential = g(u @ u.T) @ n - g(u @ theta_of(question).T) @ question.teacher.coefficients
     np.testing.assert_allclose(np.repeat(rates[axes * count :], angles), -4 * potential, atol=1e-13)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gaussian_rules import gauss_grid
-from weight_space import population_loss
+from weight_space import population_loss, theta_of
 
 import dynamics
 import hermite
@@ -90,8 +90,7 @@ def test_descent_is_stable_up_to_the_largest_curvature(link, rows):
     """The Hessian in w of the loss, by automatic differentiation."""
     asked = problem(activation=link, teacher=dynamics.Teacher([0.8, 0.6], directions=rows))
     scale = torch.tensor(np.sqrt(asked.inputs.eigenvalues_of_axes(9)))
-    directions = np.pad(np.eye(2) if rows is None else np.array(rows), ((0, 0), (0, 7 if rows is None else 6)))
-    weights = torch.tensor(np.sqrt([[0.8], [0.6]]) * directions) / scale
+    weights = torch.tensor(np.sqrt([[0.8], [0.6]]) * theta_of(asked)) / scale
     hessian = torch.autograd.functional.hessian(
         lambda flat: 0.5 * population_loss(flat.reshape(2, 9) * scale, asked), weights.ravel()
     )
@@ -105,8 +104,7 @@ def moments_of_a_step(asked, weights, batch):
     g, mass = gauss_grid(2 * link.order + 2, d)
     g = g.T
     rho = np.linalg.norm(weights, axis=1)[:, None]
-    z, rows = weights @ g / rho, asked.teacher.directions
-    labels = asked.teacher.coefficients @ link.value(g[: asked.num_directions] if rows is None else rows @ g)
+    z, labels = weights @ g / rho, asked.teacher.coefficients @ link.value(theta_of(asked) @ g)
     error = np.sum(rho**2 * link.value(z), axis=0) - labels
     along = 2.0 * link.value(z) - z * link.derivative(z)
     gradient = s[:, None] * (along[:, None] * weights[:, :, None] + (rho * link.derivative(z))[:, None] * g)
@@ -171,7 +169,7 @@ def test_descent_takes_the_steps_of_autograd(rows):
     np.testing.assert_allclose(flow.loss, losses, rtol=0, atol=1e-12)
     n = np.sum(last**2, axis=1)
     np.testing.assert_allclose(flow.squared_norm[-1], n, rtol=1e-12)
-    directions = np.pad(np.eye(2) if rows is None else np.array(rows), ((0, 0), (0, 7 if rows is None else 6)))
-    np.testing.assert_allclose(flow.teacher_overlap[-1], last @ directions.T / np.sqrt(n)[:, None], rtol=0, atol=1e-12)
+    overlaps = last @ theta_of(asked).T / np.sqrt(n)[:, None]
+    np.testing.assert_allclose(flow.teacher_overlap[-1], overlaps, rtol=0, atol=1e-12)
     assert losses[-1] < 0.9 * losses[0]
     assert flow.attrs["learning_rate_limit"] == descent_limit(asked)

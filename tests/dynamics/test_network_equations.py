@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kernel_calls import Kernels
-from network_reference import as_expansion, is_smooth, rates_of_state, velocities
+from network_reference import as_expansion, is_smooth, rates_of_state, space, velocities
 from numba import config
 
 import dynamics
@@ -172,10 +172,7 @@ def test_the_diagonal_is_that_of_the_jacobian_where_nothing_else_moves(first_lay
 def test_components_and_sensitivity_are_means_over_x():
     problem = a_problem(teacher=dynamics.Teacher.polynomial("x1 + x1*x2 - h3(x2)"))
     system = NetworkSystem(problem)
-    nodes = np.arange(-8.7, 8.8, 0.3)
-    weights = np.exp(-0.5 * nodes**2) * 0.3 / np.sqrt(2.0 * np.pi)
-    x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * 3, indexing="ij")], axis=1)
-    measure = np.prod(np.stack([axis.ravel() for axis in np.meshgrid(*[weights] * 3, indexing="ij")]), axis=0)
+    x, measure = (part.numpy() for part in space(3))
     v, b, W = problem.network_start()
     link = hermite.expand("erf")
     f, slope = link.value(x @ W.T + b) @ v, (link.derivative(x @ W.T + b) * v) @ W[:, :2]

@@ -186,13 +186,17 @@ def test_a_zeroth_order_step_has_the_mean_products_of_vectors(kind: str) -> None
     assert np.all(np.abs(changes.mean(axis=0) - expected) < 4.5 * error)
 
 
-def test_committee_and_network_move_alike() -> None:
-    network = committee(2, 2, 100, 0.2)
-    weights = np.pad(np.hstack([overlaps(2, 2), 0.5 * np.eye(2)]), ((0, 0), (0, 96)))
-    same = Problem(
-        activation="erf", student="committee", width=2, teacher=Teacher([1.0, 1.0]), dimension=100, label_noise=0.2,
+def named_committee(link: str, d: int) -> Problem:
+    weights = np.pad(np.hstack([overlaps(2, 2), 0.5 * np.eye(2)]), ((0, 0), (0, d - 4)))
+    return Problem(
+        activation=link, student="committee", width=2, teacher=Teacher([1.0, 1.0]), dimension=d, label_noise=0.2,
         initial_weights=weights,
     )  # fmt: skip
+
+
+def test_committee_and_network_move_alike() -> None:
+    network = committee(2, 2, 100, 0.2)
+    same = named_committee("erf", 100)
     for optimizer in (SGD(momentum=0.9, nesterov=True, average="polyak"), ZerothOrder(directions=2), Adam(beta2=0.96)):
         theory = "infinite-d" if isinstance(optimizer, Adam) else "finite-d"
         rate = 2e-5 if isinstance(optimizer, ZerothOrder) else 1e-3
@@ -221,12 +225,8 @@ def test_rates_of_committee_and_network_are_alike(link: str, optimizer: object, 
     network = Problem(
         student=student, teacher=Teacher([1.0, 1.0]), dimension=50, label_noise=0.2, initial_weights=start
     )
-    weights = np.pad(start, ((0, 0), (0, 46)))
-    same = Problem(
-        activation=link, student="committee", width=2, teacher=Teacher([1.0, 1.0]), dimension=50, label_noise=0.2,
-        initial_weights=weights,
-    )  # fmt: skip
-    one, two = (optimized(each, step_settings(1e-3, optimizer, theory)) for each in (network, same))
+    problems = network, named_committee(link, 50)
+    one, two = (optimized(each, step_settings(1e-3, optimizer, theory)) for each in problems)
     first = rates_of(one)
     assert np.abs(first).max() > 0.01
     assert np.allclose(first, rates_of(two), atol=1e-12)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_calls import Kernels
+from weight_space import theta_of
 
 import dynamics
 from dynamics.equations.spherical import SphericalSystem
@@ -35,11 +36,8 @@ class ByAutograd:
         count = max(question.activation.order, question.teacher_link.order) + 1
         links = (question.activation, question.teacher_link)
         self.c, self.other = (np.pad(link.coefficients, (0, count - link.order - 1)) for link in links)
-        teacher = question.teacher
-        rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
-        self.theta = torch.zeros((rows.shape[0], question.dimension), dtype=torch.float64)
-        self.theta[:, : rows.shape[1]] = torch.from_numpy(np.array(rows))
-        self.a = torch.from_numpy(np.array(teacher.coefficients))
+        self.theta = torch.from_numpy(theta_of(question))
+        self.a = torch.from_numpy(np.array(question.teacher.coefficients))
 
     def loss(self, w):
         u = w / w.norm(dim=1, keepdim=True)
@@ -65,6 +63,16 @@ class ByAutograd:
         return w
 
 
+def mass_and_events(system, loss, overlaps, first=3):
+    """Return the learned mass of degrees from `first` on, and the events of a system with the levels ½ and 1/10."""
+    link, a = system.problem.activation, np.array(system.problem.teacher.coefficients)
+    powers = np.where(np.arange(link.order + 1) < first, 0.0, link.coefficients**2)
+    mass = np.polynomial.polynomial.polyval(overlaps, powers).mean(axis=0) / powers.sum()
+    size = np.maximum(overlaps, 0.0) if system.problem.information_exponent % 2 else overlaps
+    levels = np.array([0.5, 0.1]) * system.teacher_loss() - loss
+    return mass, np.concatenate([levels, (size**2).max(axis=0) - 0.5, mass - 0.5 * a])
+
+
 @pytest.mark.kernels
 @pytest.mark.parametrize("teacher", TEACHERS.values(), ids=TEACHERS)
 @pytest.mark.parametrize("width", [1, 5, 37])
@@ -83,14 +91,7 @@ def test_motion_and_events_are_those_of_autograd(teacher, width):
     assert system.loss(system.initial_state) == pytest.approx(loss, abs=1e-14)
     overlaps = full @ exact.theta.numpy().T
     np.testing.assert_allclose(system.overlaps(system.initial_state), overlaps, atol=1e-15)
-    powers = np.where(np.arange(question.activation.order + 1) < 3, 0.0, question.activation.coefficients**2)
-    mass = np.polynomial.polynomial.polyval(overlaps, powers).mean(axis=0) / powers.sum()
-    size = np.maximum(overlaps, 0.0) if question.information_exponent % 2 else overlaps
-    events = [
-        *(np.array([0.5, 0.1]) * system.teacher_loss() - loss),
-        *((size**2).max(axis=0) - 0.5),
-        *(mass - 0.5 * np.array(question.teacher.coefficients)),
-    ]
+    mass, events = mass_and_events(system, loss, overlaps)
     np.testing.assert_allclose(kernels.events(), events, atol=1e-13)
     np.testing.assert_allclose(system.summarise(system.initial_state)["learned_mass"], mass, rtol=0, atol=1e-14)
     np.testing.assert_allclose(kernels.normalised(3.0 * system.initial_state), system.initial_state, rtol=1e-14)

@@ -5,6 +5,8 @@ import pytest
 from gaussian_rules import broken, grid_of
 from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
+from test_spherical import mass_and_events
+from weight_space import theta_of
 
 import dynamics
 import sgd_check
@@ -59,7 +61,7 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
     problem = question(link, teacher_link, 3, 2, teacher=teacher, learned_definition=definition)
     rate = 0.2
     x, measure = grid_of([broken(0.0, nodes=44)] * 3)
-    W, theta = problem.initial_weights, np.pad(teacher.directions, ((0, 0), (0, 1)))
+    W, theta = problem.initial_weights, theta_of(problem)
     z = x @ W.T
     error = problem.activation.value(z).mean(axis=1) - problem.teacher_link.value(x @ theta.T) @ teacher.coefficients
     slopes = problem.activation.derivative(z)
@@ -76,15 +78,7 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
     # Measured: 2e-13, the sum over 681 472 nodes; series of erf are cut at 1e-12.
     np.testing.assert_allclose(kernels.rhs(), np.concatenate([w.ravel() for w in wanted]), atol=2e-11)
     loss = measure @ error**2
-    overlaps = W @ theta.T
-    powers = np.where(np.arange(problem.activation.order + 1) < first, 0.0, problem.activation.coefficients**2)
-    mass = np.polynomial.polynomial.polyval(overlaps, powers).mean(axis=0) / powers.sum()
-    size = np.maximum(overlaps, 0.0) if problem.information_exponent % 2 else overlaps
-    events = [
-        *(np.array([0.5, 0.1]) * system.teacher_loss() - loss),
-        *((size**2).max(axis=0) - 0.5),
-        *(mass - 0.5 * np.array(teacher.coefficients)),
-    ]
+    _, events = mass_and_events(system, loss, W @ theta.T, first)
     # The loss is that of the series of f*, of which thresholds leave out much.
     if teacher_link not in ("relu", "step"):
         assert system.loss(y) == pytest.approx(loss, abs=1e-10)

@@ -1,14 +1,19 @@
 """The same learning problem in weight space, by torch autograd: independent of every overlap equation."""
 
+import numpy as np
 import torch
 from scipy.integrate import solve_ivp
 
 
+def theta_of(problem, columns=None):
+    """Return the teacher's directions as rows in R^d, or in so many columns."""
+    rows = np.eye(problem.teacher.span) if problem.teacher.directions is None else problem.teacher.directions
+    return np.pad(rows, ((0, 0), (0, (columns or problem.dimension) - rows.shape[1])))
+
+
 def population_loss(weights, problem):
     squares = torch.tensor(problem.activation.coefficients**2)
-    directions = torch.zeros(problem.num_directions, weights.shape[1], dtype=torch.float64)
-    rows = problem.teacher.directions
-    directions[:, : problem.teacher.span] = torch.eye(problem.num_directions) if rows is None else torch.tensor(rows)
+    directions = torch.tensor(theta_of(problem, weights.shape[1]))
     a = torch.tensor(problem.teacher.coefficients)
     norms = (weights**2).sum(dim=1)
     unit = weights / norms.sqrt()[:, None]
