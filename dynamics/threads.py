@@ -260,9 +260,9 @@ class Workers:
         self._share(_even(0, count, _now(self._few)), lambda begin, end, _thread: work(begin, end))
 
     def over_blocks(
-        self, cuts: Integers, first: int, work: Callable[[int, int, int], None], *, is_long: bool = False
+        self, cuts: Integers, first: int, work: Callable[[Integers, int], None], *, is_long: bool = False
     ) -> None:
-        """Call work(first block, last block, thread) on parts of the blocks from `first` on, rows shared evenly.
+        """Call work(blocks, thread) on parts of the blocks from `first` on, rows shared evenly.
 
         The block `first` is part of what thread 0 gets.
         """
@@ -271,17 +271,12 @@ class Workers:
         if threads > 1:
             rows = _even(int(cuts[first]), int(cuts[last]), threads)
             marks[1:] = np.maximum(np.searchsorted(cuts, rows[1:]), first).tolist()
-        self._share(marks, work)
+        self._share(marks, lambda begin, end, thread: work(np.arange(begin, end), thread))
 
-    def over_some(self, blocks: Integers, work: Callable[[int, int, int], None]) -> None:
-        """Call work(block, block + 1, thread) on some blocks, of which each thread takes about as many."""
-        chosen = blocks.tolist()
-
-        def each(begin: int, end: int, thread: int) -> None:
-            for block in chosen[begin:end]:
-                work(block, block + 1, thread)
-
-        self._share(_even(0, len(chosen), _now(self._few)), each)
+    def over_some(self, blocks: Integers, work: Callable[[Integers, int], None]) -> None:
+        """Call work(blocks, thread) on parts of some blocks, of which each thread takes about as many."""
+        marks = _even(0, blocks.size, _now(self._few))
+        self._share(marks, lambda begin, end, thread: work(blocks[begin:end], thread))
 
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
         """Call work(begin, end, thread) on the range between each two marks, piece by piece, in several threads.

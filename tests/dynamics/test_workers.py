@@ -29,9 +29,9 @@ class Notes:
         self.times = np.zeros(ROWS, dtype=int)
         self.parts = []
 
-    def __call__(self, begin, end, thread=0):
-        self.parts.append((begin, end, thread, threading.get_ident()))
-        self.times[begin:end] += 1  # parts share no row
+    def __call__(self, blocks, thread):
+        self.parts.append((blocks[0], thread, threading.get_ident()))
+        self.times[blocks] += 1  # parts share no row
 
     def assert_each_once(self, begin, end):
         assert np.all(self.times[begin:end] == 1)
@@ -44,7 +44,7 @@ def test_blocks_are_taken_once_and_the_first_by_thread_0(threads, first):
     work, last = Notes(), CUTS.size - 1
     Workers(ROWS, COLUMNS, threads).over_blocks(CUTS, first, work)
     work.assert_each_once(first, last)
-    of_first = {(thread, ident) for begin, _, thread, ident in work.parts if begin == first}
+    of_first = {(thread, ident) for begin, thread, ident in work.parts if begin == first}
     assert of_first == ({(0, threading.get_ident())} if first < last else set())
 
 
@@ -52,7 +52,7 @@ def test_blocks_are_taken_once_and_the_first_by_thread_0(threads, first):
 def test_a_fault_in_any_thread_is_raised_when_all_have_ended(number):
     barrier, ended = threading.Barrier(2), []
 
-    def work(_begin, _end, thread):
+    def work(_blocks, thread):
         barrier.wait(PATIENCE)
         if thread == number:
             raise ArithmeticError(thread)

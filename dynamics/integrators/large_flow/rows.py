@@ -339,10 +339,10 @@ class Rows:
             blocks = blocks[blocks > 0]
         self.workers.over_some(blocks, partial(self._run, step, dense=True, again=True))
 
-    def _run(self, step: Step, first: int, last: int, thread: int, *, dense: bool, again: bool) -> None:
+    def _run(self, step: Step, blocks: Integers, thread: int, *, dense: bool, again: bool) -> None:
         ends = *step.reached.vectors, self.error, self.error_within, self.tolerance, step.leading
         step_rows(
-            (first, last, step.division.cuts), (again, dense, step.h), step.begin.vectors, (*step.rests,),
+            (blocks, step.division.cuts), (again, dense, step.h), step.begin.vectors, (*step.rests,),
             self.sources.at_stages, (step.pace, step.drift), ends, self.dense, self._work[thread], step.division.plan,
         )  # fmt: skip
 
@@ -375,9 +375,9 @@ class Rows:
         sources = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
         self.counts["partial_evaluations"] += 1
 
-        def part(first: int, last: int, thread: int) -> None:
+        def part(some: Integers, thread: int) -> None:
             work, out = self._work[thread], (F, growth)
-            partial_rows(first, last, division.cuts, state.whole, sources, is_rest, out, work, division.plan)
+            partial_rows(some, division.cuts, state.whole, sources, is_rest, out, work, division.plan)
 
         if blocks is None:
             self.workers.over_blocks(division.cuts, 0, part)

@@ -497,8 +497,7 @@ def write_difference(v: Vector, w: Vector, out: Vector) -> None:
 
 @entry
 def partial_rows(
-    first_block: int,
-    last_block: int,
+    blocks: Integers,
     cuts: Integers,
     state: Whole,
     sources: tuple[Matrix, Vector],
@@ -507,12 +506,12 @@ def partial_rows(
     numbers: Vector,
     plan: Plan,
 ) -> None:
-    """Write the partial field (F, growth) at one state for blocks first … last − 1, or the field less it."""
+    """Write the partial field (F, growth) at one state for some blocks, or the field less it."""
     (U, log_n, field, field_growth), (out_F, out_growth), (vectors, mass) = state, out, sources
     D, S = U.shape[1], mass.size
     of_rows, clusters, teacher, link = plan
     peak, scratch = g0(link, 1.0), np.empty(SCRATCH)
-    for b in range(first_block, last_block):
+    for b in blocks:
         first, R = cuts[b], cuts[b + 1] - cuts[b]
         rows, counts = row_part(of_rows, ORDER, first, R), row_part(of_rows, COUNT, first, R)
         u, F, overlap = matrix(numbers, 0, R, D), matrix(numbers, R * D, R, D), vector(numbers, 2 * R * D, R * S)
@@ -655,7 +654,7 @@ def place_sources(
 
 @entry
 def step_rows(
-    blocks: tuple[int, int, Integers],
+    blocks: tuple[Integers, Integers],
     how: tuple[bool, bool, float],
     start: State,
     rests: Rests,
@@ -668,10 +667,10 @@ def step_rows(
 ) -> None:
     """Take one step of some blocks, which hold no source; see `finish_row`.
 
-    `blocks` is (first, end, cuts): block b is order[cuts[b]:cuts[b + 1]]. `how` says whether the step has been
+    `blocks` is (numbers of blocks, cuts): block b is order[cuts[b]:cuts[b + 1]]. `how` says whether the step has been
     accepted, whether its dense output is wanted, and its length. `sources` are vectors and masses at every stage.
     """
-    (first_block, last_block, cuts), (again, has_dense, h) = blocks, how
+    (numbers, cuts), (again, has_dense, h) = blocks, how
     (rest, rest_growth, slots, rest_powers), pace, drift = rests, slowing[0], unowned(slowing[1])
     U, log_n, rest, vectors, mass = unowned(start[0]), start[1], unowned(rest), unowned(sources[0]), unowned(sources[1])
     of_rows, clusters, teacher, link = unowned(plan[0]), unowned(plan[1]), unowned(plan[2]), unowned(plan[3])
@@ -680,7 +679,7 @@ def step_rows(
     peak = g0(link, 1.0)
     lever = 0.25 * g1(link, 1.0) / peak
     weights, scratch, means, ending = np.empty(slots.size), np.empty(SCRATCH), np.empty((2, D)), np.empty(4 * D)
-    for b in range(first_block, last_block):
+    for b in numbers:
         R = cuts[b + 1] - cuts[b]
         rows, counts = row_part(of_rows, ORDER, cuts[b], R), row_part(of_rows, COUNT, cuts[b], R)
         places = row_part(of_rows, plans.PLACE, 0, R)
