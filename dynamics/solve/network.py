@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
-from dynamics.integrators.methods import FlowMethod
 from dynamics.problem.checks import check_that
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
@@ -107,19 +106,14 @@ def solve_network(
     """
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
-    steps.refuse_estimate(step, run.error_estimate)
-    schedule = step.schedule(run, lambda: default_network_schedule(problem))
-    step = step.until(schedule)
-    check_flow_memory(problem, keep=run.keep, times=len(schedule))
-    last = float(schedule.times[-1])
+    step, schedule = step.planned(run, lambda: default_network_schedule(problem))
     system, names = network_system(problem, step), list(problem.teacher.order)
-    method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
+    flow = step.method(system, run, schedule)
     notes = []
     if blind := blind_components(problem):
         lead = f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that"
         notes.append(f"{lead} order is 0 at every norm and bias that the student has")
-        advice = "trained biases, or fixed ones that are not 0, may help."
-        warn(f"{notes[0]}; {advice}")
+        warn(f"{notes[0]}; trained biases, or fixed ones that are not 0, may help.")
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     falls = system.falls and not step.descends
     if system.teacher.components.size:
@@ -130,16 +124,16 @@ def solve_network(
         run,
         title=f"Two-layer network on its teacher{'' if problem.inputs is None else ', inputs not isotropic'}",
         schedule=schedule,
-        method=FlowMethod(system, method, run.atol, learning_rate=step.fixed_step, last_time=last),
+        method=flow,
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
         coords=run.neurons() | step.coords(schedule) | ({"component_name": names} if names else {}),
         constants=known,
         settings=step.arguments,
-        attributes=lambda _: {"teacher_loss": system.teacher.square, **steps.step_attributes(step, None)},
+        attributes=lambda _: {"teacher_loss": system.teacher.square, **step.attributes},
         notes=notes,
         sound=Soundness(0.0 if step.fixed_step else run.rtol, system.teacher.square, falls=falls, dies=True),
         why_failed=lambda state: outgrown(system.series_error(state)),
-        loss=system.loss if step.fixed_step is None and run.estimates(method) else None,
+        loss=system.loss if step.fixed_step is None and run.estimates(flow.name) else None,
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
     )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
-from dynamics.integrators.methods import FlowMethod
 from dynamics.problem import Problem, is_correlation
 from dynamics.problem.checks import check_choice
 from dynamics.problem.problem import check_flow_memory
@@ -112,28 +112,18 @@ def solve_overlaps(
     prediction = predict(problem)
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == theory.PAIRS else None
-    schedule = step.schedule(run, lambda: theory.default_schedule(problem, pairs))
-    step = step.until(schedule)
-    check_flow_memory(problem, keep=run.keep, times=len(schedule))
+    step, schedule = step.planned(run, lambda: theory.default_schedule(problem, pairs))
     link = problem.activation
     if link.truncation_error > TRUNCATION_WARNING * np.sqrt(link.norm_squared):
-        msg = (
+        warn(
             f"The flow sees {link.name} through its Hermite series of order {link.order}, which leaves out "
             f"{link.truncation_error:.2g} of its norm; SGD sees the function itself."
         )
-        warn(msg)
-    system, limit, last = steps.make_system(problem, step), steps.limit_of(problem, step), float(schedule.times[-1])
+    system, limit = steps.make_system(problem, step), steps.limit_of(problem, step)
     steps.warn_limit(step, limit)
-    settings: Any = {"device": device, "last_time": last, "rtol": run.rtol, "learning_rate": step.fixed_step}
     # A device and the flow on isotropic inputs alone take "stiff".
-    method = "stiff" if run.method == "auto" and device is not None else run.method
-    if step.is_map:
-        method = "map"
-    elif device is None:
-        on_classes = problem.inputs is not None and step.step_theory is None
-        method = steps.chosen_method(system, run.method, last, stiff="bdf" if on_classes else "stiff")
-    flow = FlowMethod(system, method, run.atol, **settings)
-    steps.refuse_estimate(step, run.error_estimate)
+    on_classes = device is None and problem.inputs is not None and step.step_theory is None
+    flow = step.method(system, run, schedule, "bdf" if on_classes else "stiff", device)
     estimates = step.fixed_step is None and run.estimates(flow.name)
 
     inputs = "" if problem.inputs is None else " on inputs that are not isotropic"
@@ -144,12 +134,13 @@ def solve_overlaps(
 
     def halved(problem: Problem) -> Any:
         coarse = steps.make_system(problem, step)
-        return FlowMethod(coarse, flow.name, run.atol, **settings), coarse.loss_of_states()
+        return replace(flow, system=coarse), coarse.loss_of_states()
 
     def attributes(values: Mapping[str, Any]) -> dict[str, Any]:
         margin = values["gram_margin"]
         return {
-            **steps.step_attributes(step, limit),
+            **step.attributes,
+            "learning_rate_limit": limit,
             **prediction_attributes(prediction),
             # None: it was not monitored.
             "smallest_gram_margin": float(np.nanmin(margin)) if np.isfinite(margin).any() else None,
@@ -240,30 +231,26 @@ def solve_committee(
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
     step = steps.sgd_step(problem, learning_rate, step_theory, batch_size, optimizer)
     steps.refuse_beside_map(step, run.method)
-    steps.refuse_estimate(step, run.error_estimate)
-    schedule = step.schedule(run, lambda: theory.default_committee_schedule(problem))
-    step = step.until(schedule)
+    step, schedule = step.planned(run, lambda: theory.default_committee_schedule(problem))
     rate = step.learning_rate
-    last = float(schedule.times[-1])
-    check_flow_memory(problem, keep=run.keep, times=len(schedule))
     system = steps.optimized(problem, step) or CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:
         steps.warn_limit(step, quick_limit(problem, step.batch_size, step.optimizer))
-    method = "map" if step.is_map else steps.chosen_method(system, run.method, last)
+    flow = step.method(system, run, schedule)
     return Integration.of(
         system,
         run,
         title="Online learning of a committee with fixed second layer",
         schedule=schedule,
-        method=FlowMethod(system, method, run.atol, learning_rate=step.fixed_step, last_time=last),
+        method=flow,
         coords=run.neurons() | step.coords(schedule),
         constants=no_prediction_values(P),
         settings=step.arguments,
-        attributes=lambda _: {} if rate is None else step.attributes,
+        attributes=lambda _: step.attributes,
         notes=["Committees have no greedy prediction of times."],
         sound=Soundness(0.0 if step.fixed_step else run.rtol, teacher_term(problem), falls=rate is None, dies=True),
-        loss=system.loss_of_state if step.fixed_step is None and run.estimates(method) else None,
-        threads=lambda: blas_threads_for(problem.width + P, method),
+        loss=system.loss_of_state if step.fixed_step is None and run.estimates(flow.name) else None,
+        threads=lambda: blas_threads_for(problem.width + P, flow.name),
     )
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
-from dynamics.integrators.methods import FlowMethod
 from dynamics.problem import Optimizer, Problem, check_problem, is_correlation
 from dynamics.problem.checks import check_memory, check_that, checked_integer, checked_number, checked_tolerances
 from dynamics.problem.schedule import SaveAt, checked_schedule
@@ -22,7 +21,7 @@ from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
-from dynamics.solve.steps import StepSettings, check_needless, chosen_method, sgd_step
+from dynamics.solve.steps import StepSettings, check_needless, sgd_step
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
 from hermite.arrays import Array
 from hermite.text.messages import shown
@@ -128,7 +127,7 @@ def solve_spherical(
         coords={"loss_level": np.array(LOSS_LEVELS), **coords},
         constants=no_prediction_values(P),
         settings=step.arguments,
-        attributes=lambda _: {"teacher_loss": system.teacher_loss(), **({} if rate is None else step.arguments)},
+        attributes=lambda _: {"teacher_loss": system.teacher_loss(), **step.attributes},
         notes=["Spherical networks have no greedy prediction of times."],
         sound=Soundness(run.rtol, system.teacher_loss(), falls=rate is None),
         loss=system.loss if estimates else None,
@@ -228,9 +227,8 @@ def solve_coupling(
     count = checked_particles(problem, particles, "random")
     settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
     nodes, saved = _nodes(schedule.times, largest_step)
-    path = _integrated(problem, nodes, settings)
     return make_dataset(
-        {name: values[saved] for name, values in path.items()},
+        {name: values[saved] for name, values in _integrated(problem, nodes, settings).items()},
         problem=problem,
         title="Linearised distance of a spherical network from its mean field",
         coords={"time": schedule.times, "neuron": np.arange(problem.width)},
@@ -240,10 +238,7 @@ def solve_coupling(
 
 
 def _integrated(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> dict[str, Array]:
-    """Return the distance at all nodes, its size, that of the noise, the largest growth, and the bound on the size.
-
-    Sizes are √m times the root mean square of the rows' lengths, which are Frobenius norms.
-    """
+    """Return the distance at all nodes, its Frobenius norm, that of the noise, the largest growth, and the bound."""
     from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
     from dynamics.equations.vectors import unit_vectors
 
@@ -356,23 +351,21 @@ def solve_correlation(
     problem = run.problem
     step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)
     prediction, stepped = predict(problem), step.learning_rate is not None
-    schedule = run.schedule(lambda: default_schedule(problem, prediction))
-    step = step.until(schedule)
+    step, schedule = step.planned(run, lambda: default_schedule(problem, prediction))
     system = correlation_system(problem, step)
-    last = float(schedule.times[-1])
     return Integration.of(
         system,
         run,
         title="Correlation of one neuron and one direction" + (" under steps of SGD" if stepped else ""),
         schedule=schedule,
-        method=FlowMethod(system, chosen_method(system, run.method, last), run.atol, last_time=last),
+        method=step.method(system, run, schedule),
         coords=({"neuron": np.arange(1)} if run.keep == "full" else {}) | step.coords(schedule),
         constants={
             **prediction_values(prediction),
             "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
         },
         settings=step.arguments,
-        attributes=lambda _: prediction_attributes(prediction) | (step.attributes if stepped else {}),
+        attributes=lambda _: prediction_attributes(prediction) | step.attributes,
         notes=prediction.notes,
         sound=Soundness(run.rtol, teacher_term(problem), falls=not stepped and problem.smoothing == 0.0),
     )

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
+from dynamics.integrators.methods import FlowMethod, choose_method
 from dynamics.problem.checks import check_that, checked_integer, require
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
+from dynamics.problem.problem import check_flow_memory
 from dynamics.problem.rates import Schedule, check_bearable
 from dynamics.problem.schedule import SaveAt
 from dynamics.theory import learning_rates
@@ -56,20 +58,13 @@ class StepSettings:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of a dataset: the arguments, with a schedule and its mean rate over time."""
+        """Attributes of a dataset, none for the flow: the arguments, with a schedule and its mean rate over time."""
+        if self.learning_rate is None or self.step_theory is None:
+            return {"learning_rate": self.learning_rate}
         if self.varying is None or self.table is None:
             return self.arguments
         name = {"learning_rate": "schedule", "schedule": repr(self.varying)}
         return self.arguments | name | {"effective_learning_rate": self.table.effective}
-
-    def until(self, save_at: SaveAt) -> StepSettings:
-        """Return the settings of a run to the last saved time, with the rates of a schedule."""
-        if self.varying is None:
-            return self
-        from dynamics.equations.rates import RateTable
-
-        table = RateTable.until(self.varying, float(save_at.times[-1]))
-        return replace(self, table=table, learning_rate=table.peak)
 
     @property
     def is_plain(self) -> bool:
@@ -91,15 +86,41 @@ class StepSettings:
         """How many units of the flow's time pass in one of η · step, to leading order: (1 − δ)/(1 − β) of momentum."""
         return self.optimizer.amplification if isinstance(self.optimizer, SGD) else 1.0
 
-    def schedule(self, run: Run, of_flow: Callable[[], SaveAt]) -> SaveAt:
-        """Return the saved times, by default those of the flow at its pace, and those of a map at the nearest steps."""
+    def planned(self, run: Run, of_flow: Callable[[], SaveAt]) -> tuple[StepSettings, SaveAt]:
+        """Return the settings of a run, with the rates of a schedule, and its saved times, for a map the nearest steps.
+
+        By default these are those of the flow at its pace. Refuse records beyond the memory, and an estimate of errors
+        of steps that are iterated: they have no tolerance that a looser run could relax.
+        """
+        of = f"{self.optimizer}, whose map" if self.is_map else "method 'gradient-descent', which"
+        need = f"Argument `error_estimate` must not be True for {of} has no tolerance."
+        require(self.fixed_step is None or not run.error_estimate, need)
         save_at = run.schedule(lambda: SaveAt.at(of_flow().times / self.pace))
-        if not self.is_map or self.learning_rate is None:
-            return save_at
-        steps, last = np.unique(np.rint(save_at.times / self.learning_rate)), float(save_at.times[-1])
-        need = f"be 0 alone, or reach the first step, at the time {self.learning_rate:g}"
-        check_that(steps[-1] > 0.0 or last == 0.0, "save_at", need, f"ends at {last:g}")
-        return SaveAt.at(self.learning_rate * steps)
+        if self.is_map and self.learning_rate is not None:
+            steps, last = np.unique(np.rint(save_at.times / self.learning_rate)), float(save_at.times[-1])
+            need = f"be 0 alone, or reach the first step, at the time {self.learning_rate:g}"
+            check_that(steps[-1] > 0.0 or last == 0.0, "save_at", need, f"ends at {last:g}")
+            save_at = SaveAt.at(self.learning_rate * steps)
+        check_flow_memory(run.problem, keep=run.keep, times=len(save_at))
+        if self.varying is None:
+            return self, save_at
+        from dynamics.equations.rates import RateTable
+
+        table = RateTable.until(self.varying, float(save_at.times[-1]))
+        return replace(self, table=table, learning_rate=table.peak), save_at
+
+    def method(
+        self, system: FlowSystem, run: Run, save_at: SaveAt, stiff: str = "bdf", device: str | None = None
+    ) -> FlowMethod:
+        """Return the method of a run: for "auto" the explicit one or `stiff`, the faster one up to the last time.
+
+        On a device that is `stiff`.
+        """
+        last, name = float(save_at.times[-1]), "map" if self.is_map else run.method
+        if name == "auto":
+            is_explicit = device is None and choose_method(system, last) == "explicit"
+            name = "explicit" if is_explicit else stiff
+        return FlowMethod(system, name, run.atol, self.fixed_step, device, last, run.rtol)
 
     def coords(self, save_at: SaveAt) -> dict[str, Any]:
         """Return the coordinate `step` where an optimizer or a schedule is given; it counts whole steps of a map."""
@@ -217,13 +238,6 @@ def optimized(problem: Problem, settings: StepSettings) -> Any:
     return optimized_system(problem, rate, settings.step_theory, settings.batch_size, settings.optimizer or PLAIN)
 
 
-def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str = "bdf") -> str:
-    """Return the method of a run; for "auto" the explicit one or `stiff`, the faster one up to the last time."""
-    from dynamics.integrators.methods import choose_method
-
-    return method if method != "auto" else "explicit" if choose_method(system, last_time) == "explicit" else stiff
-
-
 def limit_of(problem: Problem, settings: StepSettings) -> float | None:
     r"""Return the learning rate at which the converged student loses stability, None for the flow or if unknown.
 
@@ -268,13 +282,6 @@ def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str 
         check_that(value == usual or not settings.is_map, name, need, f"is {shown(value)}")
 
 
-def refuse_estimate(settings: StepSettings, error_estimate: bool | None) -> None:
-    """Refuse an estimate of errors for steps that are iterated, without a tolerance that a looser run could relax."""
-    of = f"{settings.optimizer}, whose map" if settings.is_map else "method 'gradient-descent', which"
-    need = f"Argument `error_estimate` must not be True for {of} has no tolerance."
-    require(settings.fixed_step is None or not error_estimate, need)
-
-
 def step_notes(
     problem: Problem, settings: StepSettings, limit: float | None, prediction: EmergencePrediction | None
 ) -> tuple[str, ...]:
@@ -297,11 +304,3 @@ def step_notes(
         if bias.trapped.any():
             notes.append(f"it should keep {int(bias.trapped.sum())} directions from emerging")
     return tuple(notes)
-
-
-def step_attributes(settings: StepSettings, limit: float | None) -> dict[str, Any]:
-    """Return the attributes of a dataset, none for the flow."""
-    if settings.learning_rate is None:
-        return {}
-    steps = settings.attributes if settings.step_theory is not None else {}
-    return {"learning_rate": settings.learning_rate, "learning_rate_limit": limit} | steps
