@@ -147,9 +147,8 @@ def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]
 
 def prediction_attributes(prediction: EmergencePrediction) -> dict[str, Any]:
     """Return what predicted times are of, where not of matched pairs, and what −θ has of a direction, where a part."""
-    theory = {} if prediction.theory == PAIRS else {"prediction_theory": prediction.theory}
-    share = prediction.far_side_share
-    return theory if share is None else {**theory, "far_side_share": share}
+    theory = None if prediction.theory == PAIRS else prediction.theory
+    return {"prediction_theory": theory, "far_side_share": prediction.far_side_share}
 
 
 def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.integrators import Stepper
     from dynamics.integrators.stepper import LeapingStepper
@@ -109,13 +108,11 @@ class _Flow(Run):
         of_trackers = self._begun.tracker_seconds + self.tracker_seconds
         events = self._stepper.event_times
         within = np.where(events <= self.end, events, np.nan)  # a step may find others beyond the end
-        statistics = self.statistics()
         return RunResult(
-            records, StopReason(reason), self.time, within, seconds, of_trackers, statistics, intact=self.intact
+            records, StopReason(reason), self.time, within, seconds, of_trackers, self.statistics(), intact=self.intact
         )
 
     def begin(self) -> None:
-        """Evaluate the start, which may take long, and record the events there."""
         self._advance(self._stepper.time)
 
     def take(self) -> StopReason | None:
@@ -202,20 +199,18 @@ def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
 
 
 def run_with_file(
+    follow: Callable[..., RunResult],
     stepper: Stepper,
-    times: NDArray[Any],
-    observe: Observer,
     labelled: LabelledResult,
     *,
     file: RunFile,
-    trackers: Sequence[Tracker] = (),
-    looser_run: LooserRun | None = None,
-    sound: Callable[..., StopReason | None] | None = None,
-    why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
+    trackers: Sequence[Tracker],
+    looser_run: LooserRun | None,
 ) -> tuple[RunResult, xr.Dataset]:
-    """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread.
+    """Have `follow`, which is `run` of the stepper, go on from where `file` stands, and keep the file up to date.
 
-    `labelled` gives the dataset of the results of the run and of the looser run, which is ended here.
+    It does so in a second thread. `labelled` gives the dataset of the results of the run and of the looser run, which
+    is ended here.
     """
 
     def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
@@ -225,14 +220,9 @@ def run_with_file(
         return dataset, {name: part for name, part in parts.items() if part is not None and own.state is not None}
 
     def followed() -> tuple[RunResult, xr.Dataset]:
-        result = run(
-            stepper,
-            times,
-            observe,
+        result = follow(
             trackers=[*trackers, *file.trackers(stored)],
             begun=begun_snapshot(file, RUN),
-            sound=sound,
-            why_failed=why_failed,
             # Both give their steps up at the same time.
             stopping=(lambda: None) if looser_run is None else looser_run.stop,
         )
@@ -244,7 +234,7 @@ def run_with_file(
                 if is_interrupted():
                     result = replace(result, stop_reason=StopReason.INTERRUPTED)
                 if bar is not None:
-                    looser_run.show(bar, float(times[-1]))
+                    looser_run.show(bar)
             if bar is not None:
                 bar.finish()
             looser = looser_run.finish(result)
@@ -287,7 +277,6 @@ class _Remote(Tracker):
         return wanted
 
     def check(self, view: Run) -> StopReason | None:
-        """Give the snapshot that was asked for, if any; stop when told to."""
         self.time = view.time
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
@@ -314,7 +303,7 @@ class LooserRun:
         asked = [(stepper, loss, begun), *([(*cut, None)] if cut else [])]
         self._steppers = [each for each, _, _ in asked]
         self._remotes = [_Remote() for _ in asked]
-        self._pool = ThreadPoolExecutor(1)
+        self._pool, self._end = ThreadPoolExecutor(1), float(times[-1])
         self._runs = [
             self._pool.submit(run, own, times, observer_of(loss_of), trackers=[remote], begun=since)
             for (own, loss_of, since), remote in zip(asked, self._remotes, strict=True)
@@ -324,10 +313,10 @@ class LooserRun:
         """Return whether the looser runs have ended, after waiting for them at most so long."""
         return not wait(self._runs, seconds).not_done
 
-    def show(self, bar: Progress, end: float) -> None:
+    def show(self, bar: Progress) -> None:
         """Advance a bar of the last of the looser runs that has begun."""
         at = int(len(self._runs) > 1 and self._runs[0].done())
-        bar.show_other(("error estimate", "truncation")[at], self._remotes[at].time, end)
+        bar.show_other(("error estimate", "truncation")[at], self._remotes[at].time, self._end)
 
     def cut(self) -> RunResult | None:
         """Return the result with the link cut at a lower order, None if there is none yet."""
@@ -337,9 +326,8 @@ class LooserRun:
         """Return the result of the looser run, which is waited for, or stopped if the run has ended early."""
         if result.stop_reason is not StopReason.REACHED_END:
             self.stop()
-        looser = self._runs[0].result()
-        self._end()
-        return looser
+        wait(self._runs)
+        return self._runs[0].result()
 
     def snapshot(self) -> Snapshot:
         """Return where the looser run stands now."""
@@ -352,12 +340,8 @@ class LooserRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the looser run after the step that it is in, however the body has ended."""
+        """Stop the looser runs, also in the middle of a step, however the body has ended; end their threads."""
         self.stop()
-        self._end()
-
-    def _end(self) -> None:
-        """End the threads, when the runs have ended."""
         self._pool.shutdown()
         for stepper in self._steppers:
             end_threads(stepper)

@@ -183,7 +183,6 @@ class SolveInterrupted(KeyboardInterrupt):
         self.message, self.dataset = message, dataset
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes the exception again in another process."""
         return type(self), (self.message, self.dataset)
 
 
@@ -213,21 +212,3 @@ def stack_records(records: Records, count: int, template: Callable[[], Mapping[s
     if len(records) > 0:
         return dict(records.columns)
     return {name: np.broadcast_to(np.nan, (count, *np.shape(value))) for name, value in template().items()}
-
-
-def run_attributes(result: RunResult) -> dict[str, Any]:
-    """Return the attributes that say how the run ended and how long it took."""
-    return {
-        "stop_reason": str(result.stop_reason),
-        "stop_message": result.stop_reason.advice,
-        "end_time": result.end_time,
-        "solve_seconds": result.solve_seconds,
-        "tracker_seconds": result.tracker_seconds,
-        **result.statistics,
-    }
-
-
-def failed_outcome(dataset: xr.Dataset, reason: StopReason) -> SolveError | SolveInterrupted:
-    """Return the exception of a run that failed or was interrupted, with its dataset inside."""
-    msg = f"The {dataset.attrs['answer']} solve stopped at t = {dataset.attrs['end_time']:.6g} ({reason})"
-    return SolveError(f"{msg}. {reason.advice}", dataset) if reason.failed else SolveInterrupted(msg, dataset)

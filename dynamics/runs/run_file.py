@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time as clock
-import warnings
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,7 @@ class Checkpoint(Tracker):
 
     patient = True
 
-    def __init__(self, write: Callable[[Any], None], every: float = DEFAULT_SECONDS) -> None:
+    def __init__(self, write: Callable[[Any], None], every: float) -> None:
         self._write, self._every = write, every
 
     def start(self, view: Run) -> None:  # noqa: ARG002
@@ -192,8 +192,7 @@ class RunFile:
 
     def trackers(self, contents: Callable[[Any], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
         """Return what keeps the file up to date; `contents` gives dataset and parts of the checkpoint of a snapshot."""
-        kept = Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)
-        return [kept] if self.has_path else []
+        return [Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)] if self.has_path else []
 
     def keep(self, dataset: xr.Dataset, parts: Parts) -> None:
         """Write a run that has not ended, without parts its dataset alone; where that is impossible, warn."""
@@ -239,10 +238,10 @@ class RunFile:
         try:
             self.store(result, compress=compress)
         except storage.StorageError as error:
-            warnings.warn(str(error), RuntimeWarning, stacklevel=4)
+            warn(str(error), RuntimeWarning)
             return False
         if self.trouble != told:
-            warnings.warn(self.trouble, RuntimeWarning, stacklevel=4)
+            warn(self.trouble, RuntimeWarning)
         return True
 
 
@@ -260,7 +259,9 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     output = str(path).removesuffix(".points")
     again = f"`dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`"
     sweep = f"{str(path)!r} is a directory: a sweep goes on when it is called again as it was, {again}"
-    is_file = not storage.names_directory(path)
+    is_file = True
+    with suppress(OSError):  # a name that is too long
+        is_file = not storage.as_path(path).is_dir()
     require(is_file, f"Argument `path` must name the file of a run, but {sweep}.", storage.StorageError)
     tree, file = storage.load_tree(path), f"File {str(path)!r}"
     dataset = tree.to_dataset()
@@ -282,8 +283,7 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     except (KeyError, ValueError, TypeError, RecursionError):  # the last of endless JSON
         refuse(f"{file} must hold a whole checkpoint of this program, but does not.", storage.StorageError)
     if (source := dataset.attrs.get("source")) != PROGRAM:
-        other = f"{file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits."
-        warn(other)
+        warn(f"{file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits.")
     found = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
     remove_torn(found.target)
     return found

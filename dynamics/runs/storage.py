@@ -161,13 +161,6 @@ def remove_torn(target: Path, idle: float = 0.0) -> None:
                 torn.unlink()
 
 
-def names_directory(path: object) -> bool:
-    """Return whether this is the path of a directory."""
-    with suppress(OSError):  # a name that is too long
-        return isinstance(path, (str, os.PathLike)) and Path(path).is_dir()
-    return False
-
-
 def _is_taken(target: Path, *, replaces: bool) -> bool:
     """Return whether something that must stay has the name: anything but a file that may be replaced."""
     return os.path.lexists(target) and not (replaces and target.is_file())
@@ -367,23 +360,22 @@ def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) ->
 
 
 def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> None:
-    """Write all groups; the rows of large variables at times that were not reached take neither place nor time."""
+    """Write all groups, large variables by themselves."""
     import netCDF4
     import xarray as xr
 
     root = tree.path.rstrip("/")
     datasets = {node.path.removeprefix(root) or ROOT: node.to_dataset(inherit=False) for node in tree.subtree}
-    early = [
+    large = [
         (group, str(name))
         for group, dataset in datasets.items()
-        for name, variable in dataset.variables.items()
-        if _ends_early(variable)
+        for name, variable in dataset.data_vars.items()
+        if variable.dtype == np.float64 and variable.nbytes > LARGE_BYTES
     ]
-    others = {group: one.drop_vars([name for own, name in early if own == group]) for group, one in datasets.items()}
-    # In pieces if there are many numbers, since the library writes a whole array twice.
+    others = {group: one.drop_vars([name for own, name in large if own == group]) for group, one in datasets.items()}
     encoding = {
         group: {
-            str(name): {**compression, **({"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {})}
+            str(name): compression
             for name, variable in dataset.variables.items()
             if variable.ndim and np.issubdtype(variable.dtype, np.number)
         }
@@ -394,9 +386,9 @@ def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> Non
             xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
         else:
             others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
-        if early:
+        if large:
             with netCDF4.Dataset(path, "a") as file:
-                for group, name in early:
+                for group, name in large:
                     _write_reached(file if group == ROOT else file[group], name, datasets[group][name], compression)
 
 
@@ -455,7 +447,6 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
 
 
 def _check_schema(source: Path, tree: xr.DataTree) -> None:
-    """Refuse what another program, or a newer version of this one, has written."""
     answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
     version: Any = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
     file = f"File {str(source)!r} must have"
@@ -477,14 +468,11 @@ def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
     return tuple(piece)
 
 
-def _ends_early(variable: xr.Variable) -> bool:
-    """Return whether a variable is large and holds nothing at the last of its times."""
-    large = variable.ndim > 0 and variable.dtype == np.float64 and variable.nbytes > LARGE_BYTES
-    return large and bool(np.isnan(variable[-1].to_numpy()).all())
-
-
 def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
-    """Write a variable up to the last piece that holds a number; the rest reads as NaN and has no place in the file."""
+    """Write a variable in pieces, since the library writes a whole array twice, to the last that holds a number.
+
+    The rest reads as NaN, and takes neither place nor time.
+    """
     values, piece = variable.to_numpy(), _piece(variable)
     # Whole pieces, so that of the last one that holds a number all is written.
     ends = range(piece[0], len(values) + piece[0], piece[0])
@@ -593,11 +581,6 @@ def to_table(
     said = {name: dataset[name].attrs.get("long_name", "") for name in table.columns if name in dataset.variables}
     table.attrs["long_name"] = said
     return table
-
-
-def csv_writer(result: xr.Dataset | xr.DataTree) -> Write:
-    """Return what fills a file with the table of a result, one line per row under the names of the columns."""
-    return lambda path: to_table(result).to_csv(path, index=False)
 
 
 def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:

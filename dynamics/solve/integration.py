@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -29,7 +29,7 @@ from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs import loop
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.result import RunResult, StopReason, failed_outcome, run_attributes, stack_records
+from dynamics.runs.result import RunResult, SolveError, SolveInterrupted, StopReason, stack_records
 from dynamics.runs.run_file import RunFile, as_run_file
 from dynamics.runs.trackers import Soundness, Tracker, all_trackers
 from dynamics.runs.variables import VARIABLES, Variable
@@ -200,7 +200,7 @@ class Run:
         check_choice("keep", keep, ("full", "summary"))
         check_switch("error_estimate", estimate, optional=True)
         rtol, atol = checked_tolerances(given["rtol"], given["atol"]) if "rtol" in given else (0.0, 0.0)
-        file, build = as_run_file(given.get("checkpoint")), build or answer.build()
+        file, build = as_run_file(given.get("checkpoint")), build or inspect.unwrap(answer.solve())
         return cls(answer, problem, build, given, given["save_at"], keep, method, rtol, atol, estimate, file)
 
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
@@ -237,8 +237,12 @@ class Run:
         result, dataset = integration.carried_out(self, watchers)
         integration.warn(dataset.attrs)
         reason = result.stop_reason
-        if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-            raise failed_outcome(dataset, reason)
+        msg = f"The {self.answer.name} solve stopped at t = {result.end_time:.6g} ({reason})"
+        if on_failure == "raise" and reason is StopReason.INTERRUPTED:
+            raise SolveInterrupted(msg, dataset)
+        msg = f"{msg}. {reason.advice}"
+        if on_failure == "raise" and reason.failed:
+            raise SolveError(msg, dataset)
         return dataset
 
 
@@ -357,16 +361,9 @@ class Integration:
             def labelled_so_far(result: RunResult, looser: RunResult | None) -> xr.Dataset:
                 return self.labelled(run, stepper, result, looser, None if beside is None else beside.cut())
 
+            follow = partial(loop.run, stepper, times, self.observe, sound=self.sound, why_failed=self.why_failed)
             return loop.run_with_file(
-                stepper,
-                times,
-                self.observe,
-                labelled_so_far,
-                file=run.file,
-                trackers=trackers,
-                looser_run=beside,
-                sound=self.sound,
-                why_failed=self.why_failed,
+                follow, stepper, labelled_so_far, file=run.file, trackers=trackers, looser_run=beside
             )
 
     def labelled(
@@ -396,7 +393,12 @@ class Integration:
             attributes={
                 "answer": run.answer.name,
                 **self.method.attributes(stepper),
-                **run_attributes(result),
+                "stop_reason": str(result.stop_reason),
+                "stop_message": result.stop_reason.advice,
+                "end_time": result.end_time,
+                "solve_seconds": result.solve_seconds,
+                "tracker_seconds": result.tracker_seconds,
+                **result.statistics,
                 **{name: shared[name] for name in ("rtol", "atol") if name in shared},
                 **self.attributes(values),
                 "notes": "; ".join(self.notes),

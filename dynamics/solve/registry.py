@@ -43,10 +43,6 @@ class Answer:
         """Return the function."""
         return cast("Callable[..., Any]", resolve_name(self.function))
 
-    def build(self) -> Callable[..., Any]:
-        """Return the function of a run and of the answer's further arguments that returns the integration."""
-        return cast("Callable[..., Any]", inspect.unwrap(self.solve()))
-
     def defaults(self) -> dict[str, Any]:
         """Return the arguments of the function but the problem by name, with their defaults."""
         return {name: given.default for name, given in list(inspect.signature(self.solve()).parameters.items())[1:]}
