@@ -77,6 +77,13 @@ def rng():
     return np.random.default_rng(20240416)
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder of the test's own, which is the current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def _strict_floating_point():
     with np.errstate(all="raise", under="ignore"):

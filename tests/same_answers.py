@@ -1,7 +1,17 @@
-"""Answers held against each other, bit by bit."""
+"""Answers held against each other, bit by bit, and a problem and times of a run that is stopped and goes on."""
 
 import numpy as np
 import xarray as xr
+
+import dynamics
+
+AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
+
+
+def problem_of(**changes):
+    given = {"activation": "he4", "teacher": dynamics.Teacher([1.0, 0.5, 0.4]), "width": 9, "dimension": 32}
+    return dynamics.Problem(**given | changes)
+
 
 #: Attributes that say when, how fast and by which command an answer was made.
 CHANGING = {"history", "date_created", "git_commit", "steps_per_second"}

@@ -140,11 +140,10 @@ FIGURE, TABLE = (parsing, "_drawn"), (parsing, "store_table")
     ids=["figure", "learning steps", "findings", "figure of a study", "figure of a check", "findings of a check"],
 )
 def test_a_command_that_is_interrupted_after_its_work_names_the_file(
-    main, arguments, owner, name, prediction, tmp_path, monkeypatch, capsys
+    main, arguments, owner, name, prediction, here, monkeypatch, capsys
 ):
     from importlib import import_module
 
-    monkeypatch.chdir(tmp_path)
     owner = import_module(owner) if isinstance(owner, str) else owner
     monkeypatch.setattr(owner, name, at_call(1, getattr(owner, name)))
     assert main([*arguments, "--output", "kept.nc"]) == parsing.EXIT_INTERRUPTED
@@ -154,22 +153,20 @@ def test_a_command_that_is_interrupted_after_its_work_names_the_file(
         "Interrupted while the result was summed up; it is in kept.nc, and this shows it: "
         "python -m dynamics.report kept.nc"
     )
-    dynamics.load(tmp_path / "kept.nc")
+    dynamics.load(here / "kept.nc")
 
 
-def test_a_check_that_is_interrupted_in_its_comparison_keeps_the_runs(prediction, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_check_that_is_interrupted_in_its_comparison_keeps_the_runs(prediction, here, monkeypatch, capsys):
     monkeypatch.setattr(check, "compare", at_call(1, check.compare))
     assert run.main(["flow.nc", *RUN]) == parsing.EXIT_INTERRUPTED
     assert capsys.readouterr().err == "The run was interrupted; what was computed is in flow-sgd.nc.\n"
     tree = dynamics.load("flow-sgd.nc")
     assert set(tree.children) == {"prediction", "simulation"}
-    assert not (tmp_path / "flow-sgd-runs.nc").exists()
+    assert not (here / "flow-sgd-runs.nc").exists()
 
 
-def test_a_check_that_is_interrupted_before_its_runs_says_so(prediction, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_check_that_is_interrupted_before_its_runs_says_so(prediction, here, monkeypatch, capsys):
     monkeypatch.setattr(check, "plan_check", at_call(1, check.plan_check))
     assert run.main(["flow.nc", *RUN]) == parsing.EXIT_INTERRUPTED
     assert capsys.readouterr().err == f"{run.UNBEGUN}\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["flow.nc"]
+    assert [path.name for path in here.iterdir()] == ["flow.nc"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from processes import interrupt_run
-from same_answers import assert_same
+from same_answers import AT, assert_same, problem_of
 
 import dynamics
 from dynamics import threads as stopping
@@ -21,13 +21,6 @@ from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
 from dynamics.runs.trackers import Callback, StopReason
 from dynamics.threads import GRAIN, GivenUp, StopFlag, Workers, give_way, whether_given_up
-
-AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
-
-
-def problem_of(**changes):
-    given = {"activation": "he4", "teacher": dynamics.Teacher([1.0, 0.5, 0.4]), "width": 9, "dimension": 32}
-    return dynamics.Problem(**given | changes)
 
 
 def large_problem(directions, width, **options):

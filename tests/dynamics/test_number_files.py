@@ -64,12 +64,6 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
 def test_what_is_one_row_or_column_is_read(here, text):
     for encoding in ("utf-8", "utf-8-sig", "utf-16"):

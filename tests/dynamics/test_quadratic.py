@@ -241,15 +241,14 @@ def test_the_velocity_is_the_derivative():
         np.testing.assert_allclose((second - first) / 1e-7, expected, atol=1e-6)
 
 
-def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):
+def test_the_command_tells_what_is_known(here, capsys):
     from dynamics import solve
 
-    monkeypatch.chdir(tmp_path)
     size = ["--directions", "100", "--beta", "1", "--width", "24", "--dimension", "1e9"]
     assert solve.main(["--model", "quadratic", *size, "--output", "run.nc", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     stored = dynamics.load("run.nc")
-    assert (tmp_path / "run.png").stat().st_size > 10_000
+    assert (here / "run.png").stat().st_size > 10_000
     assert dynamics.Problem.from_dataset(stored).initial_norm == 24**-0.25
     (law,) = told["exponents"]
     assert law["asymptotic"] == -1.0
@@ -267,10 +266,9 @@ def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.thorough
-def test_laws_are_fits_of_the_exact_answers(tmp_path, monkeypatch, capsys):
+def test_laws_are_fits_of_the_exact_answers(here, capsys):
     from dynamics.laws.__main__ import main
 
-    monkeypatch.chdir(tmp_path)
     words = "quadratic --directions 40 --width 16 --dimensions 4000,1000000000 --seed 2 --output laws.nc --json"
     assert main(words.split()) == 0
     told = json.loads(capsys.readouterr().out)
@@ -304,6 +302,6 @@ def test_laws_are_fits_of_the_exact_answers(tmp_path, monkeypatch, capsys):
     width = told["points"][3]
     assert width["measured"] == pytest.approx(width["sum_formula"], abs=0.1)
     assert (width["from"], width["to"], width["asymptotic"]) == (1.0, 16.0, -1.0)
-    assert (tmp_path / "laws.png").stat().st_size > 10_000
+    assert (here / "laws.png").stat().st_size > 10_000
     with pytest.raises(ValueError, match=r"^Argument `directions` must be at least 32, but is 31\.$"):
         dynamics.quadratic_laws(width=16, directions=31)

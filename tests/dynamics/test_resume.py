@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from processes import interrupt_run
-from same_answers import assert_same
+from same_answers import AT, assert_same, problem_of
 
 import dynamics
 from benchmarks.random_problems import random_problem
@@ -16,14 +16,7 @@ from dynamics.integrators import particles as particle_stepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
 from dynamics.runs.trackers import Callback
-
-AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
-
-
-def problem_of(**changes):
-    given = {"activation": "he4", "teacher": dynamics.Teacher([1.0, 0.5, 0.4]), "width": 9, "dimension": 32}
-    return dynamics.Problem(**given | changes)
-
+from dynamics.solve.__main__ import main
 
 #: Runs of other systems.
 NETWORK = dynamics.Problem(
@@ -294,10 +287,7 @@ def test_a_snapshot_of_another_run_is_refused():
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress", "--no-plot"]
 
 
-def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys):
-    from dynamics.solve import __main__ as solve
-
-    monkeypatch.chdir(tmp_path)
+def test_the_command_prints_how_to_go_on_and_does(here, monkeypatch, capsys):
 
     def interrupt(_self, view):
         if view.time > 5.0:
@@ -306,36 +296,31 @@ def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys)
     with monkeypatch.context() as patch:
         patch.setattr(trackers.Progress, "check", interrupt)
         arguments = [word for word in SMALL if word != "--no-progress"]
-        assert solve.main([*arguments, "--output", "a b.nc"]) == 130
+        assert main([*arguments, "--output", "a b.nc"]) == 130
     said = capsys.readouterr().err
     assert "What was computed is in a b.nc. Go on with: python -m dynamics.solve --resume 'a b.nc' --no-plot\n" in said
-    assert solve.main(["--resume", "a b.nc", "--no-plot", "--no-progress"]) == 0
+    assert main(["--resume", "a b.nc", "--no-plot", "--no-progress"]) == 0
     assert "learned: 4 of 4 directions" in capsys.readouterr().out
-    assert solve.main([*SMALL, "--output", "whole.nc", "--quiet"]) == 0
+    assert main([*SMALL, "--output", "whole.nc", "--quiet"]) == 0
     assert_same(dynamics.load("a b.nc"), dynamics.load("whole.nc"))
-    assert solve.main(["--resume", "a b.nc"]) == 2
+    assert main(["--resume", "a b.nc"]) == 2
     assert capsys.readouterr().err.endswith("run that can be resumed, but it holds a finished one.\n")
 
 
 @pytest.mark.thorough
-def test_a_budget_of_the_command_can_be_prolonged(tmp_path, monkeypatch, capsys):
-    from dynamics.solve import __main__ as solve
-
-    monkeypatch.chdir(tmp_path)
+def test_a_budget_of_the_command_can_be_prolonged(here, capsys):
     long = [*SMALL, "--t-max", "1e6", "--method", "explicit", "--output", "run.nc"]
-    assert solve.main([*long, "--max-runtime", "0.2"]) == 0
+    assert main([*long, "--max-runtime", "0.2"]) == 0
     told = "The run is not finished. Go on with: python -m dynamics.solve --resume run.nc --no-plot --no-progress\n"
     assert told in capsys.readouterr().err
     before = dynamics.load("run.nc").attrs["end_time"]
     again = "--resume run.nc --max-runtime 0.2 --plot run.png --quiet --checkpoint-every 5"
-    assert solve.main(again.split()) == 0
+    assert main(again.split()) == 0
     assert dynamics.load("run.nc").attrs["end_time"] > before
-    assert (tmp_path / "run.png").exists()
+    assert (here / "run.png").exists()
 
 
 @pytest.mark.parametrize("flags", [["--k", "3"], ["--output", "other.nc"], ["--dry-run"], ["--config", "run.toml"]])
 def test_nothing_of_the_question_may_stand_beside_resume(flags, capsys):
-    from dynamics.solve import __main__ as solve
-
-    assert solve.main(["--resume", "run.nc", *flags]) == 2
+    assert main(["--resume", "run.nc", *flags]) == 2
     assert capsys.readouterr().err == f"error: Option {flags[0]} must be absent beside --resume, but is given.\n"

@@ -492,14 +492,13 @@ def test_the_front_door_study_files_and_sweeps_take_samples(tmp_path):
     assert swept.loss[1, -1] < swept.loss[0, -1]
 
 
-def test_the_command_tells_tests_and_training(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_tells_tests_and_training(here, capsys):
     line = ["--samples", "4d", "--epochs", "16", "--draws", "8192", "--no-progress", "--output", "run.nc"]
     assert solve_command(line) == 0
     assert "4 samples per dimension, 16 epochs of 1 batch: least test loss" in capsys.readouterr().out
     found = dynamics.load("run.nc")
     assert found.train_loss[-1] < found.loss[-1] < 0.05
-    assert (tmp_path / "run.png").stat().st_size > 1000
+    assert (here / "run.png").stat().st_size > 1000
     assert len(dynamics.plot_loss(found).get_legend().get_texts()) >= 2
     more = ["--batches", "4", "--reshuffle", "--learning-rate", "0.5", "--biases", "fixed", "--width", "2", "--dry-run"]
     assert solve_command([*line, *more]) == 0

@@ -13,12 +13,6 @@ from dynamics.solve.dispatch import estimate
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress"]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def run(*arguments, cwd=None):
     return python("-m", "dynamics.solve", *arguments, cwd=cwd)
 

@@ -114,8 +114,7 @@ def test_what_is_no_answer_or_no_dimension_is_refused_in_a_sentence(answers):
         dynamics.to_table(flow, per=["time", "time"])
 
 
-def test_commands_write_the_table_beside_the_answer(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_commands_write_the_table_beside_the_answer(here, capsys):
     asked = ["--model", "decoupled", "--directions", "3", "--dimension", "32", "--output", "run.nc", "--no-plot"]
     assert solve.main([*asked, "--csv", "run.csv", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["csv"] == "run.csv"

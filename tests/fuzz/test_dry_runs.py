@@ -61,14 +61,13 @@ def told(main, words):
 @pytest.mark.thorough
 @pytest.mark.longer
 @pytest.mark.parametrize(("main", "words", "table"), [each[1:] for each in lines()], ids=[each[0] for each in lines()])
-def test_every_size(main, words, table, tmp_path, monkeypatch, record_property):
-    monkeypatch.chdir(tmp_path)
+def test_every_size(main, words, table, here, record_property):
     given = [[], *([f"--{option.name}={size}"] for option in table for size in SIZES.get(option.read, ()))]
     given = given if "FULL_TESTS" in os.environ else given[::3]
     complaints = {str(more): complaint for more in given if (complaint := told(main, [*words, *more]))}
     record_property("dry runs", len(given))
     assert not complaints, report(complaints)
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())
 
 
 GRIDS = {
@@ -84,8 +83,7 @@ GRIDS = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", GRIDS)
-def test_every_grid(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "study.toml").write_text(GRIDS[name])
+def test_every_grid(name, here):
+    (here / "study.toml").write_text(GRIDS[name])
     assert told(study.main, ["study.toml"]) is None
-    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
+    assert [path.name for path in here.iterdir()] == ["study.toml"]

@@ -56,16 +56,15 @@ def line(rng, command):
 
 @pytest.mark.longer
 @pytest.mark.timeout(3600 if FULL else 300)
-def test_random_lines(count, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    dynamics.save(dynamics.predict_emergence(problem()), tmp_path / PREDICTION)
-    (tmp_path / STUDY_FILE).write_text(SMALL_STUDY)
+def test_random_lines(count, here):
+    dynamics.save(dynamics.predict_emergence(problem()), here / PREDICTION)
+    (here / STUDY_FILE).write_text(SMALL_STUDY)
     rng, complaints, every = np.random.default_rng(12), {}, list(commands())
     for _ in range(LINES):
         command = every[rng.integers(len(every))]
         given = line(rng, command)
         label = f"{command.name}: {shown(given)}"
-        for path in tmp_path.glob("new*"):
+        for path in here.glob("new*"):
             path.unlink()
         try:
             end = ended(command.main, given)
