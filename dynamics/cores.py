@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -120,8 +120,6 @@ THREADED_ROWS = 256
 OWN_THREADS = ("stiff", "gradient-descent")
 
 
-@contextmanager
-def blas_threads_for(rows: int, method: str = "") -> Iterator[None]:
-    """Hold BLAS to one thread in the body for few rows, and for methods with threads of their own."""
-    with nullcontext() if rows >= THREADED_ROWS and method not in OWN_THREADS else one_blas_thread():
-        yield
+def blas_threads_for(rows: int, method: str = "") -> AbstractContextManager[None]:
+    """Return a context that holds BLAS to one thread for few rows, and for methods with threads of their own."""
+    return nullcontext() if rows >= THREADED_ROWS and method not in OWN_THREADS else one_blas_thread()

@@ -51,7 +51,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._set = False
+        self.is_set = False
         self._slots: list[Integers] = []
         #: Whether the work has seen the flag, and ends for it.
         self.seen = False
@@ -59,20 +59,16 @@ class StopFlag:
     def set(self) -> None:
         """Set the flag, and the slots that it reaches now."""
         with self._lock:
-            self._set = True
+            self.is_set = True
             for slot in self._slots:
                 slot[:] = STOP
-
-    def is_set(self) -> bool:
-        """Return whether the flag is set."""
-        return self._set
 
     @contextmanager
     def reaching(self, slot: Integers) -> Iterator[None]:
         """Have a slot, (1,), where compiled code looks, hold STOP in the body once the flag is set, and 0 after it."""
         with self._lock:
             self._slots.append(slot)
-            slot[:] = STOP if self._set else 0
+            slot[:] = STOP if self.is_set else 0
         try:
             yield
         finally:
@@ -94,7 +90,7 @@ def whether_given_up() -> StopFlag | None:
 
 def give_way(given_up: StopFlag | None) -> None:
     """End work here if it has been given up."""
-    if given_up is not None and given_up.is_set():
+    if given_up is not None and given_up.is_set:
         raise GivenUp
 
 
@@ -112,7 +108,7 @@ def interruption() -> Callable[[], bool]:
     asked = _asked.get()
 
     def is_interrupted() -> bool:
-        if asked is not None and asked.is_set():
+        if asked is not None and asked.is_set:
             asked.seen = True
             return True
         return heard()
@@ -171,20 +167,16 @@ class _Worker(threading.Thread, Generic[Result]):
     ) -> None:
         super().__init__(name="worker")
         self.outcome: Future[Result] = Future()
-        self._work, self._variable, self._flag = work, variable, flag
-        self._context_of_caller = contextvars.copy_context()
+        self._work, self._flag = work, flag
+        self._context_of_work = contextvars.copy_context()
+        self._context_of_work.run(variable.set, flag)
 
     def run(self) -> None:
-        """Do the work, unless `end` came before."""
         if self.outcome.set_running_or_notify_cancel():
-            self._context_of_caller.run(self._do)
-
-    def _do(self) -> None:
-        self._variable.set(self._flag)
-        try:
-            self.outcome.set_result(self._work())
-        except BaseException as error:  # raised in the caller's thread
-            self.outcome.set_exception(error)
+            try:
+                self.outcome.set_result(self._context_of_work.run(self._work))
+            except BaseException as error:  # raised in the caller's thread
+                self.outcome.set_exception(error)
 
     def end(self) -> None:
         """Wait for the end of work that was asked to stop; work that has not begun never will.

@@ -19,9 +19,9 @@ from dynamics.problem.student import NETWORK
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import StopReason, uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
-from dynamics.threads import LOOK, GivenUp, give_way, interruption, whether_given_up
+from dynamics.threads import LOOK, GivenUp, interruption
 from hermite.arrays import Array
-from hermite.text.messages import shown, warn
+from hermite.text.messages import refuse, shown, warn
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -312,16 +312,11 @@ def _target(problem: Problem) -> Callable[[Array], Array]:
 
 
 def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -> tuple[list[Moments], bool]:
-    """Return the moments by each group of points that was finished, and whether Ctrl-C was pressed.
-
-    As many groups are computed at a time as there are cores.
-    """
-    given_up, asked = whether_given_up(), interruption()
-    stopped, taken = threading.Event(), []
+    """Return the moments by each group of points that was finished, and whether Ctrl-C was pressed."""
+    asked, stopped, taken = interruption(), threading.Event(), []
     interrupted = False
 
     def look() -> None:
-        give_way(given_up)
         if stopped.is_set():
             raise GivenUp
         taken.append(1)
@@ -339,11 +334,9 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
-    give_way(given_up)
     found = [each.result() for each in work if not (each.cancelled() or isinstance(each.exception(), GivenUp))]
     if len(found) < 2:
-        msg = "The run was interrupted before two groups of points were finished: nothing is kept"
-        raise KeyboardInterrupt(msg)
+        refuse("The run was interrupted before two groups of points were finished: nothing is kept", KeyboardInterrupt)
     return found, interrupted or len(found) < GROUPS
 
 
