@@ -46,7 +46,6 @@ SPHERES = [{"teacher": coefficients, "student": "spherical"} for coefficients in
 
 
 def _network(link: str, biases: str = "none") -> dict[str, Any]:
-    """Return the fields of a problem whose student and teacher have this link."""
     return {"network": {"activation": link, "biases": biases}, "seed": 1}
 
 

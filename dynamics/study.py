@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import parsing
-from dynamics.commands.options import CSV, JSON, NO_PROGRESS, OVERWRITE, QUIET, Option, plain, positive_integer, switch
+from dynamics.commands.options import CSV, OVERWRITE, SHOWN, Option, plain, positive_integer, switch
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, Parser, UsageError
 from hermite.text.command_line import run_program
 
@@ -79,9 +79,7 @@ OPTIONS = (
     CSV,
     OVERWRITE._replace(help="replace an existing dataset, and drop points of another sweep"),
     Option("dry-run", switch, "print the number of points and the estimated memory, run nothing", group="running"),
-    JSON,
-    QUIET,
-    NO_PROGRESS,
+    *SHOWN,
 )
 
 
@@ -130,7 +128,6 @@ def _study(given: Mapping[str, Any], command: str) -> int:
 
 
 def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
-    """Answer the points, and print what came out or how to go on; return the exit code."""
     from dynamics.report.sweep import sweep_findings
     from dynamics.runs.storage import StorageError
     from dynamics.sweeps.points import answered_points
@@ -177,9 +174,8 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
     from dynamics.sweeps.workers import cluster_executor, has_cluster, why_no_workers
 
     scheduler, workers = settings["scheduler"], settings["workers"]
-    if workers is not None and (reason := why_no_workers()):
-        msg = f"Option --workers must be absent here, since {reason}, but is {workers}."
-        raise UsageError(msg)
+    reason = None if workers is None else why_no_workers()
+    parsing.require_usage(not reason, f"Option --workers must be absent here, since {reason}, but is {workers}.")
     on_cluster = scheduler is not None or (workers is not None and has_cluster())
     with cluster_executor(scheduler=scheduler, workers=workers) if on_cluster else nullcontext() as executor:
         return sweep(

@@ -481,3 +481,5 @@ OVERWRITE = Option("overwrite", switch, "replace existing files", group="output"
 JSON = Option("json", switch, "print the result as one JSON object", group="output")
 QUIET = Option("quiet", switch, "print nothing but errors", group="output")
 NO_PROGRESS = Option("no-progress", switch, "show no progress bar", group="output")
+#: Options of every command that draws, and of every one that prints what it found.
+FIGURES, SHOWN = (PLOT, NO_PLOT, STYLE, CSV), (JSON, QUIET, NO_PROGRESS)

@@ -170,26 +170,25 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
     if values["config"] is None:
         return values
     names = {option.name: option for option in options if option.name != "config"}
-    stored = {
-        name: (name.replace("_", "-"), value) for name, value in read_toml(values["config"], "Option --config").items()
-    }
-    for name, (flag, _) in stored.items():
+    stored = read_toml(values["config"], "Option --config")
+    for name in stored:
+        flag = name.replace("_", "-")
         need = f"File {values['config']!r} must hold options of this command only, but has {name!r}."
         require_usage(flag in names, need + suggestion(flag, names))
     found = dict(values)
-    for flag, value in stored.values():
-        option = names[flag]
+    for name, value in stored.items():
+        option = names[name.replace("_", "-")]
         if found[option.key] not in (None, False):
             continue
         if option.read is switch:
-            need = f"Option --{flag} must be true or false in a file, but is {shown(value)}."
+            need = f"Option --{option.name} must be true or false in a file, but is {shown(value)}."
             require_usage(isinstance(value, bool), need)
             found[option.key] = value
             continue
         try:
             found[option.key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         except RecursionError:  # of tables within tables without an end
-            refuse(f"Option --{flag} must be a value in a file, but is {shown(value)}.", UsageError)
+            refuse(f"Option --{option.name} must be a value in a file, but is {shown(value)}.", UsageError)
     return MappingProxyType(found)
 
 
@@ -257,7 +256,7 @@ class Written(NamedTuple):
     trouble: bool
     interrupted: bool = False
 
-    def exit_code(self, stop_reason: object, subject: str = "The run was") -> int:
+    def exit_code(self, stop_reason: object) -> int:
         """Return the exit code of a command whose runs stopped for a reason; say where they are if it was early."""
         if self.output is None:
             return EXIT_FAILED
@@ -266,7 +265,7 @@ class Written(NamedTuple):
         failed = any(reason == stop_reason and reason.failed for reason in StopReason)
         code, early = STOPPED.get(stop_reason, (EXIT_FAILED if failed else EXIT_DONE, ""))
         if early:
-            say(f"{early.format(subject)}; what was computed is in {self.output}.")
+            say(f"{early}; what was computed is in {self.output}.")
         return self.code_after(code)
 
     def code_after(self, code: int) -> int:
@@ -278,7 +277,7 @@ class Written(NamedTuple):
 
 #: Reason -> exit code and why the result is not whole.
 STOPPED: dict[object, tuple[int, str]] = {
-    "interrupted": (EXIT_INTERRUPTED, "{} interrupted"),
+    "interrupted": (EXIT_INTERRUPTED, "The run was interrupted"),
     "blown_up": (EXIT_FAILED, "Every run blew up, so try a smaller learning rate"),
     "max_runtime": (EXIT_DONE, "The wall-clock budget ran out"),
 }
@@ -299,10 +298,10 @@ def store_table(result: Any, values: Mapping[str, Any]) -> tuple[dict[str, str |
     """Write the table of a result to the file that --csv names, if any; return the file by key, and what went wrong."""
     if values["csv"] is None:
         return {}, ""
-    from dynamics.runs.storage import csv_writer, write_somewhere
+    from dynamics.runs.storage import to_table, write_somewhere
 
-    write = partial(write_somewhere, Path(values["csv"]), csv_writer(result), replaces=values["overwrite"])
-    listed, trouble = _attempt(write)
+    fill = partial(to_table(result).to_csv, index=False)
+    listed, trouble = _attempt(write_somewhere, Path(values["csv"]), fill, replaces=values["overwrite"])
     return {"csv": None if listed is None else str(listed)}, trouble
 
 
@@ -328,7 +327,7 @@ def end_with(
     from dynamics.runs.storage import netcdf_writer, write_somewhere
 
     replaces = values["overwrite"]
-    store = store or (lambda: write_somewhere(output, netcdf_writer(result), replaces=replaces))
+    store = store or partial(write_somewhere, output, netcdf_writer(result), replaces=replaces)
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
         stored = writer.submit(_attempt, store)
         found, drawn, refused, interrupted = None, None, "", False
@@ -369,13 +368,13 @@ def _drawn(found: Findings, figure: Path, style: str, dpi: int, *, replaces: boo
         save = partial(found.drawn(style).savefig, **form)
     except (ImportError, ValueError) as error:  # matplotlib does not load, such as with a wrong MPLBACKEND
         return None, f"The figure could not be drawn: {error}"
-    return _attempt(partial(write_somewhere, figure, save, replaces=replaces))
+    return _attempt(write_somewhere, figure, save, replaces=replaces)
 
 
-def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:
+def _attempt(write: Callable[..., tuple[Path, str]], *what: Any, **how: Any) -> tuple[Path | None, str]:
     from dynamics.runs.storage import StorageError
 
     try:
-        return write()
+        return write(*what, **how)
     except StorageError as error:
         return None, str(error)

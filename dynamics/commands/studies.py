@@ -110,9 +110,7 @@ def build_parser(catalogue: Catalogue) -> parsing.Parser:
 def options_of(name: str, study: StudyCommand) -> tuple[Option, ...]:
     """Return the options of a study: its settings, and what every study takes."""
     output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE", group="output")
-    figures = (table.PLOT, table.NO_PLOT, table.STYLE, table.CSV)
-    shown = (table.JSON, table.QUIET, table.NO_PROGRESS)
-    return (*study.options, table.CONFIG, output, *figures, table.OVERWRITE, DRY_RUN, *shown)
+    return (*study.options, table.CONFIG, output, *table.FIGURES, table.OVERWRITE, DRY_RUN, *table.SHOWN)
 
 
 def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) -> int:

@@ -60,18 +60,15 @@ LEARNING_STEPS = Option(
     models=(*table.HOMOGENEOUS, *CORRELATION), group="answer")  # fmt: skip
 #: Learning rate of SGD for an answer that has none.
 SHARE = "0.1x"
-#: Options of display, which a resumed run has too.
-FIGURES = (table.PLOT, table.NO_PLOT, table.STYLE, table.CSV)
-DISPLAY = (*FIGURES, table.JSON, table.QUIET, table.NO_PROGRESS)
 COMMAND_OPTIONS = (
     table.CONFIG,
     Option("resume", plain, "go on with the unfinished run in a file, and complete it", "FILE", group="running"),
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE", group="output"),
-    *FIGURES,
+    *table.FIGURES,
     table.OVERWRITE,
     LEARNING_STEPS,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing", group="running"),
-    *DISPLAY[len(FIGURES) :],
+    *table.SHOWN,
 )
 ALL_OPTIONS = (*OPTIONS, *COMMAND_OPTIONS)
 #: Options that another makes meaningless.
@@ -104,7 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Mapping[str, Any]) -> int:
-    """Go on with a run, or solve a problem; return the exit code."""
     try:
         if given["resume"]:
             return _resume(given)
@@ -121,7 +117,6 @@ def _run(given: Mapping[str, Any]) -> int:
 
 
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options by name, read and checked, or their defaults."""
     if given["model"] is None:  # options of one model alone imply it
         own = [option.models for option in OPTIONS if given[option.key] not in (None, False)]
         own = [CORRELATION] if given["objective"] == CORRELATION[0] else own
@@ -174,7 +169,6 @@ def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
 
 
 def _require_absent(option: Option, text: object, model: str) -> None:
-    """Refuse an option that is given though a model does not take it."""
     need = f"Option --{option.name} must be absent for --model {model}, but is {text}."
     require_usage(text in (None, False) or model in option.models, need)
 
@@ -350,7 +344,7 @@ def _resume(given: Mapping[str, Any]) -> int:
     from dynamics.solve.dispatch import resume
 
     limits = {option.key: option for option in OPTIONS if option.key in ("max_runtime", "checkpoint_every")}
-    allowed = {"resume", *limits, *(option.key for option in DISPLAY)}
+    allowed = {"resume", *limits, *(option.key for option in (*table.FIGURES, *table.SHOWN))}
     for name, value in given.items():
         need = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
         require_usage(not value or name in allowed, need)
@@ -373,7 +367,6 @@ def _finish(
     given: Mapping[str, Any],
     find: Callable[[xr.Dataset], Findings | None],
 ) -> int:
-    """Solve, write dataset and figure, print the findings; return the exit code."""
     command_line.stop_if_heard()
     dataset, code = _computed(solve, file, given)
 

@@ -21,14 +21,10 @@ if TYPE_CHECKING:
 
 #: Relative scatter beyond which its leading order in the learning rate means nothing.
 _LARGEST_SCATTER = 0.6
-#: Event -> variable that has its time.
-_EVENTS = {"emergence": "emergence_time", "learned": "learned_time"}
 #: Standard deviations of a normal law on either side that hold 95 % of it.
 _WIDTH_95, _TAIL = 1.959963984540054, 0.025
 #: Seed of the scatter that learned times have and emergence times have not.
 DRAW_SEED = 1
-#: Note on steps without a known effect of their size.
-_ALONE = "the steps are those of the answer's time alone"
 #: Note where noise may exchange neurons, or directions.
 _EXCHANGED = "noise may give the direction another neuron, or its neuron another direction"
 
@@ -87,7 +83,6 @@ class LearningSteps:
         return self.batch_size * self.steps_high
 
     def __str__(self) -> str:
-        """Return steps, interval and samples in a line, then the notes."""
         said = self._said()
         line = f"direction {self.direction}, {self.event}: {said['steps']}"
         if "samples" in said:
@@ -204,8 +199,8 @@ def learning_steps(
     """
     import xarray as xr
 
-    check_choice("event", event, tuple(_EVENTS))
-    name, given = _EVENTS[event], type(answer).__name__
+    check_choice("event", event, ("emergence", "learned"))
+    name, given = f"{event}_time", type(answer).__name__
     require(isinstance(answer, xr.Dataset), f"Argument `answer` must be a Dataset, but is {given}.", TypeError)
     need = f"Argument `answer` must have the variable {name!r} per direction, but has not."
     require(name in answer and answer[name].dims == ("direction",), need)
@@ -282,18 +277,17 @@ class _Times(NamedTuple):
 
 def _unknown(time: float, why: str) -> _Times:
     """Return times without a known effect of the size of steps."""
-    return _Times(time, math.nan, math.nan, (math.nan, math.nan), (f"{why}: {_ALONE}",))
+    note = f"{why}: the steps are those of the answer's time alone"
+    return _Times(time, math.nan, math.nan, (math.nan, math.nan), (note,))
 
 
 def _is_known(problem: Problem, size: int, chosen: Optimizer) -> bool:
-    """Return whether the noise of an optimizer's steps is known."""
     return isinstance(chosen, SGD) or (isinstance(chosen, ZerothOrder) and is_correlation(problem) and size == 1)
 
 
 def _times(
     problem: Problem, place: int, event: str, rate: float, size: int, time: float, chosen: Optimizer, *, stepped: bool
 ) -> _Times:
-    """Return the times of an event at the rate of plain SGD, or of zeroth order."""
     if not _is_known(problem, size, chosen):
         return _unknown(time, f"how the noise of {chosen} scatters times is unknown")
     if not is_drawn(problem):

@@ -158,12 +158,10 @@ def solve_mean_field(
 def _particles(
     problem: Problem, count: int, rule: str, followers: Array
 ) -> tuple[equations.MeanFieldSystem, equations.MeanFieldSystem, Array]:
-    """Return the system of the particles, that of particles and tracers, and the weights of all particles.
-
-    Where one half of the particles mirrors the other, the systems have one half.
-    """
+    """Return the system of the particles, that of particles and tracers, and the weights of all particles."""
     projections, whole = equations.start_particles(problem, count, rule)
     weights = whole
+    # Where one half of the particles mirrors the other, the systems have one half.
     if equations.halves_are_alike(problem, count, rule):
         projections, weights = projections[count // 2 :], 2.0 * whole[count // 2 :]
         whole = np.concatenate([weights[::-1], weights]) / 2.0
@@ -171,9 +169,8 @@ def _particles(
     system: equations.MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
     if followers.size == 0:
         return system, system, whole
-    positions = np.concatenate([projections, followers])
     padded = np.pad(weights, (0, len(followers)))  # tracers have no weight
-    return system, make_system(problem, positions, padded, LOSS_LEVELS), whole
+    return system, make_system(problem, np.concatenate([projections, followers]), padded, LOSS_LEVELS), whole
 
 
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
@@ -213,5 +210,4 @@ def warn_of_rise(attributes: Mapping[str, Any]) -> None:
     """Warn of a loss that rises."""
     if not attributes["loss_is_monotone"]:
         rise = attributes["largest_loss_rise"]
-        msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."
-        warn(msg)
+        warn(f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`.")

@@ -196,7 +196,6 @@ class StoredSystem:
 
 
 def _check(system: object) -> None:
-    """Refuse objects that are no system, and fields that files cannot hold."""
     if not isinstance(system, System):
         found = system.__name__ if isinstance(system, type) else type(system).__name__
         refuse(f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}.", TypeError)
@@ -319,12 +318,10 @@ class _Equations(interface.System):
         self.functions = interface.Functions(*(_function(system, each) for each in SIGNATURES))
 
     def absolute_tolerance(self, atol: float) -> Array:  # noqa: ARG002
-        """Return that of the system."""
         return self.atol
 
 
 def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> Stepper:
-    """Return a stepper after a check of the functions at the start."""
     start, named = equations.initial_state, equations.named
     try:
         bound = BoundSystem(equations, implicit=method in ("bdf", "sundials"))
