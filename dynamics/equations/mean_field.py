@@ -102,7 +102,7 @@ class MeanFieldSystem(System):
     _derivatives: Callable[[Array, Array], tuple[Array, Array]]
     #: c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M).
     _moment_tables: Callable[[], tuple[Array, Array, float, Array]]
-    #: What follows the common numbers in `sizes` and in `parameters`, and the rows of scratch of a block.
+    #: Numbers that follow the common ones in `sizes` and in `parameters`, and the count of rows of scratch of a block.
     _of_kernels: Callable[[], tuple[list[int], Array, int]]
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:

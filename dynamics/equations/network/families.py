@@ -77,7 +77,7 @@ def _rule(edges: Array) -> tuple[Array, Array]:
 class NetworkTeacher(NamedTuple):
     """A teacher as the kernels see it; a sum of units has no components, a polynomial no units."""
 
-    #: What `dynamics.equations.network.system` says.
+    #: Laid out as at the top of `dynamics.equations.network.system`.
     parameters: Array
     sizes: Integers
     #: θ (units, r) of the units.
