@@ -97,11 +97,11 @@ def find_blas() -> ThreadpoolController:
     No other thread may load libraries during the first call: before 3.7, threadpoolctl would wait for it without end.
     """
     importlib.import_module("scipy.linalg.cython_blas")
-    return _libraries("torch" in sys.modules)
+    return _libraries("torch" in sys.modules, "sksundae" in sys.modules)  # which bring libraries of their own
 
 
 @lru_cache
-def _libraries(_with_torch: bool, /) -> ThreadpoolController:
+def _libraries(_with_torch: bool, _with_sundials: bool, /) -> ThreadpoolController:
     """Return the libraries of threads that are loaded; to find them takes longer than to solve a small flow."""
     from threadpoolctl import ThreadpoolController
 
