@@ -23,7 +23,6 @@ from dynamics.equations.network import system as network
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, normalised_overlaps
 from dynamics.equations.rates import RateTable, rate_at
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
-from dynamics.kernels.products import product
 from dynamics.problem import is_homogeneous, is_network
 from dynamics.problem.checks import require
 from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder, check_dense
@@ -184,6 +183,15 @@ def write_flow(
 
 
 @kernel
+def entry_of(A: Matrix, B: Matrix, r: int, s: int) -> float:
+    """Return (A B)_rs of small matrices, for which a call of BLAS takes longer than the sum."""
+    total = 0.0
+    for k in range(A.shape[1]):
+        total += A[r, k] * B[k, s]
+    return total
+
+
+@kernel
 def write_map(
     t: float, y: Vector, out: Vector, moments: Moments, parameters: Vector, sizes: Integers, own: Vector
 ) -> None:
@@ -204,15 +212,15 @@ def write_map(
     at = 0, sizes[STATE], sizes[STATE] + vectors + 2 * mm
     ww, wu, uu, aa = vectors, at[1] + vectors, at[1] + vectors + mm, at[2] + vectors
     places = ww, wu, aa + mm, wu, uu, aa + 2 * mm, aa + mm, aa + 2 * mm, aa
-    z, X, V = np.zeros(4), np.zeros((4, 4)), np.zeros((3, 4))
+    transposed, z, X, V = np.ascontiguousarray(D.T), np.zeros((4, 1)), np.zeros((4, 4)), np.zeros((3, 4))
     for r in range(count):
         dot(N, matrix(y, places[r], m, m), matrix(y, at[r] + 2 * m, m, P), matrix(own, r * mm, m, m))
     for x in range(vectors):
-        z[3] = -out[x] if x < 2 * m else dot_directions(N, C, (x - 2 * m) // P, (x - 2 * m) % P)
+        z[3, 0] = -out[x] if x < 2 * m else dot_directions(N, C, (x - 2 * m) // P, (x - 2 * m) % P)
         for r in range(count):
-            z[r] = y[at[r] + x]
+            z[r, 0] = y[at[r] + x]
         for r in range(count):
-            out[at[r] + x] = np.sum(D[r] * z)
+            out[at[r] + x] = entry_of(D, z, r, 0)
     for i in range(m):
         for j in range(m):
             X[3, 3] = S[max(i, j), min(i, j)]
@@ -220,10 +228,13 @@ def write_map(
                 X[3, r], X[r, 3] = own[r * mm + i * m + j], own[r * mm + j * m + i]
                 for s in range(count):
                     X[r, s] = y[places[3 * r + s] + (i * m + j if r <= s else j * m + i)]
-            product(D, X, V)
+            for r in range(count):
+                for s in range(4):
+                    V[r, s] = entry_of(D, X, r, s)
             for r in range(count):
                 for s in range(r, count):
-                    out[places[3 * r + s] + i * m + j] = V[r, s] + np.sum((X[r] + rate * V[r]) * D[s])
+                    change = entry_of(X, transposed, r, s) + rate * entry_of(V, transposed, r, s)
+                    out[places[3 * r + s] + i * m + j] = V[r, s] + change
 
 
 # Means over nodes, of sign SGD and of zeroth order at λ > 0, for networks. `nodes` holds (weight | z) of each, z the
