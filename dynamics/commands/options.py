@@ -481,5 +481,7 @@ OVERWRITE = Option("overwrite", switch, "replace existing files", group="output"
 JSON = Option("json", switch, "print the result as one JSON object", group="output")
 QUIET = Option("quiet", switch, "print nothing but errors", group="output")
 NO_PROGRESS = Option("no-progress", switch, "show no progress bar", group="output")
-#: Options of every command that draws, and of every one that prints what it found.
-FIGURES, SHOWN = (PLOT, NO_PLOT, STYLE, CSV), (JSON, QUIET, NO_PROGRESS)
+#: Options of commands that write figures and tables.
+FIGURES = (PLOT, NO_PLOT, STYLE, CSV)
+#: Options of commands that print results and show progress.
+SHOWN = (JSON, QUIET, NO_PROGRESS)

@@ -92,8 +92,8 @@ class StepSettings:
         By default these are those of the flow at its pace. Refuse records beyond the memory, and an estimate of errors
         of steps that are iterated: they have no tolerance that a looser run could relax.
         """
-        of = f"{self.optimizer}, whose map" if self.is_map else "method 'gradient-descent', which"
-        need = f"Argument `error_estimate` must not be True for {of} has no tolerance."
+        of = f"the map of {self.optimizer}" if self.is_map else "method 'gradient-descent'"
+        need = f"Argument `error_estimate` must not be True for {of}, which has no tolerance."
         require(self.fixed_step is None or not run.error_estimate, need)
         save_at = run.schedule(lambda: SaveAt.at(of_flow().times / self.pace))
         if self.is_map and self.learning_rate is not None:

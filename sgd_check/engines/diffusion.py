@@ -12,9 +12,9 @@ run: W (m, D), row i the coordinates of neuron i on the r axes of the teacher an
 neurons. A diffusion step is half of the mean of h steps, noise with the exact covariance where that has led, and the
 other half. One half of the mean is
 
-    w ← w − ½ E_1 G(w − (¼ − 1/2h) E_1 G(w)),   G = E[e ∇],  E_1 = Σ η over the h steps,
+    w ← w − ½ E_1 G(w − (¼ − 1/2h) E_1 G(w)),   G = E[e ∇],  E_1 = Σ η over the h steps.
 
-so that two of them are the h steps of w ← w − η G(w) to second order in E_1, for every h ≥ 1.
+Two halves agree with the h steps of w ← w − η G(w) to second order in E_1, for every h ≥ 1.
 """
 
 from __future__ import annotations

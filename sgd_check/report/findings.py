@@ -46,7 +46,7 @@ _VERDICTS = {"agree": "Theory and {} agree.", "disagree": "Theory and {} disagre
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _SEEN = "seen: the least error of a predicted time that this check sees with probability 0.8."
 _RATIO = (
-    "ratio: exp of the mean of ln(time of SGD / theory) over runs, without what is known of the noise of their steps; "
+    "ratio: exp of the mean of ln(time of SGD / theory) over runs, corrected for the known noise of their steps; "
     "delay: expected of the mean time against the flow; z: distance of the mean of ln(ratio) from its band"
 )
 #: Theory -> meaning of the columns of the table of times.

@@ -106,7 +106,7 @@ def checked_runs(seeds: object, seed: object, fewest: int = 2) -> dict[str, Any]
 
 
 def checked_rising(values: object, name: str, need: str, least: float, most: float = float_info.max) -> list[float]:
-    """Return increasing numbers within bounds; `need` says in words what they must be."""
+    """Return a list of numbers that increase, all from `least` to `most`; a refusal calls them `need`."""
     found = [checked_real(value, name) for value in checked_list(values, name)]
     rise = found and least <= found[0] and found[-1] <= most and all(a < b for a, b in pairwise(found))
     check_that(rise, name, f"hold increasing {need}", f"is {shown(found)}")
