@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from types import NoneType
 from typing import Any, TypeVar
@@ -22,6 +23,24 @@ SingleVector = NDArray[np.float32]
 SingleMatrix = NDArray[np.float32]
 #: Of kernels that are compiled for both precisions.
 Real = TypeVar("Real", bound=np.floating[Any])
+
+
+#: Bytes of a line of the cache.
+LINE = 64
+
+
+def aligned(*shape: int, dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
+    """Return an array of any numbers whose memory begins with a line of the cache.
+
+    Where rows begin elsewhere, as those of numpy's arrays may, loops over them take up to a third longer.
+
+    >>> aligned(2, 3).ctypes.data % 64
+    0
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    whole = np.empty(size + LINE, np.uint8)
+    address, _ = whole.__array_interface__["data"]
+    return whole[-address % LINE :][:size].view(dtype).reshape(shape)
 
 
 def masked_entries(values: object) -> int:

@@ -11,7 +11,7 @@ from dynamics.equations.link import BLOCK, g0, g1, write_both, write_g1
 from dynamics.equations.vectors import add_pull
 from dynamics.kernels.jit import entry, kernel, matrix, row_part, vector
 from dynamics.kernels.products import product
-from hermite.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector
+from hermite.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector, aligned
 
 if TYPE_CHECKING:
     from dynamics.threads import Workers
@@ -323,7 +323,7 @@ class SingleUnitField:
 
     def __init__(self, link: Array, workers: Workers, a: Array, m: int, columns: int) -> None:
         self._link, self._workers, self._a = link, workers, a
-        self._pairs, self._units = pair_storage(m, np.float32), np.empty((m, columns), dtype=np.float32)
+        self._pairs, self._units = pair_storage(m, np.float32), aligned(m, columns, dtype=np.float32)
 
     def write(self, U: Array, n: Array, F: Array, growth: Array) -> None:
         """Write F (m, D) and growth (m,) at unit vectors U and squared norms n; 3 m² D operations."""
@@ -345,4 +345,4 @@ def _halves(m: int) -> int:
 
 def pair_storage(m: int, dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
     """Return an array for the half of G = U Uᵀ that `pair_products` writes: blocks of rows from the diagonal on."""
-    return np.empty(sum(min(FIELD_BLOCK, m - first) * (m - first) for first in range(0, m, FIELD_BLOCK)), dtype)
+    return aligned(sum(min(FIELD_BLOCK, m - first) * (m - first) for first in range(0, m, FIELD_BLOCK)), dtype=dtype)

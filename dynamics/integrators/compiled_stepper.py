@@ -9,6 +9,7 @@ import numpy as np
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.stepper import Status, SystemStepper, UndoneSteps, check_stored
 from dynamics.threads import GivenUp
+from hermite.arrays import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,8 @@ class CompiledStepper(SystemStepper, UndoneSteps):
     ) -> None:
         self._advance_through, self._layout, self._system, self._unit_vectors = through, layout, system, unit_vectors
         self._slot = system.slot
-        self._vectors = np.zeros((layout.rows, y0.size))
+        self._vectors = aligned(layout.rows, y0.size)
+        self._vectors[...] = 0.0
         self._vectors[slots.ROW_STATE] = y0
         self._scalars = np.zeros(layout.scalars)
         self._scalars[[slots.TIME, slots.TIME_START]] = t0
@@ -88,7 +90,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         # The times of a schedule are read-only.
         status, passed = self._through(times.copy(), max_steps, states)
         found = states[:passed]
-        return status, found if self._unit_vectors is None else self._unit_vectors.overlaps(found)
+        return status, found if self._unit_vectors is None or not passed else self._unit_vectors.overlaps(found)
 
     def _advance(self, target: float, max_steps: int) -> Status:
         return self._through(np.array([target], dtype=np.float64), max_steps, np.empty((0, 0)))[0]

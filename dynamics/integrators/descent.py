@@ -27,7 +27,7 @@ from dynamics.integrators.system_calls import BoundSystem, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
 from dynamics.threads import Workers
-from hermite.arrays import Cube, Integers, Matrix, Vector
+from hermite.arrays import Cube, Integers, Matrix, Vector, aligned
 from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
@@ -310,7 +310,8 @@ class EulerStepper(FixedSteps):
         self._system = BoundSystem(system)
         self._slot = self._system.slot
         self._arguments = self._system.numbers, *self._system.functions
-        self._ring = np.zeros((3, system.initial_state.size))
+        self._ring = aligned(3, system.initial_state.size)
+        self._ring[...] = 0.0
         self._ring[0] = system.initial_state
         self._begin_events()
 
@@ -357,13 +358,14 @@ class DescentStepper(FixedSteps):
         U, log_norm = unit_vectors(problem)
         m, D = U.shape
         self._teacher = teacher_rows(problem, D)
-        self._units, self._norms = np.zeros((3, m, D)), np.zeros((3, m))
+        self._units, self._norms = aligned(3, m, D), aligned(3, m)
+        self._units[...] = self._norms[...] = 0.0
         self._units[0], self._norms[0] = U, np.exp(log_norm)
-        self._F, self._growth = np.empty((m, D)), np.empty(m)
-        self._C = np.empty((m, self._a.size))
+        self._F, self._growth = aligned(m, D), aligned(m)
+        self._C = aligned(m, self._a.size)
         self._workers = Workers(m, D, threads)
         self._unit_field = UnitField(self._link, self._workers, self._a, self._teacher, m)
-        self._work = np.empty(self._unit_field.work_size)
+        self._work = aligned(self._unit_field.work_size)
         if self._workers.count > 1:
             self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
         self._take(0, self._step, self._events)  # compiled or loaded here

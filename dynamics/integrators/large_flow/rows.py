@@ -30,7 +30,7 @@ from dynamics.integrators.large_flow.step_kernels import (
     step_sources,
 )
 from dynamics.threads import GRAIN, Workers
-from hermite.arrays import Array, Integers
+from hermite.arrays import Array, Integers, aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,8 +68,8 @@ class Rests:
 
     def __init__(self, m: int, D: int) -> None:
         slots = DEGREE + 2
-        self.U, self.F, self.rest = np.empty((slots, m, D)), np.empty((slots, m, D)), np.empty((slots, m, D))
-        self.log_norm, self.growth, self.rest_growth = (np.empty((slots, m)) for _ in range(3))
+        self.U, self.F, self.rest = (aligned(slots, m, D) for _ in range(3))
+        self.log_norm, self.growth, self.rest_growth = (aligned(slots, m) for _ in range(3))
         self.times = np.full(slots, np.nan)
         #: Slots in use, at most as many as the polynomial needs.
         self.newest_first = np.empty(0, dtype=np.int64)
@@ -143,13 +143,13 @@ class Sources:
         self._plan = division.plan
         S, D, stages = self.rows.size, columns, LAST_STAGE + 1
         #: States at the ends of parts, and the dense output of each.
-        self.ends = np.empty((MOST_PARTS + 1, S, D)), np.empty((MOST_PARTS + 1, S))
-        self.dense = np.empty((MOST_PARTS, 7, S, D)), np.empty((MOST_PARTS, 7, S))
+        self.ends = aligned(MOST_PARTS + 1, S, D), aligned(MOST_PARTS + 1, S)
+        self.dense = aligned(MOST_PARTS, 7, S, D), aligned(MOST_PARTS, 7, S)
         # Vectors and masses at the stages of one part, and the stages.
-        self._at_stages = np.empty((stages, S, D)), np.empty((stages, S))
-        self._stages = np.empty((stages, S, D)), np.empty((stages, S))
+        self._at_stages = aligned(stages, S, D), aligned(stages, S)
+        self._stages = aligned(stages, S, D), aligned(stages, S)
         #: Vectors and masses at the stages of the whole step.
-        self.at_stages = np.empty((stages, S, D)), np.empty((stages, S))
+        self.at_stages = aligned(stages, S, D), aligned(stages, S)
 
     def run(self, step: Step, tolerance: Array) -> tuple[Array, Array]:
         """Run the sources through the parts of a step; return its largest errors at ends and inside, in tolerances.
@@ -305,7 +305,7 @@ class Rows:
         self._staged: Step | None = None
         self.sources = Sources(self.workers, division, D)
         R = int(np.diff(division.cuts).max())
-        self._work = [np.empty(R * (17 * D + 18 + sources)) for _ in range(self.workers.count)]
+        self._work = [aligned(R * (17 * D + 18 + sources)) for _ in range(self.workers.count)]
 
     def run_sources(self, step: Step, *, again: bool = False) -> tuple[float, float]:
         """Run the fast sources through a step; return their largest errors, of ends of parts and inside, in tolerances.

@@ -56,7 +56,7 @@ from dynamics.integrators.large_flow.step_kernels import (
 )
 from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
-from hermite.arrays import Array
+from hermite.arrays import Array, aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -328,7 +328,7 @@ class LargeFlowStepper(ClusterStepper):
         both_poles = problem.activation.parity == "even"
         self._divider = Divider(rows.link, rows.a, rows.value, rows.slope, D, both_poles)
         self._rests = Rests(m, D)
-        self._ring = np.empty((3, m, D)), np.empty((3, m))
+        self._ring = aligned(3, m, D), aligned(3, m)
         self._at = 0
         #: Length of the parts in which the sources take the next step, and of those in the step that is tried.
         self._part = self._next_part = np.inf
