@@ -33,7 +33,7 @@ from dynamics.integrators.large_flow.stepper import tolerances
 from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
 from dynamics.integrators.stepper import Tolerances
 from dynamics.integrators.system_calls import PARAMETERS, SIZES, System, normalise, rhs
-from dynamics.kernels.jit import callback, entry, kernel, matrix, pasted_kernel, row_part, vector
+from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +189,7 @@ def land_clusters(
     counters[slots.EVALUATIONS] += 2
 
 
-@kernel
+@inlined_kernel
 def slow(
     h: float, y: Vector, rates: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
 ) -> None:
@@ -216,7 +216,7 @@ def cluster_callbacks() -> tuple[Any, Any, Any]:
     )
 
 
-@kernel
+@inlined_kernel
 def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Compute stage s of a step of length h from ROW_START."""
     y, stages = vectors[slots.ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]

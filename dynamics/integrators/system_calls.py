@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import types
 
-from dynamics.kernels.jit import callback, entry, kernel
+from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel
 from dynamics.kernels.products import is_stopped
 from dynamics.threads import with_slot
+from hermite.arrays import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +36,7 @@ PRODUCT = types.void(types.float64, VECTOR, VECTOR, VECTOR, *_NUMBERS)
 PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = range(8)
 
 
-@kernel
+@inlined_kernel
 def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write y' into `out`, anything once the step is given up."""
     if not is_stopped(system[SIZES]):
@@ -44,13 +45,13 @@ def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
         system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
-@kernel
+@inlined_kernel
 def event_values(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the event functions into `out`."""
     system[EVENT_VALUES](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
-@kernel
+@inlined_kernel
 def normalise(y: Vector, system: System) -> None:
     """Put a state back on its constraints, in place."""
     system[NORMALISE](y, system[PARAMETERS], system[SIZES])
@@ -142,8 +143,9 @@ class BoundSystem:
         #: Whether there is a product with the Jacobian.
         self.has_product = system.functions.jacobian_product is not None
         self.least_stiff = system.functions.least_stiff
-        parameters = np.array(system.parameters, dtype=np.float64)
-        self.numbers = parameters, with_slot(system.sizes), np.empty(system.work_size) if work is None else work
+        parameters = aligned(system.parameters.size)
+        parameters[...] = system.parameters
+        self.numbers = parameters, with_slot(system.sizes), aligned(system.work_size) if work is None else work
         #: Where the functions look for `STOP`, (1,).
         self.slot = self.numbers[1][-1:]
 
