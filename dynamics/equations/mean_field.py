@@ -533,7 +533,7 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
 def _law(overlap: Array, weights: Array, edges: Array) -> tuple[Array, Array]:
     """Return quantiles, and density over bins, of weighted particles, by linear interpolation between them."""
     if (np.diff(overlap) < 0.0).any():
-        order = np.argsort(overlap)
+        order = np.argsort(overlap, kind="stable")  # fast where few are out of order
         overlap, weights = overlap[order], weights[order]
     share = np.cumsum(weights) - 0.5 * weights
     known, shares = np.concatenate([[-1.0], overlap, [1.0]]), np.concatenate([[0.0], share, [1.0]])
