@@ -61,6 +61,8 @@ from hermite.text.messages import refuse, shown
 SQUARED, CORRELATION = "squared", "correlation"
 #: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
 DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
+#: A start of so few numbers is drawn once and kept: a small flow needs it thrice, and may take no longer than that.
+FEW_NUMBERS = 4096
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
 LARGEST_COEFFICIENT = 1e30
 #: How far from 1 the squared length of a neuron given to the spherical student may be.
@@ -276,6 +278,14 @@ class Problem(Compared):
         Online SGD and the flow started from [these | 0] in R^d have the distribution of any rotation of them that keeps
         the teacher fixed. With `inputs` they are whitened, Σ^½ w, on the axes that `input_axes` keeps.
         """
+        few = self.width * (self.teacher.span + self.width) <= FEW_NUMBERS
+        return self._few_weights.copy() if few else self._drawn_weights()
+
+    @cached_property
+    def _few_weights(self) -> Array:
+        return self._drawn_weights()
+
+    def _drawn_weights(self) -> Array:
         span, m, norm, rng = self.teacher.span, self.width, self.initial_norm, np.random.default_rng(self.seed)
         axes, given = self.input_axes(), self.initial_weights
         if given is not None:

@@ -158,10 +158,9 @@ def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
 
 def _labelled(
     variable: Variable, array: Any, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
-) -> xr.Variable:
-    import xarray as xr
-
-    return xr.Variable((*leading, *variable.dims), np.asarray(array), {**variable.labels, **further})
+) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
+    """Return dims, numbers and attributes of a variable, as xarray takes them."""
+    return (*leading, *variable.dims), np.asarray(array), {**variable.labels, **further}
 
 
 def _of_learned(

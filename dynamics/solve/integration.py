@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -141,13 +141,19 @@ def integrated(
                 refuse(f"{build.__name__}() {error}", TypeError)
             problem = given.pop(question)
             check(problem)
-            return Run.of(registered(name), problem, given).dataset()
+            return Run.of(registered(name), problem, given, build).dataset()
 
         solve.__doc__ = _told(build.__doc__ or "", {each.name for each in shared}, registered(name).methods)
         vars(solve)["__signature__"] = signature
         return cast("Solver", solve)
 
     return decorate
+
+
+@cache
+def _own_arguments(build: Callable[..., Integration]) -> list[str]:
+    """Return the names of the arguments of an answer behind its run."""
+    return list(inspect.signature(build).parameters)[1:]
 
 
 def _told(own: str, names: Collection[str], methods: Sequence[str]) -> str:
@@ -223,8 +229,7 @@ class Run:
 
     def built(self) -> Integration:
         """Return the integration without taking a step."""
-        own = list(inspect.signature(self.build).parameters)[1:]
-        return self.build(self, **{name: self.given[name] for name in own})
+        return self.build(self, **{name: self.given[name] for name in _own_arguments(self.build)})
 
     @np.errstate(under="ignore")
     def dataset(self) -> xr.Dataset:

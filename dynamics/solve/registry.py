@@ -5,8 +5,9 @@ Nothing heavy is imported: functions are named by their modules and found when t
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any, cast
@@ -43,9 +44,15 @@ class Answer:
         """Return the function."""
         return cast("Callable[..., Any]", resolve_name(self.function))
 
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> Mapping[str, Any]:
         """Return the arguments of the function but the problem by name, with their defaults."""
-        return {name: given.default for name, given in list(inspect.signature(self.solve()).parameters.items())[1:]}
+        return _defaults(self.function)
+
+
+@functools.cache
+def _defaults(function: str) -> dict[str, Any]:
+    parameters = list(inspect.signature(resolve_name(function)).parameters.items())[1:]
+    return {name: given.default for name, given in parameters}
 
 
 _CORRELATION = ("objective", "smoothing")

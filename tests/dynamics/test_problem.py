@@ -152,3 +152,10 @@ def test_every_start_gives_reduced_weights_with_its_overlaps():
         np.testing.assert_allclose(found, expected, atol=1e-9)
     assert problem().reduced_weights().shape == (3, 5)
     assert problem(dimension=4).reduced_weights().shape == (3, 4)
+
+
+def test_a_start_that_a_caller_changes_is_not_that_of_the_problem():
+    asked = problem()
+    asked.reduced_weights()[...] = 0.0
+    np.testing.assert_array_equal(asked.reduced_weights(), problem().reduced_weights())
+    assert asked == problem() and asked.reduced_weights().any()

@@ -128,12 +128,12 @@ class FallingBack:
         while True:
             first = cast("SmallFlowStepper", self._first)  # the only one that leaps
             status, states = first.advance_through(times, min(last, self._next_look) - self._tried())
-            passed, times = [*passed, states], times[len(states) :]
+            passed, times = [*passed, states] if len(states) else passed, times[len(states) :]
             self._heed(status)
             if self._second is not None:
                 status = Status.MAX_STEPS
             if status == Status.REACHED or not self.leaps or self._tried() >= last:
-                return status, np.concatenate(passed)
+                return status, np.concatenate(passed) if passed else states
 
     def _heed(self, status: Status) -> None:
         """Fall back where no step succeeds; else find out, every `LOOK` steps, whether the run is held up."""
