@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import types
 
-from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel
+from dynamics.kernels.jit import callback, entry, kernel, pasted_kernel
 from dynamics.kernels.products import is_stopped
 from dynamics.threads import with_slot
 from hermite.arrays import aligned
@@ -36,7 +36,7 @@ PRODUCT = types.void(types.float64, VECTOR, VECTOR, VECTOR, *_NUMBERS)
 PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = range(8)
 
 
-@inlined_kernel
+@pasted_kernel
 def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write y' into `out`, anything once the step is given up."""
     if not is_stopped(system[SIZES]):
@@ -45,13 +45,13 @@ def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
         system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
-@inlined_kernel
+@kernel
 def event_values(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the event functions into `out`."""
     system[EVENT_VALUES](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
-@inlined_kernel
+@kernel
 def normalise(y: Vector, system: System) -> None:
     """Put a state back on its constraints, in place."""
     system[NORMALISE](y, system[PARAMETERS], system[SIZES])

@@ -41,7 +41,7 @@ def inlined_kernel(function: Function) -> Function:
 
 
 def pasted_kernel(function: Function) -> Function:
-    """Compile a function that one other calls as a part of it; Numba compiles other kernels by themselves too."""
+    """Compile a function as a part of those that call it; Numba compiles other kernels by themselves too."""
     return cast("Function", numba.njit(inline="always", **OPTIONS)(function))
 
 
