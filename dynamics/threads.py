@@ -249,6 +249,9 @@ class Workers:
 
     def over_parts(self, count: int, work: Callable[[int, int], None]) -> None:
         """Call work(begin, end) on consecutive parts of range(count), of about equal length for each thread."""
+        if self._is_one(count):
+            work(0, count)
+            return
         self._share(_even(0, count, _now(self._few)), lambda begin, end, _thread: work(begin, end))
 
     def over_blocks(
@@ -259,6 +262,9 @@ class Workers:
         The block `first` is part of what thread 0 gets.
         """
         last, marks = cuts.size - 1, [first, cuts.size - 1]
+        if self._is_one(last - first):
+            work(np.arange(first, last), 0)
+            return
         threads = min(_now(self.count if is_long else self._few), last - first)
         if threads > 1:
             rows = _even(int(cuts[first]), int(cuts[last]), threads)
@@ -267,8 +273,15 @@ class Workers:
 
     def over_some(self, blocks: Integers, work: Callable[[Integers, int], None]) -> None:
         """Call work(blocks, thread) on parts of some blocks, of which each thread takes about as many."""
+        if self._is_one(blocks.size):
+            work(blocks, 0)
+            return
         marks = _even(0, blocks.size, _now(self._few))
         self._share(marks, lambda begin, end, thread: work(blocks[begin:end], thread))
+
+    def _is_one(self, count: int) -> bool:
+        """Return whether a range of so many is one piece for this thread: small flows make thousands of such passes."""
+        return self._pool is None and 0 < count <= self._groups
 
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
         """Call work(begin, end, thread) on the range between each two marks, piece by piece, in several threads.

@@ -61,7 +61,7 @@ from hermite.text.messages import refuse, shown
 SQUARED, CORRELATION = "squared", "correlation"
 #: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
 DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
-#: A start of so few numbers is drawn once and kept: a small flow needs it thrice, and may take no longer than that.
+#: Most numbers of a start that is kept once it is drawn: a small flow needs it three times.
 FEW_NUMBERS = 4096
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
 LARGEST_COEFFICIENT = 1e30
