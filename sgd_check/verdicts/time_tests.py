@@ -393,7 +393,7 @@ def permutation_test(scores: Array, second: Switches) -> tuple[Array, float]:
     spread = np.sqrt(np.mean(scores**2, axis=0))
     scaled = scores / np.where(spread > 0, spread, 1.0)
     found = np.abs(second.astype(np.float64) @ scaled)
-    sums = np.abs(_relabelled(second.size, int(np.count_nonzero(second))) @ scaled)
+    sums = np.abs(_relabelled(second.size, int(np.count_nonzero(second)), PERMUTATIONS) @ scaled)
     # Sums of the same scores in another order differ by rounding.
     tolerance = 1e-9 * max(1.0, float(found.max(initial=0.0)))
     each = (1 + np.count_nonzero(sums >= found - tolerance, axis=0)) / (1 + PERMUTATIONS)
@@ -404,7 +404,7 @@ def permutation_test(scores: Array, second: Switches) -> tuple[Array, float]:
 def permutation_quantile(scores: Array, count: int, level: float) -> float:
     """Return the quantile 1 − `level` of the size of a sum of `count` scores; far out at least the normal one."""
     runs = scores.size
-    quantile = float(np.quantile(np.abs(_relabelled(runs, count) @ scores), 1.0 - level))
+    quantile = float(np.quantile(np.abs(_relabelled(runs, count, PERMUTATIONS) @ scores), 1.0 - level))
     if level * PERMUTATIONS >= _FEWEST_BEYOND:
         return quantile
     variance = count * (runs - count) / (runs * (runs - 1.0)) * float(np.sum(scores**2))
@@ -412,10 +412,10 @@ def permutation_quantile(scores: Array, count: int, level: float) -> float:
 
 
 @lru_cache(maxsize=4)
-def _relabelled(runs: int, count: int) -> Array:
+def _relabelled(runs: int, count: int, permutations: int) -> Array:
     """Return random labels, 1 for `count` of the runs and 0 for the others, shape (permutations, runs)."""
     labels = (np.arange(runs) < count).astype(np.float64)
-    return np.random.default_rng(PERMUTATION_SEED).permuted(np.tile(labels, (PERMUTATIONS, 1)), axis=1)
+    return np.random.default_rng(PERMUTATION_SEED).permuted(np.tile(labels, (permutations, 1)), axis=1)
 
 
 def cut_at(emergence: Array, horizon: float) -> Array:

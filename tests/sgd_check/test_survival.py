@@ -98,6 +98,14 @@ def test_permutations_agree_with_all_of_them():
     assert permutation_test(np.zeros((8, 1)), second)[1] == 1.0
 
 
+def test_labels_of_another_number_of_permutations_are_not_taken(monkeypatch):
+    """Samples that do not differ have the p-value 1, also where the same sizes had another number of permutations."""
+    scores, second = np.tile([[-1.0], [1.0]], (32, 1)), np.arange(64) >= 32
+    for permutations in (9_999, 999):
+        monkeypatch.setattr(sgd_check.verdicts.time_tests, "PERMUTATIONS", permutations)
+        assert permutation_test(scores, second)[1] == 1.0
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(("sizes", "horizon"), [((16, 16), 9.0), ((8, 24), 9.0), ((16, 16), 1.0)])
 def test_global_false_alarm_rate_of_two_samples(few_permutations, sizes, horizon):
