@@ -1,16 +1,19 @@
 """Command line: `feature-emergence compile` compiles the functions of the program, with all cores, before their use.
 
 Every job solves small problems through public names in an ordinary process, so that Numba keeps the machine code of
-their functions. Jobs whose names begin with "method" run first: many systems share these functions.
+their functions. Jobs whose names begin with "method" run first: many systems share these functions. A process runs jobs
+of one family, as far as it can: what they share is compiled once in a process.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +27,10 @@ if TYPE_CHECKING:
 
 #: Group of entry points; each is a mapping from names of jobs to functions that solve something small.
 GROUP = "feature_emergence.compile"
-FIRST = "method"
+#: Families of jobs: the first words of their names.
+FIRST, ENGINE = "method", "engine"
+#: Argument for names from standard input.
+GIVEN = "-"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 ABOUT = "Compile the functions that answers, methods and engines of SGD use, and keep them for later processes."
 END = """\
@@ -153,7 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("dynamics.compile", ABOUT, END)
     parser.add_argument("names", nargs="*", metavar="JOB", help="jobs whose names contain one of these words [all]")
     parser.add_argument("--list", action="store_true", help="print the names of the jobs and compile nothing")
-    parser.add_argument("--here", action="store_true", help="run the jobs one by one in this process")
+    here = "run the jobs one by one in this process; if JOB is -, those that stdin names"
+    parser.add_argument("--here", action="store_true", help=here)
     parser.add_argument("--workers", type=int, metavar="N", help="processes at a time [the cores]")
     parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
     kept = "interrupted; functions that were compiled are kept, and the same command goes on"
@@ -164,9 +171,12 @@ def _run(options: Any) -> int:
     from dynamics.cores import available_cores
 
     found, words = jobs(), options.names or [""]
-    # Processes are given whole names, each of which may be part of another one.
-    asked = [name for name in found if name in words] if options.here else []
-    chosen = asked or [name for name in found if any(word in name for word in words)]
+    if options.here and words == [GIVEN]:
+        for line in sys.stdin:
+            found[line.strip()]()
+            tell(line.strip())
+        return EXIT_DONE
+    chosen = [name for name in found if any(word in name for word in words)]
     need = f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}."
     require_usage(chosen, need)
     workers = available_cores() if options.workers is None else options.workers
@@ -186,40 +196,101 @@ def _run(options: Any) -> int:
     return EXIT_FAILED if failed else EXIT_DONE
 
 
+def family_of(name: str) -> str:
+    """Return the first word of a name; jobs that share it share most functions."""
+    return re.split(r"\W", name, maxsplit=1)[0]
+
+
+def next_job(waiting: Sequence[str], running: Sequence[str], last: str) -> str | None:
+    """Return the waiting job that a process takes whose `last` one was of a family, or "", while others are running.
+
+    It is of that family or, once that is done, of one that no process works on, if there is any: what jobs share is
+    compiled once in each process. None while the functions of methods are not there that all but engines of SGD share.
+    """
+    families = {family_of(name) for name in running}
+    held = FIRST in families or any(family_of(name) == FIRST for name in waiting)
+    ready = [name for name in waiting if not held or family_of(name) in (FIRST, ENGINE)]
+    return min(ready, key=lambda name: (family_of(name) != family_of(last), family_of(name) in families), default=None)
+
+
+class _Process:
+    """A process that runs jobs one by one, as it is given their names; it starts with its first one.
+
+    It prints the name of a job that is done. Its streams are files, since a process waits that fills a pipe.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.job, self.last = "", ""
+        self._printed, self._errors = path.with_suffix(".txt"), path.with_suffix(".err")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def take(self, job: str) -> None:
+        """Run a job."""
+        if self._process is None:
+            command = [sys.executable, "-m", "dynamics.compile", "--here", GIVEN]
+            with self._printed.open("wb") as printed, self._errors.open("wb") as errors:
+                self._process = subprocess.Popen(
+                    command, env=os.environ | ONE_THREAD, stdin=subprocess.PIPE, stdout=printed, stderr=errors
+                )
+        self.job = self.last = job
+        stream = self._process.stdin
+        assert stream is not None
+        with suppress(OSError):  # it has ended
+            stream.write(f"{job}\n".encode())
+            stream.flush()
+
+    def ended(self) -> tuple[str, str] | None:
+        """Return the job and, if it failed, the last line of its errors, once it has ended; None before."""
+        job, process = self.job, self._process
+        if not job or process is None:
+            return None
+        code = process.poll()
+        if self._printed.read_text(encoding="utf-8", errors="replace").split("\n")[-2:-1] == [job]:
+            self.job = ""
+            return job, ""
+        if code is None:
+            return None
+        self.join()
+        self.job, self._process = "", None
+        told = self._errors.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
+        return job, told or f"exit code {code}"
+
+    def end(self) -> None:
+        """Ask the process to end."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def join(self) -> None:
+        """Wait for the end of the process."""
+        if self._process is not None:
+            self._process.communicate()
+
+
 def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool | None = None) -> dict[str, str]:
-    """Run jobs in processes, `workers` at a time, with a progress bar; return the last line of those that failed."""
+    """Run jobs in so many processes, with a progress bar; return the last line of those that failed."""
     from dynamics.runs.trackers import bar_settings, open_bar
 
-    waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
-    # Files, since a process that fills a pipe waits until it is read.
+    waiting, failed, crew = list(names), dict[str, str](), list[_Process]()
     with TemporaryDirectory() as folder, open_bar(bar_settings(progress), total=len(names), unit="job") as bar:
-        messages = {name: Path(folder, f"{place}.txt") for place, name in enumerate(names)}
         try:
-            while waiting or running:
+            crew += [_Process(Path(folder, str(number))) for number in range(min(workers, len(names)))]
+            while waiting or any(process.job for process in crew):
                 stop_if_heard()
-                # Jobs that share functions of methods begin once these are there.
-                held = any(name.startswith(FIRST) for name in running)
-                while waiting and len(running) < workers and (waiting[0].startswith(FIRST) or not held):
-                    name = waiting.pop(0)
-                    command = [sys.executable, "-m", "dynamics.compile", "--here", name]
-                    with messages[name].open("wb") as stream:
-                        running[name] = subprocess.Popen(
-                            command, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL, stderr=stream
-                        )
-                    bar.set_postfix_str(name)
-                time.sleep(0.02)
-                for name, process in list(running.items()):
-                    if process.poll() is not None:
-                        del running[name]
+                for process in crew:
+                    if (ended := process.ended()) is not None:
                         bar.update()
-                        if process.returncode:
-                            told = messages[name].read_text(encoding="utf-8", errors="replace")
-                            failed[name] = told.strip().split("\n")[-1]
+                        failed |= dict([ended]) if ended[1] else {}
+                    running = [other.job for other in crew if other.job]
+                    if not process.job and (job := next_job(waiting, running, process.last)) is not None:
+                        waiting.remove(job)
+                        process.take(job)
+                        bar.set_postfix_str(job)
+                time.sleep(0.02)
         finally:
-            for process in running.values():
-                process.terminate()
-            for process in running.values():
-                process.wait()
+            for process in crew:
+                process.end()
+            for process in crew:
+                process.join()
     return failed
 
 

@@ -338,7 +338,7 @@ class WhitenedPair:
     def _polynomials(self) -> tuple[Array, Array]:
         """Coefficients of g and g', highest power first: `polyval` is faster for one number than `kernel`."""
         kernel = np.square(self.link.coefficients[::-1])
-        return kernel, np.polyder(kernel)
+        return kernel, np.asarray(np.polyder(kernel), dtype=np.float64)
 
     @property
     def speed(self) -> float:

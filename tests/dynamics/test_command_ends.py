@@ -198,17 +198,28 @@ def test_jobs_of_methods_come_first_and_a_word_chooses_some(capsys):
     )
 
 
-def test_a_process_runs_the_job_of_its_whole_name_alone(monkeypatch):
+def test_a_process_runs_jobs_whose_whole_names_it_is_given(monkeypatch, capsys):
     ran = []
     made = {name: (lambda name=name: ran.append(name)) for name in command.jobs()}
     monkeypatch.setattr(command, "jobs", lambda: made)
-    assert command.main(["--here", "finite steps"]) == 0
-    assert ran == ["finite steps"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("finite steps\ncorrelation\n"))
+    assert command.main(["--here", "-"]) == 0
+    assert ran == ["finite steps", "correlation"]
+    assert capsys.readouterr().out == "finite steps\ncorrelation\n"
 
 
-def test_a_job_that_fails_is_named_with_its_last_line():
-    (sentence,) = command.compile_in_processes(["no such job"], 1).values()
-    assert sentence == "error: Argument JOB must be part of a name that --list prints, but is no such job."
+def test_a_process_keeps_to_a_family_and_waits_for_methods():
+    waiting = ["method bdf", "network of erf", "network, descent", "committee", "engine scalar"]
+    assert command.next_job(waiting, ["method explicit"], "") == "engine scalar"
+    assert command.next_job(waiting, ["engine projected"], "method explicit") == "method bdf"
+    assert command.next_job(waiting[1:4], ["method bdf"], "engine scalar") is None
+    assert command.next_job(waiting[1:], [], "engine projected") == "engine scalar"
+    assert command.next_job(waiting[1:4], ["network of relu"], "method bdf") == "committee"
+    assert command.next_job(waiting[1:3], ["network of relu"], "committee") == "network of erf"
+
+
+def test_a_job_that_fails_is_named_with_its_last_line_and_the_others_run():
+    assert command.compile_in_processes(["no such job", "predictions"], 1) == {"no such job": "KeyError: 'no such job'"}
 
 
 @pytest.mark.parametrize(
