@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, command_parser, exit_code_of, require_usage, tell
 from hermite.text.command_line import run_program, stop_if_heard
@@ -213,6 +213,13 @@ def next_job(waiting: Sequence[str], running: Sequence[str], last: str) -> str |
     return min(ready, key=lambda name: (family_of(name) != family_of(last), family_of(name) in families), default=None)
 
 
+class Ended(NamedTuple):
+    """A job that has ended, and the last line of its errors if it failed."""
+
+    job: str
+    error: str
+
+
 class _Process:
     """A process that runs jobs one by one, as it is given their names; it starts with its first one.
 
@@ -239,21 +246,21 @@ class _Process:
             stream.write(f"{job}\n".encode())
             stream.flush()
 
-    def ended(self) -> tuple[str, str] | None:
-        """Return the job and, if it failed, the last line of its errors, once it has ended; None before."""
+    def ended(self) -> Ended | None:
+        """Return how the job has ended, None before."""
         job, process = self.job, self._process
         if not job or process is None:
             return None
         code = process.poll()
         if self._printed.read_text(encoding="utf-8", errors="replace").split("\n")[-2:-1] == [job]:
             self.job = ""
-            return job, ""
+            return Ended(job, "")
         if code is None:
             return None
         self.join()
         self.job, self._process = "", None
         told = self._errors.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
-        return job, told or f"exit code {code}"
+        return Ended(job, told or f"exit code {code}")
 
     def end(self) -> None:
         """Ask the process to end."""
@@ -270,16 +277,17 @@ def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool |
     """Run jobs in so many processes, with a progress bar; return the last line of those that failed."""
     from dynamics.runs.trackers import bar_settings, open_bar
 
-    waiting, failed, crew = list(names), dict[str, str](), list[_Process]()
+    waiting, failed = list(names), dict[str, str]()
     with TemporaryDirectory() as folder, open_bar(bar_settings(progress), total=len(names), unit="job") as bar:
+        crew = [_Process(Path(folder, str(number))) for number in range(min(workers, len(names)))]
         try:
-            crew += [_Process(Path(folder, str(number))) for number in range(min(workers, len(names)))]
             while waiting or any(process.job for process in crew):
                 stop_if_heard()
                 for process in crew:
                     if (ended := process.ended()) is not None:
                         bar.update()
-                        failed |= dict([ended]) if ended[1] else {}
+                        if ended.error:
+                            failed[ended.job] = ended.error
                     running = [other.job for other in crew if other.job]
                     if not process.job and (job := next_job(waiting, running, process.last)) is not None:
                         waiting.remove(job)
