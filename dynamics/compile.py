@@ -1,8 +1,8 @@
 """Command line: `feature-emergence compile` compiles the functions of the program, with all cores, before their use.
 
 Every job solves small problems through public names in an ordinary process, so that Numba keeps the machine code of
-their functions. Jobs whose names begin with "method" run first: many systems share these functions. A process runs jobs
-of one family, as far as it can: what they share is compiled once in a process.
+their functions. Jobs whose names begin with "method" run first: many systems share these functions. Jobs whose names
+begin with the same word share further ones, so one process runs them in turn and compiles these functions once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, command_parser, exit_code_of, require_usage, tell
 from hermite.text.command_line import run_program, stop_if_heard
@@ -202,10 +202,11 @@ def family_of(name: str) -> str:
 
 
 def next_job(waiting: Sequence[str], running: Sequence[str], last: str) -> str | None:
-    """Return the waiting job that a process takes whose `last` one was of a family, or "", while others are running.
+    """Return the job that a process runs next, or None if it has to wait.
 
-    It is of that family or, once that is done, of one that no process works on, if there is any: what jobs share is
-    compiled once in each process. None while the functions of methods are not there that all but engines of SGD share.
+    `waiting` are the jobs that have not begun, `running` those of the other processes, and `last` is the one that this
+    process ran before, "" for none. Preferred is a job of the family of `last`, then one of a family that no other
+    process runs. All jobs but engines of SGD use the functions of methods, and wait until these are compiled.
     """
     families = {family_of(name) for name in running}
     held = FIRST in families or any(family_of(name) == FIRST for name in waiting)
@@ -213,21 +214,15 @@ def next_job(waiting: Sequence[str], running: Sequence[str], last: str) -> str |
     return min(ready, key=lambda name: (family_of(name) != family_of(last), family_of(name) in families), default=None)
 
 
-class Ended(NamedTuple):
-    """A job that has ended, and the last line of its errors if it failed."""
-
-    job: str
-    error: str
-
-
 class _Process:
-    """A process that runs jobs one by one, as it is given their names; it starts with its first one.
+    """A process that runs jobs in turn, each once it is given the name; `job` is the last of them, "" for none.
 
-    It prints the name of a job that is done. Its streams are files, since a process waits that fills a pipe.
+    It starts with its first job, and prints the names of those that are done. It writes to files: a process that fills
+    a pipe waits until the pipe is read.
     """
 
     def __init__(self, path: Path) -> None:
-        self.job, self.last = "", ""
+        self.job, self.is_running = "", False
         self._printed, self._errors = path.with_suffix(".txt"), path.with_suffix(".err")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -239,28 +234,26 @@ class _Process:
                 self._process = subprocess.Popen(
                     command, env=os.environ | ONE_THREAD, stdin=subprocess.PIPE, stdout=printed, stderr=errors
                 )
-        self.job = self.last = job
+        self.job, self.is_running = job, True
         stream = self._process.stdin
         assert stream is not None
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             stream.write(f"{job}\n".encode())
             stream.flush()
 
-    def ended(self) -> Ended | None:
-        """Return how the job has ended, None before."""
-        job, process = self.job, self._process
-        if not job or process is None:
-            return None
-        code = process.poll()
-        if self._printed.read_text(encoding="utf-8", errors="replace").split("\n")[-2:-1] == [job]:
-            self.job = ""
-            return Ended(job, "")
+    def outcome(self) -> str | None:
+        """Return the last line of the errors if the job has failed, "" if it is done, and None while it runs."""
+        assert self._process is not None
+        code = self._process.poll()
+        if self._printed.read_text(encoding="utf-8", errors="replace").split("\n")[-2:-1] == [self.job]:
+            self.is_running = False
+            return ""
         if code is None:
             return None
         self.join()
-        self.job, self._process = "", None
+        self.is_running, self._process = False, None
         told = self._errors.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
-        return Ended(job, told or f"exit code {code}")
+        return told or f"exit code {code}"
 
     def end(self) -> None:
         """Ask the process to end."""
@@ -281,15 +274,15 @@ def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool |
     with TemporaryDirectory() as folder, open_bar(bar_settings(progress), total=len(names), unit="job") as bar:
         crew = [_Process(Path(folder, str(number))) for number in range(min(workers, len(names)))]
         try:
-            while waiting or any(process.job for process in crew):
+            while waiting or any(process.is_running for process in crew):
                 stop_if_heard()
                 for process in crew:
-                    if (ended := process.ended()) is not None:
+                    if process.is_running and (error := process.outcome()) is not None:
                         bar.update()
-                        if ended.error:
-                            failed[ended.job] = ended.error
-                    running = [other.job for other in crew if other.job]
-                    if not process.job and (job := next_job(waiting, running, process.last)) is not None:
+                        if error:
+                            failed[process.job] = error
+                    running = [other.job for other in crew if other.is_running]
+                    if not process.is_running and (job := next_job(waiting, running, process.job)) is not None:
                         waiting.remove(job)
                         process.take(job)
                         bar.set_postfix_str(job)
