@@ -322,7 +322,7 @@ class CallableLink:
     function: Callable[[Any], Any]
 
     def value(self, z: ArrayLike) -> Array:
-        """Return σ(z); check the type and the shape of the values."""
+        """Return σ(z); check type and shape of the values. The function gets a copy, into which it may write."""
         points = np.asarray(z, dtype=np.float64)
         name = callable_name(self.function)
         rule = "Argument `x` must be a vectorised callable (array in, real array of the same shape out)"
@@ -341,12 +341,12 @@ class CallableLink:
     def _called(self, points: Array) -> Any:
         """Return the values at an array; a function that fails there gets a tensor if torch is loaded."""
         try:
-            return self.function(points)
+            return self.function(points.copy())
         except Exception as of_array:
             if "torch" not in sys.modules:
                 raise
             try:
-                return self.function(sys.modules["torch"].from_numpy(np.array(points)))
+                return self.function(sys.modules["torch"].from_numpy(points.copy()))
             except Exception as of_tensor:
                 raise (of_tensor if "Tensor" in str(of_array) else of_array) from None
 
@@ -464,7 +464,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
           In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, ``He4(z)`` the probabilists' polynomial
           z^4 - 6 z^2 + 3, ``H4(z)`` the physicists' 16 z^4 - 48 z^2 + 12, and ``erf(z)`` the plain error function.
         * A vectorised callable: array in, real array of the same shape out; or tensors instead, such as
-          ``torch.nn.functional.silu``. Its coefficients come from quadrature, and those that the rule of
+          ``torch.nn.functional.silu``. Its value at a point must not depend on the other points, as that of a softmax
+          or of a standardised function does. Its coefficients come from quadrature, and those that the rule of
           `hermite.expansion.zero_tolerance` counts as zero are exactly 0.
         * An expansion, returned as it is or cut again at `order`.
     order : int, optional
@@ -480,7 +481,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     TypeError
         If `x` or `order` is of another kind, or a callable is not vectorised.
     ValueError
-        If `x` is an unknown name, a formula outside the allow-list, not finite, or of infinite second moment.
+        If `x` is an unknown name, a formula outside the allow-list, not finite, of infinite second moment, or a
+        callable whose value at a point changes with the other points or from call to call.
 
     Examples
     --------
@@ -513,7 +515,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
         x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
-        return _by_quadrature(callable_name(x), None, CallableLink(x), wanted)
+        return _from_callable(x, wanted)
     kinds = "a name, a dict {degree: coefficient}, a formula, a vectorised callable or an expansion"
     return refuse(f"Argument `x` must be {kinds}, but is of type {type(x).__name__}.", TypeError)
 
@@ -625,6 +627,15 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
         return _series(name, tuple(coefficients.tolist()), form, text, order)
     rounding = float(np.finfo(np.float64).eps * np.max(np.abs(coefficients)))
     return HermiteExpansion(name, coefficients, FormulaLink(expression), rounding, text, form)
+
+
+def _from_callable(function: Callable[[Any], Any], order: int | None) -> HermiteExpansion:
+    """Return the expansion of a vectorised function, whose value at a point must depend on that point alone."""
+    from hermite.quadrature import POINTS, check_pointwise
+
+    link, name = CallableLink(function), callable_name(function)
+    check_pointwise(link.value, POINTS, "x", name)
+    return _by_quadrature(name, None, link, order)
 
 
 def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -> HermiteExpansion:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hermite import polynomials
 from hermite.arrays import Array
-from hermite.text.messages import refuse, require
+from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
     Function = Callable[[Array], Array]
@@ -29,6 +29,10 @@ _CHUNK = 128
 _MAX_PANELS = 20_000
 #: Enough to close in on a singularity at 0 such as |z|^(-.49); elsewhere floats end after 60.
 _MAX_LEVELS = 1000
+#: Of the largest value: by how much rounding may change a value with the length of an array, single precision included.
+_SAME = 1e-6
+#: Points at which a function is looked at first.
+POINTS = np.linspace(-8.03, 8.07, 400)
 
 
 class QuadratureResult(NamedTuple):
@@ -172,7 +176,7 @@ def _support(function: Function) -> float:
     def size_at(z: Array) -> float:
         return float(np.max(np.abs(finite_values(function, z) * polynomials.evaluate_functions(0, z)[0])))
 
-    scale = size_at(np.linspace(-8.03, 8.07, 400))
+    scale = size_at(POINTS)
     for half_width in _HALF_WIDTHS:
         tail = np.linspace(half_width - 2.0, half_width, 41)
         size = size_at(np.concatenate([-tail, tail]))
@@ -192,3 +196,36 @@ def finite_values(function: Function, z: Array) -> Array:
         where = z[bad][np.argmin(np.abs(z[bad]))]
         refuse(f"Argument `x` must be finite for every real z, but is {values[bad][0]} near z = {where:.4g}.")
     return values
+
+
+def check_pointwise(function: Function, points: Array, argument: str, name: str) -> None:
+    """Refuse a function of an array whose value at a point is another one with other points, or in another call.
+
+    It is called twice: with all points, (n,) or in rows (n, r), and with a part of them in another order, which leaves
+    out the first tenth and the last three. So what a function takes from all of its array, such as its mean, its
+    largest value or its length, is another number. Values count with the weight exp(-|z|²/4).
+
+    >>> points = np.linspace(-8.0, 8.1, 400)
+    >>> check_pointwise(np.tanh, points, "x", "tanh")
+    >>> check_pointwise(lambda z: z - np.mean(z), points, "x", "σ")
+    Traceback (most recent call last):
+    ...
+    ValueError: Argument `x` must have one value at a point, whatever the other points and in every call, but ...
+    """
+    n = len(points)
+    part = np.arange(n // 10, 7 * n // 10)
+    # A stride that has no factor in common with the number of points visits each of them once.
+    stride = next(s for s in range(part.size // 3 + 1, part.size + 2) if math.gcd(s, part.size) == 1)
+    part = part[np.arange(part.size) * stride % part.size]
+    with np.errstate(all="ignore"):
+        first, second = function(points), function(points[part])
+        weights = np.exp(-0.25 * (points**2).reshape(n, -1).sum(axis=1))
+        sizes, change = np.abs(first) * weights, np.abs(second - first[part]) * weights[part]
+    # Values that are not finite are refused where they are integrated.
+    is_finite = np.isfinite(first[part]), np.isfinite(second)
+    change = np.where(is_finite[0] & is_finite[1], change, np.where(is_finite[0] ^ is_finite[1], np.inf, 0.0))
+    at, allowed = int(np.argmax(change)), _SAME * float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
+    values = f"{first[part[at]]:.6g} and then {second[at]:.6g}"
+    where = ", ".join(f"{z:.6g}" for z in np.atleast_1d(points[part[at]]))
+    need = f"Argument `{argument}` must have one value at a point, whatever the other points and in every call"
+    require(change[at] <= allowed, f"{need}, but {shown(name)} has {values} at z = {where}.")

@@ -18,7 +18,8 @@ import hermite
 from dynamics.problem.checks import check_that, checked_integer
 from hermite import HermiteExpansion, polynomials
 from hermite.arrays import Array, as_integer
-from hermite.expansion import zero_tolerance
+from hermite.expansion import callable_name, zero_tolerance
+from hermite.quadrature import POINTS, check_pointwise, integrate
 from hermite.text.messages import refuse, shown, suggestion
 
 Function: TypeAlias = Callable[[Array], Array]
@@ -101,7 +102,6 @@ def label_law(link: HermiteExpansion, transform: Function, noise: float) -> Labe
 
 def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
     """Return the law without noise, by panels that close in on kinks and jumps."""
-    from hermite.quadrature import integrate
 
     def label(z: Array) -> Array:
         return transform(link.value(z))
@@ -152,7 +152,7 @@ def label_function(transform: object) -> Function:
     def checked(y: Array) -> Array:
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(transform(y), dtype=np.float64)
+                found = np.asarray(transform(y.copy()), dtype=np.float64)
         except Exception as error:
             msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
             raise TypeError(msg) from error
@@ -316,6 +316,8 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
     need = "be 'labels' or a function where labels are noisy"
     check_that(not is_optimal or noise == 0.0, "transform", need, "is 'optimal'")
     given = label_function(LABELS if is_optimal else transform)
+    if callable(transform):
+        check_pointwise(lambda z: given(link.value(z)), POINTS, "transform", callable_name(transform))
     for k in DEGREES if number is None else (number,):
         sign = 1.0
         function, law = optimal_labels(link, k) if is_optimal else (given, label_law(link, given, noise))

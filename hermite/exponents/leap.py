@@ -22,6 +22,7 @@ from hermite import polynomials
 from hermite.arrays import Array, as_integer
 from hermite.expansion import callable_name, compile_formula, expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent, interval_moments
+from hermite.quadrature import check_pointwise
 from hermite.text.formulas import named_axes, parse_several
 from hermite.text.messages import not_a_choice, refuse, require, shown
 
@@ -50,6 +51,8 @@ HIGHEST_DEGREE = 6
 #: λ_k² up to this size counts as zero where it comes from cells.
 THRESHOLD = 2e-3
 _EXACT_THRESHOLD = 1e-12
+#: Random points at which a function is looked at first.
+_TRIED = 400
 #: Directions whose part of Λ_k is less than this of the largest are left to later steps, or are errors of cells.
 _SMALLEST_PART = 0.02
 #: (directions known, directions left) -> cells along each direction left, to find a degree and to find directions, and
@@ -311,7 +314,10 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
         rows = lambda points: f(*points.T.copy())  # noqa: E731
     elif not _takes(f, trial) and _takes(f, trial.T):  # only points in columns give a value for each
         rows = lambda points: f(points.T)  # noqa: E731
-    return _checked(rows, name, count), count
+    found = _checked(rows, name, count)
+    tried = np.random.default_rng(1).standard_normal((_TRIED, count))
+    check_pointwise(found, tried[np.argsort(np.sum(tried**2, axis=1))], "f", name)
+    return found, count
 
 
 def _required_arguments(function: Any) -> int | None:
@@ -330,7 +336,7 @@ def _takes(function: Any, points: Array) -> bool:
     """Return whether a function gives one value for each of axes + 4 points."""
     try:
         with np.errstate(all="ignore"):
-            return bool(np.shape(function(points)) == (max(points.shape),))
+            return bool(np.shape(function(points.copy())) == (max(points.shape),))
     except Exception:  # said when the function is used
         return False
 
@@ -341,7 +347,7 @@ def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
     def evaluate(points: Array) -> Array:
         try:
             with np.errstate(all="ignore"):
-                raw = np.asarray(function(points))
+                raw = np.asarray(function(points.copy()))
         except Exception as error:
             msg = f"{but} failed on {len(points)} points: {error}"
             raise TypeError(msg) from error

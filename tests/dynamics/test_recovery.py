@@ -180,7 +180,7 @@ TWO = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0, 0.5]), w
         ("he5", {}, ValueError, "Argument `degree` must be given where T(y) has no component of degree 1 to 4, as for he5, but is 'auto'."),
         ("he3", {"seeds": 2}, ValueError, "Argument `seeds` must be absent at degree 3, whose law draws no sample, but is given."),
         ("he3", {"label_noise": -1.0}, ValueError, "Argument `label_noise` must be finite and at least 0, but is -1.0."),
-        ("he3", {"transform": lambda y: y[:2]}, ValueError, "Argument `transform` must keep the shape (4001,) of labels, but returns (2,)."),
+        ("he3", {"transform": lambda y: y[:2]}, ValueError, "Argument `transform` must keep the shape (400,) of labels, but returns (2,)."),
         ("he3", {"transform": lambda y: 0 * y}, ValueError, "Argument `transform` must leave labels that vary, but T(y) is constant."),
         ("sign", {"degree": 2, "transform": "optimal"}, ValueError, "Argument `degree` must be one at which labels tell something of sign, but is 2."),
         ("he3", {"label_noise": 0.1, "transform": "optimal"}, ValueError, "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'."),
@@ -202,3 +202,10 @@ def test_a_transformation_that_fails_is_named():
         predicted("he3", samples=5, transform=lambda y: (_ for _ in ()).throw(KeyError("no such")))
     with pytest.raises(ValueError, match=r"`transform` must be finite, but is not at the label -"):
         predicted("he3", samples=5, transform=np.log)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_a_transformation_that_looks_at_other_labels_is_refused(noise):
+    """Standardised by a sample, labels have another law than those that quadrature finds."""
+    with pytest.raises(ValueError, match=r"^Argument `transform` must have one value at a point, whatever the other"):
+        predicted("he3", samples=5, label_noise=noise, transform=lambda y: (y - y.mean()) / y.std())
