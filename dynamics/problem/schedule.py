@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
+    check_entries,
     check_memory,
     check_that,
     check_type,
@@ -47,8 +48,7 @@ class SaveAt(Compared):
         times = real_column(self.times, "times")
         is_list = times.ndim == 1 and times.size != 0
         check_that(is_list, "times", "be a non-empty list of times", f"has shape {times.shape}")
-        is_sound = np.isfinite(times).all() and times[0] >= 0
-        check_that(is_sound, "times", "be finite and at least 0", f"starts at {times[0]} and ends at {times[-1]}")
+        check_entries("times", times, np.isfinite(times) & (times >= 0.0), "be finite and at least 0")
         for at in np.flatnonzero(np.diff(times) <= 0)[:1]:
             refuse(f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}.")
         object.__setattr__(self, "times", read_only(times))

@@ -44,6 +44,16 @@ def widening(samples: int) -> float:
     return float(stdtrit(samples - 1, 0.5 + 0.5 * math.erf(math.sqrt(2.0)))) / 2.0
 
 
+def _increasing(values: ArrayLike, name: str) -> Array:
+    """Return an array of one dimension, or raise one sentence unless its numbers increase, which NaN does not."""
+    found = real_column(values, name)
+    check_that(found.ndim == 1, name, "have one dimension", f"has shape {found.shape}")
+    check_that(not np.isnan(found).any(), name, "hold numbers alone", "has NaN")
+    for at in np.flatnonzero(~(np.diff(found) > 0.0))[:1]:
+        refuse(f"Argument `{name}` must increase, but goes from {found[at]:g} to {found[at + 1]:g}.")
+    return found
+
+
 def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
     r"""Fit y = b x^s by least squares in log–log, every part of log x with equal weight.
 
@@ -81,7 +91,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     px, py = real_column(x, "x"), real_column(y, "y")
     need = f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}."
     require(px.ndim == 1 and px.shape == py.shape, need)
-    check_that(not (np.diff(px) <= 0.0).any(), "x", "increase", "does not")
+    px = _increasing(px, "x")
     given: object = (-np.inf, np.inf) if window is None else window
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         refuse(f"Argument `window` must be a pair (low, high), but is {shown(window)}.", TypeError)
@@ -109,9 +119,9 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     .. math:: \delta s^2 = \frac{w^2}{R (R-1)} \sum_r (s_r - s)^2, \qquad w = \mathrm{widening}(R)
 
     With one run it is the jackknife of `fit_power_law`. Points that are not positive and finite in every run are left
-    out; all is NaN if fewer than 6 are left.
+    out; all is NaN if fewer than 6 are left. ValueError is raised if x does not increase.
     """
-    px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    px, runs = _increasing(x, "x"), np.asarray(y, dtype=np.float64)
     fits = runs.ndim == 2 and runs.shape[1:] == px.shape
     check_that(fits, "y", f"have shape (runs, {px.size})", f"has shape {runs.shape}")
     low, high = (-np.inf, np.inf) if window is None else window
@@ -139,14 +149,16 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
        \overline{\ln x})^2}, \qquad \delta s^2 = \sum_i w_i^2\, \delta_i^2
 
     Points where ln y or its error δ_i is not finite are left out. Equal weights fit a curve that bends the same for
-    points of any error, so that SGD and the equation it is held against are fitted alike.
+    points of any error, so that SGD and the equation it is held against are fitted alike. ValueError is raised unless x
+    is positive and finite.
     """
-    values = np.asarray(log_y, dtype=np.float64)
+    values, px = np.asarray(log_y, dtype=np.float64), np.asarray(x, dtype=np.float64)
+    check_that((np.isfinite(px) & (px > 0.0)).all(), "x", "be positive and finite", "is not")
     spread = np.asarray(0.0 * values if errors is None else errors, dtype=np.float64)
     kept = np.isfinite(values) & np.isfinite(spread)
     if np.count_nonzero(kept) < 2:
         return Slope(np.nan, np.nan)
-    log_x: Array = np.log(np.asarray(x, dtype=np.float64)[kept])
+    log_x: Array = np.log(px[kept])
     centre = log_x - log_x.mean()
     weights = centre / np.sum(centre**2)
     return Slope(float(weights @ values[kept]), float(np.sqrt(weights**2 @ spread[kept] ** 2)))
@@ -164,9 +176,10 @@ def inverse_fit(losses: Array, needed: Array) -> PowerLawFit:
 def first_crossing(x: ArrayLike, y: ArrayLike, level: float, *, linear: bool = False) -> float:
     """Return the first x at which a curve is at most `level`, interpolated in log–log; NaN if never or from the start.
 
-    Not-a-number in y counts as above. With `linear` y itself is taken as linear in ln x.
+    Not-a-number in y counts as above. With `linear` y itself is taken as linear in ln x. ValueError is raised if x does
+    not increase.
     """
-    px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    px, py = _increasing(x, "x"), np.asarray(y, dtype=np.float64)
     below = np.flatnonzero(py <= level)
     if below.size == 0 or below[0] == 0:
         return float("nan")
@@ -216,9 +229,10 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
 
     `verdict` is "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a
     rate of false alarms of 5 % over all widths. `cost_share` is an upper bound, at 95 % over all widths, of the cost of
-    the step over that of the width, of widths whose gap is clear of scatter; NaN if none is.
+    the step over that of the width, of widths whose gap is clear of scatter; NaN if none is. ValueError is raised
+    unless widths and rates increase.
     """
-    m, eta = np.asarray(widths, dtype=np.float64), np.asarray(rates, dtype=np.float64)
+    m, eta = _increasing(widths, "widths"), _increasing(rates, "rates")
     L = np.asarray(losses, dtype=np.float64)
     fits = L.ndim == 3 and L.shape[:2] == (m.size, eta.size) and m.size >= FEWEST_WIDTHS
     need = f"have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths"

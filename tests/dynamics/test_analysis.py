@@ -8,7 +8,15 @@ from scipy.stats import t as student
 from benchmarks.exponent_errors import measure, table
 from dynamics.laws.scaling_laws import fitted_law, over_starts
 from dynamics.theory import pairs
-from dynamics.theory.fits import default_window, fit_power_law, fit_runs, widening
+from dynamics.theory.fits import (
+    default_window,
+    first_crossing,
+    fit_power_law,
+    fit_runs,
+    fit_slope,
+    read_transfer,
+    widening,
+)
 
 
 @pytest.mark.parametrize("x", [np.geomspace(0.1, 1e6, 50), np.linspace(1.0, 900.0, 77), np.arange(1.0, 7.0)])
@@ -69,7 +77,16 @@ def test_jackknife_errors_match_the_scatter_of_staircases():
     [
         ([1.0, 2.0], [1.0, 2.0, 3.0], None, "must have one shape"),
         ([[1.0]], [[1.0]], None, "must have one shape"),
-        ([2.0, 1.0] + [3.0] * 5, [1.0] * 7, None, "`x` must increase"),
+        ([2.0, 1.0] + [3.0] * 5, [1.0] * 7, None, "^Argument `x` must increase, but goes from 2 to 1.$"),
+        ([1.0, 2.0, np.nan, *range(3, 9)], np.ones(9), None, "^Argument `x` must hold numbers alone, but has NaN.$"),
+        (
+            [1.0, 2.0, np.nan, 1.5, *range(3, 9)],
+            np.ones(10),
+            None,
+            "^Argument `x` must hold numbers alone, but has NaN.$",
+        ),
+        ([*range(1, 9), np.inf], np.ones(9), None, "must be positive and finite"),
+        (range(1, 10), [1.0] * 8 + [np.nan], None, "must be positive and finite"),
         (np.arange(1.0, 6.0), np.ones(5), None, "must hold at least 6 points"),
         (np.arange(1.0, 20.0), np.ones(19), (3.0, 5.0), r"must hold at least 6 points, but \[3, 5\] holds 3"),
         (np.arange(1.0, 20.0), np.zeros(19), None, "must be positive and finite"),
@@ -79,6 +96,28 @@ def test_jackknife_errors_match_the_scatter_of_staircases():
 def test_curves_without_a_fit_are_refused(x, y, window, sentence):
     with pytest.raises(ValueError, match=sentence):
         fit_power_law(x, y, window=window)
+
+
+@pytest.mark.parametrize("x", [[1.0, 4.0, 2.0, 8.0], [1.0, np.nan, 2.0, 8.0]])
+def test_readers_of_curves_refuse_x_that_does_not_increase(x):
+    """All of them read a curve between neighbours, or take the last x for the largest."""
+    calls = [
+        lambda: first_crossing(x, [8.0, 4.0, 2.0, 1.0], 3.0),
+        lambda: fit_runs(x, np.ones((2, 4))),
+        lambda: read_transfer(x, [0.1, 0.2], np.ones((4, 2, 2))),
+        lambda: read_transfer([1, 2, 3, 4], x, np.ones((4, 4, 2))),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"^Argument `(x|widths|rates)` must (increase|hold numbers alone), but "):
+            call()
+
+
+def test_a_slope_takes_points_in_any_order_but_none_without_a_logarithm():
+    x = np.array([4.0, 1.0, 2.0])
+    assert fit_slope(x, 0.5 * np.log(x)).exponent == pytest.approx(0.5)
+    for wrong in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"^Argument `x` must be positive and finite, but is not\.$"):
+            fit_slope([4.0, wrong, 2.0], np.zeros(3))
 
 
 def answer(**variables):
