@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, command_parser, exit_code_of, require_usage, tell
+from dynamics.cores import module_path
 from hermite.text.command_line import run_program, stop_if_heard
 
 if TYPE_CHECKING:
@@ -232,7 +233,11 @@ class _Process:
             command = [sys.executable, "-m", "dynamics.compile", "--here", GIVEN]
             with self._printed.open("wb") as printed, self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
-                    command, env=os.environ | ONE_THREAD, stdin=subprocess.PIPE, stdout=printed, stderr=errors
+                    command,
+                    env=os.environ | ONE_THREAD | module_path(),
+                    stdin=subprocess.PIPE,
+                    stdout=printed,
+                    stderr=errors,
                 )
         self.job, self.is_running = job, True
         stream = self._process.stdin

@@ -1,5 +1,7 @@
 """The number of cores that this process may use: all that it is given, or one where many processes share them.
 
+Processes that this one starts look for modules where it does.
+
 Small products lose more to waking a second thread than they gain from it: at m = P = 64 a right-hand side takes three
 times as long with two threads as with one.
 """
@@ -11,9 +13,10 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,9 +30,11 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-#: How often the bodies of "runs", "one core" and "one thread" are entered now.
+#: How often the bodies of "runs", "one core", "one thread" and "starts" are entered now.
 _entered: Counter[str] = Counter()
 _limit: Any = None
+#: Environment variables as they were before the bodies of "starts".
+_variables: dict[str, str | None] = {}
 _counting = threading.Lock()
 
 
@@ -49,6 +54,50 @@ def _counted(body: str) -> Iterator[None]:
     finally:
         with _counting:
             _entered[body] -= 1
+
+
+def module_path() -> dict[str, str]:
+    """Return environment variables with which a process of Python looks for modules where this one does.
+
+    Without them ``python -c`` and ``python -m``, which is how processes are started, look in the current directory
+    first, and run a file `random.py` that lies there.
+    """
+    folders = [folder for folder in sys.path if isinstance(folder, str) and os.pathsep not in folder]
+    with suppress(FileNotFoundError):  # the current directory was removed
+        folders = [folder or str(Path.cwd()) for folder in folders]
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
+@contextmanager
+def starts_processes() -> Iterator[None]:
+    """Have processes that start in the body look for modules where this one does; `multiprocessing` has no argument."""
+    with _counting:
+        if not _entered["starts"]:
+            _variables.update({name: os.environ.get(name) for name in module_path()})
+            os.environ.update(module_path())
+        _entered["starts"] += 1
+    try:
+        yield
+    finally:
+        with _counting:
+            _entered["starts"] -= 1
+            if not _entered["starts"]:
+                set_variables(_variables)
+
+
+def variables_of_user() -> dict[str, str | None]:
+    """Return the environment variables that `starts_processes` sets, as they are outside of its bodies."""
+    with _counting:
+        return dict(_variables) if _entered["starts"] else {name: os.environ.get(name) for name in module_path()}
+
+
+def set_variables(values: Mapping[str, str | None]) -> None:
+    """Set environment variables; None removes one."""
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 #: Context that counts its body among the runs that this process follows at once, each in a thread.

@@ -229,3 +229,48 @@ def test_a_result_file_imports_nothing_that_it_names(marking, tmp_path):
             dynamics.resume(f"{name}.nc")
     assert "marking" not in sys.modules
     assert not (tmp_path / "imported").exists()
+
+
+#: Modules that a process of Python imports before it begins, and some that libraries import.
+STANDARD = ("random", "signal", "socket", "tempfile", "pickle", "struct", "queue", "selectors")
+#: A script of another folder, whose workers answer with what they were started with.
+STARTING = """
+import json, os, sys
+from multiprocessing import get_context
+
+import dynamics
+from dynamics.compile import compile_in_processes
+from dynamics.sweeps import workers
+
+def asked(problem):
+    variables = [os.environ.get(name) for name in ("PYTHONSAFEPATH", "PYTHONPATH")]
+    return dynamics.predict_emergence(problem).assign_attrs(seen=json.dumps([sys.path, variables]))
+
+if __name__ == "__main__":
+    kind = sys.argv[1]
+    if kind == "compile":
+        sys.exit(0 if compile_in_processes(["none"], 1, progress=False) == {"none": "KeyError: 'none'"} else 1)
+    if kind == "spawn":
+        workers.begin_workers = lambda: get_context("spawn")
+    problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0]), width=2, dimension=16)
+    variables = [os.environ.get(name) for name in ("PYTHONSAFEPATH", "PYTHONPATH")]
+    found = dynamics.sweep(problem, {"seed": [0, 1]}, study=asked, workers=2, progress=False)
+    assert [os.environ.get(name) for name in ("PYTHONSAFEPATH", "PYTHONPATH")] == variables
+    seen = {found.attrs.get("seen")} if "seen" in found.attrs else set(found.seen.values.tolist())
+    assert seen == {json.dumps([sys.path, variables])}, seen
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["compile", "spawn", "forkserver"])
+def test_processes_import_nothing_from_the_current_directory(kind, tmp_path):
+    """They look for modules where the process that starts them does, as it was started with; so do those of a study."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    for name in STANDARD:
+        (here / f"{name}.py").write_text(f"open('{name} has run', 'w').close()\nraise SystemExit(3)\n")
+    (there / "starting.py").write_text(STARTING)
+    done = python(str(there / "starting.py"), kind, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert names_in(here) == {f"{name}.py" for name in STANDARD}

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dynamics.cores import THREAD_VARIABLES, available_cores
+from dynamics.cores import THREAD_VARIABLES, available_cores, set_variables, starts_processes, variables_of_user
 from dynamics.problem.checks import check_that, checked_integer, require
 from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_point, find_study
 from dynamics.threads import LOOK
@@ -156,10 +156,13 @@ class WorkerPool:
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Hand out one task; the first starts the processes."""
         try:
-            self._starts = self._starts or [self._pool.submit(find_study, self._study) for _ in range(self._workers)]
-            future = self._pool.submit(function, *arguments)
-            # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
-            self._pool.submit(os.getpid)
+            with starts_processes():
+                self._starts = self._starts or [
+                    self._pool.submit(find_study, self._study) for _ in range(self._workers)
+                ]
+                future = self._pool.submit(function, *arguments)
+                # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
+                self._pool.submit(os.getpid)
         except (ConnectionError, EOFError) as error:  # the process that they are forked from has ended
             raise BrokenExecutor from error
         return future
@@ -176,9 +179,9 @@ class WorkerPool:
 
     def _start(self) -> None:
         self._worker_end, self._lifeline = self._context.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(
-            self._workers, self._context, initializer=start_worker, initargs=(self._worker_end,)
-        )
+        given = (self._worker_end, variables_of_user())
+        with starts_processes():
+            self._pool = ProcessPoolExecutor(self._workers, self._context, initializer=start_worker, initargs=given)
         self._starts = []
 
     def _stop(self, *, at_once: bool) -> None:
@@ -211,7 +214,8 @@ def why_no_workers() -> str:
     if script is not None and spec is None and not Path(script).exists():
         return "workers could not import the script, which is no file"
     try:
-        get_context("spawn").Lock()
+        with starts_processes():  # a lock starts the process that removes it
+            get_context("spawn").Lock()
     except (ImportError, OSError) as error:
         return f"the system has no semaphores ({error})"
     return ""
@@ -225,12 +229,17 @@ def begin_workers() -> BaseContext:
         return get_context("spawn")
     context = get_context("forkserver")
     context.set_forkserver_preload([COMMON])
-    forkserver.ensure_running()
+    with starts_processes():
+        forkserver.ensure_running()
     return context
 
 
-def start_worker(lifeline: Connection) -> None:
-    """Prepare a worker process: one thread, no Ctrl-C, and an end when the parent's end of a pipe closes."""
+def start_worker(lifeline: Connection, variables: Mapping[str, str | None]) -> None:
+    """Prepare a worker process: one thread, no Ctrl-C, and an end when the parent's end of a pipe closes.
+
+    `variables` are environment variables as the parent has them, which processes that a study starts then get.
+    """
+    set_variables(variables)
     np.random.seed()  # noqa: NPY002 (forked workers would share the state, if a study draws from it)
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     _ignore_interrupts()
@@ -272,10 +281,13 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
         return
     settings = {"threads_per_worker": 1, "processes": True, "env": dict.fromkeys(THREAD_VARIABLES, "1")}
     quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
+    variables = variables_of_user()
     with (
+        starts_processes(),  # a worker that dies is started again
         distributed.LocalCluster(n_workers=workers, **quiet, **settings) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
+        client.run(set_variables, variables)
         client.run(_ignore_interrupts)
         yield client.get_executor()
 
