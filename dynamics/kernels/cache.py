@@ -24,6 +24,8 @@ from typing import Any
 import numba
 from numba.extending import is_jitted
 
+from hermite.text.messages import refuse
+
 PACKAGES = ("hermite", "dynamics", "sgd_check")
 #: The folder that the packages are in.
 ROOT = Path(__file__).parents[2]
@@ -35,9 +37,21 @@ _checked: set[Path] = set()
 _told: list[str] = []
 
 
+#: Whether Numba, as this module is loaded, leaves functions to Python.
+_config: Any = numba.config  # whose attributes have no types
+_INTERPRETED = bool(_config.DISABLE_JIT)
+
+
 def is_interpreted() -> bool:
-    """Return whether ``NUMBA_DISABLE_JIT`` leaves all functions to Python."""
-    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+    """Return whether ``NUMBA_DISABLE_JIT`` or ``numba.config.DISABLE_JIT`` leaves all functions to Python.
+
+    RuntimeError is raised where that has changed since kernels were loaded: compiled ones cannot call those of Python.
+    """
+    now = bool(_config.DISABLE_JIT)
+    if now != _INTERPRETED:
+        need = "`numba.config.DISABLE_JIT` must be set before dynamics is used and stay as it is"
+        refuse(f"{need}, but was {_INTERPRETED} at first and is {now}.", RuntimeError)
+    return now
 
 
 def sources(path: Path) -> list[Path]:
@@ -130,6 +144,8 @@ class Cached:
 
     def _used(self, use: Callable[[Any], Any]) -> Any:
         """Return what is made of the function: with its files, after they are removed, or in memory."""
+        if self._function is None:
+            is_interpreted()
         for removed in (False, True):
             try:
                 if self._function is None or removed:

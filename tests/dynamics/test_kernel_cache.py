@@ -163,3 +163,50 @@ def test_compiled_functions_import_from_modules_not_from_rooms():
                 modules = {each.stem for each in room.glob("*.py")} if room.is_dir() else None
                 found += [(path.name, alias.name) for alias in node.names if modules and alias.name not in modules]
     assert found == []
+
+
+SWITCHED = """
+import sys
+import numba
+
+numba.config.DISABLE_JIT = "early" in sys.argv
+import dynamics
+
+def answer(method):
+    problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0]), width=1, dimension=16, seed=1)
+    save_at = dynamics.SaveAt.at([0.5, 1.0])
+    return dynamics.solve_overlaps(problem, save_at=save_at, method=method, progress=False).loss.values.tolist()
+
+print(answer("explicit"))
+if "late" in sys.argv:
+    numba.config.DISABLE_JIT = True
+    try:
+        answer("stiff")
+    except RuntimeError as error:
+        print(error)
+"""
+
+
+@pytest.mark.thorough
+def test_numba_may_be_switched_off_in_python_before_the_first_use_alone():
+    """As by the variable; later, functions of Python would be mixed with compiled ones, which cannot call them."""
+    told = {}
+    for when, variable in (("early", "0"), ("late", "0"), ("variable", "1")):
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": variable}
+        code = (
+            SWITCHED if when != "variable" else SWITCHED.replace('numba.config.DISABLE_JIT = "early" in sys.argv', "")
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code, when],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        told[when] = done.stdout.splitlines()
+    assert told["early"] == told["variable"]
+    interpreted, compiled = (json.loads(told[when][0]) for when in ("early", "late"))
+    assert interpreted == pytest.approx(compiled, rel=1e-13)
+    need = "`numba.config.DISABLE_JIT` must be set before dynamics is used and stay as it is"
+    assert told["late"][1:] == [f"{need}, but was False at first and is True."]
