@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, command_parser, exit_code_of, require_usage, tell
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, command_parser, exit_code_of, require_usage, say, tell
 from dynamics.cores import module_path
 from hermite.text.command_line import run_program, stop_if_heard
 
@@ -192,7 +192,7 @@ def _run(options: Any) -> int:
     began = time.perf_counter()
     failed = compile_in_processes(chosen, workers, progress=False if options.no_progress else None)
     for name, reason in failed.items():
-        sys.stderr.write(f"Job {name!r} failed: {reason}\n")
+        say(f"Job {name!r} failed: {reason}")
     tell(f"{len(chosen) - len(failed)} of {len(chosen)} jobs compiled in {time.perf_counter() - began:.0f} s.")
     return EXIT_FAILED if failed else EXIT_DONE
 

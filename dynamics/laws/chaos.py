@@ -11,7 +11,6 @@ with the moments μ_k of the mean field and their features F_k, exact at every d
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from collections.abc import Sequence
 from dataclasses import replace
@@ -178,7 +177,7 @@ def _distances_of_starts(
             rows: list[dict[str, Array]] = []
             for width in widths:
                 if progress:
-                    sys.stderr.write(f"seed {seed} ({s + 1} of {len(seeds)}), width {width}\n")
+                    say(f"seed {seed} ({s + 1} of {len(seeds)}), width {width}")
                 flow = solve_spherical(coupled_problem(problem, width, seed), error_estimate=False, **solver)
                 rows.append(_distances(flow, followers[:, s, :width], field["law_moment"].values, system))
             finished.append(rows)

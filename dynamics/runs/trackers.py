@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextvars
+import io
 import os
 import sys
 import time as clock
 from abc import ABC, abstractmethod
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,7 @@ import numpy as np
 from dynamics.problem.checks import check_switch, check_type, checked_number, require
 from dynamics.runs.result import StopReason
 from dynamics.threads import Stopped, interruption
-from hermite.text.messages import shown
+from hermite.text.messages import shown, warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,48 +57,91 @@ def part_of_work(name: str, before: float = 0.0, after: float = 0.0) -> Iterator
 
 
 def bar_settings(progress: bool | None) -> dict[str, Any]:
-    """Return arguments of tqdm: shown as `progress` says; None: where stderr is a terminal or that of a notebook."""
+    """Return arguments of tqdm: shown as `progress` says; None: where stderr is a terminal or that of a notebook.
+
+    Nothing is shown, after a warning, where tqdm fails with the variables TQDM_… of the environment.
+    """
     in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
-    is_open = sys.stderr is not None and not getattr(sys.stderr, "closed", False)
-    is_seen = is_open and (sys.stderr.isatty() or in_notebook)
+    is_open = hasattr(sys.stderr, "write") and not getattr(sys.stderr, "closed", False)
+    delay = NOTEBOOK_DELAY if in_notebook and progress is None else 0.0
+    if progress is None:
+        progress = is_open and (_is_terminal(sys.stderr) or in_notebook) and not os.environ.get("TQDM_DISABLE")
     return {
         "file": sys.stderr,
-        "disable": not is_seen if progress is None else not progress,
+        "disable": not (is_open and progress and _kind_of_bar()),
         "leave": False,
-        "delay": NOTEBOOK_DELAY if in_notebook and progress is None else 0.0,
+        "delay": delay,
         "ncols": None if _tells_columns() else USUAL_COLUMNS,
     }
+
+
+def _is_terminal(stream: object) -> bool:
+    """Return whether a stream says that it is a terminal, which one of a program that captures output may not know."""
+    ask = getattr(stream, "isatty", None)
+    return callable(ask) and bool(ask())
 
 
 def _tells_columns() -> bool:
     """Return whether stderr is no terminal, or one that has columns: some say that they have none."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns > 0
-    except (AttributeError, OSError, ValueError):
+    except (AttributeError, OSError, TypeError, ValueError):
         return True
 
 
 def open_bar(settings: dict[str, Any], **options: Any) -> Any:
     """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`.
 
-    Its attributes `state` and `left`, texts, are `{state}` and `{left}` in a `bar_format`.
+    Its attributes `state` and `left`, texts, are `{state}` and `{left}` in a `bar_format`. One that is not shown counts
+    nothing.
     """
+    if settings["disable"]:
+        return NoBar()
     return _kind_of_bar()(**{"desc": _part.get()[0] or None, **options, **settings})
+
+
+class NoBar(AbstractContextManager["NoBar"]):
+    """What stands for a bar of tqdm that is not shown."""
+
+    n = 0
+
+    def update(self, count: float = 1) -> None:
+        """Count nothing."""
+
+    def set_postfix_str(self, text: str = "", *, refresh: bool = True) -> None:
+        """Show nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
 
 
 @cache
 def _kind_of_bar() -> Any:
-    from tqdm import tqdm
+    """Return the class of bars, or None, after a warning, where tqdm fails with the variables of the environment."""
+    try:
+        from tqdm import tqdm
 
-    class Bar(tqdm):  # type: ignore[type-arg]
-        #: Without the thread that refreshes bars of loops that stand still, and that would outlive them.
-        monitor_interval = 0
-        state, left = "", "?"
+        class Bar(tqdm):  # type: ignore[type-arg]
+            #: Without the thread that refreshes bars of loops that stand still, and that would outlive them.
+            monitor_interval = 0
+            state, left = "", "?"
 
-        @property
-        def format_dict(self) -> dict[str, Any]:
-            return {**super().format_dict, "state": self.state, "left": self.left}
+            @property
+            def format_dict(self) -> dict[str, Any]:
+                return {**super().format_dict, "state": self.state, "left": self.left}
 
+        with Bar(total=2.0, file=io.StringIO(), disable=False) as tried:
+            tried.update()
+            tried.refresh()
+    except Exception as error:
+        names = " and ".join(sorted(name for name in os.environ if name.startswith("TQDM_")))
+        if not names:
+            raise
+        warn(f"No progress bar is shown, since tqdm does not take {names} of the environment: {error!r}.")
+        return None
     return Bar
 
 

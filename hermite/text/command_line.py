@@ -318,9 +318,9 @@ def _check_libraries_load() -> None:
 
 def say(text: str) -> None:
     """Write a line to stderr, unless that is closed."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            sys.stderr.write(text + "\n")
+    if (write := getattr(sys.stderr, "write", None)) is not None:
+        with suppress(OSError, ValueError):
+            write(text + "\n")
 
 
 def tell(text: str) -> None:

@@ -6,12 +6,14 @@ import re
 from importlib import import_module
 
 import pytest
+from processes import python
 
 import dynamics
 import sgd_check
 from dynamics.__main__ import COMMANDS
 from dynamics.runs import trackers
 from dynamics.runs.trackers import Progress, SecondsLeft
+from hermite.text.command_line import say
 
 
 class Terminal(io.StringIO):
@@ -135,3 +137,67 @@ def test_every_command_that_computes_turns_its_bar_off(module, capsys):
     with pytest.raises(SystemExit):
         main([*([studies[module]] if module in studies else []), "--help"])
     assert "--no-progress" in capsys.readouterr().out
+
+
+class Written:
+    """A stream that keeps what is written and can do nothing else."""
+
+    def __init__(self):
+        self.lines = []
+
+    def write(self, text):
+        self.lines.append(text)
+        return len(text)
+
+
+CLOSED = io.StringIO()
+CLOSED.close()
+
+
+@pytest.mark.parametrize("stream", [Written(), None, CLOSED, object()], ids=["writes", "none", "closed", "object"])
+@pytest.mark.parametrize("progress", [None, True, False])
+def test_any_stream_may_stand_at_the_place_of_stderr(stream, progress, monkeypatch):
+    monkeypatch.setattr("sys.stderr", stream)
+    settings = trackers.bar_settings(progress)
+    with trackers.open_bar(settings, total=2, unit="job") as bar:
+        bar.update()
+        bar.set_postfix_str("one")
+    said = "".join(stream.lines) if isinstance(stream, Written) else ""
+    assert ("1/2" in said) == (isinstance(stream, Written) and progress is True)
+    say("a sentence")
+    assert not isinstance(stream, Written) or stream.lines.pop() == "a sentence\n"
+
+
+BARS = """
+import sys, warnings
+from dynamics.runs.trackers import bar_settings, open_bar
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for progress in (False, True, True):
+        with open_bar(bar_settings(progress), total=2, unit="job") as bar:
+            bar.update()
+print(*[entry.message for entry in caught], sep="\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["NCOLS=wide", "MININTERVAL=often", "BAR_FORMAT={nonsense}", "BAR_FORMAT={", "ASCII=1", "GUI=1", "WRITE_BYTES=1"],
+)
+def test_variables_that_tqdm_does_not_take_are_said_once(variable):
+    name, _, value = variable.partition("=")
+    done = python("-c", BARS, **{f"TQDM_{name}": value})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(
+        f"No progress bar is shown, since tqdm does not take TQDM_{name} of the environment: "
+    )
+    assert done.stdout.count("\n") == 1
+
+
+def test_the_variable_of_tqdm_for_no_bar_is_kept(monkeypatch):
+    at_terminal(monkeypatch)
+    assert not trackers.bar_settings(None)["disable"]
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    assert trackers.bar_settings(None)["disable"]
+    assert not trackers.bar_settings(True)["disable"]
