@@ -154,9 +154,10 @@ CLOSED = io.StringIO()
 CLOSED.close()
 
 
-@pytest.mark.parametrize("stream", [Written(), None, CLOSED, object()], ids=["writes", "none", "closed", "object"])
+@pytest.mark.parametrize("kind", [Written, object, lambda: None, lambda: CLOSED])
 @pytest.mark.parametrize("progress", [None, True, False])
-def test_any_stream_may_stand_at_the_place_of_stderr(stream, progress, monkeypatch):
+def test_any_stream_may_stand_at_the_place_of_stderr(kind, progress, monkeypatch):
+    stream = kind()
     monkeypatch.setattr("sys.stderr", stream)
     settings = trackers.bar_settings(progress)
     with trackers.open_bar(settings, total=2, unit="job") as bar:
