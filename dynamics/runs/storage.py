@@ -27,6 +27,7 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch, check_that, check_type
 from dynamics.runs.dataset import SCHEMA_VERSION
+from dynamics.runs.storable import check_tree
 from dynamics.threads import in_worker
 from hermite.text.messages import refuse, require, shown
 
@@ -312,9 +313,12 @@ def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, 
     Raises
     ------
     TypeError
-        If `result` is neither, or has an attribute that is no text and no numbers, which netCDF cannot store.
+        If `result` is neither, or has something that a file would lose or `load` would read as something else: complex
+        numbers, units with "since", names that netCDF refuses or keeps for itself, attributes that are no text and no
+        numbers. A list of one number or text in an attribute is read as that number or text.
     StorageError
-        If the file exists and `overwrite` is false, or it cannot be written.
+        If the file exists and `overwrite` is false, it cannot be written, or `result` has no `schema_version`, by which
+        `load` knows files of this program.
 
     Examples
     --------
@@ -331,24 +335,23 @@ def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, 
     kind = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
     require(isinstance(result, (xr.Dataset, xr.DataTree)), kind, TypeError)
     check_switch("compress", compress)
-    for dataset in parts_of(result).values():
-        check_attributes(dataset)
+    check_tree(result)
+    tree = result if isinstance(result, xr.DataTree) else xr.DataTree(result)
+    fault = _schema_fault(tree)
+    require(not fault, f"Argument `result` must have {fault}, so that `load` would not read it.", StorageError)
+    left_out = f"Argument `result` must have no group {CHECKPOINT!r}, since `load` leaves it out, but has one."
+    require(CHECKPOINT not in tree.children, left_out, TypeError)
     target = check_target(path, overwrite=overwrite)
     table = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
     require(target.suffix.lower() != ".csv", table, StorageError)
-    write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
+    try:
+        write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
+    except StorageError:
+        raise
+    except Exception as error:  # libraries refuse what they do not store by almost anything
+        msg = f"Argument `result` must be what netCDF stores, but is not: {error}."
+        raise TypeError(msg) from error
     return target
-
-
-def check_attributes(dataset: xr.Dataset) -> None:
-    """Refuse attributes that netCDF cannot store."""
-    owners = {"": dataset.attrs} | {f" of {name!r}": var.attrs for name, var in dataset.variables.items()}
-    for owner, attrs in owners.items():
-        for key, value in attrs.items():
-            kinds = {np.asarray(each).dtype.kind for each in (value if isinstance(value, (list, tuple)) else [value])}
-            if isinstance(value, (set, dict)) or not kinds <= set("iufUS"):
-                other = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
-                refuse(other, TypeError)
 
 
 def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> Write:
@@ -442,19 +445,21 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     except Exception as error:  # a damaged file makes the libraries raise almost anything
         msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({type(error).__name__})."
         raise StorageError(msg) from error
-    _check_schema(source, loaded)
+    fault = _schema_fault(loaded)
+    require(not fault, f"File {str(source)!r} must have {fault}.", StorageError)
     return loaded
 
 
-def _check_schema(source: Path, tree: xr.DataTree) -> None:
+def _schema_fault(tree: xr.DataTree) -> str:
+    """Return what the schema version of a tree must be, and what it is, or "" where it is so."""
     answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
     version: Any = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
-    file = f"File {str(source)!r} must have"
-    require(version is not None, f"{file} been written by this program, but has no schema_version.", StorageError)
-    is_positive = isinstance(version, (int, np.integer)) and version > 0
-    require(is_positive, f"{file} a positive integer as schema_version, but has {shown(version)}.", StorageError)
+    if version is None:
+        return "been written by this program, but has no schema_version"
+    if not isinstance(version, (int, np.integer)) or version <= 0:
+        return f"a positive integer as schema_version, but has {shown(version)}"
     newer = f"a schema_version of at most {SCHEMA_VERSION}, but has {version}: a newer version of this program wrote it"
-    require(version <= SCHEMA_VERSION, f"{file} {newer}.", StorageError)
+    return newer if version > SCHEMA_VERSION else ""
 
 
 def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:

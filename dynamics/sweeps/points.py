@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from dynamics.cores import one_core
 from dynamics.problem.checks import check_that, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
-from dynamics.runs.storage import StorageError, check_attributes, save
+from dynamics.runs.storable import check_storable
+from dynamics.runs.storage import StorageError, netcdf_writer, write_file
 from dynamics.solve.registry import ANSWERS
 from hermite.text.messages import refuse, shown, suggestion
 
@@ -329,11 +330,12 @@ def packed_point(dataset: xr.Dataset) -> bytes:
     # Text and numbers of any size can be told per point; netCDF has integers of 64 bits.
     huge = {k: float(v) for k, v in dataset.attrs.items() if isinstance(v, int) and np.asarray(v).dtype == object}
     dataset = dataset.assign_attrs(huge)
-    check_attributes(dataset)
+    check_storable(dataset)
     others = (v.to_numpy() for v in dataset.variables.values() if v.dtype.kind not in NUMBERS)
     if not all(isinstance(each, str) for array in others for each in array.flat):
         with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:  # such as dates
-            path = save(dataset, Path(folder) / "point.nc")
+            path = Path(folder) / "point.nc"
+            write_file(path, netcdf_writer(dataset), replaces=False)
             with xr.open_dataset(path, engine="netcdf4", decode_times=False, mask_and_scale=False) as stored:
                 dataset = stored.load()
     said: dict[str, Any] = {

@@ -1,0 +1,109 @@
+"""What netCDF holds of a dataset so that `dynamics.load` reads the same: names, numbers and texts, attributes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hermite.arrays import masked_entries
+from hermite.text.messages import refuse, require, shown
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: Attributes that netCDF, or xarray as it reads, takes for its own.
+RESERVED = {
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "dtype", "coordinates", "_Unsigned", "_Encoding",
+    "CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates",
+    "_nc3_strict",
+}  # fmt: skip
+#: Names in netCDF, and their bytes at most.
+_NAME, _MOST_BYTES = re.compile(r"\w([^\x00-\x1f\x7f/]*[^\x00-\x20\x7f/])?"), 255
+#: Part of units that are read as those of dates.
+_DATES = "since"
+
+
+def check_tree(tree: xr.Dataset | xr.DataTree) -> None:
+    """Raise TypeError, in one sentence, for what a file would lose or read as something else."""
+    import xarray as xr
+
+    if isinstance(tree, xr.Dataset):
+        check_storable(tree)
+        return
+    for node in tree.subtree:
+        if node is not tree:
+            _check_name("groups", node.name)
+        check_storable(node.to_dataset(inherit=False))
+
+
+def check_storable(dataset: xr.Dataset) -> None:
+    """Raise TypeError, in one sentence, for what a file of a dataset would lose or read as something else."""
+    for dim in dataset.sizes:
+        _check_name("dimensions", dim)
+    _check_attributes(dataset.attrs, "")
+    for name, variable in dataset.variables.items():
+        _check_name("variables", name)
+        is_listed = name in dataset.coords and name not in dataset.dims
+        blank = f"Coordinate {name!r} must have a name without blanks, since netCDF lists coordinates by their names."
+        require(not is_listed or not re.search(r"\s", str(name)), blank, TypeError)
+        _check_attributes(variable.attrs, f" of {name!r}")
+        units = variable.attrs.get("units", "")
+        dates = (
+            f"Attribute 'units' of {name!r} must not contain {_DATES!r}, as those of dates do, but is {shown(units)}."
+        )
+        require(not isinstance(units, str) or _DATES not in units, dates, TypeError)
+        if (wrong := _wrong_values(variable)) is not None:
+            need = "hold real numbers of at most 64 bits, truth values, dates, or texts without the character NUL"
+            refuse(f"Variable {name!r} must {need}, as netCDF stores, but has {wrong}.", TypeError)
+
+
+def _check_name(what: str, name: object) -> None:
+    fits = isinstance(name, str) and _NAME.fullmatch(name) and len(name.encode(errors="replace")) <= _MOST_BYTES
+    need = "begin with a letter, digit or underscore, hold no control character or slash, and end without a blank"
+    require(fits, f"Names of {what} must {need}, as in netCDF, but one is {shown(name)}.", TypeError)
+
+
+def _check_attributes(attributes: dict[Any, Any], owner: str) -> None:
+    for key, value in attributes.items():
+        _check_name("attributes", key)
+        own = f"Attribute {key!r}{owner} must have another name, since netCDF uses this one itself."
+        require(key not in RESERVED, own, TypeError)
+        is_list = isinstance(value, (list, tuple, np.ndarray))
+        given = list(value) if is_list and np.ndim(value) else [value]
+        entries = [np.asarray(entry) for entry in given]
+        kinds = {entry.dtype.kind for entry in entries}
+        is_real = kinds <= set("iuf") and all(entry.dtype.itemsize in (1, 2, 4, 8) for entry in entries)
+        is_real = is_real and not any(entry.dtype == np.float16 for entry in entries)
+        is_text = kinds <= {"U"} and all(map(_is_text, given))
+        is_plain = (is_real or is_text) and not any(entry.ndim for entry in entries) and not masked_entries(value)
+        need = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
+        require(is_plain and not isinstance(value, (set, dict)), need, TypeError)
+
+
+def _is_text(value: object) -> bool:
+    """Return whether netCDF stores a text: without the character that ends it there, and with a code in UTF-8."""
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+def _wrong_values(variable: xr.Variable) -> str | None:
+    """Return what a variable holds that netCDF does not, or None."""
+    dtype = variable.dtype
+    if not isinstance(dtype, np.dtype):
+        return f"the type {dtype}"
+    if dtype.kind in "biuSMm" or (dtype.kind == "f" and dtype.itemsize in (4, 8)):
+        return None
+    if dtype.kind not in "UO":
+        return f"the type {dtype}"
+    entries = variable.to_numpy().ravel().tolist()
+    if all(isinstance(entry, str) for entry in entries):
+        return next((shown(entry) for entry in entries if not _is_text(entry)), None)
+    numbers = (int, float, np.integer, np.floating)
+    wrong = (entry for entry in entries if isinstance(entry, bool) or not isinstance(entry, numbers))
+    return next((shown(entry) for entry in wrong if entry is not None), None)
