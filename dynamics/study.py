@@ -94,7 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = shlex.join(["python", "-m", "dynamics.study", *given])
-    return parsing.exit_code_of(lambda: _study(build_parser().values(given), command))
+    return parsing.exit_code_of(lambda: _noticed_study(build_parser().values(given), command))
+
+
+def _noticed_study(given: Mapping[str, Any], command: str) -> int:
+    with parsing.noticed_compilation(given):
+        return _study(given, command)
 
 
 def _study(given: Mapping[str, Any], command: str) -> int:

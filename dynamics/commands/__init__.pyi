@@ -39,6 +39,7 @@ from .parsing import command_parser as command_parser
 from .parsing import completed as completed
 from .parsing import end_with as end_with
 from .parsing import exit_code_of as exit_code_of
+from .parsing import noticed_compilation as noticed_compilation
 from .parsing import read_option as read_option
 from .parsing import retyped as retyped
 from .parsing import say as say

@@ -134,6 +134,16 @@ def shown_progress(values: Mapping[str, Any]) -> bool | None:
     return False if values["quiet"] or values["no_progress"] else None
 
 
+@contextmanager
+def noticed_compilation(values: Mapping[str, Any], answer: str = "", *, has_optimizer: bool = False) -> Iterator[None]:
+    """Have stderr say what the body compiles, with the seconds of an answer if it is given, but not with --quiet."""
+    from dynamics.runs.compiling import expected_compilation, noticed_compilation
+
+    expected = expected_compilation(answer, has_optimizer=has_optimizer)
+    with noticed_compilation(shown_progress(values), expected, says=not values["quiet"]):
+        yield
+
+
 def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
     """Raise UsageError if two options that exclude each other are both given."""
     require_usage(

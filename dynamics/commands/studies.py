@@ -134,6 +134,11 @@ def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[st
 
 
 def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
+    with parsing.noticed_compilation(values):
+        return _named_study(catalogue, values)
+
+
+def _named_study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     name, command = values["name"], catalogue.studies[values["name"]]
     values = parsing.completed(values, options_of(name, command))
     given = {option: values[option.key] for option in command.options if values[option.key] not in (None, False)}

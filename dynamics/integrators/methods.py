@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time as clock
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +13,11 @@ from dynamics.integrators import METHODS
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.stepper import Stepper, Tolerances
 from dynamics.integrators.system_calls import BoundSystem
+from dynamics.kernels.compilation import compiled_seconds
 from hermite.text.messages import not_a_choice, refuse, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow.device import TorchFlowStepper
     from dynamics.integrators.small_flow import SmallFlowStepper
     from hermite.arrays import Array
-
-
-Made = TypeVar("Made")
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
@@ -162,8 +159,6 @@ class FlowMethod:
     device: str | None = None
     last_time: float = np.inf
     rtol: float = SMALLEST_STIFF_RTOL
-    #: Seconds spent compiling or loading, by method: two if one took over from the other.
-    seconds_of_code: dict[str, float] = field(default_factory=dict, init=False)
     field_precision: str = field(default="double", init=False)
     note: str | None = field(default=None, init=False)
 
@@ -193,8 +188,8 @@ class FlowMethod:
             from dynamics.integrators.descent import DescentStepper, EulerStepper
 
             if self.system.has_unit_vectors:
-                return self._timed(self.name, DescentStepper, problem, self.learning_rate)
-            return self._timed(self.name, EulerStepper, self.system, self.learning_rate)
+                return DescentStepper(problem, self.learning_rate)
+            return EulerStepper(self.system, self.learning_rate)
         if self.name != "stiff":
             return self._generic(self.name, rtol)
         from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
@@ -209,10 +204,10 @@ class FlowMethod:
             from dynamics.integrators.small_flow import SmallFlowStepper
 
             factor = LOCAL_TOLERANCE["small-flow"]
-            first = self._timed(self.name, SmallFlowStepper, problem, rtol=factor * rtol, atol=factor * self.atol)
+            first = SmallFlowStepper(problem, rtol=factor * rtol, atol=factor * self.atol)
             former = partial(LargeFlowStepper, problem, rtol=rtol, atol=self.atol)
         else:
-            first = self._timed(self.name, LargeFlowStepper, problem, rtol=rtol, atol=self.atol)
+            first = LargeFlowStepper(problem, rtol=rtol, atol=self.atol)
             self.field_precision = "single" if first.rows.single else "double"
         return FallingBack(first, lambda U, time: self._generic("bdf", rtol, U, time), self.last_time, former)
 
@@ -233,16 +228,8 @@ class FlowMethod:
             "device": self.device,
             "fallback": fallback,
             "field_precision": self.field_precision,
-            "compile_seconds": sum(self.seconds_of_code.values()),
+            "compile_seconds": compiled_seconds(),
         }
-
-    def _timed(self, method: str, make: Callable[..., Made], *arguments: Any, **options: Any) -> Made:
-        """Return a stepper that `make` makes, where code is compiled or loaded; a second one finds it in memory."""
-        began = clock.perf_counter()
-        stepper = make(*arguments, **options)
-        seconds = clock.perf_counter() - began
-        self.seconds_of_code[method] = max(seconds, self.seconds_of_code.get(method, 0.0))
-        return stepper
 
     def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
         """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
@@ -253,9 +240,7 @@ class FlowMethod:
         system, factor, reach = vectors or self.system, LOCAL_TOLERANCE.get(name, 1.0), np.inf
         if name == "explicit":
             reach = EXPLICIT_REACH / self.system.stiffness()
-        return self._timed(
-            name,
-            stepper_of,
+        return stepper_of(
             system,
             name,
             rtol=max(factor * rtol, SMALLEST_LOCAL_RTOL),

@@ -54,6 +54,8 @@ FACTS = elements.DIRECTION_FACTS | {
     "emerged at t =": "emergence_time",
     "learned at t =": "learned_time",
 }
+#: Seconds of compiling from which they are told.
+LEAST_COMPILING = 0.05
 #: Text for learned times of a link that defines none.
 NOT_DEFINED = "not defined"
 #: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
@@ -118,6 +120,7 @@ def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
         "title": attrs["title"],
         "method": attrs.get("method"),
         "solve_seconds": attrs.get("solve_seconds"),
+        "compile_seconds": attrs.get("compile_seconds"),
         "stop_reason": attrs.get("stop_reason", "reached_end"),
         "stop_message": attrs.get("stop_message", ""),
         "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
@@ -191,8 +194,12 @@ def _order_of_learning(dataset: xr.Dataset, rows: Sequence[Mapping[str, Any]]) -
 def remarks(values: Mapping[str, Any]) -> list[str]:
     """Return notes, method and seconds, line by line."""
     leads = {"notes": "note", "scaling_notes": "scaling laws"}
-    found = [f"{lead}: {values[name]}" for name, lead in leads.items() if values[name]]
-    return found + ([f"method: {values['method']}, {values['solve_seconds']:.2f} s"] if values["method"] else [])
+    lines = [f"{lead}: {values[name]}" for name, lead in leads.items() if values[name]]
+    if values["method"]:
+        compiling = values["compile_seconds"] or 0.0
+        beside = f", after {compiling:.1f} s of compiling" if compiling >= LEAST_COMPILING else ""
+        lines.append(f"method: {values['method']}, {values['solve_seconds']:.2f} s{beside}")
+    return lines
 
 
 def level_table(values: Mapping[str, Any]) -> list[Table]:

@@ -23,6 +23,7 @@ from dynamics.cores import one_of_the_runs
 from dynamics.equations.interface import OfStates, takes_stacks
 from dynamics.integrators import Status
 from dynamics.integrators.stepper import end_threads, leaping
+from dynamics.kernels.compilation import compiled_seconds
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack_records
 from dynamics.runs.run_file import packed, unpacked
 from dynamics.runs.trackers import CHUNK_SECONDS, Progress, Run, Tracker
@@ -68,6 +69,7 @@ class _Flow(Run):
         leaps: bool,
     ) -> None:
         size = stepper.interpolate(stepper.time).size if leaps else 0
+        self._compiled = compiled_seconds()
         super().__init__(size if leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS else 0, stopping)
         self.end = float(times[-1])
         self.records = Records(times.size, begun.records)
@@ -104,7 +106,9 @@ class _Flow(Run):
 
     def result(self, reason: str) -> RunResult:
         records = Records.of(self.records.columns, len(self.records))  # the arrays are shared: they never change
-        seconds = self._begun.solve_seconds + clock.perf_counter() - self._started
+        # Compiling is told by itself.
+        own = clock.perf_counter() - self._started - (compiled_seconds() - self._compiled)
+        seconds = self._begun.solve_seconds + max(own, 0.0)
         of_trackers = self._begun.tracker_seconds + self.tracker_seconds
         events = self._stepper.event_times
         within = np.where(events <= self.end, events, np.nan)  # a step may find others beyond the end

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dynamics.kernels.compilation import compiled_seconds
 from dynamics.problem.checks import check_switch, check_type, checked_number, require
 from dynamics.runs.result import StopReason
 from dynamics.threads import Stopped, interruption
@@ -39,6 +40,8 @@ NOTEBOOK_DELAY = 1.0
 USUAL_COLUMNS = 80
 #: The last times, up to this factor, from which the cost of the next is told, and the largest power of time that it is.
 OCTAVES, MOST_GROWTH = 4.0, 2.0
+#: Seconds left over those so far beyond which they are not known.
+FURTHEST = 100.0
 FORMAT_OF_FLOWS = "{l_bar}{bar}| {state} [{elapsed}<{left}]"
 
 
@@ -299,7 +302,10 @@ class SecondsLeft:
         self._times, self._seconds = [time], [0.0]
 
     def after(self, time: float, seconds: float, end: float) -> float | None:
-        """Return the seconds until `end` after `time` was reached in so many `seconds`; None if that is unknown."""
+        """Return the seconds until `end` after `time` was reached in so many `seconds`; None if that is unknown.
+
+        It is unknown where it would be above `FURTHEST` times the seconds so far.
+        """
         self._times.append(time)
         self._seconds.append(seconds)
         first = max(self._times[0], time / OCTAVES)
@@ -313,7 +319,7 @@ class SecondsLeft:
         growth = float(np.clip(last / (half - before), ratio**-MOST_GROWTH, ratio**MOST_GROWTH))
         count = float(np.log(end / time) / np.log(ratio))
         parts = count if abs(growth - 1.0) < 1e-6 else growth * (growth**count - 1.0) / (growth - 1.0)
-        return float(last * parts)
+        return float(last * parts) if parts * last < FURTHEST * seconds else None
 
 
 class Progress(Tracker):
@@ -340,6 +346,7 @@ class Progress(Tracker):
         self._name = name
         if not self._settings["disable"]:
             self._first, self._end, self._left = max(end * 1e-6, 1e-12), end, SecondsLeft(time)
+            self._compiled = compiled_seconds()
             named = {"desc": name} if name else {}
             self._bar = open_bar(self._settings, total=1.0, bar_format=FORMAT_OF_FLOWS, **named)
 
@@ -347,8 +354,9 @@ class Progress(Tracker):
         """Advance the bar to a time, and say what else there is to say."""
         if self._bar is not None:
             done = np.log1p(time / self._first) / np.log1p(self._end / self._first)
-            left = self._left.after(time, self._bar.format_dict["elapsed"], self._end)
-            interval = "?" if left is None else self._bar.format_interval(min(left, 1e9))
+            stepping = self._bar.format_dict["elapsed"] - (compiled_seconds() - self._compiled)
+            left = self._left.after(time, max(stepping, 0.0), self._end)
+            interval = "?" if left is None else self._bar.format_interval(left)
             self._bar.state, self._bar.left = f"t = {time:.3g}{state}", interval
             self._bar.update(min(done, 1.0) - self._bar.n)
 

@@ -299,6 +299,12 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 
 
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+    has_optimizer = options["optimizer"] is not None
+    with parsing.noticed_compilation(given, options["model"], has_optimizer=has_optimizer):
+        return _solve_problem(given, options)
+
+
+def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     from dynamics.solve.dispatch import estimate
 
     answer = registered(options["model"])
@@ -318,23 +324,39 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
         names["steps"] = "--epochs times --batches"
         raise UsageError(parsing.as_typed(error, OPTIONS, **names, **listed)) from None
-    if given["dry_run"]:
-        command_line.tell(expected)
-        return EXIT_DONE
-    parsing.check_targets(given, output, figure)
-    from dynamics.runs.run_file import RunFile
-
-    file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
     own = {
         "save_at": save_at,
         "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
         "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
         "progress": parsing.shown_progress(given),
-        "checkpoint": file,
     }
     # The function is given the options named like its arguments.
     arguments = {key: value for key, value in {**options, **own}.items() if key in answer.defaults()}
+    if given["dry_run"]:
+        command_line.tell(f"{expected}\n{_compilation(answer, problem, arguments)}")
+        return EXIT_DONE
+    parsing.check_targets(given, output, figure)
+    from dynamics.runs.run_file import RunFile
+
+    file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
+    if "checkpoint" in answer.defaults():
+        arguments["checkpoint"] = file
     return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, partial(_find, counted=counted))
+
+
+def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> str:
+    """Return a line on what a run has to compile before it begins."""
+    from dynamics.kernels.compilation import is_compiled
+    from dynamics.runs.compiling import expected_compilation
+    from dynamics.solve.integration import Run
+
+    expected = expected_compilation(answer.name, has_optimizer=arguments.get("optimizer") is not None)
+    if expected is not None and expected.functions == 0:
+        return "compilation: none"
+    if answer.resumes and is_compiled(Run.of(answer, problem, arguments).kind_of_question()):
+        return "compilation: none, a run of this kind has compiled its functions"
+    about = "unknown" if expected is None else f"about {expected.seconds:.0f} s at the first run on this processor"
+    return f"compilation: {about}, less where other runs have compiled the same functions"
 
 
 def _resume(given: Mapping[str, Any]) -> int:
@@ -355,7 +377,8 @@ def _resume(given: Mapping[str, Any]) -> int:
         figure = parsing.chosen_figure(given, file.target)
         parsing.check_targets(given, None, figure)
         solve = partial(resume, file, progress=parsing.shown_progress(given), max_runtime=budget)
-        return _finish(solve, file, figure, given, _find)
+        with parsing.noticed_compilation(given, file.begun.answer if file.begun is not None else ""):
+            return _finish(solve, file, figure, given, _find)
     except StorageError as error:
         raise UsageError(parsing.as_typed(error, path="--resume")) from None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,11 +22,13 @@ from dynamics.cores import one_blas_thread
 from dynamics.equations.losses import DEGREES
 from dynamics.integrators import Stepper, check_method, stepper_of
 from dynamics.integrators.stepper import end_threads
+from dynamics.kernels.compilation import compilation_of_run, compiled_seconds, note_compiled
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs import loop
+from dynamics.runs.compiling import Expected, expected_compilation, noticed_compilation
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import RunResult, SolveError, SolveInterrupted, StopReason, stack_records
 from dynamics.runs.run_file import RunFile, as_run_file
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 SLOWEST = 0.9
 #: The shared arguments that change an answer, in the order in which its file has them.
 STORED = ("method", "rtol", "atol", "keep", "error_estimate")
+
+
+#: Arguments that do not change which functions are compiled.
+WITHOUT_FUNCTIONS = ("save_at", "trackers", "progress", "max_runtime", "on_failure", "checkpoint")
 
 
 class Solver(Protocol):
@@ -231,15 +236,28 @@ class Run:
         """Return the integration without taking a step."""
         return self.build(self, **{name: self.given[name] for name in _own_arguments(self.build)})
 
+    def expected_compilation(self) -> Expected | None:
+        """Return what the first run of this kind compiles, None if that is not known."""
+        return expected_compilation(self.answer.name, has_optimizer=self.given.get("optimizer") is not None)
+
+    def kind_of_question(self) -> str:
+        """Return a text that two runs share which need the same functions: it lacks most numbers."""
+        settings = {name: value for name, value in self.given.items() if name not in WITHOUT_FUNCTIONS}
+        sizes = [getattr(self.problem, name, None) for name in ("width", "num_directions")]
+        return repr((self.answer.name, sizes, _kinds(self.problem.parameters()), _kinds(settings)))
+
     @np.errstate(under="ignore")
     def dataset(self) -> xr.Dataset:
         """Return the dataset of the answer; raise SolveError or SolveInterrupted as `on_failure` says."""
         on_failure = self.given["on_failure"]
         check_choice("on_failure", on_failure, ("raise", "return"))
         watchers = all_trackers(self.given["trackers"], self.given["progress"], self.given["max_runtime"])
-        with one_blas_thread():  # the start has the same bits, whatever runs at the same time
-            integration = self.built()
-        result, dataset = integration.carried_out(self, watchers)
+        with noticed_compilation(self.given["progress"], self.expected_compilation()), compilation_of_run():
+            with one_blas_thread():  # the start has the same bits, whatever runs at the same time
+                integration = self.built()
+            result, dataset = integration.carried_out(self, watchers)
+        if result.stop_reason is StopReason.REACHED_END:
+            note_compiled(self.kind_of_question())
         integration.warn(dataset.attrs)
         reason = result.stop_reason
         msg = f"The {self.answer.name} solve stopped at t = {result.end_time:.6g} ({reason})"
@@ -249,6 +267,17 @@ class Run:
         if on_failure == "raise" and reason.failed:
             raise SolveError(msg, dataset)
         return dataset
+
+
+def _kinds(value: Any) -> Any:
+    """Return a value with texts and switches as they are, and anything else by its type."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Mapping):
+        return {name: _kinds(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return sorted({repr(_kinds(part)) for part in value})
+    return type(value).__name__
 
 
 class Method(Protocol):
@@ -271,19 +300,14 @@ class PlainMethod:
     name: str
     atol: float
     make: Callable[..., Stepper] = stepper_of
-    compile_seconds: float = field(default=0.0, init=False)
 
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
-        began = time.perf_counter()
-        stepper = self.make(self.system, self.name, rtol=rtol, atol=self.atol)
-        # The second stepper finds its code in memory.
-        self.compile_seconds = max(time.perf_counter() - began, self.compile_seconds)
-        return stepper
+        return self.make(self.system, self.name, rtol=rtol, atol=self.atol)
 
     def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
         """Return name and compile time."""
-        return {"method": self.name, "compile_seconds": self.compile_seconds}
+        return {"method": self.name, "compile_seconds": compiled_seconds()}
 
 
 class HalvedOrder(NamedTuple):

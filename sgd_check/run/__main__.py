@@ -22,6 +22,7 @@ from dynamics.commands import (
     chosen_figure,
     duration,
     exit_code_of,
+    noticed_compilation,
     say,
     shown_progress,
 )
@@ -81,13 +82,20 @@ def _check(given: Mapping[str, Any], question: Sequence[str]) -> int:
         stored = begun.begun.settings
         asked = {**given, **{name: stored[name] for name in STORED_OPTIONS}, "overwrite": True}
         asked["seeds"] = len(stored["seeds"])
-    prediction = _read_prediction(source)
+    with noticed_compilation(given):
+        return _check_prediction(asked, _read_prediction(source), begun, output, figure)
+
+
+def _check_prediction(
+    asked: Mapping[str, Any], prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
+) -> int:
+    """Check a prediction, or the rest of the runs that had begun; return the exit code."""
     check_targets(asked, output, figure)
     if prediction.attrs.get("answer") == "mean-field":
         from sgd_check.run.mean_field import check_mean_field
 
         need = "Option --resume must be absent for a mean field"
-        require_usage(begun is None, f"{need}, but is {shown(given['resume'])}.")
+        require_usage(begun is None, f"{need}, but is {shown(asked['resume'])}.")
         return check_mean_field(asked, prediction, output, figure)
     return _simulate(_completed(asked, prediction), prediction, begun, output, figure)
 
