@@ -26,6 +26,7 @@ from .problem.teacher import Teacher as Teacher
 from .report.animation import animate as animate
 from .report.figures import figure_style as figure_style
 from .report.findings import Summary as Summary
+from .report.findings import plot as plot
 from .report.findings import summary as summary
 from .report.flows import plot_emergence as plot_emergence
 from .report.flows import plot_emergence_times as plot_emergence_times

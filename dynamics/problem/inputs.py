@@ -23,6 +23,7 @@ from dynamics.problem.checks import (
     checked_number,
     read_only,
 )
+from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, Integers, real_column
 from hermite.text.formulas import first_of, table_of_pairs
@@ -64,6 +65,7 @@ class Axes(NamedTuple):
         return np.flatnonzero(self.kind[span:] == kind) + span
 
 
+@class_with_hints
 class Inputs(Compared, Frozen):
     r"""Gaussian inputs x ~ N(0, Σ) that are not isotropic, by the eigenvalues of Σ; frozen.
 

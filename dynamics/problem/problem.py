@@ -25,6 +25,7 @@ from dynamics.problem.checks import (
     require,
 )
 from dynamics.problem.emergence import ALL_DEGREES, DEFINITIONS, LearnedPart
+from dynamics.problem.hints import class_with_hints
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
 from dynamics.problem.question import Compared
 from dynamics.problem.start import (
@@ -73,6 +74,7 @@ STORED_OVERLAPS = ("initial_teacher_overlap", "initial_student_overlap", "initia
 SMALL_NORM, UNIT_NORM = 1e-2, 1.0
 
 
+@class_with_hints
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem(Compared):
     r"""Teacher, student, start and dimension of one learning problem.

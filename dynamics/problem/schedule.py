@@ -14,6 +14,7 @@ from dynamics.problem.checks import (
     check_that,
     check_type,
     checked_integer,
+    checked_number,
     checked_real,
     read_only,
     require,
@@ -90,6 +91,20 @@ def _checked_range(first: object, last: object, count: object, above: Literal["<
     require(is_above and begin < end < np.inf, need)
     check_memory("count", number, ARRAYS_OF_TIMES * number)
     return begin, end, number
+
+
+def schedule_until(save_at: object, t_max: object, default: SaveAt) -> SaveAt:
+    """Return the saved times: those of `save_at`, or else the default ones, which end at `t_max` if that is given."""
+    if t_max is None:
+        return checked_schedule(save_at, default)
+    end = checked_number(t_max, "t_max", positive=True)
+    check_that(save_at is None, "t_max", "be None where `save_at` is given", f"is {end:g}")
+    return ended_at(default, end)
+
+
+def ended_at(default: SaveAt, last: float) -> SaveAt:
+    """Return as many times as a default schedule has, geometric, from its first or a hundredth of `last` to that."""
+    return SaveAt.geometric(min(float(default.times[0]), last / 100.0), last, len(default))
 
 
 def checked_schedule(save_at: object, default: SaveAt) -> SaveAt:

@@ -18,6 +18,7 @@ from dynamics.problem.checks import (
     checked_number,
     float_vector,
 )
+from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
 from hermite import HermiteExpansion
 from hermite.arrays import Array, real_column
@@ -57,6 +58,7 @@ class NetworkStart(NamedTuple):
     weights: Array
 
 
+@class_with_hints
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Student(Compared):
     r"""A two-layer network, and how it is trained; the student of a `Problem`.

@@ -23,6 +23,7 @@ from dynamics.problem.checks import (
     read_only,
 )
 from dynamics.problem.emergence import EMERGENCE_LEVEL
+from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers, real_array, real_column
@@ -150,6 +151,7 @@ class Unit(NamedTuple):
     bias: float
 
 
+@class_with_hints
 class Teacher(Compared, Frozen):
     r"""Units of the teacher network, or a polynomial.
 

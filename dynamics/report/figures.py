@@ -216,11 +216,19 @@ def figure_of(
     return figure
 
 
+#: Inches that the labels of a y-axis take on a screen.
+LABEL_INCHES = 0.85
+
+
 def row_of(dataset: xr.Dataset, plots: Sequence[Callable[..., object]], size: tuple[float, float]) -> Figure:
     """Return a new figure with a row of panels, each drawn by a function of the dataset and the axes, and a title."""
     fixed: dict[str, Any] = {}
     if _CURRENT.get() == "screen":  # a layout engine draws everything twice, which is half of the time of such a figure
-        margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.86, "wspace": 0.28}
+        width, count = size[0], len(plots)
+        margins = {"left": LABEL_INCHES / width, "right": 1.0 - 0.2 / width, "bottom": 0.13, "top": 0.86}
+        # Between panels there is room for the labels of the next one, in units of the width of a panel.
+        panel = (width - 0.2 - count * LABEL_INCHES) / count
+        margins["wspace"] = LABEL_INCHES / panel
         fixed = {"layout": None, "gridspec_kw": margins}
     figure, panels = new_panels(size, 1, len(plots), squeeze=False, **fixed)
     for plot, ax in zip(plots, panels[0], strict=True):

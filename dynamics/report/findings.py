@@ -155,12 +155,15 @@ class Findings:
             return self.overview()
 
     def as_text(self, files: Mapping[str, str | None]) -> str:
-        """Return the text for a terminal: a line per sentence, verdict first, then tables, then the written files."""
+        """Return the text for a terminal: `lines`, then the written files."""
+        return "\n".join([*self.lines(), f"written: {', '.join(file for file in files.values() if file)}"])
+
+    def lines(self) -> list[str]:
+        """Return the lines for a terminal: one per sentence, verdict first, then tables, then remarks."""
         tables = [line for table in self.tables for line in table.lines()]
         in_words = [line for table in self.tables for line in table.in_words or ()]
-        written = ", ".join(file for file in files.values() if file)
-        end = [*([""] if tables else []), *in_words, *self.remarks, f"written: {written}"]
-        return "\n".join([self.verdict, *self.cautions, *self.sentences, *tables, *end])
+        end = [*([""] if tables else []), *in_words, *self.remarks]
+        return [self.verdict, *self.cautions, *self.sentences, *tables, *end]
 
     def as_json(self, files: Mapping[str, str | None]) -> str:
         """Return the values and the files that were written as one JSON object."""
@@ -309,7 +312,7 @@ def study_findings(
 
 
 class Summary:
-    """The findings of an answer, verdict first: printed in lines, in a notebook with its tables; made by `summary`.
+    """The findings of an answer, verdict first, with its tables: printed in lines or shown in a notebook.
 
     Examples
     --------
@@ -325,8 +328,7 @@ class Summary:
 
     def __repr__(self) -> str:
         """Return the lines that a command prints on the answer, the verdict in front."""
-        found = self._findings
-        return "\n".join([found.verdict, *found.cautions, *found.sentences, *found.remarks])
+        return "\n".join(self._findings.lines())
 
     def _repr_html_(self) -> str:
         found = self._findings
@@ -356,3 +358,30 @@ def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
     is_answer = isinstance(answer, (xr.Dataset, xr.DataTree))
     require(is_answer, f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.", TypeError)
     return Summary(any_findings(answer))
+
+
+def plot(answer: xr.Dataset | xr.DataTree, *, style: str | None = None) -> Figure:
+    """Return the figure of an answer that its command writes, or the first one of its page.
+
+    `answer` is any Dataset or DataTree that this program returned or `dynamics.load` read. TypeError is raised for
+    anything else, ValueError for an answer that has no figure. For `style` see `figure_style`. The figure is shown by a
+    notebook, and written by ``figure.savefig("answer.png")``.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=2, dimension=64)
+    >>> figure = dynamics.plot(dynamics.predict_emergence(problem))
+    >>> [ax.get_xlabel() for ax in figure.axes][1]
+    'flow time $t$'
+    """
+    import xarray as xr
+
+    is_answer = isinstance(answer, (xr.Dataset, xr.DataTree))
+    require(is_answer, f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.", TypeError)
+    findings = any_findings(answer)
+    draw = findings.overview or next((drawing.draw for drawing in findings.drawings), None)
+    if draw is None:
+        refuse("Argument `answer` must be a result with a figure, but this one has none.")
+    with figure_style(style):
+        return draw()

@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import fields
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -220,8 +221,12 @@ def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str
 
 
 def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
-    """Return the asymptotic exponents of the problem that a dataset answers."""
+    """Return the asymptotic exponents of the problem that a dataset answers, NaN but for directions of one link."""
     problem = json.loads(dataset.attrs["parameters"])["problem"]
+    if "teacher_coefficient" not in dataset or "information_exponent" not in dataset.attrs or "beta" not in problem:
+        notes = ("no exponents: the laws are of a teacher of one link",)
+        names = [each.name for each in fields(AsymptoticExponents) if each.name != "notes"]
+        return AsymptoticExponents(**dict.fromkeys(names, np.nan), notes=notes)
     inputs = problem.get("inputs")
     return asymptotic_exponents(
         dataset.attrs["information_exponent"],

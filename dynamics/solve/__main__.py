@@ -230,7 +230,7 @@ def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
 
 def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> SaveAt | None:
     """Return the saved times, or None for the documented default."""
-    from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+    from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, ended_at
 
     kind, count = options["save"]
     if options["t_max"] is None and options["t_min"] is None and (kind, count) == ("geometric", DEFAULT_COUNT):
@@ -239,6 +239,8 @@ def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> S
     last = options["t_max"] or float(default.times[-1])
     if kind == "linear":
         return SaveAt.linear(options["t_min"] or 0.0, last, count)
+    if options["t_min"] is None and count == DEFAULT_COUNT:
+        return ended_at(default, last)
     first = options["t_min"] or min(float(default.times[0]), last / 100.0)
     return SaveAt.geometric(first, last, count)
 
@@ -332,6 +334,7 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     }
     # The function is given the options named like its arguments.
     arguments = {key: value for key, value in {**options, **own}.items() if key in answer.defaults()}
+    arguments.pop("t_max", None)  # `save_at` ends there
     if given["dry_run"]:
         command_line.tell(f"{expected}\n{_compilation(answer, problem, arguments)}")
         return EXIT_DONE

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem, check_problem
-from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.hints import with_hints
+from dynamics.problem.schedule import SaveAt, schedule_until
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
 from dynamics.solve.registry import registered
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from dynamics.theory.prediction import EmergencePrediction
 
 
-def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
+@with_hints
+def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None, t_max: float | None = None) -> xr.Dataset:
     r"""Predict when each direction emerges, without integrating anything (arXiv:2504.19983).
 
     Neurons are matched greedily to directions by a_q |C_iq(0)|^(k−2); each pair is then taken alone:
@@ -45,6 +47,8 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     save_at : SaveAt, optional
         Times of the loss. Default: 150 geometric times from a tenth of the first predicted emergence to 2.5 times the
         last predicted learned time; for k ≤ 2 as `solve_overlaps`.
+    t_max : float, optional
+        Last saved time, in place of that of the default times; only without `save_at`.
 
     Returns
     -------
@@ -67,13 +71,15 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     student = SPHERICAL if getattr(problem, "objective", "") == "correlation" else HOMOGENEOUS
     check_problem(problem, student, registered("prediction").fields)
     prediction = predict(problem)
-    schedule = checked_schedule(save_at, default_schedule(problem, prediction if prediction.theory == PAIRS else None))
+    default = default_schedule(problem, prediction if prediction.theory == PAIRS else None)
+    schedule = schedule_until(save_at, t_max, default)
     title = "Predicted emergence of teacher directions, without integration"
     loss = sum_formula_loss(problem, prediction, schedule.times)
     return _dataset("prediction", title, problem, prediction, schedule, {"loss": loss}, prediction.notes)
 
 
-def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
+@with_hints
+def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None, t_max: float | None = None) -> xr.Dataset:
     r"""Solve every matched pair of neuron and direction alone, exactly and without time stepping.
 
     .. math:: C' = a\, g'(C)(1 - C^2), \qquad (\ln n)' = 4 (a\, g(C) - n\, g(1)), \qquad
@@ -86,7 +92,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     problem : Problem
         Information exponent k ≥ 3: other directions do not decouple.
     save_at : SaveAt, optional
-        As in `predict_emergence`.
+        As in `predict_emergence`, as is `t_max`.
 
     Returns
     -------
@@ -109,7 +115,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     check_problem(problem)
     check_decouples(problem)
     prediction = predict(problem)
-    schedule = checked_schedule(save_at, default_schedule(problem, prediction))
+    schedule = schedule_until(save_at, t_max, default_schedule(problem, prediction))
     solution = solve_pairs(problem, prediction, schedule.times)
     values = {"loss": solution.loss, "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
     if solution.overlap is not None and solution.squared_norm is not None:

@@ -25,8 +25,9 @@ from dynamics.integrators.stepper import end_threads
 from dynamics.kernels.compilation import compilation_of_run, compiled_seconds, note_compiled
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
+from dynamics.problem.hints import check_names
 from dynamics.problem.question import KINDS, check_question
-from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.schedule import SaveAt, schedule_until
 from dynamics.runs import loop
 from dynamics.runs.compiling import Expected, expected_compilation, noticed_compilation
 from dynamics.runs.dataset import make_dataset
@@ -52,7 +53,7 @@ STORED = ("method", "rtol", "atol", "keep", "error_estimate")
 
 
 #: Arguments that do not change which functions are compiled.
-WITHOUT_FUNCTIONS = ("save_at", "trackers", "progress", "max_runtime", "on_failure", "checkpoint")
+WITHOUT_FUNCTIONS = ("save_at", "t_max", "trackers", "progress", "max_runtime", "on_failure", "checkpoint")
 
 
 class Solver(Protocol):
@@ -63,6 +64,7 @@ class Solver(Protocol):
         problem: Any,
         *,
         save_at: SaveAt | None = None,
+        t_max: float | None = None,
         keep: Literal["full", "summary"] = "full",
         method: str = "auto",
         rtol: float = 1e-8,
@@ -80,6 +82,8 @@ class Solver(Protocol):
 
 #: Text on the shared arguments, for docstrings of answers.
 SHARED = """\
+t_max : float, optional
+    Last saved time, in place of that of the default times; only without `save_at`.
 keep : {"full", "summary"}
     Whether all observables are saved at every time, or "summary" leaves out large ones, as said under Returns.
 method : {METHODS}
@@ -140,6 +144,7 @@ def integrated(
 
         @wraps(build)
         def solve(*arguments: Any, **named: Any) -> xr.Dataset:
+            check_names(build.__name__, named, signature.parameters)
             try:
                 given = dict(signature.bind(*arguments, **named).arguments)
             except TypeError as error:
@@ -216,7 +221,8 @@ class Run:
 
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
-        return checked_schedule(self.save_at, default() if self.save_at is None else self.save_at)
+        given = self.save_at
+        return schedule_until(given, self.given.get("t_max"), default() if given is None else given)
 
     def estimates(self, method: str) -> bool:
         """Return whether errors are estimated: by default for all methods but those of SciPy."""

@@ -202,7 +202,7 @@ def _check(system: object) -> None:
     system.parameters()
 
 
-@integrated(OWN, check=_check, question="system", save_at=inspect.Parameter.empty, method="explicit")
+@integrated(OWN, check=_check, lacks=("t_max",), question="system", save_at=inspect.Parameter.empty, method="explicit")
 def solve_system(run: Run) -> Integration:
     r"""Integrate a system of your own, :math:`y' = f(t, y)`, by the methods of all answers.
 

@@ -30,6 +30,7 @@ from dynamics.problem import (
     is_frame,
 )
 from dynamics.problem.checks import check_that
+from dynamics.problem.hints import with_hints
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
@@ -287,6 +288,7 @@ def run_with_file(
     return uninterrupted(in_worker(followed))
 
 
+@with_hints
 def simulate(
     problem: Problem,
     *,

@@ -38,6 +38,7 @@ from dynamics.problem import (
     is_spherical,
 )
 from dynamics.problem.checks import check_that, require
+from dynamics.problem.hints import with_hints
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.runs import RunFile, also_interrupted, uninterrupted
 from dynamics.runs.trackers import part_of_work
@@ -207,6 +208,7 @@ def compare(
     return (against_runs if sampled else against_theory)(problem, prediction, simulations[0], rate)
 
 
+@with_hints
 def check(
     problem: Problem,
     *,

@@ -100,7 +100,7 @@ def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch)
 
 def test_docstrings_say_of_shared_arguments_what_holds_of_the_answer():
     order = ["Parameters", "Returns", "Other Parameters", "Raises", "Warns", "Notes", "References", "Examples"]
-    solves = [answer for answer in ANSWERS if hasattr(answer.solve(), "__wrapped__")]
+    solves = [answer for answer in ANSWERS if "on_failure" in answer.defaults() and answer.name != "tokens"]
     assert len(solves) == 8
     for answer in solves:
         text, parameters = inspect.getdoc(answer.solve()), inspect.signature(answer.solve()).parameters

@@ -1,0 +1,90 @@
+"""Hints for arguments that do not exist: the name under which a paper or another program knows one of ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from hermite.text.messages import refuse, suggestion
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Class = TypeVar("Class", bound=type)
+
+#: Argument -> other names of it.
+OTHER_NAMES = {
+    "activation": "k link sigma phi nonlinearity information_exponent",
+    "teacher": "P beta directions num_directions coefficients target",
+    "width": "m neurons num_neurons hidden student_width",
+    "dimension": "d dim input_dim input_dimension n_features",
+    "learning_rate": "eta lr step_size rate",
+    "label_noise": "noise noise_std",
+    "initial_norm": "norm init_scale initial_scale",
+    "inputs": "spectrum covariance alpha",
+    "save_at": "times t_eval time_grid",
+    "t_max": "T t_end tmax end_time horizon",
+    "seeds": "runs n_runs num_runs num_seeds",
+    "seed": "random_state rng",
+    "batch_size": "B batch",
+    "steps": "n_steps num_steps iterations",
+}
+_OURS = {other: name for name, others in OTHER_NAMES.items() for other in others.split()}
+#: Argument -> an example of it.
+EXAMPLES = {
+    "activation": 'activation="he4"',
+    "teacher": "teacher=dynamics.Teacher.power_law(4, beta=1.0)",
+    "width": "width=16",
+    "dimension": "dimension=256",
+    "learning_rate": 'learning_rate="0.1x"',
+    "inputs": "inputs=dynamics.Inputs.power_law(0.5)",
+    "save_at": "save_at=dynamics.SaveAt.geometric(1.0, 100.0, 50)",
+    "t_max": "t_max=100.0",
+    "seeds": "seeds=8",
+}
+
+
+def hint(name: str, arguments: Iterable[str]) -> str:
+    """Return the end of a sentence: which of these arguments is meant by a name that none of them has, or nothing.
+
+    >>> hint("k", ["activation", "teacher"])
+    ' Use `activation`, such as activation="he4".'
+    >>> hint("widht", ["width"]), hint("k", ["width"])
+    (' Did you mean `width`?', '')
+    """
+    known = list(arguments)
+    ours = _OURS.get(name)
+    if ours in known:
+        example = f", such as {EXAMPLES[ours]}" if ours in EXAMPLES else ""
+        return f" Use `{ours}`{example}."
+    return suggestion(name, known, mark="`")
+
+
+def check_names(function: str, given: Iterable[str], arguments: Iterable[str]) -> None:
+    """Raise Python's TypeError on the first given name that is no argument of a function, with a hint."""
+    known = list(arguments)
+    for name in given:
+        if name not in known and (end := hint(name, known)):
+            refuse(f"{function}() got an unexpected keyword argument {name!r}.{end}", TypeError)
+
+
+def with_hints(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Return a function whose TypeError on an unknown argument has a hint; its signature stays."""
+    parameters = inspect.signature(function).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+    @wraps(function)
+    def hinted(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if not takes_any:
+            check_names(function.__qualname__, kwargs, parameters)
+        return function(*args, **kwargs)
+
+    return hinted
+
+
+def class_with_hints(kind: Class) -> Class:
+    """Return a class whose constructor has hints."""
+    made: Any = kind
+    made.__init__ = with_hints(made.__init__)
+    return kind
