@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
     from sgd_check.verdicts.curves import Quantity
+    from sgd_check.verdicts.verdict import Event
 
 SIMULATED = report.MEASURED
 THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs", REUSED: "theory"}
 MOST_DIRECTIONS = 8
 #: Size of the figure of the loss and its residual.
 LOSS_SIZE = (6.8, 5.4)
+#: Label of a mean over runs that is extrapolated from two learning rates.
+EXTRAPOLATED = r"mean, extrapolated to $\eta \to 0$"
 #: Kind of a curve -> its label.
 _LEARNED = {
     "learned mass of direction": "mass_share",
@@ -70,6 +73,11 @@ def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
 def by_curves(tree: xr.DataTree) -> bool:
     """Return whether curves decide the verdict of a comparison."""
     return tree["comparison"].attrs.get("decided_by") == "curves"
+
+
+def is_extrapolated(tree: xr.DataTree) -> bool:
+    """Return whether the means of a comparison are taken from two learning rates to none, and not those of its runs."""
+    return by_curves(tree) and "finer" in tree.children
 
 
 def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
@@ -150,9 +158,6 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('predicted emergence time', 'emergence time in SGD')
     """
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax, style)
     known = np.isfinite(comparison["emergence_time"].values)
@@ -186,21 +191,39 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
         ax.plot(span, span, ":", color=REFERENCE, lw=1)
         ax.set(xscale="log", yscale="log")
         ax.margins(y=0.12)
-    event, theory = event_of(simulation), comparison.attrs["theory"]
+    event = event_of(simulation)
+    title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{_blown_up(comparison)}"
+    finish_panel(ax, f"predicted {event.noun} time", f"{event.noun} time in SGD", title)
+    _name_times(ax, tree, comparison, event)
+    return ax
+
+
+def _name_times(ax: Axes, tree: xr.DataTree, comparison: xr.Dataset, event: Event) -> None:
+    """Add the legend of a panel of times, with room for it above the points."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    theory = comparison.attrs["theory"]
     if theory == "sample":
         allowed: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
     else:
         words = "flow to twice the delay" if theory == "flow" else "finite step, band of the mean"
         words = "band of the mean" if by_curves(tree) or event is ALIGNMENT else words
         allowed = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
-    handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), allowed]
+    of_runs = f"SGD: {EXTRAPOLATED}, ± 2 s.e." if is_extrapolated(tree) else "SGD: mean ± 2 s.e."
+    handles = [
+        Line2D([], [], marker="o", color=SIMULATED, label=of_runs),
+        Line2D([], [], marker=".", ls="", color=SIMULATED, alpha=0.5, label="single runs"),
+        allowed,
+    ]
     if comparison["censored_count"].values.any():
         hollow: dict[str, Any] = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
         handles.append(Line2D([], [], label="runs without, at the horizon", **hollow))
-    title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{_blown_up(comparison)}"
-    finish_panel(ax, f"predicted {event.noun} time", f"{event.noun} time in SGD", title)
-    ax.legend(handles=handles, frameon=False, fontsize=small(ax))
-    return ax
+    low, high = ax.get_ylim()
+    if ax.get_yscale() == "log":
+        ax.set_ylim(low, high * (high / low) ** (0.1 * len(handles)))
+    ax.legend(handles=handles, frameon=False, fontsize=small(ax), loc="upper left")
+    report.log_ticks(ax)
 
 
 def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
@@ -396,6 +419,7 @@ def plot_loss_band(
 ) -> tuple[Axes, Axes]:
     """Draw the mean loss of the runs with its band and the predicted loss; below, the residual in standard errors.
 
+    Where runs at two learning rates are extrapolated to none, that mean, which the band is of, is dashed beside it.
     The band is simultaneous over the times compared, at the rate of false alarms of the comparison; elsewhere, where
     the mean of early and late runs means little, the residual is left out. Arguments are those of `plot_times`, but
     for the two `axes` of loss and residual, which are returned.
@@ -423,7 +447,12 @@ def plot_loss_band(
         mean, width = comparison["mean_loss"].values, comparison["loss_standard_error"].values * _critical(comparison)
         theory = comparison.attrs["theory"]
         label = "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]
-        upper.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
+        if loss.size:
+            upper.plot(time[known], np.nanmean(loss[:, known], axis=0), color=SIMULATED, lw=1.4, label="runs, mean")
+        if is_extrapolated(tree):
+            upper.plot(time, mean, color=SIMULATED, lw=1.2, ls="--", label=EXTRAPOLATED)
+        elif not loss.size:
+            upper.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
         band: dict[str, Any] = {"where": comparison["loss_compared"].values != 0, "color": SIMULATED, "alpha": 0.5}
         upper.fill_between(time, mean - width, mean + width, lw=0, label="its band where compared", **band)
         upper.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=label)
