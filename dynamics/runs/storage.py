@@ -8,6 +8,7 @@ memory, read other files, or end the process: so `check_structure` refuses what 
 from __future__ import annotations
 
 import glob
+import io
 import math
 import mmap
 import os
@@ -15,6 +16,7 @@ import struct
 import tempfile
 import threading
 import time as clock
+import uuid
 import zlib
 from collections import Counter
 from collections.abc import Sequence
@@ -27,9 +29,11 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch, check_that, check_type
 from dynamics.runs.dataset import SCHEMA_VERSION
+from dynamics.runs.file_systems import LOCKING, copy_mode, flush, give_name, lock_error, tell_refusal
+from dynamics.runs.seal import is_changed, seal
 from dynamics.runs.storable import check_tree
 from dynamics.threads import in_worker
-from hermite.text.messages import refuse, require, shown
+from hermite.text.messages import cut, refuse, require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -73,7 +77,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
             what = "a link to nothing" if not target.exists() else "a directory or device"
             need = f"not name {'an existing file (allow it with overwrite)' if target.is_file() else what}"
         else:
-            _temporary(target).unlink()
+            _temporary(_place(target)).unlink()
             with suppress(FileNotFoundError):
                 target.lstat()  # which a name that is too long fails
     except UnicodeEncodeError:
@@ -93,27 +97,26 @@ def as_path(path: Any) -> Path:
 def write_file(target: Path, write: Write, *, replaces: bool) -> None:
     """Have `write` fill a temporary file in the same folder, flush it to the disk, and give it the target's name.
 
-    A file of that name may go if `replaces`. If it is impossible, StorageError is raised and `target` is as it was.
+    A file of that name may go if `replaces`; the new one has its mode. A symbolic link to a file stays: the file goes.
+    If it is impossible, StorageError is raised and `target` is as it was.
     """
 
     def written() -> None:
-        temporary = _temporary(target)
+        place = _place(target)
+        temporary = _temporary(place)
         try:
             _fill(temporary, write)
-            if not replaces:
-                # Unlike a test and a move, a link fails where the name is taken meanwhile. Some file systems have none.
-                with suppress(OSError):
-                    os.link(temporary, target)
-                    return
             require(not _is_taken(target, replaces=replaces), "something else has that name now", OSError)
-            temporary.replace(target)
+            copy_mode(place, temporary)
+            give_name(temporary, place, replaces=replaces)
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
     try:
         # KeyboardInterrupt inside of the libraries could leave one of their locks taken: the next file would hang.
         in_worker(written)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # netCDF raises both
         msg = f"File {str(target)!r} could not be written: {OSError(*error.args)}."  # without the temporary name
         raise StorageError(msg) from error
 
@@ -148,7 +151,7 @@ def free_name(stem: str, suffix: str, *, replaces: bool = False) -> Path:
 def fingerprint(path: Path) -> tuple[int, ...] | None:
     """Return numbers that tell a file from any other that takes its name later, None if there is no file."""
     try:
-        found = path.lstat()
+        found = path.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
@@ -156,7 +159,8 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
 
 def remove_torn(target: Path, idle: float = 0.0) -> None:
     """Remove temporary files of a target that killed processes have left, if they are unchanged for `idle` seconds."""
-    for torn in target.parent.glob(f"{glob.escape(_hidden(target))}*{PARTIAL}"):
+    place = _place(target)
+    for torn in place.parent.glob(f"{glob.escape(_hidden(place))}*{PARTIAL}"):
         with suppress(OSError):
             if not idle or clock.time() - torn.stat().st_mtime > idle:
                 torn.unlink()
@@ -174,28 +178,21 @@ def _hidden(target: Path) -> str:
     return f".{target.name[:50]}-{zlib.crc32(os.fsencode(target.name)):08x}."
 
 
+def _place(target: Path) -> Path:
+    """Return where the file of a name is: of a symbolic link to a file the place of that file."""
+    return target.resolve() if target.is_symlink() and target.is_file() else target
+
+
 def _temporary(target: Path) -> Path:
     """Make an empty file in the folder of the target; the target is written under its name."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_hidden(target), suffix=PARTIAL)
-    os.close(handle)
-    return Path(name)
+    path = target.with_name(f"{_hidden(target)}{uuid.uuid4().hex[:12]}{PARTIAL}")
+    path.open("xb").close()
+    return path
 
 
 def _fill(temporary: Path, write: Write) -> None:
-    try:
-        write(temporary)
-    except (OSError, RuntimeError) as error:
-        # netCDF4 reports a full disk as a missing permission or a RuntimeError; a plain write names the real cause.
-        with temporary.open("ab") as probe:
-            probe.write(bytes(1 << 20))
-            probe.flush()
-            os.fsync(probe.fileno())
-        raise OSError(*error.args) from error
-    with temporary.open("rb") as stream:
-        os.fsync(stream.fileno())
-    mask = os.umask(0)
-    os.umask(mask)
-    temporary.chmod(0o666 & ~mask)
+    write(temporary)
+    flush(temporary)
 
 
 #: A comparison of many widths has some twenty groups, in four levels; an answer has some fifty variables.
@@ -206,15 +203,18 @@ LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
 _HEAP_BEGINS, _HEAP, _OBJECT = b"GCOL\x01\x00\x00\x00", struct.Struct("<8xQ"), struct.Struct("<H6xQ")
 
 
-def check_structure(path: Path) -> None:
-    """Raise StorageError for a file that netCDF must not read, and what h5py raises for one that is damaged."""
+def check_structure(path: Path, content: bytes | None = None) -> None:
+    """Raise StorageError for a file that netCDF must not read, and what h5py raises for one that is damaged.
+
+    `content` is given where HDF5 cannot open the file itself.
+    """
     import h5py
 
     def address(group: h5py.Group) -> int:
         return int(h5py.h5o.get_info(group.id).addr)
 
     _check_heaps(path)
-    with h5py.File(path, "r") as file:
+    with h5py.File(path if content is None else io.BytesIO(content), "r") as file:
         groups: list[h5py.Group] = [file]
         seen, members, claimed, size = {address(file)}, 0, 0, path.stat().st_size
         while groups:
@@ -282,13 +282,15 @@ def _check(path: Path, holds: object, need: str, but: str) -> None:
     require(holds, f"File {str(path)!r} must {need}, as those of this program do, but {but}.", StorageError)
 
 
+#: What a file must be that has a seal.
+UNCHANGED = "must hold what was written to it, but has changed since: it is damaged."
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"
 #: The first of the groups.
 ROOT = "/"
-COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
-#: Bytes above which a variable is stored in pieces, and of a piece.
-LARGE_BYTES = 2**20
+COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True, "fletcher32": True}
+#: Bytes above which a variable is stored in pieces, and of a piece; with which a file in memory begins.
+LARGE_BYTES, MEMORY_BYTES = 2**20, 2**16
 #: Held while netCDF works, which takes one thread at a time in a process.
 ONE_THREAD = threading.RLock()
 
@@ -364,9 +366,9 @@ def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) ->
 
 def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> None:
     """Write all groups, large variables by themselves."""
-    import netCDF4
-    import xarray as xr
+    from xarray.backends import NetCDF4DataStore
 
+    as_store: Any = NetCDF4DataStore
     root = tree.path.rstrip("/")
     datasets = {node.path.removeprefix(root) or ROOT: node.to_dataset(inherit=False) for node in tree.subtree}
     large = [
@@ -384,15 +386,48 @@ def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> Non
         }
         for group, dataset in others.items()
     }
+
+    def fill(file: Any) -> None:
+        for group, dataset in others.items():
+            dataset.dump_to_store(as_store(file, None if group == ROOT else group, mode="w"), encoding=encoding[group])
+        for group, name in large:
+            _write_reached(file if group == ROOT else file[group], name, datasets[group][name], compression)
+
+    write_netcdf(path, fill)
+
+
+def write_netcdf(path: Path, fill: Callable[[Any], None]) -> None:
+    """Have `fill` write to a netCDF file, in memory where netCDF cannot write to the file system, and seal the file."""
+    import netCDF4
+
     with ONE_THREAD:
-        if len(others) > 1:
-            xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
-        else:
-            others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
-        if large:
-            with netCDF4.Dataset(path, "a") as file:
-                for group, name in large:
-                    _write_reached(file if group == ROOT else file[group], name, datasets[group][name], compression)
+        try:
+            with netCDF4.Dataset(path, "w") as file:
+                fill(file)
+        except StorageError:
+            raise
+        except (OSError, RuntimeError) as error:
+            _check_space(path)
+            refusal = lock_error(path)
+            file = netCDF4.Dataset(path.name, "w", memory=MEMORY_BYTES)
+            fill(file)
+            content = file.close()
+            path.unlink()  # the library may hold the file that it could not write
+            path.write_bytes(content)
+            told = "files are put together in memory"
+            if refusal is None:
+                tell_refusal(path, "what netCDF asks of it", OSError(*error.args), told)
+            else:
+                tell_refusal(path, "locks", refusal, f"{told}; {LOCKING}=FALSE in the environment avoids that")
+        seal(path)
+
+
+def _check_space(path: Path) -> None:
+    """Raise OSError with the cause where a disk is full, which netCDF reports as a missing permission or otherwise."""
+    with path.open("ab") as probe:
+        probe.write(bytes(1 << 20))
+        probe.flush()
+        flush(path)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -429,25 +464,57 @@ def load_answer(path: str | os.PathLike[str]) -> xr.Dataset:
 
 def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.DataTree:
     """Read all groups of a file, among them "checkpoint" if asked for and there; raises as `load` does."""
-    import xarray as xr
-
     source, is_file = as_path(path), False
     with suppress(OSError):  # a name that is too long
         is_file = source.is_file()
     require(is_file, f"Argument `path` must name an existing file, but is {shown(str(source))}.", StorageError)
     try:
+        content = _content(source)
+        require(not is_changed(source), f"File {str(source)!r} {UNCHANGED}", StorageError)
         with ONE_THREAD:
-            check_structure(source)
-        with ONE_THREAD, xr.open_datatree(source, engine="netcdf4") as opened:
-            loaded = (opened if checkpoint else opened.drop_nodes(CHECKPOINT, errors="ignore")).load()
+            check_structure(source, content)
+            loaded = _loaded(source, content, checkpoint=checkpoint)
     except StorageError:
         raise
     except Exception as error:  # a damaged file makes the libraries raise almost anything
-        msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({type(error).__name__})."
+        cause = getattr(error, "strerror", None) or type(error).__name__
+        msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({cut(cause)})."
         raise StorageError(msg) from error
     fault = _schema_fault(loaded)
     require(not fault, f"File {str(source)!r} must have {fault}.", StorageError)
     return loaded
+
+
+def opened(path: Path) -> xr.Dataset:
+    """Return the dataset of a file, whose values are read when they are used where the file system allows that."""
+    import xarray as xr
+
+    return load_answer(path) if lock_error(path) else xr.open_dataset(path, engine="netcdf4")
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the bytes of a file where HDF5 cannot lock it, None where it can; refuse one that is being written."""
+    refusal = lock_error(path)
+    if isinstance(refusal, BlockingIOError):
+        open_elsewhere = f"but is, here or in another process; {LOCKING}=FALSE in the environment has it read as it is"
+        refuse(f"File {str(path)!r} must not be open for writing, {open_elsewhere}.", StorageError)
+    return None if refusal is None else path.read_bytes()
+
+
+def _loaded(path: Path, content: bytes | None, *, checkpoint: bool) -> xr.DataTree:
+    """Return all groups of a file, or of its content, in memory."""
+    import netCDF4
+    import xarray as xr
+
+    as_store: Any = xr.backends.NetCDF4DataStore
+    with netCDF4.Dataset(path) if content is None else netCDF4.Dataset(path.name, memory=content) as file:
+        waiting, parts = [(ROOT, file)], {}
+        while waiting:
+            name, group = waiting.pop()
+            parts[name] = xr.open_dataset(as_store(file, None if name == ROOT else name, mode="r")).load()
+            below = [(f"{name.rstrip('/')}/{child}", each) for child, each in group.groups.items()]
+            waiting += reversed([each for each in below if checkpoint or each[0] != f"/{CHECKPOINT}"])
+        return xr.DataTree.from_dict(parts)
 
 
 def _schema_fault(tree: xr.DataTree) -> str:

@@ -20,7 +20,7 @@ import threading
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
@@ -32,10 +32,11 @@ from numpy.typing import NDArray
 from dynamics.cores import one_core
 from dynamics.problem.checks import check_that, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.runs.file_systems import give_name
 from dynamics.runs.storable import check_storable
 from dynamics.runs.storage import StorageError, netcdf_writer, write_file
 from dynamics.solve.registry import ANSWERS
-from hermite.text.messages import refuse, shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion, warn
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -137,9 +138,10 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
 SETTINGS = "sweep.json"
 #: Ending of the files of points.
 BLOCK = ".point"
-#: A block begins with these bytes, the length of its description, the description, and all numbers in its order.
-MAGIC = b"feature-emergence points 3\n"
-_LENGTH = 8
+#: A block begins with these bytes, a checksum of all that follows, the length of its description, the description, and
+#: all numbers in its order. Blocks of earlier versions have no checksum.
+MAGIC, UNCHECKED = b"feature-emergence points 4\n", b"feature-emergence points 3\n"
+_CHECKSUM, _LENGTH = 4, 8
 #: So many bytes of numbers are compressed.
 COMPRESSED_BYTES = 2**23
 #: Kinds of numbers.
@@ -194,8 +196,9 @@ class PointDirectory:
     """The directory of a running sweep, locked: files of its points, and a description of the sweep.
 
     `<number>.point` is what was computed, and `<number>.failed` says why it is not all that was asked; such a point is
-    asked again. `digest` tells what the answers depend on, and `settings` tells it to a reader. StorageError is raised
-    if the directory cannot be written, is in use, or is that of another sweep, which `overwrite` empties instead.
+    asked again, as is one whose file is damaged. `digest` tells what the answers depend on, and `settings` tells it to
+    a reader. StorageError is raised if the directory cannot be written, is in use, or is that of another sweep, which
+    `overwrite` empties instead.
     """
 
     def __init__(self, path: Path, digest: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -207,26 +210,29 @@ class PointDirectory:
             require(description.exists() or not any(path.iterdir()), need, StorageError)
             self._lock = description.open("a+", encoding="utf-8")
             _lock_file(self._lock, path)
-            stored = description.read_text(encoding="utf-8")
-            if stored and digest_of(path) != digest:
+            stored = description.stat().st_size > 0
+            if (stored or answered_points(path)) and digest_of(path) != digest:
                 if not overwrite:
                     self._lock.close()
                     but = "holds those of another one (allow it to be emptied with overwrite)"
                     refuse(f"{what} hold points of this sweep, but {but}.", StorageError)
                 for file in path.glob("[0-9]*"):
                     file.unlink()
-                stored = ""
+                stored = False
             if not stored:
-                self._lock.truncate(0)
-                self._lock.write(json.dumps({"digest": digest, **settings}, indent=1) + "\n")
-                self._lock.flush()
+                description.write_text(json.dumps({"digest": digest, **settings}, indent=1) + "\n", encoding="utf-8")
             for failed in path.glob("*.failed"):
                 failed.with_suffix(BLOCK).unlink(missing_ok=True)
                 failed.unlink()
+            damaged = [file for file in answered_points(path).values() if not _is_whole(file.read_bytes())]
+            for file in damaged:
+                file.unlink()
         except StorageError:
             raise
         except OSError as error:
             refuse(f"Directory {str(path)!r} could not be written: {error}.", StorageError)
+        if damaged:
+            warn(f"{len(damaged)} files of points in {str(path)!r} are damaged, so these points are asked again.")
 
     def __enter__(self) -> Self:
         return self
@@ -274,10 +280,12 @@ def _write(path: Path, content: bytes) -> None:
     temporary = path.with_suffix(f"{path.suffix}.partial")
     try:
         temporary.write_bytes(content)
-        temporary.replace(path)
+        give_name(temporary, path, replaces=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         refuse(f"File {str(path)!r} could not be written: {error}.", StorageError)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def digest_of(path: Path) -> str | None:
@@ -359,7 +367,17 @@ def packed_point(dataset: xr.Dataset) -> bytes:
     if len(numbers) >= COMPRESSED_BYTES:
         said["compressed"], numbers = True, zlib.compress(numbers, level=1)
     header = json.dumps(said).encode()
-    return b"".join([MAGIC, len(header).to_bytes(_LENGTH, "little"), header, numbers])
+    header = len(header).to_bytes(_LENGTH, "little") + header
+    checksum = zlib.crc32(numbers, zlib.crc32(header)).to_bytes(_CHECKSUM, "little")
+    return b"".join([MAGIC, checksum, header, numbers])
+
+
+def _is_whole(content: bytes) -> bool:
+    """Return whether the bytes of a block are those that were written, as far as it says."""
+    if not content.startswith(MAGIC):
+        return content.startswith(UNCHECKED)
+    first = len(MAGIC) + _CHECKSUM
+    return zlib.crc32(memoryview(content)[first:]) == int.from_bytes(content[len(MAGIC) : first], "little")
 
 
 def _plain(value: Any) -> Any:
@@ -373,10 +391,14 @@ def _plain(value: Any) -> Any:
 
 
 def read_point(path: Path) -> Point:
-    """Return the point in a file."""
+    """Return the point in a file; raise StorageError if the file is damaged."""
     content = path.read_bytes()
-    first = len(MAGIC) + _LENGTH
-    end = first + int.from_bytes(content[len(MAGIC) : first], "little")
+    again = "it is damaged; without it the same sweep asks the point again"
+    need = f"File {str(path)!r} must hold the point that was written to it, but does not: {again}."
+    require(_is_whole(content), need, StorageError)
+    start = len(MAGIC) + (_CHECKSUM if content.startswith(MAGIC) else 0)
+    first = start + _LENGTH
+    end = first + int.from_bytes(content[start:first], "little")
     said = json.loads(content[first:end])
     if said.get("compressed"):
         content, end = zlib.decompress(memoryview(content)[end:]), 0

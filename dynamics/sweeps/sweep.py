@@ -15,10 +15,10 @@ from concurrent import futures
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import netCDF4
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +26,7 @@ from dynamics.cores import one_core
 from dynamics.problem.checks import check_switch, require
 from dynamics.runs.dataset import own_attributes, stamp_of
 from dynamics.runs.result import SolveInterrupted
-from dynamics.runs.storage import COMPRESSION, ONE_THREAD, check_target, load, remove_torn, write_file
+from dynamics.runs.storage import COMPRESSION, check_target, load, opened, remove_torn, write_file, write_netcdf
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import VARIABLES
 from dynamics.sweeps.grid import Grid, make_grid
@@ -140,39 +140,34 @@ def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
 
 def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite: bool = False) -> None:
     """Write the answers of a sweep to one netCDF file, which is there when all is written; see `dynamics.sweep`."""
-
-    def write(path: Path) -> None:
-        with ONE_THREAD:
-            _write_file(grid, points, path)
-
     remove_torn(target)
-    write_file(target, write, replaces=overwrite)
+    write_file(target, lambda path: write_netcdf(path, partial(_fill, grid, points)), replaces=overwrite)
 
 
-def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
+def _fill(grid: Grid, points: PointDirectory, merged: Any) -> None:
+    """Write the answers to an open file."""
     files, survey = points.files(), Survey(grid)
     for index, path in files.items():
         survey.add(index, read_point(path))
     for name in [name for name in survey.scalars if name in survey.variables]:
         survey.scalars[f"point_{name}"] = survey.scalars.pop(name)
-    with netCDF4.Dataset(target, "w") as merged:
-        _write_frame(merged, survey, points.failures())
-        left, targets = GATHERED_BYTES, dict[str, Any]()
-        for name in [name for name, entry in survey.variables.items() if entry.shared is None]:
-            # Small variables are gathered in memory, since writing each point takes long.
-            created = targets[name] = merged.variables[name]
-            size = np.dtype("f8").itemsize * created.size
-            if 0 < size <= left:
-                left -= size
-                targets[name] = np.full(created.shape, *(("", object) if survey.variables[name].text else (np.nan,)))
-        for index, path in files.items():
-            for name, variable in read_point(path).variables.items():
-                found = targets.get(survey.renamed(name))
-                if found is not None and variable.values.size > 0:
-                    found[(*grid.position(index), *map(slice, variable.values.shape))] = variable.values[()]
-        for name, values in targets.items():
-            if isinstance(values, np.ndarray):
-                merged.variables[name][...] = values
+    _write_frame(merged, survey, points.failures())
+    left, targets = GATHERED_BYTES, dict[str, Any]()
+    for name in [name for name, entry in survey.variables.items() if entry.shared is None]:
+        # Small variables are gathered in memory, since writing each point takes long.
+        created = targets[name] = merged.variables[name]
+        size = np.dtype("f8").itemsize * created.size
+        if 0 < size <= left:
+            left -= size
+            targets[name] = np.full(created.shape, *(("", object) if survey.variables[name].text else (np.nan,)))
+    for index, path in files.items():
+        for name, variable in read_point(path).variables.items():
+            found = targets.get(survey.renamed(name))
+            if found is not None and variable.values.size > 0:
+                found[(*grid.position(index), *map(slice, variable.values.shape))] = variable.values[()]
+    for name, values in targets.items():
+        if isinstance(values, np.ndarray):
+            merged.variables[name][...] = values
 
 
 def _write_frame(merged: Any, survey: Survey, failures: dict[int, str]) -> None:
@@ -332,8 +327,6 @@ def sweep(
     >>> dict(found.predicted_emergence_time.sizes)
     {'beta': 2, 'seed': 3, 'direction': 8}
     """
-    import xarray as xr
-
     # === check
     check_switch("progress", progress, optional=True)
     check_switch("overwrite", overwrite)
@@ -349,7 +342,7 @@ def sweep(
     if target is not None and merged_before:
         with _directory(points, target) as directory:
             directory.remove()
-        return xr.open_dataset(target, engine="netcdf4")
+        return opened(target)
     if executor is None and count > 0:
         _check_pickles(points)
         begin_workers()  # they load their libraries while this process does the same
@@ -371,7 +364,7 @@ def sweep(
                 merge_points(points, directory, merged)
             raise SolveInterrupted(said, load(merged)) from None
         # Of a file of the caller values are read when they are used.
-        found: xr.Dataset = load(merged) if target is None else xr.open_dataset(merged, engine="netcdf4")
+        found: xr.Dataset = load(merged) if target is None else opened(merged)
         return found
 
 

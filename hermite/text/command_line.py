@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import time as clock
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -125,6 +126,10 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 LOADED_BY_CHANCE = ("dask", "coverage")
 #: With less, libraries end the process, or wait for memory without end, while they are loaded.
 LEAST_ADDRESS_SPACE = 950 << 20
+#: With fewer open files, workers do not start, or libraries do not load.
+LEAST_FILES = 64
+#: A folder of Linux in which nobody can make a file.
+NOWHERE = "/proc"
 #: New objects after which garbage is looked for; by default, which is 700, that takes a tenth of a short command.
 GARBAGE_OBJECTS = 100_000
 #: Directory of machine code that a user chooses for commands; it becomes ``NUMBA_CACHE_DIR``.
@@ -251,8 +256,12 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
     that xarray and Numba load where they are installed, and that the command does not use, count as not installed.
     """
     if _is_own_process():
+        if (code := exit_code_of(_check_files_open)) != EXIT_DONE:
+            sys.exit(code)
         _fill_streams()
         listen()
+        _leave_removed_directory(sys.argv)
+        warnings.showwarning = _show_warning
         os.environ["MPLBACKEND"] = "agg"  # figures go to files, whatever windows the parent process has
         if CACHE_VARIABLE in os.environ:
             os.environ["NUMBA_CACHE_DIR"] = os.path.realpath(os.environ[CACHE_VARIABLE])
@@ -301,12 +310,41 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
     return code
 
 
+def _show_warning(message: Warning | str, *_where: Any, **_how: Any) -> None:
+    """Write a warning that no command has caught in one line."""
+    say(f"warning: {message}")
+
+
+def _check_files_open() -> int:
+    """Raise UsageError if too few files can be open for a command."""
+    with suppress(ModuleNotFoundError):  # on Windows
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        is_enough = limit == resource.RLIM_INFINITY or limit >= LEAST_FILES
+        need = f"The limit of open files (ulimit -n) must be at least {LEAST_FILES}, but is {limit}."
+        require_usage(is_enough, need)
+    return EXIT_DONE
+
+
+def _leave_removed_directory(words: Iterable[str]) -> None:
+    """Leave a current directory that is gone, which libraries ask for, if a word names a file by its whole path."""
+    if not any(Path(word.partition("=")[2] or word).is_absolute() for word in words):
+        return
+    try:
+        Path.cwd()
+    except OSError:
+        with suppress(OSError):
+            os.chdir(NOWHERE)
+
+
 def _check_libraries_load() -> None:
     """Raise UsageError if libraries cannot be imported."""
     try:
         Path.cwd()
     except OSError as error:
-        refuse(f"The current directory must exist, but does not ({error.strerror}).", UsageError)
+        gone = f"does not ({error.strerror})"
+        refuse(f"The current directory must exist, or --output have its whole path, but {gone}.", UsageError)
     with suppress(ModuleNotFoundError):  # on Windows
         import resource
 

@@ -81,7 +81,33 @@ def test_a_current_directory_that_is_gone_gets_one_sentence(module, tmp_path):
     )
     done = python("-c", code, cwd=tmp_path / "gone")
     assert done.returncode == 2
-    assert done.stderr == "error: The current directory must exist, but does not (No such file or directory).\n"
+    need = "The current directory must exist, or --output have its whole path"
+    assert done.stderr == f"error: {need}, but does not (No such file or directory).\n"
+
+
+def test_a_current_directory_that_is_gone_is_left_where_output_has_its_whole_path(tmp_path):
+    """Libraries ask for the directory; a name without a path is refused as before, and nothing is written for it."""
+    (tmp_path / "gone").mkdir()
+    begin = "cd gone; rmdir ../gone; exec {} -m dynamics.solve --k 4 --directions 1 --width 1 --dimension 16 {}"
+    for arguments, code in ((f"--output {tmp_path}/a.nc", 0), (f"--output {tmp_path}/b.nc --csv b.csv", 2)):
+        command = begin.format(sys.executable, arguments)
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        (tmp_path / "gone").mkdir()
+    assert (
+        done.stderr
+        == "error: Option --csv must name a file that can be written, but 'b.csv' cannot (No such file or directory).\n"
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"gone", "a.nc", "a.png"}
+
+
+@pytest.mark.parametrize("module", ["dynamics.solve", "dynamics.study"])
+def test_too_few_open_files_get_one_sentence(module):
+    """With fewer, libraries did not load or workers did not start, and a traceback said so."""
+    command = f"ulimit -n 8; exec {sys.executable} -m {module} study.toml"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "error: The limit of open files (ulimit -n) must be at least 64, but is 8.\n"
 
 
 def test_an_address_space_too_small_for_the_libraries_gets_one_sentence():

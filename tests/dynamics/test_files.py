@@ -16,6 +16,7 @@ import xarray as xr
 import dynamics
 from dynamics.runs import storage
 from dynamics.runs.dataset import SCHEMA_VERSION
+from dynamics.runs.seal import SEAL_BYTES
 from dynamics.runs.trackers import Callback
 
 
@@ -78,6 +79,47 @@ def refusal(path, read=dynamics.load):
         read(path)
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+CHANGED = "must hold what was written to it, but has changed since: it is damaged."
+
+
+def test_a_flipped_bit_of_a_checkpoint_is_refused(unfinished, tmp_path):
+    """Of a record, of the parameters, of the state: each led to another answer, or to a raw error, or to nothing."""
+    ours, content = dynamics.load(unfinished), unfinished.read_bytes()
+    places = {
+        "a record": content.index(ours["loss"].values[:2].tobytes()) + 5,
+        "the parameters": content.index(b'"initial_norm": ') + len(b'"initial_norm": '),
+        "a name": content.index(b"teacher_overlap"),
+        "the end": len(content) - SEAL_BYTES - 1,
+    }
+    path = tmp_path / "run.nc"
+    for place in places.values():
+        changed = bytearray(content)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        for read in (dynamics.load, dynamics.resume):
+            assert refusal(path, read) == f"File {str(path)!r} {CHANGED}"
+
+
+def test_a_file_with_a_damaged_seal_or_none_is_read_as_it_is(unfinished, tmp_path):
+    """Files of earlier versions have none, and programs that change a file drop it."""
+    ours, content, path = dynamics.load(unfinished), bytearray(unfinished.read_bytes()), tmp_path / "run.nc"
+    path.write_bytes(content[:-SEAL_BYTES])
+    assert dynamics.load(path).identical(ours)
+    path.write_bytes(content[:-3])
+    assert dynamics.load(path).identical(ours)
+    path.write_bytes(content)
+    with netCDF4.Dataset(path, "a") as file:
+        file.title = "Mine"
+    assert dynamics.load(path).attrs["title"] == "Mine"
+
+
+def test_numbers_of_answers_have_checksums_that_every_reader_sees(tmp_path):
+    path, large = tmp_path / "run.nc", xr.DataArray(np.ones((2, 10**5)), dims=("a", "b"))
+    dynamics.save(xr.Dataset({"large": large, "few": ("c", [1, 2])}, attrs={"schema_version": 1}), path)
+    with netCDF4.Dataset(path) as file:
+        assert all(variable.filters()["fletcher32"] for variable in file.variables.values())
 
 
 def test_a_newer_file_is_refused(unfinished, tmp_path):
@@ -168,7 +210,7 @@ def test_structures_that_netcdf_cannot_bear_are_refused_before_it_reads_them(kin
 @pytest.mark.parametrize(("index", "size"), [(0, 0), (0, 8), (7, 2**64 - 16)])
 def test_a_list_that_never_ends_is_refused(unfinished, tmp_path, index, size):
     """HDF5 goes from one object of a heap to the next by its size, for ever where that is nothing."""
-    path, content = tmp_path / "endless.nc", bytearray(unfinished.read_bytes())
+    path, content = tmp_path / "endless.nc", bytearray(unfinished.read_bytes()[:-SEAL_BYTES])
     struct.pack_into("<H6xQ", content, content.index(b"GCOL\x01") + 16, index, size)
     path.write_bytes(content)
     for read in (dynamics.load, dynamics.resume):

@@ -77,6 +77,33 @@ def test_a_sweep_that_was_killed_before_its_merge_merges(tmp_path, monkeypatch):
     asked(tmp_path / "a.nc").close()
 
 
+def test_damaged_points_are_asked_again(tmp_path, monkeypatch):
+    """A flipped bit of a number, an end that is missing, nothing at all."""
+    with replaced(monkeypatch, sweeps, "merge_points", killed), pytest.raises(KilledError):
+        asked(tmp_path / "a.nc")
+    first, *others = sorted((tmp_path / "a.nc.points").glob("*.point"))
+    content = bytearray(first.read_bytes())
+    content[-5] ^= 1
+    first.write_bytes(content)
+    for path in others:
+        path.write_bytes(path.read_bytes()[: -8 if path is others[0] else 0])
+    number = 1 + len(others)
+    with pytest.warns(
+        UserWarning, match=f"{number} files of points in .* are damaged, so these points are asked again"
+    ):
+        found = asked(tmp_path / "a.nc")
+    with found, asked(tmp_path / "b.nc") as whole:
+        assert found.load().equals(whole.load())
+
+
+def test_points_without_a_description_are_not_taken_for_those_of_any_sweep(tmp_path, monkeypatch):
+    with replaced(monkeypatch, sweeps, "merge_points", killed), pytest.raises(KilledError):
+        asked(tmp_path / "a.nc")
+    (tmp_path / "a.nc.points/sweep.json").write_bytes(b"")
+    with pytest.raises(dynamics.StorageError, match="must hold points of this sweep"):
+        asked(tmp_path / "a.nc")
+
+
 OTHERS = {
     "older": lambda output: os.utime(output, (1, 1)),
     "of another sweep": lambda output: (output.parent / "a.nc.points/sweep.json").write_text('{"digest": "x"}'),

@@ -1,0 +1,102 @@
+"""What a file system may refuse, and how files are made whole without it: locks, modes, flushes, links and renames."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from hermite.text.messages import shown, warn
+
+#: Errors of a flush that say that the content is not on the disk; any other one says that the call is refused.
+LOST = (errno.EIO, errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+#: Variable of the environment by which HDF5 opens files without a lock, and its values that say so.
+LOCKING, UNLOCKED = "HDF5_USE_FILE_LOCKING", ("FALSE", "0")
+
+#: Calls that were refused, once that has been said.
+_told: set[str] = set()
+
+
+def lock_error(path: Path) -> OSError | None:
+    """Return why HDF5 cannot lock a file that it is to read, None if it can or does not try.
+
+    It is a BlockingIOError if the file is open for writing elsewhere.
+    """
+    if os.name != "posix" or os.environ.get(LOCKING) in UNLOCKED:
+        return None
+    import fcntl
+
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return error
+    return None
+
+
+def flush(path: Path) -> None:
+    """Have the content of a file written to the disk, as far as the file system does that."""
+    with path.open("rb") as file:
+        try:
+            os.fsync(file.fileno())
+        except OSError as error:
+            if error.errno in LOST:
+                raise
+            tell_refusal(path, "fsync", error, "a power failure may lose what was just written")
+
+
+def copy_mode(source: Path, target: Path) -> None:
+    """Give a file the mode of another one, if that exists."""
+    with suppress(FileNotFoundError):
+        mode = stat.S_IMODE(source.stat().st_mode)
+        if mode != stat.S_IMODE(target.stat().st_mode):
+            try:
+                target.chmod(mode)
+            except OSError as error:
+                tell_refusal(target, "chmod", error, "replaced files may get another mode")
+
+
+def give_name(temporary: Path, target: Path, *, replaces: bool) -> None:
+    """Give a file that is complete its name, by a copy where it cannot be renamed; raise OSError if nothing helps.
+
+    Where the name is taken and `replaces` is false, FileExistsError is raised.
+    """
+    if not replaces:
+        # Unlike a test and a move, a link fails where the name is taken meanwhile. Some file systems have none.
+        with suppress(OSError):
+            os.link(temporary, target)
+            return
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, "something else has that name now")
+    try:
+        temporary.replace(target)
+    except OSError as refusal:
+        _copy(temporary, target, replaces=replaces)
+        tell_refusal(target, "rename", refusal, "files are copied, and a killed process may leave a part of one")
+
+
+def _copy(source: Path, target: Path, *, replaces: bool) -> None:
+    with source.open("rb") as content, target.open("wb" if replaces else "xb") as copy:
+        try:
+            shutil.copyfileobj(content, copy)
+            copy.flush()
+        except OSError:
+            if not replaces:
+                target.unlink()
+            raise
+    flush(target)
+
+
+def tell_refusal(path: Path, call: str, error: OSError, consequence: str) -> None:
+    """Warn, once per process, that a file system refuses a call, and of what follows."""
+    if call in _told:
+        return
+    _told.add(call)
+    cause = error.strerror or str(error)
+    with suppress(RuntimeWarning):  # a filter that makes errors of warnings loses no file
+        warn(
+            f"The file system of {shown(str(path.parent))} refuses {call} ({cause}), so {consequence}.", RuntimeWarning
+        )
