@@ -16,8 +16,8 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from benchmarks.network_verdicts import stretched
 from dynamics.problem import Optimizer
+from sgd_check.studies.kinds import stretched
 
 DIMENSION, NOISE, ENSEMBLES = 100, 0.3, 40
 

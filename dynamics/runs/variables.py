@@ -140,6 +140,10 @@ direction_p_value | direction | probability of such a distance if theory holds |
 early_power | direction | probability that SGD 30 % early is seen | \pi_p^-
 late_power | direction | probability that SGD 30 % late is seen | \pi_p^+
 verdict_count |  | comparisons that end with the verdict | N
+large_error_count |  | comparisons with a large planted error that end with the verdict | N_{\mathrm{large}}
+time_effect |  | largest effect of a planted error on the logarithm of an awaited time | \max|\Delta\ln T|
+curve_effect |  | largest effect of a planted error on a curve, in parts of its range | \max|\Delta y|/R
+kind | kind | kind of problem |
 case | case | what is held against what |
 verdict | verdict | what the comparison says |
 visible_error | direction | least relative error of the predicted time that is seen with probability 0.8 | \epsilon_p

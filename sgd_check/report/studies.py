@@ -168,6 +168,8 @@ def _quartiles(time: Array, blown: Array) -> Array:
 
 
 def _calibration(dataset: xr.Dataset) -> Found:
+    if "kind" in dataset.dims:
+        return _calibration_of_kinds(dataset)
     points, sentences, limit = [], [], float(dataset.attrs["learning_rate_limit"])
     for rate, case in product(dataset["learning_rate"].values.tolist(), dataset["case"].values.tolist()):
         one = dataset.sel(learning_rate=rate, case=case)
@@ -183,6 +185,39 @@ def _calibration(dataset: xr.Dataset) -> Found:
         others = f"agree {100 * shares['agree']:.1f} %, undecided {100 * shares['undecided']:.1f} %."
         sentences.append(f"{lead} {with_error(100 * shares['disagree'], 100 * error)} %, {others}")
     return {"points": points}, sentences
+
+
+def _calibration_of_kinds(dataset: xr.Dataset) -> Found:
+    points: list[dict[str, Any]] = []
+    for kind, case in product(dataset["kind"].values.tolist(), dataset["case"].values.tolist()):
+        one = dataset.sel(kind=kind, case=case)
+        counts, large = _counts(one["verdict_count"]), _counts(one["large_error_count"])
+        columns = {"kind": kind, "case": case, "time effect": float(one["time_effect"])}
+        columns |= {"curve effect": float(one["curve_effect"]), **counts, "large errors": sum(large.values())}
+        points += [columns | {"agree in large errors": large["agree"]}] if any(counts.values()) else []
+    sums = {
+        "right theories": _counts(dataset["verdict_count"].sel(case="right").sum("kind")),
+        "large errors": _counts(dataset["large_error_count"].sum(("kind", "case"))),
+    }
+    large_is = "a time off by 30 % or a curve by a tenth of its range"
+    sentences = [
+        f"{name.capitalize()}: {sum(each.values())} comparisons, {each['agree']} agree, {each['undecided']} undecided, "
+        f"{each['disagree']} disagree."
+        for name, each in sums.items()
+    ]
+    sentences += [
+        f"{point['kind']}, {point['case']}: agree in {point['agree in large errors']} of {point['large errors']} "
+        f"large errors."
+        for point in points
+        if point["agree in large errors"]
+    ]
+    sentences.append(f"Large: {large_is}. Time effect: largest |ln ratio|; curve effect: over its range; medians.")
+    return {"points": points, **sums}, sentences
+
+
+def _counts(counted: xr.DataArray) -> dict[str, int]:
+    """Return numbers of comparisons by their verdict."""
+    return {word: int(counted.sel(verdict=word)) for word in counted["verdict"].values.tolist()}
 
 
 def _full_batch(dataset: xr.Dataset) -> Found:
@@ -409,21 +444,30 @@ def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
-    """Shares of the verdicts, one bar for each case, one panel for each of up to two learning rates."""
-    limit, cases = float(dataset.attrs["learning_rate_limit"]), dataset["case"].values.tolist()
-    for ax, rate in zip(axes, dataset["learning_rate"].values.tolist(), strict=False):
-        counts = dataset["verdict_count"].sel(learning_rate=rate).values
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-        left = np.zeros(len(cases))
+    """Shares of the verdicts, one bar for each case, one panel for each of up to two learning rates.
+
+    Of kinds of problem: one bar for each, right theories in one panel, and large errors in the other.
+    """
+    if "kind" in dataset.dims:
+        counts = [dataset["verdict_count"].sel(case="right"), dataset["large_error_count"].sum("case")]
+        titles = ["right theories", "errors of 30 % in a time, a tenth in a curve"]
+        names = dataset["kind"].values.tolist()
+    else:
+        limit, rates = float(dataset.attrs["learning_rate_limit"]), dataset["learning_rate"].values.tolist()
+        counts = [dataset["verdict_count"].sel(learning_rate=rate) for rate in rates]
+        titles = [rf"$\eta$ = {rate / limit:.3g} of the limit of stability" for rate in rates]
+        names = dataset["case"].values.tolist()
+    for ax, one, title in zip(axes, counts, titles, strict=False):
+        shares = one.values / np.maximum(one.values.sum(axis=1, keepdims=True), 1.0)
+        left = np.zeros(len(names))
         looks = zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, VERDICT_HATCHES, strict=True)
         for at, (verdict, colour, hatch) in enumerate(looks):
-            ax.barh(cases, shares[:, at], left=left, color=colour, hatch=hatch, edgecolor="white", label=verdict)
+            ax.barh(names, shares[:, at], left=left, color=colour, hatch=hatch, edgecolor="white", label=verdict)
             left += shares[:, at]
         ax.set_xlim(0.0, 1.0)
-        title = rf"$\eta$ = {rate / limit:.3g} of the limit of stability"
         finish_panel(ax, "comparison_share", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
     axes[0].invert_yaxis()
-    for unused in axes[dataset.sizes["learning_rate"] :]:
+    for unused in axes[len(counts) :]:
         unused.remove()
 
 

@@ -2,12 +2,16 @@ r"""Study of the verdict itself: how often it refutes a right theory, and how of
 
 One neuron of link h_k with label noise, at given parts of the limit of stability. In every repetition the finite-step
 equation and several wrong versions of it are held against fresh runs, and the right one against runs of wrong SGD.
+
+Or kinds of problem (`sgd_check.studies.kinds`): the right theory of each, and planted errors, against fresh runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,12 +20,14 @@ from numpy.typing import ArrayLike
 
 from dynamics.commands import study_function
 from dynamics.laws import Meter
-from dynamics.problem import Problem, SaveAt, Teacher, checked_integer, checked_number
-from dynamics.problem.checks import check_that
+from dynamics.problem import Problem, SaveAt, Teacher, check_choice, checked_integer, checked_number
+from dynamics.problem.checks import check_that, checked_list
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
+from hermite.text.messages import refuse
 from sgd_check.runs.plan import make_plan
+from sgd_check.studies import kinds as of_kinds
 from sgd_check.studies.sgd_study import SgdStudy, checked_runs
 from sgd_check.verdicts.check import HORIZON_FACTOR, compare
 from sgd_check.verdicts.verdict import checked_rate
@@ -29,6 +35,7 @@ from sgd_check.verdicts.verdict import checked_rate
 VERDICTS = ("agree", "disagree", "undecided")
 #: Wrong SGD: hidden factor of the learning rate.
 WRONG_RATE = 5.0
+DEFAULT_RATES = (0.05, 0.3)
 
 
 def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
@@ -115,6 +122,40 @@ def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, 
     return found
 
 
+def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
+    """Make the repetitions one by one, of every kind in turn; an interrupted comparison is not counted."""
+    names, cases, repetitions = study.settings["kinds"], of_kinds.CASES, study.settings["repetitions"]
+    counts = np.zeros((2, len(names), len(cases), len(VERDICTS)))
+    effects = np.full((repetitions, len(names), len(cases), 2), np.nan)
+    with study.stepping() as meter:
+        for repetition, (at, name) in product(range(repetitions), enumerate(names)):
+            kind = of_kinds.KINDS[name]
+            number = study.settings["seed"] + repetition
+            # Seeds depend on the number and the kind alone, so that a study can be made in parts.
+            first = of_kinds.MOST_RUNS * (number * len(of_kinds.KINDS) + list(of_kinds.KINDS).index(name))
+            found = of_kinds.compared(name, number, range(first, first + kind.runs), study.settings["false_alarm_rate"])
+            for case, (verdict, effect) in found.items():
+                place = (at, cases.index(case))
+                counts[0][*place, VERDICTS.index(verdict)] += 1
+                counts[1][*place, VERDICTS.index(verdict)] += effect.is_large
+                effects[repetition, *place] = effect
+            meter.add(round(kind.samples))
+    where = ("kind", "case")
+    middle = np.full(effects.shape[1:], np.nan)
+    made = np.isfinite(effects).any(axis=0)
+    middle[made] = np.nanmedian(np.where(made, effects, 0.0), axis=0)[made]
+    return study.dataset(
+        meter,
+        {
+            "verdict_count": ((*where, "verdict"), counts[0]),
+            "large_error_count": ((*where, "verdict"), counts[1]),
+            "time_effect": (where, middle[..., 0]),
+            "curve_effect": (where, middle[..., 1]),
+        },
+        {"kind": np.array(names), "case": np.array(cases), "verdict": np.array(VERDICTS)},
+    )
+
+
 def lone_neuron(information_exponent: int, dimension: int, factor: float = 1.0) -> Problem:
     """Return one neuron of link h_k at an overlap of 0.35 times a factor from the one direction, label noise 0.2."""
     return Problem(
@@ -132,14 +173,17 @@ def calibration(
     *,
     information_exponent: int = 3,
     dimension: int = 16,
-    rates: ArrayLike = (0.05, 0.3),
+    rates: ArrayLike = DEFAULT_RATES,
+    kinds: str | Sequence[str] = (),
     repetitions: int = 20,
     seeds: int = 32,
     false_alarm_rate: float = 0.01,
     seed: int = 0,
     progress: bool | None = None,
 ) -> SgdStudy:
-    """Measure how often `compare` refutes a right theory and wrong ones, at given learning rates.
+    """Measure how often `compare` refutes a right theory and wrong ones, at learning rates or for kinds of problem.
+
+    An error is *large* if it changes a time that is awaited by 30 % or more, or a curve by a tenth of its range.
 
     Parameters
     ----------
@@ -147,6 +191,10 @@ def calibration(
         k ≥ 3 and d of one neuron that starts at an overlap of 0.35 with the one direction, with label noise 0.2.
     rates : array_like, shape (E,)
         Learning rates in units of the limit of stability, positive.
+    kinds : str or sequence of str, default ()
+        "all", or some of "link-1", "link-2", "link-3", "link-4", "random-start", "inputs", "network", "committee",
+        "momentum", "sign-sgd", "zeroth-order", "reused-data" and "tokens": small problems with rates, dimensions, runs
+        and planted errors of their own, in place of the one neuron; other arguments but the next ones must be absent.
     repetitions : int
         Comparisons of each case, each with samples of its own, that all cases share.
     seeds, seed : int
@@ -159,7 +207,14 @@ def calibration(
     Dataset
         `verdict_count` (learning_rate, case, verdict) of comparisons with the finite-step equation, right or wrong, and
         `visible_error` (learning_rate, case, direction), the median of what each comparison says that it would have
-        seen, infinite if nothing.
+        seen, infinite if nothing. With `kinds`: `verdict_count` and `large_error_count` (kind, case, verdict) of all
+        comparisons and of those with a large error, and `time_effect` and `curve_effect` (kind, case), the medians of
+        the largest |ln ratio| of an awaited time and of the largest change of a curve in parts of its range.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
 
     Examples
     --------
@@ -174,6 +229,14 @@ def calibration(
         "repetitions": checked_integer(repetitions, "repetitions", minimum=1),
         "false_alarm_rate": checked_rate(false_alarm_rate),
     }
+    names = [str(name) for name in checked_list([kinds] if isinstance(kinds, str) else kinds, "kinds")]
+    if names:
+        lone = {"information_exponent": (information_exponent, 3), "dimension": (dimension, 16), "seeds": (seeds, 32)}
+        for name, (value, usual) in lone.items():
+            check_that(value == usual, name, "be absent with `kinds`, which have their own", f"is {value}")
+        usual_rates = np.array_equal(np.asarray(rates), DEFAULT_RATES)
+        check_that(usual_rates, "rates", "be absent with `kinds`, which have their own", f"is {rates!r}")
+        return _study_of_kinds(names, settings, progress)
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     problem = lone_neuron(k, checked_integer(dimension, "dimension", minimum=2))
     parts = real_column(rates, "rates")
@@ -189,3 +252,26 @@ def calibration(
     solve = partial(_calibration, rates=each, end=end)
     title = "How often the verdict is right"
     return SgdStudy("calibration", title, settings, problem, progress, solve, steps=steps)
+
+
+def _study_of_kinds(names: list[str], settings: dict[str, Any], progress: bool | None) -> SgdStudy:
+    """Return the study of some kinds of problem; without `seeds`, of which each has its own."""
+    names = list(of_kinds.KINDS) if names == ["all"] else names
+    for name in names:
+        check_choice("kinds", name, (*of_kinds.KINDS, "all"))
+    check_that("all" not in names and len({*names}) == len(names), "kinds", "name no kind twice", f"is {names}")
+    chosen, repetitions = [of_kinds.KINDS[name] for name in names], settings["repetitions"]
+    if any(kind.torch for kind in chosen) and find_spec("torch") is None:
+        need = "Argument `kinds` must name kinds without torch, or that must be installed"
+        refuse(f'{need}: pip install "feature-emergence[torch]".', ImportError)
+    return SgdStudy(
+        "calibration",
+        "How often the verdict is right",
+        {"kinds": names, **{name: value for name, value in settings.items() if name != "seeds"}},
+        chosen[0].problem(0),
+        progress,
+        _calibration_of_kinds,
+        steps=repetitions * sum(kind.samples for kind in chosen),
+        seconds=lambda: repetitions * sum(kind.seconds for kind in chosen),
+        advice="fewer kinds or repetitions",
+    )

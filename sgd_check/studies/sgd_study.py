@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from sys import float_info
 from typing import Any
@@ -46,14 +45,16 @@ class SgdStudy(PreparedStudy):
     steps: float = 0.0
     #: Returns about how many seconds they take on this machine; by default those of steps of `problem`.
     seconds: Callable[[], float] | None = None
+    #: What makes a long run shorter.
+    advice: str = "fewer or smaller dimensions, fewer seeds or a larger step size"
 
     def work(self) -> str:
         """Return how long the runs should take, in words."""
-        own = partial(seconds_of, self.problem, self.settings["seeds"], self.steps)
-        seconds = (self.seconds or own)()
+        own = self.seconds or (lambda: seconds_of(self.problem, self.settings["seeds"], self.steps))
+        seconds = own()
         text = f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."
         if seconds > LONG_RUN_SECONDS:
-            text += "\nThis is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
+            text += f"\nThis is a long run: {self.advice} is faster."
         return text
 
     def seeds_of(self, point: int) -> range:

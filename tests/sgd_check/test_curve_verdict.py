@@ -9,10 +9,10 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from benchmarks.network_verdicts import stretched
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
 from sgd_check.engines import EngineOptions
+from sgd_check.studies.kinds import stretched
 from sgd_check.verdicts.check import Pilot, ends_of_curves, left_out, piloted, plan_check
 from sgd_check.verdicts.curves import TOLERANCE, Curve, assess_curves, quantities_of, without_step
 

@@ -7,9 +7,9 @@ import pytest
 
 import dynamics
 import sgd_check
-from benchmarks.network_verdicts import stretched
 from dynamics import theory
 from dynamics.problem import Inputs, Problem, Teacher
+from sgd_check.studies.kinds import stretched
 
 QUIET = {"progress": False}
 DIMENSION, OVERLAP = 32, 0.4

@@ -11,8 +11,8 @@ from uneven_networks import labels_of, uneven_network
 
 import dynamics
 import sgd_check
-from benchmarks.network_verdicts import stretched
 from sgd_check.engines.registry import EngineOptions, make_engine
+from sgd_check.studies.kinds import stretched
 
 QUIET = {"progress": False}
 TEACHER = dynamics.Teacher([0.8, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["relu", "erf"], biases=[0.2, -0.3])

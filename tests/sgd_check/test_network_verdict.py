@@ -7,10 +7,10 @@ import pytest
 
 import dynamics
 import sgd_check
-from benchmarks.network_verdicts import stretched
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
 from sgd_check.report.figures import plot_comparison
+from sgd_check.studies.kinds import stretched
 
 QUIET = {"progress": False}
 TIMES = dynamics.SaveAt.geometric(0.02, 12.0, 120)

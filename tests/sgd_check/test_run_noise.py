@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
 import dynamics
 import sgd_check
-from benchmarks.network_verdicts import stretched
 from dynamics.theory import escape_bias, exchanged_times, learning_rate_limit, predict, rivals_of_pairs
 from sgd_check.report.findings import sgd_study_findings
+from sgd_check.studies import kinds
 from sgd_check.studies.calibration import CASES, lone_neuron
+from sgd_check.studies.kinds import stretched
 from sgd_check.verdicts.time_tests import noise_of_runs, without_noise
 
 
@@ -111,6 +113,64 @@ def test_a_small_calibration_says_how_often_verdicts_are_right():
     assert tuple(shares) == CASES
     assert shares["right"] == 0.0
     assert all(shares[case] == 1.0 for case in CASES[1:6])
+
+
+LATE = ("times x 1.3", "times / 1.3")
+
+
+@pytest.mark.thorough
+@pytest.mark.statistical
+def test_a_small_calibration_of_kinds_counts_verdicts_and_large_errors():
+    """Seeds are fixed. The counts are those of `compare` on each theory, and planted errors do what they should."""
+    found = sgd_check.calibration(kinds=["link-3", "link-1"], repetitions=1, progress=False)
+    made = found["verdict_count"].sum("verdict")
+    assert {name: [*found["case"].values[made.sel(kind=name) > 0]] for name in ("link-1", "link-3")} == {
+        name: [case for case in kinds.CASES if case in ("right", *LATE, *kinds.errors_of(name))]
+        for name in ("link-1", "link-3")
+    }
+    assert found["verdict_count"].sel(kind="link-3", verdict="disagree").values[1:6].tolist() == [1.0] * 5
+    assert found["verdict_count"].sel(case="right", verdict="disagree").sum() == 0
+    effect = found["time_effect"].sel(kind="link-3")
+    np.testing.assert_allclose(effect.sel(case=list(LATE)), np.log(1.3), rtol=1e-6)
+    large = found["large_error_count"].sum("verdict").sel(kind="link-3")
+    assert large.sel(case=["right", "label noise x 2", "times x 1.3"]).values.tolist() == [0.0, 0.0, 1.0]
+    values = sgd_study_findings(found).values
+    assert values["right theories"] == {"agree": 2, "disagree": 0, "undecided": 0}
+    assert values["large errors"]["agree"] == 0
+    assert len(values["points"]) == int(made.sum())
+    figure = sgd_check.plot_study(found)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["link-3", "link-1"]
+    # A part of the study is that part of the whole.
+    alone = sgd_check.calibration(kinds="link-1", repetitions=1, progress=False)
+    xr.testing.assert_equal(alone["curve_effect"].sel(kind="link-1"), found["curve_effect"].sel(kind="link-1"))
+
+
+def test_the_effect_of_a_planted_error_is_that_of_its_equation():
+    """Closed numbers of one neuron of he3 that learns a h_3."""
+    kind = kinds.KINDS["link-3"]
+    problem = kind.problem(0)
+    right = kind.theory(problem)
+    late = stretched(right, 1.3)
+    assert kind.time_effect(right, late) == pytest.approx(np.log(1.3))
+    strong = kinds.planted(right, kind.theory(kind.problem(0, strength=1.3)))
+    # To leading order emergence takes 1/a as long.
+    assert kind.time_effect(right, strong) == pytest.approx(np.log(1.3), rel=0.05)
+    # At t = 0 the loss is a² E f*²/2, which is about its range too: 1.3² − 1.
+    assert kind.curve_effect(problem, right, strong) == pytest.approx(0.69, rel=0.02)
+    assert strong.attrs == right.attrs
+    never = right.assign(emergence_time=("direction", [np.nan]))
+    assert kind.time_effect(right, never) == np.inf
+
+
+def test_a_calibration_of_kinds_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match=r"^Argument `kinds` must be one of 'link-1', .* but is 'links'"):
+        sgd_check.calibration(kinds=["links"], progress=False)
+    with pytest.raises(ValueError, match=r"^Argument `kinds` must name no kind twice"):
+        sgd_check.calibration(kinds=["link-1", "link-1"], progress=False)
+    with pytest.raises(ValueError, match=r"^Argument `dimension` must be absent with `kinds`, which have their own"):
+        sgd_check.calibration(kinds="all", dimension=8, progress=False)
+    with pytest.raises(TypeError, match=r"^Argument `kinds` must be"):
+        sgd_check.calibration(kinds=3, progress=False)
 
 
 def test_a_calibration_refuses_what_it_cannot_do():

@@ -1,0 +1,459 @@
+"""Kinds of problem for the calibration of the verdict: small ones, the right theory, and errors planted in it.
+
+A planted error is the theory of another problem, of another step or at other times, that says it were the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+import dynamics
+import dynamics.tokens
+import sgd_check.tokens
+from dynamics.problem import Inputs, Problem, SaveAt, Student, Teacher
+from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, SignSGD, ZerothOrder
+from hermite.arrays import Array
+from sgd_check.runs.plan import make_plan
+from sgd_check.runs.simulation import simulate
+from sgd_check.verdicts import curves
+from sgd_check.verdicts.check import compare
+from sgd_check.verdicts.path_tests import interpolated
+from sgd_check.verdicts.verdict import VISIBLE_ERROR
+
+#: Factor of an error in time.
+LATE = 1.0 + VISIBLE_ERROR
+#: Least error of a time, as a factor, and of a curve, in parts of its range, that a verdict must not miss.
+LARGE_TIME_ERROR, LARGE_CURVE_ERROR = VISIBLE_ERROR, 0.1
+#: Runs of one ensemble are no more.
+MOST_RUNS = 100
+#: Variables with times, of which those over `time` are the curves.
+TIMES = ("emergence_time", "learned_time", "component_learned_time")
+
+
+class Effect(NamedTuple):
+    """What an error does: largest |ln ratio| of an awaited time, largest change of a curve in parts of its range."""
+
+    time: float
+    curve: float
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the verdict must not miss it."""
+        return self.time >= (1.0 - 1e-9) * np.log1p(LARGE_TIME_ERROR) or self.curve >= LARGE_CURVE_ERROR
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A problem by the number of its start, and its runs: of η (without `step_theory` also of η/2), until a time.
+
+    `step_theory` is that of the equation of finite steps; empty: the flow is tested.
+    """
+
+    problem: Callable[..., Any]
+    rate: float
+    end: float
+    runs: int = 16
+    step_theory: str = ""
+    optimizer: Optimizer = PLAIN
+    batch_size: int = 1
+    #: Of one repetition, about, on one core of an AMD EPYC.
+    seconds: float = 2.0
+    #: Whether the runs need torch.
+    torch: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Steps of each run at η."""
+        return round(self.end / self.rate)
+
+    def faster(self, factor: float) -> Kind:
+        """Return the kind at another learning rate."""
+        return replace(self, rate=factor * self.rate)
+
+    def of_batch(self, size: int) -> Kind:
+        """Return the kind with larger batches."""
+        return replace(self, batch_size=size)
+
+    @property
+    def samples(self) -> float:
+        """Steps of all runs of one ensemble together."""
+        return float(self.runs * self.steps * (1 if self.step_theory else 3))
+
+    def theory(self, problem: Any) -> xr.Dataset:
+        """Return the theory of a problem, beyond the end of the runs too."""
+        plan = make_plan(self.rate, self.steps, None)
+        late = self.end * np.linspace(1.0, 1.5, 11)[1:]
+        asked: dict[str, Any] = {"save_at": SaveAt.at(np.concatenate([plan.times(plan.recorded), late]))}
+        if self.step_theory:
+            asked |= {"learning_rate": self.rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
+            asked |= {} if self.optimizer.is_plain else {"optimizer": self.optimizer}
+        return dynamics.solve_problem(problem, **asked, error_estimate=False, progress=False)
+
+    def simulated(self, problem: Any, seeds: range) -> Any:
+        """Return the runs, as `compared` takes them."""
+        asked: dict[str, Any] = {"seeds": seeds, "batch_size": self.batch_size, "progress": False}
+        asked |= {} if self.optimizer.is_plain else {"optimizer": self.optimizer}
+        rates = (self.rate,) if self.step_theory else (self.rate, self.rate / 2)
+        found = [simulate(problem, learning_rate=rate, steps=round(self.end / rate), **asked) for rate in rates]
+        return found[0] if self.step_theory else found
+
+    def compared(self, theory: xr.Dataset, runs: Any, false_alarm_rate: float) -> xr.Dataset:
+        """Return the comparison, whose attribute `verdict` is the word."""
+        return compare(theory, runs, false_alarm_rate=false_alarm_rate)["comparison"].to_dataset()
+
+    def stretched(self, theory: xr.Dataset, factor: float) -> xr.Dataset:
+        """Return a theory in which everything happens at so many times its time."""
+        return stretched(theory, factor)
+
+    def curve_effect(self, problem: Any, right: xr.Dataset, wrong: xr.Dataset) -> float:
+        """Return the largest change of a curve until the end of the runs, in parts of its range."""
+        times, sizes = right["time"].values, []
+        times = times[(times > 0.0) & (times <= self.end) & (times <= wrong["time"].values[-1])]
+        theirs = {one[:2]: one.values for one in curves.quantities_of(problem, wrong)}
+        for one in curves.quantities_of(problem, right):
+            pair = (one.values, theirs[one[:2]])
+            y, other = (
+                interpolated(part["time"].values, values, times)
+                for part, values in zip((right, wrong), pair, strict=True)
+            )
+            known = np.isfinite(y) & np.isfinite(other)
+            sizes.append(np.abs(other - y)[known].max(initial=0.0) / max(np.ptp(y[known]), one.scale))
+        return float(max(sizes, default=0.0))
+
+    def time_effect(self, right: xr.Dataset, wrong: xr.Dataset) -> float:
+        """Return the largest |ln ratio| of the times that are 30 % later still within the runs; never is infinite."""
+        found = [0.0]
+        for name in [name for name in TIMES if name in right and "undefined" not in right[name].attrs]:
+            ours, theirs = (np.nan_to_num(one[name].values, nan=np.inf).ravel() for one in (right, wrong))
+            awaited = (ours > 0.0) & (LATE * ours <= self.end)
+            with np.errstate(divide="ignore"):
+                found += np.abs(np.log(theirs[awaited]) - np.log(ours[awaited])).tolist()
+        return float(max(found))
+
+
+@dataclass(frozen=True)
+class ReusedKind(Kind):
+    """n = 1.5 d samples that are used again, in so many batches."""
+
+    batches: int = 1
+
+    def faster(self, factor: float) -> Kind:
+        """Return the kind with as many steps at another learning rate."""
+        return replace(self, rate=factor * self.rate, end=factor * self.end)
+
+    def of_batch(self, size: int) -> Kind:
+        """Return the kind with so many batches in place of one."""
+        return replace(self, batches=size)
+
+    @property
+    def samples(self) -> float:
+        """Steps of all runs of one ensemble together."""
+        return float(self.runs * self.steps)
+
+    def theory(self, problem: Any) -> xr.Dataset:
+        """Return the theory of a problem."""
+        steps = round(LATE * self.steps) + 2
+        given: dict[str, Any] = {"learning_rate": self.rate, "steps": steps, "batches_per_epoch": self.batches}
+        return dynamics.solve_reused_data(problem, samples="1.5d", **given, draws=2**16, progress=False)
+
+    def simulated(self, problem: Any, seeds: range) -> Any:
+        """Return the runs."""
+        samples = round(1.5 * problem.dimension)
+        return simulate(
+            problem,
+            learning_rate=self.rate,
+            steps=self.steps,
+            seeds=seeds,
+            training_samples=samples,
+            batch_size=samples // self.batches,
+            reshuffle=False,
+            save_at=SaveAt.at(self.rate * np.arange(self.steps + 1)),
+            progress=False,
+        )
+
+    def stretched(self, theory: xr.Dataset, factor: float) -> xr.Dataset:
+        """Return a theory at the same steps, in which everything happens at so many times its time."""
+        times = theory["time"].values
+        return _with(theory, {name: _at(theory[name], times, times / factor) for name in _over_time(theory)})
+
+
+@dataclass(frozen=True)
+class TokenKind(Kind):
+    """A model of tokens, of which half of the runs have batches four times as large."""
+
+    @property
+    def samples(self) -> float:
+        """Steps of all runs of one ensemble together."""
+        return float(self.runs * self.steps)
+
+    def theory(self, problem: Any) -> xr.Dataset:
+        """Return the theory of a problem."""
+        return dynamics.tokens.solve(problem, None, self.rate, keep="summary", progress=False)
+
+    def simulated(self, problem: Any, seeds: range) -> Any:
+        """Return the runs."""
+        return sgd_check.tokens.simulate(
+            problem,
+            learning_rate=self.rate,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            seeds=len(seeds),
+            first_seed=seeds[0],
+            device="cpu",
+            progress=False,
+        )
+
+    def compared(self, theory: xr.Dataset, runs: Any, false_alarm_rate: float) -> xr.Dataset:
+        """Return the comparison of `sgd_check.tokens.compare`."""
+        return sgd_check.tokens.compare(theory, runs, false_alarm_rate=false_alarm_rate)["comparison"].to_dataset()
+
+    def curve_effect(self, problem: Any, right: xr.Dataset, wrong: xr.Dataset) -> float:  # noqa: ARG002  # no curves
+        """Return 0: times alone are tested."""
+        return 0.0
+
+
+def _over_time(theory: xr.Dataset) -> list[str]:
+    return [str(name) for name, one in theory.data_vars.items() if "time" in one.dims and one.dtype.kind == "f"]
+
+
+def _at(one: xr.DataArray, times: Array, others: Array) -> Array:
+    """Return a variable over `times` at other times, NaN beyond."""
+    values = np.moveaxis(one.values, one.dims.index("time"), -1)
+    return np.moveaxis(interpolated(times, values, others), -1, one.dims.index("time"))
+
+
+def _with(theory: xr.Dataset, values: dict[str, Array]) -> xr.Dataset:
+    return theory.assign({name: theory[name].copy(data=array) for name, array in values.items()})
+
+
+def stretched(theory: xr.Dataset, factor: float) -> xr.Dataset:
+    """Return a theory in which everything happens at `factor` times its time."""
+    later = theory.assign_coords(time=theory["time"] * factor) if "time" in theory.coords else theory
+    return later.assign({name: factor * theory[name] for name in TIMES if name in theory})
+
+
+def planted(right: xr.Dataset, wrong: xr.Dataset) -> xr.Dataset:
+    """Return the right theory with the curves and times of a wrong one."""
+    found = {name: wrong[name].values for name in TIMES if name in right}
+    if "time" in right.coords:
+        pair = (wrong["time"].values, right["time"].values)
+        # Samples that are used again count in steps, whatever these are worth in time.
+        by_step = "train_loss" in right
+        found |= {
+            name: wrong[name].values if by_step else _at(wrong[name], *pair)
+            for name in _over_time(right)
+            if name in wrong
+        }
+    return _with(right, found)
+
+
+# --- the kinds --------------------------------------------------------------------------------------------------------
+# A problem has the number of its start, which is drawn, and a factor of the overlaps with the teacher at the start, and
+# of the teacher's coefficients.
+
+
+def _lone(start: int, lead: float = 1.0, strength: float = 1.0, *, k: int, drawn: tuple[float, float]) -> Problem:
+    """Return one neuron of link h_k at a drawn overlap, with label noise 0.2."""
+    C = lead * np.random.default_rng(start).uniform(*drawn)
+    overlaps = ([[C]], [[1.0]], [0.1**2])
+    return Problem(
+        activation=f"he{k}",
+        teacher=Teacher([strength]),
+        width=1,
+        dimension=16,
+        initial_overlaps=overlaps,
+        label_noise=0.2,
+    )
+
+
+def _on_spectrum(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
+    """Return one neuron of link h_3 on inputs of two eigenvalues, whose other whitened weights are alike."""
+    inputs, d = Inputs([2.0, 0.5], [4, 20]), 24
+    C = lead * np.random.default_rng(start).uniform(0.35, 0.45)
+    whitened = 0.1 * np.append(C, np.full(d - 1, np.sqrt((1.0 - C * C) / (d - 1))))
+    return Problem(
+        activation="he3",
+        teacher=Teacher([strength]),
+        width=1,
+        dimension=d,
+        inputs=inputs,
+        initial_weights=[whitened / np.sqrt(inputs.eigenvalues_of_axes(d))],
+        label_noise=0.2,
+    )
+
+
+def _drawn_weights(start: int, lead: float, width: int, dimension: int, length: float = 1.0) -> Array:
+    """Return weights of a length, of which the first two directions have so many times as much as is drawn."""
+    drawn = np.random.default_rng(start).standard_normal((width, dimension))
+    drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
+    drawn[:, :2] *= lead
+    return drawn
+
+
+def _drawn(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
+    """Return four neurons of link h_3 that learn two directions, from a start that is drawn in all of space."""
+    return Problem(
+        activation="he3",
+        teacher=Teacher([strength, 0.8 * strength]),
+        width=4,
+        dimension=12,
+        initial_weights=_drawn_weights(start, lead, 4, 12, 0.1),
+        label_noise=0.2,
+    )
+
+
+def _network(start: int, lead: float = 1.0, strength: float = 1.0, link: str = "gelu") -> Problem:
+    """Return three neurons with biases that learn x1 + x1 x2, all weights trained."""
+    student = Student(
+        activation=link,
+        width=3,
+        biases="trained",
+        initial_biases=np.random.default_rng([start, 1]).standard_normal(3),
+        scale="1/m",
+        rates="mean-field",
+    )
+    return Problem(
+        student=student,
+        teacher=Teacher.polynomial(f"{strength}*x1 + {strength}*x1*x2"),
+        dimension=10,
+        initial_weights=_drawn_weights(start, lead, 3, 10),
+    )
+
+
+def _erf(
+    start: int, lead: float = 1.0, strength: float = 1.0, *, width: int = 2, dimension: int = 100, off: float = 0.1
+) -> Problem:
+    """Return as many erf neurons as directions, with label noise 0.3, so far off the plateau."""
+    near = off * np.random.default_rng(start).uniform(-1.0, 1.0, (width, width))
+    student = Student(activation="erf", width=width, second_layer="fixed", initial_second_layer=np.ones(width))
+    return Problem(
+        student=student,
+        teacher=Teacher(np.full(width, strength)),
+        dimension=dimension,
+        initial_weights=np.hstack([lead * near, 0.5 * np.eye(width)]),
+        label_noise=0.3,
+    )
+
+
+def _committee(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
+    """Return two erf neurons of a committee that learn two."""
+    return Problem(
+        activation="erf",
+        teacher=Teacher([strength, strength]),
+        width=2,
+        dimension=16,
+        student="committee",
+        initial_weights=_drawn_weights(start, lead, 2, 16, 0.2),
+    )
+
+
+def _reused(_: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
+    """Return one erf neuron with M = 0.2 and |w|² = 0.5 at the start."""
+    student = Student(activation="erf", width=1, second_layer="fixed", initial_second_layer=[1.0])
+    return Problem(
+        student=student,
+        teacher=Teacher([strength]),
+        dimension=600,
+        initial_weights=[[0.2 * lead, np.sqrt(0.46)]],
+        label_noise=0.4,
+    )
+
+
+def _selection(start: int, lead: float = 1.0) -> dynamics.tokens.Selection:
+    """Return two heads that select two of six tokens."""
+    return dynamics.tokens.Selection(tokens=6, selected=2, heads=2, initial_scale=0.5 * lead, seed=start)
+
+
+KINDS: dict[str, Kind] = {
+    "link-1": Kind(partial(_lone, k=1, drawn=(0.1, 0.4)), 2e-3, 1.6),
+    "link-2": Kind(partial(_lone, k=2, drawn=(0.1, 0.4)), 1e-3, 1.6, step_theory="finite-d"),
+    "link-3": Kind(partial(_lone, k=3, drawn=(0.3, 0.4)), 1.4e-4, 3.0, step_theory="finite-d"),
+    "link-4": Kind(partial(_lone, k=4, drawn=(0.35, 0.45)), 1.7e-5, 3.0, step_theory="finite-d"),
+    "random-start": Kind(_drawn, 5e-5, 6.0, step_theory="finite-d"),
+    "inputs": Kind(_on_spectrum, 4e-5, 3.0, step_theory="finite-d"),
+    "network": Kind(_network, 1.5e-3, 7.0, seconds=4.5),
+    "committee": Kind(_committee, 2e-3, 6.0, 24, torch=True),
+    "momentum": Kind(_erf, 2e-4, 3.0, step_theory="finite-d", optimizer=SGD(momentum=0.9), seconds=4.0),
+    "sign-sgd": Kind(
+        partial(_erf, width=1), 2e-3, 2.5, step_theory="infinite-d", optimizer=SignSGD(), torch=True, seconds=4.0
+    ),
+    "zeroth-order": Kind(
+        partial(_erf, dimension=40, off=0.3),
+        5e-4,
+        30.0,
+        step_theory="finite-d",
+        optimizer=ZerothOrder(directions=8),
+        seconds=3.0,
+    ),
+    "reused-data": ReusedKind(_reused, 2.0, 32.0, 32, seconds=4.0),
+    "tokens": TokenKind(_selection, 0.25, 65.0, 8, batch_size=64, torch=True, seconds=1.5),
+}
+
+# --- planted errors ---------------------------------------------------------------------------------------------------
+
+
+def _noisier(kind: Kind, start: int) -> xr.Dataset:
+    problem = kind.problem(start)
+    return kind.theory(replace(problem, label_noise=2.0 * problem.label_noise))
+
+
+#: Makes a wrong theory of a kind, from a start.
+ERRORS: dict[str, Callable[[Kind, int], xr.Dataset]] = {
+    "start x 1.15": lambda kind, start: kind.theory(kind.problem(start, lead=1.15)),
+    "teacher x 1.15": lambda kind, start: kind.theory(kind.problem(start, strength=1.15)),
+    "teacher x 1.3": lambda kind, start: kind.theory(kind.problem(start, strength=1.3)),
+    "label noise x 2": _noisier,
+    "learning rate x 1.3": lambda kind, start: kind.faster(1.3).theory(kind.problem(start)),
+    "batch 4 for 1": lambda kind, start: kind.of_batch(4).theory(kind.problem(start)),
+    "4 directions for 8": lambda kind, start: _stepped(kind, start, ZerothOrder(directions=4)),
+    "momentum .8 for .9": lambda kind, start: _stepped(kind, start, SGD(momentum=0.8)),
+    "relu for gelu": lambda kind, start: kind.theory(kind.problem(start, link="relu")),
+}
+
+
+def _stepped(kind: Kind, start: int, optimizer: Optimizer) -> xr.Dataset:
+    return replace(kind, optimizer=optimizer).theory(kind.problem(start))
+
+
+def errors_of(name: str) -> list[str]:
+    """Return the errors, beside those in time, that a kind can have."""
+    kind, found = KINDS[name], ["start x 1.15", "teacher x 1.15", "teacher x 1.3"]
+    if isinstance(kind, TokenKind):
+        return [found[0], "learning rate x 1.3"]
+    if kind.step_theory or isinstance(kind, ReusedKind):
+        found += ["label noise x 2", "learning rate x 1.3"]
+        found += ["batch 4 for 1"] if kind.optimizer.is_plain else []
+    special = {"zeroth-order": "4 directions for 8", "momentum": "momentum .8 for .9", "network": "relu for gelu"}
+    return [*found, special[name]] if name in special else found
+
+
+#: The right theory, and all errors that are planted.
+CASES = ("right", "times x 1.3", "times / 1.3", *ERRORS)
+
+
+def theories_of(name: str, start: int) -> dict[str, xr.Dataset]:
+    """Return the right theory of a kind from a start, and all wrong ones that it has."""
+    kind = KINDS[name]
+    right = kind.theory(kind.problem(start))
+    late = {f"times {sign} {LATE:g}": kind.stretched(right, factor) for sign, factor in (("x", LATE), ("/", 1 / LATE))}
+    return {"right": right, **late, **{error: planted(right, ERRORS[error](kind, start)) for error in errors_of(name)}}
+
+
+def compared(name: str, start: int, seeds: range, false_alarm_rate: float) -> dict[str, tuple[str, Effect]]:
+    """Return the verdict on every theory of a kind from a start, all against the same runs, and what its error does."""
+    kind = KINDS[name]
+    problem, theories = kind.problem(start), theories_of(name, start)
+    runs = kind.simulated(problem, seeds)
+    return {
+        case: (
+            kind.compared(theory, runs, false_alarm_rate).attrs["verdict"],
+            Effect(kind.time_effect(theories["right"], theory), kind.curve_effect(problem, theories["right"], theory)),
+        )
+        for case, theory in theories.items()
+    }
