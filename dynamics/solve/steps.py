@@ -239,25 +239,13 @@ def optimized(problem: Problem, settings: StepSettings) -> Any:
 
 
 def limit_of(problem: Problem, settings: StepSettings) -> float | None:
-    r"""Return the learning rate at which the converged student loses stability, None for the flow or if unknown.
+    """Return the learning rate at which the converged student loses stability, None for the flow or if unknown.
 
-    .. math:: \frac{1}{\eta_{\max}} = \frac{1}{B \eta^*} + \Big(1 - \frac1B\Big) \frac{1}{\eta_{\mathrm{descent}}}
-
-    for "finite-d", B η* for "infinite-d", with η* of `learning_rate_limit` and η_descent of `descent_limit`, which
-    alone counts for gradient descent; with momentum it is (1 − β)/(1 − δ) as large. Noise and drift are taken to
-    excite the same mode, so that between B = 1 and B → ∞ it is a lower bound.
+    It is that of `descent_limit` for gradient descent, and that of `learning_rate_limit` for both equations of SGD.
     """
     if settings.learning_rate is None or settings.descends:
         return learning_rates.descent_limit(problem) if settings.descends else None
-    size, optimizer = settings.batch_size, settings.optimizer or PLAIN
-    noise = learning_rates.quick_limit(problem, size, optimizer)
-    # With `inputs`, where neurons do not decouple, and along random directions, the limit has the drift of batches.
-    has_drift = problem.inputs is None and learning_rates.neurons_decouple(problem)
-    is_whole = settings.step_theory == "infinite-d" or size == 1 or not has_drift
-    if noise is None or is_whole or not isinstance(optimizer, SGD):
-        return noise
-    amplified = optimizer.amplification * (1.0 - 1.0 / size) / learning_rates.descent_limit(problem)
-    return 1.0 / (1.0 / noise + amplified)
+    return learning_rates.quick_limit(problem, settings.batch_size, settings.optimizer)
 
 
 def warn_limit(settings: StepSettings, limit: float | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,12 @@ from dynamics.problem import Problem, Student, check_fields, is_network, is_sphe
 from dynamics.problem.checks import check_memory
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
+from dynamics.theory.axis_moments import STEP, AxisMoments, Function, gaussian_points
+from dynamics.theory.axis_squares import Squares, largest_growth
 from dynamics.theory.components import default_network_schedule
+from dynamics.theory.pairs import first_learned
 from hermite import HermiteExpansion
-from hermite.arrays import Array
+from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
@@ -30,13 +33,15 @@ if TYPE_CHECKING:
     Flags: TypeAlias = NDArray[np.bool_]
     Rates: TypeAlias = tuple[Array | float, Array | float]
 
-#: Power iterations at most, and the relative change of the quotient at which they end.
+#: Power iterations at most, and the relative change of the quotient at which they end where moments are not exact.
 ITERATIONS, TOLERANCE = 2000, 1e-6
 #: Part of the largest eigenvalue of L below which a direction of parameters changes nothing, and of Q − MMᵀ below which
 #: an axis beyond the teacher's counts as empty.
 ZERO, EMPTY_AXIS = 1e-10, 1e-8
-#: Grid of the trapezoid rule for functions of one Gaussian coordinate: 0, where links may have kinks, is a point.
-REACH, STEP = 40.0, 2.0**-8
+#: Neurons on separate axes up to which all moments are formed, and, where they decouple, squares of all weights.
+MOST_EXACT, MOST_SQUARES = 6, 1000
+#: Numbers of no axes.
+NO_AXES = np.arange(0)
 #: Classes of units, and of eigenvalues of inputs, at most: neighbours are put together beyond, with their mean.
 MOST_CLASSES, MOST_EIGENVALUES = 96, 24
 #: Points of a product rule for two axes, per axis; of a sample for more; and of one with many functions.
@@ -71,7 +76,7 @@ class Units:
     @np.errstate(under="ignore")
     def of(cls, functions: Sequence[Callable[[Array], Array]], beyond: Sequence[bool]) -> Units:
         """Return one unit with the given functions of z ~ N(0, 1)."""
-        z = np.arange(-REACH, REACH + STEP, STEP)
+        z = gaussian_points()
         # Every factor takes a quarter of the Gaussian, so that polynomials of high degree stay within float64.
         share, scale = np.exp(-0.125 * z**2), STEP / math.sqrt(2.0 * math.pi)
         values = [function(z) * share for function in functions]
@@ -140,12 +145,12 @@ class Units:
         return joint + self._placed(alone), apart + alone
 
 
-def outer_axes(problem: Problem, inside: int = 0) -> tuple[Array, Array]:
-    """Return eigenvalues (C,) of the axes of inputs but for the first `inside`, in few classes, and their counts."""
+def outer_axes(problem: Problem, inside: Integers = NO_AXES) -> tuple[Array, Array]:
+    """Return eigenvalues (C,) of the axes of inputs but for those `inside`, in few classes, and their counts."""
     axes = problem.input_axes()
     if axes is None:
-        return np.ones(1), np.array([problem.dimension - inside])
-    counts = axes.sizes - np.bincount(axes.kind[:inside], minlength=axes.sizes.size)
+        return np.ones(1), np.array([float(problem.dimension - inside.size)])
+    counts = axes.sizes - np.bincount(axes.kind[inside], minlength=axes.sizes.size)
     kept = (counts > 0) & (axes.eigenvalue > 0.0)
     return _classes(axes.eigenvalue[kept], counts[kept].astype(np.float64), MOST_EIGENVALUES)
 
@@ -167,6 +172,42 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: 
     return _largest_rate(parts, weights, noise, batch_size, directions, (1.0, 1.0))
 
 
+class Moments(Protocol):
+    """Second and fourth moments of functions u, which coordinates outside multiply, and of functions h."""
+
+    #: E u uᵀ and E h hᵀ, and the relative change of the quotient up to which they are iterated.
+    second: tuple[Array, Array]
+    tolerance: float
+
+    def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
+        """Return E F Fᵀ (uᵀ X u + hᵀ Y h) for F = u and F = h, X of u and Y of h."""
+
+    def grown_across(self, across: Array) -> Array:
+        """Return E u uᵀ (uᵀ X u)."""
+
+
+class _SampledMoments:
+    """Moments of functions u (N, m) and h (N, k) at points of weights (N,)."""
+
+    tolerance = TOLERANCE
+
+    def __init__(self, u: Array, h: Array, points: Array) -> None:
+        self._u, self._h, self._points = u, h, points
+        self.second = self._mean(u, 1.0), self._mean(h, 1.0)
+
+    def _mean(self, F: Array, square: Array | float) -> Array:
+        return np.asarray(F.T @ ((square * self._points)[:, None] * F))
+
+    def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
+        """Return both means."""
+        square = sum(np.sum(F @ each * F, axis=1) for F, each in ((self._u, across), (self._h, along)))
+        return self._mean(self._u, square), self._mean(self._h, square)
+
+    def grown_across(self, across: Array) -> Array:
+        """Return the mean of u alone."""
+        return self._mean(self._u, np.sum(self._u @ across * self._u, axis=1))
+
+
 def sampled_limit(
     samples: tuple[Array, Array, Array],
     outside: tuple[Array, Array],
@@ -174,28 +215,35 @@ def sampled_limit(
     directions: int | None = None,
     rates: Rates = (1.0, 1.0),
 ) -> float:
-    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues.
+    """Return `limit_of_moments` of functions at points: u (N, m), h (N, k) and the weights of the points (N,)."""
+    return limit_of_moments(_SampledMoments(*samples), outside, batch_size, directions, rates)
 
-    `samples` are u (N, m), h (N, k) and the weights of the points (N,), `outside` the eigenvalues (C,) of the axes and
-    their counts, and `rates` Λ of parameters beside u and of those beside h.
+
+def limit_of_moments(
+    moments: Moments,
+    outside: tuple[Array, Array],
+    batch_size: int,
+    directions: int | None = None,
+    rates: Rates = (1.0, 1.0),
+) -> float:
+    """Return the same as `mean_square_limit` with u multiplied by coordinates of axes of any eigenvalues.
+
+    `outside` are the eigenvalues (C,) of these axes and their counts, and `rates` Λ of parameters beside u and of those
+    beside h.
     """
-    u, h, points = samples
     eigenvalues, counts = outside
-    s, n = np.append(eigenvalues, 1.0), np.append(counts, 1.0)
-    functions, again = [*[u] * counts.size, h], [*(2.0 * eigenvalues), 0.0]
-    of_u, of_h = (F.T @ (points[:, None] * F) for F in (u, h))
 
     def noise(X: Sequence[Array]) -> list[Array]:
-        squares = [np.sum(F @ each * F, axis=1) for F, each in zip(functions, X, strict=True)]
-        every = sum(weight * each for weight, each in zip(n * s, squares, strict=True))
-        return [
-            scale * F.T @ (((every + more * square) * points)[:, None] * F)
-            for scale, F, more, square in zip(s, functions, again, squares, strict=True)
-        ]
+        every = sum((n * s * each for n, s, each in zip(counts, eigenvalues, X[:-1], strict=True)), np.zeros_like(of_u))
+        across, along = moments.grown(every, X[-1])
+        of_axes = (s * (across + 2.0 * s * moments.grown_across(each)) for s, each in zip(eigenvalues, X, strict=False))
+        return [*of_axes, along]
 
+    of_u, of_h = moments.second
     parts = [_Part(K, np.ones(len(K), dtype=bool)) for K in [*(each * of_u for each in eigenvalues), of_h]]
     of_rates = [*[rates[0]] * counts.size, rates[1]]
-    return _largest_rate(parts, list(n), noise, batch_size, directions, of_rates)
+    sizes = list(np.append(counts, 1.0))
+    return _largest_rate(parts, sizes, noise, batch_size, directions, of_rates, moments.tolerance)
 
 
 def _largest_rate(
@@ -205,6 +253,7 @@ def _largest_rate(
     batch_size: int,
     directions: int | None,
     rates: Sequence[Array | float],
+    tolerance: float = TOLERANCE,
 ) -> float:
     """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample.
 
@@ -229,7 +278,7 @@ def _largest_rate(
         before = quotient
         LX = [part.K @ each + each @ part.K for part, each in zip(parts, X, strict=True)]
         quotient = product(X, Y) / product(X, LX)
-        if abs(quotient - before) <= TOLERANCE * quotient:
+        if abs(quotient - before) <= tolerance * quotient:
             break
         size = math.sqrt(product(Y, Y))
         X = [part.divided(each / size) for part, each in zip(parts, Y, strict=True)]
@@ -269,7 +318,12 @@ def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: 
     They are steps of SGD, or of zeroth order along K `directions`. Of these, on the sphere, the part of the gradient
     along the neurons, a share 1/d of the noise, is left out.
     """
-    if problem.teacher.is_orthonormal and problem.inputs is None:
+    on_axes, count = problem.teacher.is_orthonormal, fitted.shares.size
+    if on_axes and count <= MOST_EXACT:
+        return limit_of_moments(*_on_axes(problem, fitted), batch_size, directions)
+    if neurons_decouple(problem) and (problem.inputs is not None or count <= MOST_SQUARES):
+        return 1.0 / largest_growth(Squares.of(problem), batch_size, directions)
+    if on_axes and problem.inputs is None:
         return mean_square_limit(*_separate(problem, fitted), batch_size, directions)
     return sampled_limit(*_together(problem, fitted), batch_size, directions)
 
@@ -293,7 +347,8 @@ def fitted_neurons(problem: Problem) -> Fitted | None:
     """Return a student that is its teacher where the width and the coefficients alone say which one, else None.
 
     These are homogeneous with m ≥ P, a committee with m = P and a link σ(tz) = t^q σ(z), or with m = Σ a_p of whole
-    a_p, and the spherical student with m ≥ P and Σ a_p = 1.
+    a_p, and the spherical student with m ≥ P and Σ a_p = 1. Where neurons decouple and m < P the teacher is that of the
+    directions that are learned first.
     """
     teacher, link = problem.teacher, problem.activation
     a, directions = teacher.coefficients, np.eye(teacher.span) if teacher.directions is None else teacher.directions
@@ -305,11 +360,18 @@ def fitted_neurons(problem: Problem) -> Fitted | None:
             return Fitted(a[:, None] ** (1.0 / degree) * directions, np.ones(a.size))
         is_whole = bool(np.all(a == np.rint(a))) and problem.width == round(float(a.sum()))
         return Fitted(directions, a) if is_whole else None
-    if problem.width < a.size:
+    if problem.width < a.size and not neurons_decouple(problem):
         return None
     if problem.kind == HOMOGENEOUS:
-        return Fitted(np.sqrt(a)[:, None] * directions, np.ones(a.size))
+        learned = first_learned(problem)
+        return Fitted(np.sqrt(a[learned])[:, None] * directions[learned], np.ones(learned.size))
     return Fitted(directions, a) if abs(float(a.sum()) - 1.0) <= WHOLE else None
+
+
+def neurons_decouple(problem: Problem) -> bool:
+    """Return whether squares of deviations of converged neurons move alone: orthonormal directions and c_1 = 0."""
+    link, teacher = problem.activation, problem.teacher
+    return problem.kind == HOMOGENEOUS and teacher.is_orthonormal and (link.order < 1 or link.coefficients[1] == 0.0)
 
 
 def degree_of(link: HermiteExpansion) -> float | None:
@@ -318,6 +380,27 @@ def degree_of(link: HermiteExpansion) -> float | None:
     place = int(np.argmax(np.abs(once)))
     degree = round(math.log2(max(twice[place] / once[place], 1.0)), 9) if once[place] else 0.0
     return degree if degree >= 1.0 and np.allclose(twice, 2.0**degree * once, rtol=1e-12, atol=1e-14) else None
+
+
+def _on_axes(problem: Problem, fitted: Fitted) -> tuple[AxisMoments, tuple[Array, Array]]:
+    """Return the moments of gradients of neurons on separate axes, and the axes outside."""
+    link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
+    places, axes = first_learned(problem), problem.input_axes()
+    roots = np.ones(places.size) if axes is None else np.sqrt(axes.eigenvalues[places])
+    across: list[Function] = [link.derivative] * places.size
+    along: list[Function] = [np.zeros_like] * places.size
+    scale = np.sqrt(fitted.shares)
+    if problem.kind == HOMOGENEOUS:
+        along, scale = [lambda z: 2.0 * link.value(z)] * places.size, lengths
+    elif problem.kind == COMMITTEE:
+        slopes = {length: _slopes_at(link, length) for length in set(lengths.tolist())}
+        across, along = ([slopes[length][k] for length in lengths.tolist()] for k in (0, 1))
+    return AxisMoments(across, along, scale, roots), outer_axes(problem, places)
+
+
+def _slopes_at(link: HermiteExpansion, length: float) -> tuple[Function, Function]:
+    """Return σ'(ρz) and z σ'(ρz) as functions of z."""
+    return lambda z: link.derivative(length * z), lambda z: z * link.derivative(length * z)
 
 
 def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
@@ -366,7 +449,7 @@ def _together(problem: Problem, fitted: Fitted) -> tuple[tuple[Array, Array, Arr
     inside = outer[:, :, None] * x[:, None, :] + along[:, :, None] * axes
     if (covariance := problem.input_axes()) is not None:
         inside = inside * np.sqrt(covariance.eigenvalues[:r])
-    return (outer, inside.reshape(-1, n * r), weights), outer_axes(problem, inside=r)
+    return (outer, inside.reshape(-1, n * r), weights), outer_axes(problem, np.arange(r))
 
 
 def points(axes: int, count: int) -> tuple[Array, Array]:

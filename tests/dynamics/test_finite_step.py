@@ -222,7 +222,7 @@ def test_methods_agree(method):
 
 @pytest.mark.parametrize(
     ("link", "excess", "limit"),
-    [("he4", 3.0, "5.376e-05"), pytest.param("he3", 1.5, "0.0004444", marks=pytest.mark.long)],
+    [("he4", 3.0, "5.061e-05"), pytest.param("he3", 1.5, "0.0004164", marks=pytest.mark.long)],
 )
 def test_run_above_the_limit_warns_before_and_is_reported_after(link, excess, limit):
     problem = pair_of(link, 0.5, 0.5, 100)
@@ -268,8 +268,8 @@ def test_limit_lies_between_that_of_single_samples_and_that_of_descent():
     assert limit_of(problem, StepSettings(0.1)) == descent_limit(problem)
     assert limit_of(problem, StepSettings(0.1, "finite-d")) == single
     assert limit_of(problem, StepSettings(0.1, "infinite-d", 8)) == learning_rate_limit(problem, batch_size=8)
-    assert learning_rate_limit(problem, batch_size=8) == pytest.approx(8 * single, rel=1e-15)
-    assert single < limit_of(problem, StepSettings(0.1, "finite-d", 8)) < 8 * single
+    assert limit_of(problem, StepSettings(0.1, "finite-d", 8)) == learning_rate_limit(problem, batch_size=8)
+    assert single < learning_rate_limit(problem, batch_size=8) < 8 * single
     assert limit_of(problem, StepSettings(0.1, "finite-d", 10**9)) == pytest.approx(descent_limit(problem), rel=1e-4)
     oblique = problem_of(activation="he4")
     unknown = StepSettings(0.1, "finite-d")

@@ -12,7 +12,7 @@ from dynamics.equations.correlation import step_means
 from dynamics.problem import Problem, Teacher
 from dynamics.solve.steps import checked_step, limit_of
 from dynamics.theory.learning_rates import quick_limit, resolved_rate, stable_rate
-from dynamics.theory.stability import fitted_limit, fitted_neurons, network_limit, reached_state
+from dynamics.theory.stability import network_limit, reached_state
 from dynamics.theory.step_noise import means_of
 
 
@@ -56,15 +56,14 @@ def limit_of_the_matrix(problem, batch, count):
     return 1.0 / spectral_radius(noise / (2.0 * slope))
 
 
-@pytest.mark.parametrize(("batch", "count"), [(1, 1), (5, 1), (1, 2000), (100, 10), (5, 10**7)])
+@pytest.mark.parametrize(("batch", "count"), [(1, 1), (5, 1), (1, 2000), (100, 10), (5, 10**13)])
 def test_decoupled_neurons_along_random_directions_are_those_of_the_whole_matrix(batch, count):
-    """Squares of three neurons by the whole matrix; and the map that knows all coordinates, up to m/d."""
-    problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6, 0.3]), width=3, dimension=2000)
+    """Squares of three neurons by the whole matrix as d → ∞, where all other moments are of order 1/d."""
+    problem = Problem(activation="he4", teacher=Teacher([0.8, 0.6, 0.3]), width=3, dimension=2 * 10**9)
     optimizer = dynamics.ZerothOrder(directions=count)
     found = dynamics.learning_rate_limit(problem, batch_size=batch, optimizer=optimizer)
-    assert found == pytest.approx(limit_of_the_matrix(problem, batch, count), rel=1e-10)
-    assert found == pytest.approx(fitted_limit(problem, fitted_neurons(problem), batch, count), rel=4e-3)
-    if count == 10**7:
+    assert found == pytest.approx(limit_of_the_matrix(problem, batch, count), rel=1e-7)
+    if count == 10**13:
         assert found == pytest.approx(dynamics.learning_rate_limit(problem, batch_size=batch), rel=2e-3)
 
 
@@ -89,14 +88,14 @@ def test_inputs_along_random_directions_are_those_of_weights():
 
 
 @pytest.mark.parametrize(
-    ("count", "dimension", "inputs"), [(500, 2000, None), (300, 10**9, dynamics.Inputs([1.0], [10**9]))]
+    ("count", "dimension", "inputs"), [(500, 10**9, None), (300, 10**9, dynamics.Inputs([1.0], [10**9]))]
 )
 def test_limits_along_random_directions_of_coefficients_of_very_unlike_sizes(count, dimension, inputs):
     """The squares of weak neurons are 10^151 times those of strong ones."""
     teacher = Teacher.geometric(count, 0.5)
     problem = Problem(activation="he4", teacher=teacher, width=count, dimension=dimension, inputs=inputs)
     found = dynamics.learning_rate_limit(problem, optimizer=dynamics.ZerothOrder(directions=2))
-    assert found == pytest.approx(limit_of_the_matrix(problem, 1, 2), rel=1e-10 if inputs is None else 1e-6)
+    assert found == pytest.approx(limit_of_the_matrix(problem, 1, 2), rel=1e-6)
 
 
 RATES = dynamics.Student(activation="erf", width=3, biases="trained", rates=(0.02, 0.5, 1.0))

@@ -1,0 +1,102 @@
+"""Mean squares of the deviations of neurons on separate axes under steps of SGD, for links with c_1 = 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.theory.pairs import first_learned
+from dynamics.theory.step_noise import means_of
+from hermite import HermiteExpansion
+from hermite.arrays import Array
+
+#: Size up to which a matrix is formed.
+MOST_DENSE = 400
+
+
+def means_of_squares(link: HermiteExpansion) -> tuple[float, ...]:
+    """Return E o, E α, E o², E oα, E oβ, E α² and E αβ, with o = 4σ², α = σ'² and β = z² over z ~ N(0, 1); E β² = 3."""
+    powers = ((2, 0, 0), (0, 2, 0), (4, 0, 0), (2, 2, 0), (2, 0, 2), (0, 4, 0), (0, 2, 2))
+    return tuple(np.array(means_of(link, powers)) * (4.0, 1.0, 16.0, 4.0, 4.0, 1.0, 1.0))
+
+
+class Squares(NamedTuple):
+    """Coefficients (L,) of learned neurons, and eigenvalues and numbers of their axes and of every other class.
+
+    Squares D (L, L + classes) are on the learned axes, and on one axis of every other class.
+    """
+
+    a: Array
+    s: Array
+    counts: Array
+    means: tuple[float, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Squares:
+        """Return those of a problem with directions on axes and c_1 = 0."""
+        axes, learned = problem.input_axes(), first_learned(problem)
+        a, means = problem.teacher.coefficients[learned], means_of_squares(problem.activation)
+        if axes is None:
+            beyond = problem.dimension - a.size
+            s, counts = np.ones(a.size + (beyond > 0)), np.append(np.ones(a.size), [beyond] if beyond else [])
+            return cls(a, s, counts, means)
+        beyond_of = axes.sizes - np.bincount(axes.kind[learned], minlength=axes.sizes.size)
+        others = np.flatnonzero(beyond_of)
+        s = np.append(axes.eigenvalues[learned], axes.eigenvalue[others])
+        return cls(a, s, np.append(np.ones(a.size), beyond_of[others].astype(np.float64)), means)
+
+    def decay(self) -> Array:
+        """Return κ, 8 a s g(1) on the own axis and 2 a s g'(1) on any other."""
+        o, alpha = self.means[:2]
+        found: Array = 2.0 * alpha * np.outer(self.a, self.s)
+        np.fill_diagonal(found, 2.0 * o * self.a * self.s[: self.a.size])
+        return found
+
+    def noise(self, D: Array) -> Array:
+        """Return s_l² Σ E[∇_pl² ∇_qj²] D_qj, term by term of which of the axes p, l, q, j are the same."""
+        o, v, oo, oa, ob, aa, ab = self.means
+        L = self.a.size
+        D = D * self.a[:, None]
+        own, cross, away = np.diagonal(D), D[:, :L] - np.diag(np.diagonal(D)), D[:, L:]
+        row, column, beyond = cross.sum(axis=1), cross.sum(axis=0), away @ self.counts[L:]
+        # A source (q, j) counts as apart from the target, with the mean `apart`; the excess is added.
+        apart = v * v * (row.sum() + beyond.sum()) + o * v * own.sum()
+        of_p = (aa - v * v) * (row + beyond) + v * (ab - v) * column + (oa - o * v) * own
+        of_l = v * (ab - v) * (row + beyond) + 2.0 * v * v * column + v * (ob - o) * own
+        out = np.empty_like(D)
+        out[:, L:] = apart + of_p[:, None] + 2.0 * (v * v * away.sum(axis=0) + (aa - v * v) * away)
+        both = 2.0 * (aa - v * v) * cross + (ab * ab - 2.0 * v * ab + v * v) * cross.T
+        out[:, :L] = apart + of_p[:, None] + of_l + both
+        total = o * o * own.sum() + o * v * (row.sum() + beyond.sum())
+        np.fill_diagonal(out, total + (oo - o * o) * own + (oa - o * v) * (row + beyond) + v * (ob - o) * column)
+        return self.a[:, None] * self.s**2 * out
+
+
+def largest_growth(squares: Squares, batch_size: int, directions: int | None = None) -> float:
+    """Return the spectral radius of κ⁻¹ times what multiplies η, of SGD or of zeroth order along K directions."""
+    kappa = squares.decay()
+
+    def product(flat: Array) -> Array:
+        # Of κD, which stays of one size where D grows as 1/a.
+        D = flat.reshape(kappa.shape) / kappa
+        grown = squares.noise(D) / batch_size + (1.0 - 1.0 / batch_size) * 0.25 * kappa**2 * D
+        if directions is not None:
+            total = float(np.sum(grown / squares.s * squares.counts))
+            grown = squares.s * total / directions + (1.0 + 1.0 / directions) * grown
+        return np.asarray(grown.ravel())
+
+    return spectral_radius(product, kappa.size)
+
+
+def spectral_radius(product: Callable[[Array], Array], size: int) -> float:
+    """Return the spectral radius of a linear map of vectors; entries of very unlike sizes lose it to rounding."""
+    if size <= MOST_DENSE:
+        return float(np.abs(np.linalg.eigvals(np.array([product(row) for row in np.eye(size)]).T)).max())
+
+    from scipy.sparse.linalg import LinearOperator, eigs
+
+    operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
+    return float(abs(eigs(operator, 1, v0=np.ones(size), tol=1e-10, return_eigenvectors=False)[0]))
