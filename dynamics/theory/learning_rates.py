@@ -181,9 +181,10 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
     -------
     float
         η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` it is the largest `rate_limit` of
-        `dynamics.solve_quadratic`. For a `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of whole a_p, where Σ a_p ≠ 1 for
-        the spherical student, and for m < P of the homogeneous one where c_1 ≠ 0 or directions are oblique, it is the
-        smaller one of two: at the state that the flow reaches, which takes seconds, and at the start.
+        `dynamics.solve_quadratic`. For a `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of
+        whole a_p, where Σ a_p ≠ 1 for the spherical student, and for m < P of the homogeneous one where c_1 ≠ 0 or
+        directions are oblique, it is the smaller one of two: at the state that the flow reaches, which takes seconds,
+        and at the start.
 
     Raises
     ------
