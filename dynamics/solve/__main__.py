@@ -58,6 +58,10 @@ LEARNING_STEPS = Option(
     "numbers of directions; tells after how many steps and samples of SGD each emerges and is learned, with the "
     "interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one", "P,P,...",
     models=(*table.HOMOGENEOUS, *CORRELATION), group="answer")  # fmt: skip
+STEP_DRAWS = Option(
+    "step-draws", table.positive_integer, "number of runs to draw for the intervals of --learning-steps, from 39 on "
+    "[as many as a minute has, 39 to 128, where leading order is not enough]", "N",
+    models=(*table.HOMOGENEOUS, *CORRELATION), group="answer")  # fmt: skip
 #: Learning rate of SGD for an answer that has none.
 SHARE = "0.1x"
 COMMAND_OPTIONS = (
@@ -67,6 +71,7 @@ COMMAND_OPTIONS = (
     *table.FIGURES,
     table.OVERWRITE,
     LEARNING_STEPS,
+    STEP_DRAWS,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing", group="running"),
     *table.SHOWN,
 )
@@ -266,8 +271,14 @@ def _counted_directions(given: Mapping[str, Any], problem: Problem, options: Map
     """Return the numbers of the directions whose steps are to be told; refuse a problem without a learning rate."""
     numbers: tuple[int, ...] = parsing.value_of(LEARNING_STEPS, given) or ()
     if not numbers:
+        need = f"Option --step-draws must be absent without --learning-steps, but is {given['step_draws']}."
+        require_usage(given["step_draws"] is None, need)
         return ()
     _require_absent(LEARNING_STEPS, given["learning_steps"], options["model"])
+    if (draws := parsing.value_of(STEP_DRAWS, given)) is not None:
+        from dynamics.solve.learning_steps import check_draws
+
+        check_draws(draws, problem, options.get("optimizer"))
     last = problem.num_directions
     for number in numbers:
         need = f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
@@ -325,6 +336,7 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
         names["steps"] = "--epochs times --batches"
+        names |= {} if given["step_draws"] is None else {"draws": "--step-draws"}
         raise UsageError(parsing.as_typed(error, OPTIONS, **names, **listed)) from None
     own = {
         "save_at": save_at,
@@ -344,7 +356,8 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
     if "checkpoint" in answer.defaults():
         arguments["checkpoint"] = file
-    return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, partial(_find, counted=counted))
+    find = partial(_find, counted=counted, draws=parsing.value_of(STEP_DRAWS, given))
+    return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, find)
 
 
 def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> str:
@@ -405,7 +418,7 @@ def _finish(
     return written.code_after(code)
 
 
-def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
+def _find(answer: xr.Dataset, counted: Sequence[int] = (), draws: int | None = None) -> Findings | None:
     """Return the findings on an answer, with the steps of SGD until some directions emerge and are learned."""
     from dynamics.report.findings import find_findings
 
@@ -416,7 +429,7 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
 
     rate = None if "step_theory" in answer.attrs else SHARE
     pairs = product(counted, ("emergence", "learned"))
-    steps = [learning_steps(answer, direction=p, event=event, learning_rate=rate) for p, event in pairs]
+    steps = [learning_steps(answer, direction=p, event=event, learning_rate=rate, draws=draws) for p, event in pairs]
     of = answer.attrs.get("optimizer", "SGD")
     sentences = [*found.sentences, f"Steps of {of} at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)]
     return replace(found, sentences=sentences, values={**found.values, "learning_steps": [asdict(s) for s in steps]})

@@ -12,6 +12,7 @@ from dynamics import theory
 from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
 from dynamics.problem.checks import check_that, require
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
+from dynamics.theory.drawn_runs import FEWEST_DRAWS, MOST_DRAWS
 from dynamics.theory.learning_rates import resolved_rate
 from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import refuse, rounded, with_error
@@ -19,8 +20,8 @@ from hermite.text.messages import refuse, rounded, with_error
 if TYPE_CHECKING:
     import xarray as xr
 
-#: Relative scatter beyond which its leading order in the learning rate means nothing.
-_LARGEST_SCATTER = 0.6
+#: Relative scatter beyond which intervals of leading order in the learning rate are too narrow.
+_LARGEST_SCATTER = 0.18
 #: Standard deviations of a normal law on either side that hold 95 % of it.
 _WIDTH_95, _TAIL = 1.959963984540054, 0.025
 #: Seed of the scatter that learned times have and emergence times have not.
@@ -98,13 +99,13 @@ class LearningSteps:
         return table_of_pairs(f"<b>Direction {self.direction}</b>, {self.event}", rows)
 
     def _said(self) -> dict[str, str]:
-        """Return steps and samples in words, with three digits if their scatter is unknown; no samples of never."""
+        """Return steps and samples in words; of steps without an interval the flow's with one digit, and no samples."""
         if not math.isfinite(self.steps):
             return {"steps": "never" if math.isinf(self.steps) else "unknown"}
+        if not math.isfinite(self.steps_deviation):
+            return {"steps": f"unknown (about {float(f'{self.steps:.1g}'):g} by the flow alone)"}
         each = {"steps": 1, "samples": self.batch_size}
-        if math.isfinite(self.steps_deviation):
-            return {name: with_error(size * self.steps, size * self.steps_deviation) for name, size in each.items()}
-        return {name: f"{float(f'{size * self.steps:.3g}'):g}" for name, size in each.items()}
+        return {name: with_error(size * self.steps, size * self.steps_deviation) for name, size in each.items()}
 
     def _interval(self, form: str) -> str:
         """Return the interval in a text of this form, nothing if it is unknown."""
@@ -123,6 +124,7 @@ def learning_steps(
     learning_rate: float | str | None = None,
     batch_size: int | None = None,
     optimizer: Optimizer | str | None = None,
+    draws: int | None = None,
 ) -> LearningSteps:
     r"""Return after how many steps and samples of SGD a direction emerges or is learned, with an interval.
 
@@ -134,10 +136,10 @@ def learning_steps(
     φ the relative delay and s the relative scatter of `dynamics.theory.escape_bias` at the rate η/B for an emergence,
     of `dynamics.theory.learned_bias` for the time at which the direction is learned.
 
-    At k ≤ 2 directions do not decouple, and noise exchanges neurons: 128 runs with the mean motion and the noise of SGD
-    are drawn (`dynamics.theory.drawn_times`, a fixed seed), and times are T times those of the runs over that of a run
-    without noise. The interval goes from the third time to the third from the end; 39 runs are drawn where 128 take
-    more than about a minute, and the interval goes from the first to the last.
+    This holds up to s = 0.18. Above it, and at k ≤ 2 where directions do not decouple, runs with the mean motion and
+    the noise of SGD are drawn (`dynamics.theory.drawn_times`, a fixed seed), and times are T times those of the runs
+    over that of a run without noise: 128 runs, or 79 or 39 if more take over a minute. The interval leaves out a
+    fortieth of them on either side, of 39 runs none.
 
     Parameters
     ----------
@@ -158,6 +160,8 @@ def learning_steps(
         dampening δ runs are taken for those of plain SGD at η (1 − δ)/(1 − β), right as d → ∞ at fixed β, so that a
         time t of a flow takes t (1 − β)/((1 − δ) η) steps. `ZerothOrder` of one sample per step is known for the
         objective "correlation". Other steps are those of an answer that has them, T/η, without an interval.
+    draws : int, optional
+        Number of runs to draw, from 39 to 4096, however long it takes and however small the scatter is.
 
     Returns
     -------
@@ -175,13 +179,12 @@ def learning_steps(
     (`dynamics.theory.rivals_of_pairs`), the interval is widened to the times of a greedy matching of pairs whose times
     scatter, unless over a thousand pairs compete; `notes` says which. Neurons that share the weight of a direction are
     not modelled. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal
-    teacher; of the learned time on isotropic inputs) and for one neuron under the objective "correlation". Elsewhere,
-    where the scatter of the emergence exceeds 0.6, and of the learned time above the limit of stability, there is no
-    interval.
+    teacher; of the learned time on isotropic inputs) and for one neuron under the objective "correlation".
 
-    Runs are drawn for the homogeneous student at k ≤ 2 on isotropic inputs with any teacher, below the limit of
-    stability, if 39 of them take less than about a minute: some seconds up to 16 neurons. A run without the event by
-    eight times T counts as later than all others, and is left out of mean and deviation.
+    Runs are drawn for the homogeneous student on isotropic inputs with any teacher, below the limit of stability: some
+    seconds up to 16 neurons. A run without the event by eight times T, at k ≥ 3 by 40 times, counts as later than all
+    others, and is left out of mean and deviation. Elsewhere, and where a minute is not enough for 39 runs, there is no
+    interval: the text says "unknown", and `steps` is T/η.
 
     Examples
     --------
@@ -210,10 +213,11 @@ def learning_steps(
         float(answer[each].values[place]) if each in answer else math.nan for each in (name, f"{name}_error")
     )
     problem = Problem.from_dataset(answer)
+    count = None if draws is None else check_draws(draws, problem, chosen)
     # Runs are those of plain SGD at another rate, η' = `amplified` η. The time η n of an answer of steps is η' n there.
     amplified = chosen.amplification if isinstance(chosen, SGD) else 1.0
     scale = amplified if stepped else 1.0
-    found = _times(problem, place, event, rate * amplified, size, time * scale, chosen, stepped=stepped)
+    found = _times(problem, place, event, rate * amplified, size, time * scale, chosen, count, stepped=stepped)
     if math.isnan(time):
         why = answer[name].attrs.get("undefined", "it ends before, no neuron is matched, or no formula holds")
         found = found._replace(notes=(f"the answer has no time for it: {why}",))
@@ -286,42 +290,70 @@ def _is_known(problem: Problem, size: int, chosen: Optimizer) -> bool:
 
 
 def _times(
-    problem: Problem, place: int, event: str, rate: float, size: int, time: float, chosen: Optimizer, *, stepped: bool
+    problem: Problem,
+    place: int,
+    event: str,
+    rate: float,
+    size: int,
+    time: float,
+    chosen: Optimizer,
+    draws: int | None,
+    *,
+    stepped: bool,
 ) -> _Times:
     if not _is_known(problem, size, chosen):
         return _unknown(time, f"how the noise of {chosen} scatters times is unknown")
-    if not is_drawn(problem):
+    if draws is None and not is_drawn(problem):
         directions = chosen.directions if isinstance(chosen, ZerothOrder) else None
         return _of_pair(problem, place, event, rate, size, time, directions, stepped=stepped)
     if 0.0 < time < math.inf:
-        return _of_drawn_runs(problem, place, event, rate, size, time, stepped=stepped)
+        return _of_drawn_runs(problem, place, event, rate, size, time, draws, stepped=stepped)
     return _Times(time, math.nan, 0.0 * time, (time, time))
 
 
+def check_draws(draws: object, problem: Problem, optimizer: Optimizer | str | None) -> int:
+    """Return a number of runs to draw; refuse others, and problems and optimizers of which none are drawn."""
+    count = checked_integer(draws, "draws", minimum=FEWEST_DRAWS, maximum=MOST_DRAWS)
+    is_known = can_be_drawn(problem) and isinstance(checked_optimizer(optimizer), SGD)
+    need = "be absent but for SGD of the homogeneous student on isotropic inputs"
+    check_that(is_known, "draws", need, f"is {count}")
+    return count
+
+
+def can_be_drawn(problem: Problem) -> bool:
+    """Return whether runs of a problem can be drawn: homogeneous, on isotropic inputs."""
+    return is_homogeneous(problem) and problem.inputs is None
+
+
 def is_drawn(problem: Problem) -> bool:
-    """Return whether times of a problem are those of drawn runs: homogeneous, k ≤ 2, on isotropic inputs."""
-    alone = is_correlation(problem) or decouples(problem)
-    return is_homogeneous(problem) and problem.inputs is None and not alone
+    """Return whether times of a problem are always those of drawn runs: those that can be drawn at k ≤ 2."""
+    return can_be_drawn(problem) and not decouples(problem)
 
 
 def _of_drawn_runs(
-    problem: Problem, place: int, event: str, rate: float, size: int, time: float, *, stepped: bool
+    problem: Problem, place: int, event: str, rate: float, size: int, time: float, draws: int | None, *, stepped: bool
 ) -> _Times:
     """Return the times of drawn runs, relative to the run without noise where the answer has no noise in its times."""
     if (note := _above_limit(problem, rate, size)) is not None:
         return _unknown(time, note)
-    plan = theory.RunPlan.of(problem, rate / size, time)
+    plan = theory.RunPlan.of(problem, rate / size, time, draws)
     if plan is None:
-        return _unknown(time, "to draw runs for an interval takes longer than a minute")
+        fewest = theory.RunPlan.of(problem, rate / size, time, FEWEST_DRAWS)
+        minutes = math.nan if fewest is None else fewest.minutes(problem)
+        return _unknown(
+            time,
+            f"an interval takes {FEWEST_DRAWS} drawn runs, about {minutes:.2g} minutes: ask for them by `draws`, or "
+            "--step-draws of the command",
+        )
     drawn, quiet = theory.drawn_times(problem, plan, place, event, rate / size)
     times = np.sort(drawn if stepped else drawn * (time / quiet))
     seen, last = times[np.isfinite(times)], int(_TAIL * (times.size + 1))
     if seen.size < 2 or not math.isfinite(quiet):
-        return _unknown(time, f"drawn runs do not have it by {theory.LONGEST:g} times that time")
+        return _unknown(time, f"drawn runs do not have it by {plan.longest:.0f} times that time")
     notes = [f"the interval is drawn: {times.size} runs, seed {theory.DRAWN_SEED}"]
     if late := times.size - seen.size:
         notes.append(
-            f"{late} of them do not have it by {theory.LONGEST:g} times the flow's time, and are left out of the mean"
+            f"{late} of them do not have it by {plan.longest:.0f} times the flow's time, and are left out of the mean"
         )
     mean, deviation = float(seen.mean()), float(seen.std(ddof=1))
     return _Times(mean, mean - time, deviation, (float(times[last - 1]), float(times[-last])), tuple(notes))
@@ -334,6 +366,17 @@ def _above_limit(problem: Problem, rate: float, size: int) -> str | None:
     except ValueError:  # none is known, or the flow does not get to its end
         return None
     return f"the learning rate is above the limit of stability, {limit:.3g}" if rate > limit else None
+
+
+def _scattered(
+    problem: Problem, place: int, event: str, rate: float, size: int, time: float, scatter: float, *, stepped: bool
+) -> _Times:
+    """Return the times of drawn runs where noise scatters times by a share beyond leading order."""
+    note = f"noise scatters times by a share of {scatter:.2g}, beyond leading order"
+    if not (can_be_drawn(problem) and 0.0 < time < math.inf):
+        return _unknown(time, note)
+    found = _of_drawn_runs(problem, place, event, rate, size, time, None, stepped=stepped)
+    return found._replace(notes=(note, *found.notes))
 
 
 def _of_pair(
@@ -355,7 +398,7 @@ def _of_pair(
     bias = theory.escape_bias(problem, rate / size, pairs, directions)
     lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
-        return _unknown(time, f"noise scatters times by a share of {scatter:.2g}, beyond leading order")
+        return _scattered(problem, place, event, rate, size, time, scatter, stepped=stepped)
     notes = bias.notes
     if math.isfinite(lateness):
         above = _above_limit(problem, rate, size)
@@ -365,6 +408,8 @@ def _of_pair(
             given = problem, rate / size, pairs, bias, place, directions
             found = theory.learned_bias(*given) if known_noise else None
             lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
+            if scatter > _LARGEST_SCATTER:
+                return _scattered(problem, place, event, rate, size, time, scatter, stepped=stepped)
     if math.isinf(lateness):
         note = "the noise of the steps traps the neuron: take a smaller learning rate"
         delay = time * math.inf

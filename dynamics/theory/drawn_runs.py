@@ -1,4 +1,4 @@
-r"""Times of events in drawn runs of SGD, for links whose directions do not decouple, such as relu and erf.
+r"""Times of events in drawn runs of SGD, for links such as relu and erf, and where noise scatters times widely.
 
 In a flow time h of many steps the weights move by −h E[ē ∇], known from the overlaps, and by noise that is drawn over
 M samples with random signs: the Euler–Maruyama method (`docs/step_equations.md`). The time of an event over that in
@@ -13,47 +13,68 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, decouples
 from dynamics.theory.learning_rates import descent_limit
 from hermite.arrays import Array
 from hermite.text.command_line import stop_if_heard
 
-#: Numbers of drawn runs, the first that is affordable, and the seed of the draws.
-DRAWS, DRAWN_SEED = (128, 39), 0
+#: Numbers of drawn runs, the first that is affordable, fewest of an interval of 95 %, most, and the seed of the draws.
+DRAWS, FEWEST_DRAWS, MOST_DRAWS, DRAWN_SEED = (128, 79, 39), 39, 4096, 0
 #: Operations of drawn runs that take about a minute of one core (measured).
 MOST_OPERATIONS = 6e10
 #: Steps until the event at least, and the largest step over the shortest time scale of the converged flow.
 FEWEST_STEPS, LARGEST_STEP = 400, 0.4
 #: Samples of a step at most, and room for new axes, in steps.
 MOST_SAMPLES, ROOM = 8, 4
-#: Runs are given up at this multiple of the time of the flow, or when squared norms are this multiple of Σ a.
-LONGEST, DIVERGED = 8.0, 1e3
+#: Runs are given up at this multiple of the time of the flow, at k >= 3 of a flow that noise may delay much longer, or
+#: when squared norms are this multiple of Σ a.
+LONGEST, LONGEST_ALONE, DIVERGED = 8.0, 40.0, 1e3
 #: Intervals of the table of g and g' over the angle.
 INTERVALS = 8192
 
 
 class RunPlan(NamedTuple):
-    """Sizes of a simulation: runs, flow time of a step, number of steps at most, samples of each, and axes."""
+    """Sizes of a simulation: runs, flow time of a step, most steps, samples of each, axes, time of the flow."""
 
     draws: int
     step: float
     steps: int
     samples: int
     axes: int
+    time: float
 
     @classmethod
-    def of(cls, problem: Problem, noise_rate: float, time: float) -> RunPlan | None:
-        """Return the plan for an event at a time of the flow, with fewer runs if need be; None if it takes too long."""
+    def of(cls, problem: Problem, noise_rate: float, time: float, draws: int | None = None) -> RunPlan | None:
+        """Return the plan for an event at a time of the flow, with as many runs as a minute has, or with `draws`.
+
+        It is None where that are fewer than an interval needs.
+        """
+        plan = cls._of_draws(problem, noise_rate, time, draws or DRAWS[0])
+        if draws is not None:
+            return plan
+        whole = plan.minutes(problem)
+        affordable = [count for count in DRAWS if count / DRAWS[0] * whole <= 1.0]
+        return plan._replace(draws=affordable[0]) if affordable else None
+
+    @classmethod
+    def _of_draws(cls, problem: Problem, noise_rate: float, time: float, draws: int) -> RunPlan:
         step = min(LARGEST_STEP * descent_limit(problem) / 2.0, time / FEWEST_STEPS)
         samples = int(np.clip(round(step / noise_rate), 1, MOST_SAMPLES))
+        axes = min(problem.dimension, problem.teacher.span + problem.width + ROOM * samples)
+        longest = LONGEST_ALONE if decouples(problem) else LONGEST
+        return cls(draws, step, math.ceil(longest * time / step), samples, axes, time)
+
+    def minutes(self, problem: Problem) -> float:
+        """Return about how many minutes of one core all runs take until the time of the flow."""
         m, units = problem.width, problem.width + problem.num_directions
-        axes = min(problem.dimension, problem.teacher.span + m + ROOM * samples)
         # Products of matrices and entries of the table.
-        of_one = m * units * (4 * axes + 100) + samples * (4 * units * axes + 60 * units)
-        for draws in DRAWS:
-            if draws * time / step * of_one <= MOST_OPERATIONS:
-                return cls(draws, step, math.ceil(LONGEST * time / step), samples, axes)
-        return None
+        of_one = m * units * (4 * self.axes + 100) + self.samples * (4 * units * self.axes + 60 * units)
+        return self.draws * self.time / self.step * of_one / MOST_OPERATIONS
+
+    @property
+    def longest(self) -> float:
+        """Multiple of the time of the flow at which runs are given up."""
+        return self.steps * self.step / self.time
 
 
 def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> tuple[Array, float]:

@@ -205,6 +205,8 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--plot", "figure.xyz"], "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'."),
         (["--activation", "__import__('os')"], "Option --activation must be a formula, but contains a call of"),
         (["--learning-steps", "1,5", *SMALL], "Option --learning-steps must have numbers from 1 to 4, but has 5."),
+        (["--step-draws", "50", *SMALL], "Option --step-draws must be absent without --learning-steps, but is 50."),
+        (["--learning-steps", "1", "--step-draws", "5", *SMALL], "Option --step-draws must be at least 39, but is 5."),
         (["--learning-steps", "1", "--model", "network"], "Option --learning-steps must be absent for --model network, but is 1."),
         (
             ["--learning-steps", "1", "--activation", "gelu", "--spectrum", "1", "--directions", "8", "--width", "4"],
