@@ -282,8 +282,6 @@ def _check(path: Path, holds: object, need: str, but: str) -> None:
     require(holds, f"File {str(path)!r} must {need}, as those of this program do, but {but}.", StorageError)
 
 
-#: What a file must be that has a seal.
-UNCHANGED = "must hold what was written to it, but has changed since: it is damaged."
 #: Group of a file that says how to go on with the run.
 CHECKPOINT = "checkpoint"
 #: The first of the groups.
@@ -470,7 +468,7 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     require(is_file, f"Argument `path` must name an existing file, but is {shown(str(source))}.", StorageError)
     try:
         content = _content(source)
-        require(not is_changed(source), f"File {str(source)!r} {UNCHANGED}", StorageError)
+        _check_seal(source)
         with ONE_THREAD:
             check_structure(source, content)
             loaded = _loaded(source, content, checkpoint=checkpoint)
@@ -486,10 +484,18 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
 
 
 def opened(path: Path) -> xr.Dataset:
-    """Return the dataset of a file, whose values are read when they are used where the file system allows that."""
+    """Return the dataset of a file; values are read when they are used, where the file system allows that."""
     import xarray as xr
 
-    return load_answer(path) if lock_error(path) else xr.open_dataset(path, engine="netcdf4")
+    if lock_error(path):
+        return load_answer(path)
+    _check_seal(path)
+    return xr.open_dataset(path, engine="netcdf4")
+
+
+def _check_seal(path: Path) -> None:
+    need = "must hold what was written to it, but has changed since: it is damaged"
+    require(not is_changed(path), f"File {str(path)!r} {need}.", StorageError)
 
 
 def _content(path: Path) -> bytes | None:

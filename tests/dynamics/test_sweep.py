@@ -420,7 +420,7 @@ def test_a_directory_serves_one_process_and_one_sweep(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="those of another one"):
         PointDirectory(path, "one", {})
     with PointDirectory(path, "one", {}, overwrite=True) as directory:
-        monkeypatch.setattr(Path, "replace", _full)
+        monkeypatch.setattr(Path, "write_bytes", _full)
         with pytest.raises(StorageError, match="could not be written: no space"):
             directory.keep(0, sweep_toys_answer())
     (tmp_path / "other").mkdir()
@@ -442,7 +442,7 @@ def sweep_toys_answer():
 
 def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
 
-    monkeypatch.setattr(sweep, "_write_file", _full)
+    monkeypatch.setattr(sweep, "_fill", _full)
     with pytest.raises(StorageError, match=r"sweep\.nc' could not be written: no space"):
         dynamics.sweep(BASE, {"seed": [0]}, output=tmp_path / "sweep.nc", **PREDICTION)
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.nc.points"]
