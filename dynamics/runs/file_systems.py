@@ -1,4 +1,4 @@
-"""What a file system may refuse, and how files are made whole without it: locks, modes, flushes, links and renames."""
+"""Whole files where a file system refuses calls that it need not have: locks, modes, flushes, links and renames."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ LOADED_BY_CHANCE = ("dask", "coverage")
 LEAST_ADDRESS_SPACE = 950 << 20
 #: With fewer open files, workers do not start, or libraries do not load.
 LEAST_FILES = 64
-#: A folder of Linux in which nobody can make a file.
+#: A folder of Linux in which no file can be made.
 NOWHERE = "/proc"
 #: New objects after which garbage is looked for; by default, which is 700, that takes a tenth of a short command.
 GARBAGE_OBJECTS = 100_000

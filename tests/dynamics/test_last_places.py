@@ -180,7 +180,7 @@ def test_the_points_of_a_sweep_are_kept_where_something_takes_its_name(here, mon
     monkeypatch.setattr("dynamics.sweeps.workers.available_cores", lambda: 0)
     Path("asked.toml").write_text(SWEEP)
     with monkeypatch.context() as patch:
-        first(patch, sweep_merge, "_write_file", becomes_foreign, Path("asked.nc"))
+        first(patch, sweep_merge, "_fill", becomes_foreign, Path("asked.nc"))
         assert study.main(["asked.toml", "--quiet"]) == 1
     assert capsys.readouterr().err == (
         "error: File 'asked.nc' could not be written: something else has that name now.\n"
