@@ -256,11 +256,11 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
     that xarray and Numba load where they are installed, and that the command does not use, count as not installed.
     """
     if _is_own_process():
+        _leave_removed_directory(sys.argv[1:])
         if (code := exit_code_of(_check_files_open)) != EXIT_DONE:
             sys.exit(code)
         _fill_streams()
         listen()
-        _leave_removed_directory(sys.argv)
         warnings.showwarning = _show_warning
         os.environ["MPLBACKEND"] = "agg"  # figures go to files, whatever windows the parent process has
         if CACHE_VARIABLE in os.environ:

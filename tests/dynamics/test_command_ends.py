@@ -89,15 +89,20 @@ def test_a_current_directory_that_is_gone_is_left_where_output_has_its_whole_pat
     """Libraries ask for the directory; a name without a path is refused as before, and nothing is written for it."""
     (tmp_path / "gone").mkdir()
     begin = "cd gone; rmdir ../gone; exec {} -m dynamics.solve --k 4 --directions 1 --width 1 --dimension 16 {}"
-    for arguments, code in ((f"--output {tmp_path}/a.nc", 0), (f"--output {tmp_path}/b.nc --csv b.csv", 2)):
+    relative = (
+        "error: Option --csv must name a file that can be written, but 'b.csv' cannot (No such file or directory).\n"
+    )
+    gone = "error: The current directory must exist, or --output have its whole path, but does not "
+    ends = {
+        f"--output {tmp_path}/a.nc": (0, ""),
+        f"--output {tmp_path}/b.nc --csv b.csv": (2, relative),
+        "--output c.nc": (2, f"{gone}(No such file or directory).\n"),
+    }
+    for arguments, end in ends.items():
         command = begin.format(sys.executable, arguments)
         done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
+        assert (done.returncode, done.stderr) == end
         (tmp_path / "gone").mkdir()
-    assert (
-        done.stderr
-        == "error: Option --csv must name a file that can be written, but 'b.csv' cannot (No such file or directory).\n"
-    )
     assert {path.name for path in tmp_path.iterdir()} == {"gone", "a.nc", "a.png"}
 
 

@@ -183,7 +183,7 @@ def test_a_full_disk_costs_a_warning_and_no_result(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("xarray.Dataset.to_netcdf", full)
+        patch.setattr("xarray.Dataset.dump_to_store", full)
         with pytest.warns(RuntimeWarning, match=r"File '.*run\.nc' could not be written: .*No space left on device\."):
             found = dynamics.resume(path, progress=False)
     whole = dynamics.solve_overlaps(problem_of(), **given)

@@ -329,7 +329,7 @@ def test_a_full_disk_is_an_error_of_one_sentence(file, capsys, monkeypatch, earl
         msg = "No space left on device"
         raise OSError(msg)
 
-    monkeypatch.setattr("xarray.DataTree.to_netcdf", full)
+    monkeypatch.setattr("xarray.Dataset.dump_to_store", full)
     budget = ["--max-runtime", "1e-9"] if early else []
     assert main([str(file), *QUICK, "--no-plot", *budget]) == 1
     assert "could not be written: No space left on device" in capsys.readouterr().err
