@@ -23,7 +23,7 @@ import numpy as np
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.losses import link_powers, teacher_term
 from dynamics.problem import is_homogeneous, is_spherical
-from dynamics.problem.checks import check_memory, checked_integer, require
+from dynamics.problem.checks import check_memory, checked_integer, is_at_most, require
 from hermite.arrays import real_array
 from hermite.polynomials import padded
 from hermite.text.messages import shown, warn
@@ -479,7 +479,9 @@ def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
     sound = positions.ndim == 2 and positions.shape[1] == axes
     require(sound, f"{need} have shape (n, {axes}), but has shape {positions.shape}.")
     longest = np.sqrt(np.sum(positions**2, axis=1)).max(initial=0.0)
-    require(longest <= 1.0, f"{need} have rows of length at most 1, but the longest has length {longest:.6g}.")
+    require(
+        is_at_most(longest, 1.0), f"{need} have rows of length at most 1, but the longest has length {longest:.6g}."
+    )
     return positions
 
 

@@ -24,7 +24,7 @@ from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, normalise
 from dynamics.equations.rates import RateTable, rate_at
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.problem import is_homogeneous, is_network
-from dynamics.problem.checks import require
+from dynamics.problem.checks import is_at_most, require
 from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder, check_dense
 from hermite.arrays import Array, Integers, Matrix, Vector
 
@@ -513,7 +513,7 @@ def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optim
         kappa = (1.0 - optimizer.beta2) * problem.dimension
         why = "with fewer samples in its mean squares runs lag behind the equation"
         need = f"Argument `optimizer` must have (1 - beta2) d <= {LARGEST_FORGETTING:g}: {why}"
-        require(kappa <= LARGEST_FORGETTING, f"{need}; it has {kappa:.3g}.")
+        require(is_at_most(kappa, LARGEST_FORGETTING, problem.dimension), f"{need}; it has {kappa:.6g}.")
         return
     require(is_network(problem), f"Argument `problem` must have a Student for {name}, but has {student!r}.")
     noisy = "Argument `problem` must have label noise for SignSGD, whose means are smooth with it alone, but has none."

@@ -34,6 +34,8 @@ SMALLEST_RTOL = 1e-14
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 #: Bytes of memory that are assumed if the system does not tell.
 UNKNOWN_MEMORY = 2**36
+#: Rounding of a computed number that a bound tolerates, in shares of the numbers that it is computed from.
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 #: Numbers for which no machine is asked how much memory it has.
 SURELY_FIT = 1 << 18
 #: Arrays of the size of the state that the method with the most, "explicit", holds.
@@ -43,6 +45,22 @@ ARRAYS_OF_FLOW = 60
 def check_that(holds: object, name: str, need: str, but: str) -> None:
     """Raise ValueError about an argument, its requirement and its value, unless a condition holds."""
     require(holds, f"Argument `{name}` must {need}, but {but}.")
+
+
+def is_at_most(value: float, bound: float, scale: float = 0.0) -> bool:
+    """Return whether a computed number is at most a bound, up to the rounding of float64.
+
+    `scale` is the largest number that it is computed from, by default the bound.
+
+    >>> is_at_most(0.1 + 0.2, 0.3), is_at_most((1.0 - (1.0 - 5e-6)) * 1e6, 5.0, 1e6), is_at_most(0.3001, 0.3)
+    (True, True, False)
+    """
+    return bool(value <= bound + ROUNDING * max(abs(bound), scale))
+
+
+def is_same(value: float, other: float) -> bool:
+    """Return whether two computed numbers are equal up to the rounding of float64."""
+    return is_at_most(value, other) and is_at_most(other, value)
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
@@ -71,13 +89,13 @@ def share_of_limit(text: str) -> float | None:
 
 
 def checked_number(value: object, name: str, *, positive: bool, maximum: float = math.inf) -> float:
-    """Return `value` as a finite float, positive or at least 0, and at most `maximum`."""
+    """Return `value` as a finite float, positive or at least 0, and at most `maximum`, which rounding may pass."""
     number = checked_real(value, name)
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
         need, given = "positive" if positive else "at least 0", shown(value) if isinstance(value, int) else number
         refuse(f"Argument `{name}` must be finite and {need}, but is {given}.")
-    require(number <= maximum, f"Argument `{name}` must be at most {maximum:g}, but is {number}.")
-    return number
+    require(is_at_most(number, maximum), f"Argument `{name}` must be at most {maximum:g}, but is {number}.")
+    return min(number, maximum)
 
 
 def checked_tolerances(rtol: object, atol: object) -> tuple[float, float]:

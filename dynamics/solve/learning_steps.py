@@ -10,7 +10,7 @@ import numpy as np
 
 from dynamics import theory
 from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
-from dynamics.problem.checks import check_that, require
+from dynamics.problem.checks import check_that, is_same, require
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.theory.drawn_runs import FEWEST_DRAWS, MOST_DRAWS
 from dynamics.theory.learning_rates import resolved_rate
@@ -251,7 +251,8 @@ def _step(
     check_that("schedule" not in answer.attrs, "answer", "be one of one learning rate", other)
     for name, value in given.items() if stepped else ():
         own_value = answer.attrs[name]
-        check_that(value in (None, own_value), name, f"be that of the answer, {own_value:g}", f"is {value}")
+        same = value is None or value == own_value or (isinstance(value, float) and is_same(value, own_value))
+        check_that(same, name, f"be that of the answer, {own_value:g}", f"is {value}")
         given[name] = own_value
     own = checked_optimizer(answer.attrs.get("optimizer"))
     chosen = own if optimizer is None else checked_optimizer(optimizer)

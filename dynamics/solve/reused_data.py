@@ -14,7 +14,14 @@ from dynamics.cores import available_cores, one_blas_thread
 from dynamics.equations.reused_data import MOST_COORDINATES, Moments, ReusedData, moments, numbers_held
 from dynamics.kernels.compilation import compilation_of_run
 from dynamics.problem import Problem, check_problem
-from dynamics.problem.checks import check_switch, check_that, checked_integer, checked_number, machine_memory
+from dynamics.problem.checks import (
+    check_switch,
+    check_that,
+    checked_integer,
+    checked_number,
+    is_at_most,
+    machine_memory,
+)
 from dynamics.problem.rates import Schedule
 from dynamics.problem.student import NETWORK
 from dynamics.runs.compiling import expected_compilation, noticed_compilation
@@ -241,7 +248,7 @@ def checked_data(
     all_samples = ratio * problem.dimension
     parts = checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1)
     need = f"be at most the number of samples, {all_samples:g}"
-    check_that(parts <= all_samples, "batches_per_epoch", need, f"is {parts}")
+    check_that(is_at_most(parts, all_samples), "batches_per_epoch", need, f"is {parts}")
     check_switch("reshuffle", reshuffle)
     if isinstance(learning_rate, Schedule):
         rates = np.asarray(learning_rate.table(count), dtype=np.float64)

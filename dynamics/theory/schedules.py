@@ -20,7 +20,7 @@ from dynamics.problem import (
     checked_optimizer,
     is_correlation,
 )
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import check_that, is_at_most
 from dynamics.problem.rates import MAKERS, Schedule, schedule_of
 from dynamics.problem.student import SPHERICAL
 from hermite.arrays import Array
@@ -104,7 +104,7 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     first = start if signed else abs(start)
     need = f"start from {'an overlap C' if signed else '|C|'} of at least {LEAST_OVERLAP:g}/√d = {least:.4g}"
     reason = "nearer to 0 the noise of the best steps is of the size of C itself"
-    check_that(first >= least, "problem", need, f"starts from {start:.4g}: {reason}")
+    check_that(is_at_most(least, first), "problem", need, f"starts from {start:.4g}: {reason}")
     need = f"be above the {first:.4g} of the start and below 1"
     check_that(first < last < 1.0, "final_overlap", need, f"is {last:g}")
     way, means, side = escape_of(problem), step_means(problem), 1.0 if start > 0.0 else -1.0

@@ -29,7 +29,7 @@ from dynamics.problem import (
     is_correlation,
     is_frame,
 )
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import check_that, is_same
 from dynamics.problem.hints import with_hints
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
@@ -606,7 +606,7 @@ def resume(
     if varies:
         plan, mean = make_plan(given, settings["steps"], None), begun.settings["effective_learning_rate"]
         has = f"has {plan.effective_rate}"
-        check_that(plan.effective_rate == mean, "learning_rate", f"have the mean {mean} over flow time", has)
+        check_that(is_same(plan.effective_rate, mean), "learning_rate", f"have the mean {mean} over flow time", has)
         same = begun.settings.get("schedule_digest", plan.digest) == plan.digest  # older files know the mean alone
         other = "is another one of the same mean"
         check_that(same, "learning_rate", "be that of `simulate` at every step", other)

@@ -20,7 +20,7 @@ import xarray as xr
 from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
-from dynamics.problem.checks import check_that, checked_list, checked_real
+from dynamics.problem.checks import check_that, checked_list, checked_real, is_at_most
 from dynamics.problem.optimizers import PLAIN, Optimizer
 from dynamics.solve import solve_overlaps
 from hermite import HermiteExpansion
@@ -109,7 +109,9 @@ def checked_runs(seeds: object, seed: object, fewest: int = 2) -> dict[str, Any]
 def checked_rising(values: object, name: str, need: str, least: float, most: float = float_info.max) -> list[float]:
     """Return a list of numbers that increase, all from `least` to `most`; a refusal calls them `need`."""
     found = [checked_real(value, name) for value in checked_list(values, name)]
-    rise = found and least <= found[0] and found[-1] <= most and all(a < b for a, b in pairwise(found))
+    rise = (
+        found and is_at_most(least, found[0]) and is_at_most(found[-1], most) and all(a < b for a, b in pairwise(found))
+    )
     check_that(rise, name, f"hold increasing {need}", f"is {shown(found)}")
     return found
 

@@ -15,7 +15,7 @@ import xarray as xr
 from scipy import special
 
 from dynamics.problem import Problem, checked_real, is_frame, is_network, is_spherical
-from dynamics.problem.checks import check_that, require
+from dynamics.problem.checks import check_that, is_at_most, require
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.optimizers import PLAIN, Optimizer, checked_optimizer
 from dynamics.runs import make_dataset
@@ -141,7 +141,7 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
     pair = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
     large, small = (float(one.attrs["effective_learning_rate"]) for one in pair)
     need = f"be two whose learning rates differ by a factor of {LEAST_RATE_RATIO:g} or more"
-    check_that(large >= LEAST_RATE_RATIO * small, "simulation", need, f"they are {large:g} and {small:g}")
+    check_that(is_at_most(LEAST_RATE_RATIO * small, large), "simulation", need, f"they are {large:g} and {small:g}")
     for what, of in (
         ("batch size", lambda one: one.attrs["batch_size"]),
         ("engine", lambda one: one.attrs["engine"]),
