@@ -31,7 +31,7 @@ import numpy as np
 
 import hermite
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.losses import by_degree, largest_overlaps, teacher_parts, teacher_term
+from dynamics.equations.losses import by_degree, largest_overlaps, teacher_parts, teacher_term, without_rounding
 from dynamics.equations.network import steps
 from dynamics.equations.network.families import normalised_overlaps
 from dynamics.equations.network.normal_kernels import mirror
@@ -286,7 +286,8 @@ class CommitteeSystem(FlowSystem):
 
     def _squared(self, means: Array) -> float:
         """Return the mean square of f − f*, or of a part of it, of the means of products of all its units."""
-        return float(self._weights @ means @ self._weights)
+        terms = np.abs(self._weights)
+        return float(without_rounding(self._weights @ means @ self._weights, terms @ np.abs(means) @ terms))
 
     def loss(self, R: Array, S: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""

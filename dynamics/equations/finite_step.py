@@ -1,4 +1,4 @@
-r"""The overlaps under online SGD of a finite learning rate, closed by the exact mean change of one step.
+r"""The overlaps under online SGD of a finite learning rate, by the exact mean change of one step, closed to 1/d.
 
 In the coordinates of the flow, C = R/ρ, G = S/(ρρᵀ) and ln n = ln S_ii, and in the time η · step,
 

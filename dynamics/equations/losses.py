@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
+#: Share of its terms to which rounding of a mean square is cut off.
+ROUNDING = 1e-11
 #: Numbers of an overlap matrix of which the kernel is computed at once.
 BLOCK = 1 << 16
 #: Numbers of the Gram matrix treated at a time by numpy.
@@ -53,7 +55,15 @@ def population_loss(
 ) -> Any:
     """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
     own = np.sum(weighed_kernel(n, link, G) * n, axis=-1)
-    return constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + own
+    return without_rounding(constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + own, constant + own)
+
+
+def without_rounding(square: Any, scale: Any) -> Any:
+    """Return a mean square, a difference of terms of the size `scale`, with 0 where rounding has brought it below 0.
+
+    It stays below 0 by more for overlaps that no vectors have.
+    """
+    return np.where((square < 0.0) & (square >= -ROUNDING * np.abs(scale)), 0.0, square)[()]
 
 
 def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart | DegreePart, overlaps: Array) -> Array:
@@ -93,7 +103,8 @@ def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
     own = mean_of_pairs(vectors, problem.activation.kernel)
     student, other = link_powers(problem)
     attraction = np.polynomial.polynomial.polyval(overlaps, student * other).mean(axis=0)
-    return float(own - 2.0 * attraction @ problem.teacher.coefficients + teacher_term(problem))
+    constant = teacher_term(problem)
+    return float(without_rounding(own - 2.0 * attraction @ problem.teacher.coefficients + constant, own + constant))
 
 
 def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Array | None = None) -> float:
@@ -157,10 +168,10 @@ def told_by_degree(parts: ArrayLike, whole: float) -> Array | None:
 
 
 def by_degree(parts: ArrayLike, whole: ArrayLike) -> Array:
-    """Return the parts of degree 0, 1 and 2 of a whole (…), and the rest, shape (…, 4); `parts` is (3, …)."""
+    """Return the parts of degree 0, 1 and 2 of a whole (…), and the rest, (…, 4), at least 0; `parts` is (3, …)."""
     found = np.asarray(parts)
     rest = whole - found.sum(axis=0)
-    return np.moveaxis(np.concatenate([found, rest[None]]), 0, -1)
+    return np.asarray(np.maximum(np.moveaxis(np.concatenate([found, rest[None]]), 0, -1), 0.0))
 
 
 class NetworkDegrees:

@@ -227,7 +227,7 @@ class Course:
         if isinstance(last, Weights):
             loss = last.loss()
         else:
-            loss = n**2 * last.columns.shape[1] - 2.0 * n * float(alignment @ a) + float(np.sum(a**2))
+            loss = max(n**2 * last.columns.shape[1] - 2.0 * n * float(alignment @ a) + float(np.sum(a**2)), 0.0)
         return {"loss": loss, "fine_tuned_loss": self.span.fine_tuned_loss(), "alignment": alignment}
 
     def numbers(self) -> Array:

@@ -23,7 +23,7 @@ import numpy as np
 from dynamics.equations import vectors
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import link_at, with_link, write_g0, write_g1
-from dynamics.equations.losses import largest_overlaps, link_powers, squared_error, teacher_term
+from dynamics.equations.losses import largest_overlaps, link_powers, squared_error, teacher_term, without_rounding
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
 from dynamics.equations.overlaps import normalise, write_gram
@@ -356,7 +356,8 @@ class SphericalStepSystem(SphericalObservables):
         C, G = self.unpack(state)
         attraction = np.polynomial.polynomial.polyval(C, self._kernel).mean(axis=0)
         own, constant = float(self.problem.activation.kernel(G).mean()), self._fixed[1][-1]
-        return float(own - 2.0 * attraction @ self.problem.teacher.coefficients + constant)
+        loss = own - 2.0 * attraction @ self.problem.teacher.coefficients + constant
+        return float(without_rounding(loss, own + constant))
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, margin, and per direction the largest overlap and the learned mass."""

@@ -64,7 +64,7 @@ def solve_overlaps(
         steps w ← w − η ∇ ½E(f − f*)², without tolerance, interpolated linearly; with any other method the mean motion
         under online SGD that `step_theory` names. Needs a polynomial link.
     step_theory : {"finite-d", "infinite-d"}, optional
-        "finite-d" (the default with a learning rate): the overlaps move by the exact mean of a step,
+        "finite-d" (the default with a learning rate): the overlaps move by the exact mean of a step at their means,
         R' = E[ΔR]/η and S' = E[ΔS]/η for R = WΘᵀ, S = WWᵀ, label noise included. "infinite-d": its limit d → ∞ at
         fixed η d, taken at the problem's η d. Neither has the scatter of single runs.
     batch_size : int

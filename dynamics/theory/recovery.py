@@ -20,7 +20,7 @@ from hermite import HermiteExpansion, polynomials
 from hermite.arrays import Array, as_integer
 from hermite.expansion import callable_name, zero_tolerance
 from hermite.quadrature import POINTS, check_pointwise, integrate
-from hermite.text.messages import refuse, shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion, warn
 
 Function: TypeAlias = Callable[[Array], Array]
 
@@ -37,6 +37,8 @@ NOISY_RULE, NOISY_ZERO = ((10.0, 2003), (8.0, 157)), 1e-3
 NEAR_OPTIMAL = 6.0
 #: Distances l − max T, in units of the root mean square label, among which roots are looked for.
 TRIED = np.geomspace(1e-10, 1e8, 73)
+#: Error of a mean of ratios at which labels with heavy tails are told of.
+LARGEST_MISS = 0.01
 #: Keys of a seed's streams: the coordinate along the direction, the noise of the labels, and all other coordinates.
 ALONG, NOISE, ACROSS = 1100, 1101, 1102
 
@@ -370,7 +372,9 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
     .. math:: c = E[y p], \qquad c_1 = \frac{E[y (|x|^2 - d)]}{\sqrt{2d}}, \qquad
        V = \tfrac12 E\big[y^2 (|x|^4 - 2|x|^2 + d)\big].
 
-    n ~ d² samples are needed (arXiv:2311.13774).
+    n ~ d² samples are needed (arXiv:2311.13774). ρ² is the ratio of means. Where labels have heavy tails and samples
+    are few the mean of the ratio is larger, .288 and .577 against .235 and .551 for h_1 + h_3/2, d = 20, n = 200 and 800;
+    a warning tells the order of it.
 
     Parameters
     ----------
@@ -405,6 +409,16 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
     variance = 0.5 * float(weights @ (y**2 * (square**2 - 2.0 * square + d)))
     n, mean = np.array(counts, dtype=np.float64), c**2 + along_one**2
     found = c**2 / (mean + (variance - mean) / n)
+    # Of the second order in the fluctuation of the mean square of the noise, which heavy tails have.
+    squares = 0.5 * y**2 * (square**2 - 2.0 * square + d) - (y * p) ** 2
+    spread = float(weights @ squares**2) - float(weights @ squares) ** 2
+    late = spread / n**3 * found**3 / c**4
+    if late.max() > LARGEST_MISS:
+        at = int(np.argmax(late))
+        warn(
+            f"Labels of {g.name} have heavy tails at d = {d}: at n = {counts[at]} the mean of overlap_squared may be "
+            f"above {found[at]:.3g} by the order of {late[at]:.1g}."
+        )
     near, far = (g.value(np.linspace(-reach, reach, 4001)) for reach in (NEAR, FAR))
     is_bounded = np.isfinite(max(largest_label(near, far), largest_label(-near, -far)))
     return HierarchyRecovery(n, found, g.norm_squared - g.kernel(found) if is_bounded else np.full(n.size, np.nan))

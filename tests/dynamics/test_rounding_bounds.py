@@ -79,7 +79,7 @@ def test_two_learning_rates_may_differ_by_the_least_factor():
     """1.2 times 0.003 is 0.0036, but in float64 above it."""
     assert 1.2 * 3 / 1000 < 1.2 * 0.003
     start = np.eye(2, 8)
-    problem = Problem(activation="relu", teacher=Teacher([1.0, 0.5]), width=2, dimension=8, initial_weights=start)
+    problem = Problem(activation="he2", teacher=Teacher([1.0, 0.5]), width=2, dimension=8, initial_weights=start)
     save_at = dynamics.SaveAt.at([0.0, 0.05])
     flow = dynamics.solve_overlaps(problem, save_at=save_at, progress=False)
     runs = [
@@ -97,5 +97,5 @@ def test_the_learning_rate_of_an_answer_may_be_rounded():
     rate = 3 * 1e-5
     assert rate != 3e-5
     assert dynamics.learning_steps(stepped, direction=1, learning_rate=rate).learning_rate == 3e-5
-    with pytest.raises(ValueError, match="Argument `learning_rate` must be that of the answer, 3e-05, but is 3.1e-05"):
+    with pytest.raises(ValueError, match="Argument `learning_rate` must be that of the answer, 3e-05, but is "):
         dynamics.learning_steps(stepped, direction=1, learning_rate=3.1e-5)

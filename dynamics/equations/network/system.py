@@ -22,7 +22,7 @@ import numpy as np
 from numba import types
 
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.losses import NetworkDegrees
+from dynamics.equations.losses import NetworkDegrees, without_rounding
 from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network import series
 from dynamics.equations.network.families import ERF, RELU, TABLE, check_no_ties, network_teacher, normalised_overlaps
@@ -769,7 +769,9 @@ class NetworkSystem(FlowSystem):
         v, _, M, _ = self.unpack(y)
         means, pulls, A, _ = np.split(work[sizes[MEANS_AT] :], np.cumsum([m * (r + 3), 3 * m, m * m]))
         mean = means.reshape(m, r + 3)[:, 0]
-        loss = self.student.output_scale * v @ (pulls[:m] - mean) + self.teacher.square
+        weights, square = self.student.output_scale * v, self.teacher.square
+        terms = np.abs(weights) @ (np.abs(pulls[:m]) + np.abs(mean)) + square
+        loss = without_rounding(weights @ (pulls[:m] - mean) + square, terms)
         return float(loss), M.T @ A.reshape(m, m) @ M, events[r:]
 
 

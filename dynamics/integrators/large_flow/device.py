@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.equations.losses import events_of_directions
+from dynamics.equations.losses import events_of_directions, without_rounding
 from dynamics.equations.vectors import unit_vectors
 from dynamics.integrators.clusters import (
     DISPLACED_SHARE,
@@ -324,7 +324,8 @@ class TorchFlowStepper(ClusterStepper):
         field = self.field
         field.rates(self._at(t))
         excess = field.n @ (field.students @ field.n - 2.0 * (field.teachers @ field.a))
-        return field.value * float(self._a @ self._a) + float(excess)
+        constant = field.value * float(self._a @ self._a)
+        return float(without_rounding(constant + float(excess), constant))
 
     def summary(self, t: float) -> dict[str, Array | float]:
         """Return what `OverlapSystem.summarise` says of a time within the last step, without moving G to the host."""
