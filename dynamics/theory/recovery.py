@@ -373,8 +373,8 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
        V = \tfrac12 E\big[y^2 (|x|^4 - 2|x|^2 + d)\big].
 
     n ~ d² samples are needed (arXiv:2311.13774). ρ² is the ratio of means. Where labels have heavy tails and samples
-    are few the mean of the ratio is larger, .288 and .577 against .235 and .551 for h_1 + h_3/2, d = 20, n = 200 and 800;
-    a warning tells the order of it.
+    are few the mean of the ratio is larger, .288 and .577 against .235 and .551 for h_1 + h_3/2, d = 20, n = 200 and
+    800; a warning tells the order of it.
 
     Parameters
     ----------

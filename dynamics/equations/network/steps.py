@@ -1,7 +1,7 @@
 r"""A two-layer network under SGD of a finite learning rate η, in its order parameters.
 
 With u_i the gradient of a sample and ∇_i = E u_i + κ_w w_i, the mean step on B samples adds to Q'_ij of the flow, in
-the time η · step, η [∇_i·∇_j + (S_ij − E u_i·E u_j)/B] for "finite-d", exact for a step, and η S_ij/B with d for |x|² for
+the time η · step, η [∇_i·∇_j + (S_ij − E u_i·E u_j)/B] for "finite-d", which is exact, and η S_ij/B with d for |x|² for
 "infinite-d", where S_ij = E u_i·u_j = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²]; `docs/step_equations.md`, "Finite
 steps of networks", has neurons on the sphere too. Under the measure of the factor σ'_i σ'_j of erf the mean of ē² is a
 sum of means of pairs at other variances and biases: with U = (w_i, w_j), V the vectors, N = (1 + UᵀU)⁻¹ and B = VᵀUN
