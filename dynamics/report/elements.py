@@ -195,7 +195,11 @@ class History(NamedTuple):
 
 def sign_matters(dataset: xr.Dataset) -> bool:
     """Return whether a neuron opposite to a direction has not found it: for odd k, but in a network."""
-    return "second_layer" not in dataset and bool(dataset.attrs["information_exponent"] % 2)
+    if "second_layer" in dataset:
+        return False
+    need = "Argument `dataset` must have the attribute `information_exponent`, as an answer has, but has none."
+    require("information_exponent" in dataset.attrs, need)
+    return bool(dataset.attrs["information_exponent"] % 2)
 
 
 def counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:

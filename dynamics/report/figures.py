@@ -289,6 +289,8 @@ def check_drawable(dataset: Any, **variables: tuple[str, ...]) -> None:
         wanted, given = (", ".join(map(str, found)) for found in (dims, dataset[name].dims))
         other = f"Argument `dataset` must have `{name}({wanted})` for this figure, but has `{name}({given})`."
         require(dataset[name].dims == dims, other)
+        empty = f"Argument `dataset` must have a value of `{name}` at least for this figure, but has none."
+        require(dataset[name].size, empty)
     answer = "Argument `dataset` must be an answer of this program, with the attribute `answer`, but has none."
     require("answer" in dataset.attrs, answer)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,6 +24,7 @@ from dynamics.report.elements import Chart, Rounded, cell_text, element, table, 
 from dynamics.report.figures import figure_of, figure_style, spread_rows
 from dynamics.runs.result import StopReason
 from dynamics.runs.storage import main_part
+from dynamics.runs.variables import VARIABLES
 from dynamics.solve.registry import ANSWERS
 from hermite.text.messages import refuse, require, rounded
 
@@ -338,12 +340,42 @@ class Summary:
         return ElementTree.tostring(element("div", *parts), encoding="unicode", method="html")
 
 
+def fault_of(dataset: xr.Dataset, error: Exception) -> str:
+    """Return the end of a sentence: what a dataset lacks, or has instead, as which `error` was raised."""
+    if isinstance(error, KeyError):
+        named = re.search(r"'(\w+)'", str(error))
+        return f"lacks {named[0] if named else error}"
+    leading = set() if answer_of(dataset) in {answer.name for answer in ANSWERS} else {"seed"}
+    for name, variable in dataset.variables.items():
+        wanted = VARIABLES[str(name)].dims if name in VARIABLES else variable.dims
+        if set(variable.dims) - leading != set(wanted):
+            given, dims = (", ".join(map(str, each)) for each in (variable.dims, wanted))
+            return f"has `{name}({given})`, not `{name}({dims})`"
+    if empty := next((str(dim) for dim, size in dataset.sizes.items() if not size), ""):
+        return f"has no {empty}"
+    return f"has others ({type(error).__name__}: {error})"
+
+
+def checked_findings(answer: xr.Dataset | xr.DataTree) -> Findings:
+    """Return the findings of an answer; raise TypeError for other objects, ValueError for an answer that was changed."""
+    import xarray as xr
+
+    is_answer = isinstance(answer, (xr.Dataset, xr.DataTree))
+    require(is_answer, f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.", TypeError)
+    try:
+        return any_findings(answer)
+    except Exception as error:  # somebody may have changed it in any way
+        need = "Argument `answer` must have the variables, dims and attributes with which this program returned it"
+        return refuse(f"{need}, but {fault_of(main_part(answer), error)}.")
+
+
 def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
     """Return the findings of an answer, to be printed or left as the last line of a cell of a notebook.
 
     First comes how the run ended, "Unfinished" if it was stopped, or what a comparison says; then what must be known
     before a number is read, and the tables that the command of the answer prints. `answer` is any Dataset or DataTree
-    that this program returned or `dynamics.load` read; TypeError is raised for anything else.
+    that this program returned or `dynamics.load` read; TypeError is raised for anything else, and ValueError for one
+    that lacks variables or attributes, or has other dims, as several that were concatenated.
 
     Examples
     --------
@@ -353,11 +385,7 @@ def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
     >>> str(dynamics.summary(answer)).splitlines()[0]
     'Complete: this answer needs no time stepping.'
     """
-    import xarray as xr
-
-    is_answer = isinstance(answer, (xr.Dataset, xr.DataTree))
-    require(is_answer, f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.", TypeError)
-    return Summary(any_findings(answer))
+    return Summary(checked_findings(answer))
 
 
 def plot(answer: xr.Dataset | xr.DataTree, *, style: str | None = None) -> Figure:
@@ -375,11 +403,7 @@ def plot(answer: xr.Dataset | xr.DataTree, *, style: str | None = None) -> Figur
     >>> [ax.get_xlabel() for ax in figure.axes][1]
     'flow time $t$'
     """
-    import xarray as xr
-
-    is_answer = isinstance(answer, (xr.Dataset, xr.DataTree))
-    require(is_answer, f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.", TypeError)
-    findings = any_findings(answer)
+    findings = checked_findings(answer)
     draw = findings.overview or next((drawing.draw for drawing in findings.drawings), None)
     if draw is None:
         refuse("Argument `answer` must be a result with a figure, but this one has none.")

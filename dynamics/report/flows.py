@@ -14,6 +14,7 @@ from dynamics.report import elements, figures
 from dynamics.report.figures import BAND, IDEAL, MEASURED, PREDICTED, REFERENCE, finish_panel
 from dynamics.report.findings import Drawing, Findings, Table, drawing_of, renamed, rows_of, run_findings
 from dynamics.runs.dataset import stored_exponents
+from dynamics.runs.variables import VARIABLES
 from dynamics.solve.learning_steps import is_drawn
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
@@ -567,6 +568,8 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     ('flow time $t$ (ticks: predicted)', 'largest squared overlap $C^2$')
     """
     figures.check_drawable(dataset, predicted_emergence_time=("direction",))
+    known = {name: VARIABLES[name].dims for name in elements.OVERLAPS.variables if name in dataset}
+    figures.check_drawable(dataset, **dict(list(known.items())[:1]))
     squared, ax = elements.squared_overlap(dataset), figures.axes_or_new(ax, style)
     ax.set_ylim(-0.08, 1.05)
     names, predicted = range(1, squared.shape[1] + 1), dataset["predicted_emergence_time"].values
@@ -593,7 +596,7 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
     ('predicted emergence time', 'measured emergence time')
     """
     names = ("predicted_emergence_time", "leading_order_time", "emergence_time")
-    ax = figures.axes_for(dataset, ax, style, **dict.fromkeys(names, ("direction",)))
+    ax = figures.axes_for(dataset, ax, style, **dict.fromkeys(names, ("direction",)), time=("time",))
     exact, leading, measured = (dataset[name].values for name in names)
     both = _has_both_times(dataset)
     if not both.any():

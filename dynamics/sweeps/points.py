@@ -337,7 +337,8 @@ def packed_point(dataset: xr.Dataset) -> bytes:
 
     # Text and numbers of any size can be told per point; netCDF has integers of 64 bits.
     huge = {k: float(v) for k, v in dataset.attrs.items() if isinstance(v, int) and np.asarray(v).dtype == object}
-    dataset = dataset.assign_attrs(huge)
+    coded = {k: _plain(v) for k, v in dataset.attrs.items() if np.asarray(v).dtype.kind == "S"}
+    dataset = dataset.assign_attrs(huge | coded)
     check_storable(dataset)
     others = (v.to_numpy() for v in dataset.variables.values() if v.dtype.kind not in NUMBERS)
     if not all(isinstance(each, str) for array in others for each in array.flat):
