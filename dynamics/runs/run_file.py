@@ -282,11 +282,25 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         begun = Begun(answer, stored_question(dataset), times, settings | arguments, dataset, parts)
     except (KeyError, ValueError, TypeError, RecursionError):  # the last of endless JSON
         refuse(f"{file} must hold a whole checkpoint of this program, but does not.", storage.StorageError)
+    lacking = _lacking_record(dataset, parts)
+    whole = f"{file} must hold every record of its run, to go on with it, but lacks those of {lacking!r}."
+    require(lacking is None, whole, storage.StorageError)
     if (source := dataset.attrs.get("source")) != PROGRAM:
         warn(f"{file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits.")
     found = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
     remove_torn(found.target)
     return found
+
+
+def _lacking_record(dataset: xr.Dataset, parts: Parts) -> str | None:
+    """Return the first variable without all records that parts of a checkpoint leave to the dataset, or None."""
+    times = dataset.sizes.get("time", 0)
+    held = ["time"]
+    for part in parts.values():
+        names = str(part.attrs.get("observables", "")).split()
+        held += [name for name in names if f"{RECORD}{name}" not in part.variables]
+    whole = {str(name) for name, variable in dataset.variables.items() if variable.dims[:1] == ("time",) and times}
+    return next((name for name in held if name not in whole), None)
 
 
 def _digest(arguments: Mapping[str, Any], parts: Parts) -> str:
