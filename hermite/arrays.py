@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Mapping
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -79,8 +80,7 @@ def real_array(values: Any, name: str) -> Array:
         return values
     masked = masked_entries(values)
     require(not masked, f"Argument `{name}` must have no masked entries, but {masked} are masked.")
-    # As pint, astropy and xarray have them.
-    unit = getattr(values, "units", getattr(values, "unit", None))
+    unit = _unit_of(values)
     has_none = unit is None or callable(unit) or str(unit) in ("", "1", "dimensionless")
     require(has_none, f"Argument `{name}` must be dimensionless, as all quantities here are, but has the unit {unit}.")
     try:
@@ -97,6 +97,17 @@ def real_array(values: Any, name: str) -> Array:
     lost = next((each for each in large if int(float(each)) != int(each)), None)
     require(lost is None, f"Argument `{name}` must hold numbers that float64 holds, but has {lost}.")
     return found
+
+
+def _unit_of(values: Any) -> object:
+    """Return the unit of an array of pint, astropy or xarray, None if it has none.
+
+    Labels and columns called `unit` are attributes of what xarray and pandas make, whose units are in `attrs`.
+    """
+    attributes = getattr(values, "attrs", None)
+    if isinstance(attributes, Mapping):
+        return attributes.get("units", attributes.get("unit"))
+    return getattr(values, "units", getattr(values, "unit", None))
 
 
 def real_column(values: Any, name: str) -> Array:

@@ -128,7 +128,8 @@ def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) ->
 def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
     """Draw the time of the first direction along the first axis of several numbers, one line per other choice."""
     along = [name for name in axes if dataset.sizes[name] > 1 and np.issubdtype(dataset[name].dtype, np.number)]
-    if not along or "emergence_time" not in dataset or "direction" not in dataset["emergence_time"].dims:
+    has_times = "emergence_time" in dataset and "direction" in dataset["emergence_time"].dims
+    if not along or not has_times or "direction" in axes:
         return []
     name, rest = along[0], [other for other in axes if other != along[0]]
     first = dataset["emergence_time"].isel(direction=0).transpose(*axes, ...)

@@ -34,17 +34,17 @@ def check_tree(tree: xr.Dataset | xr.DataTree) -> None:
         return
     for node in tree.subtree:
         if node is not tree:
-            _check_name("groups", node.name)
+            check_name("groups", node.name)
         check_storable(node.to_dataset(inherit=False))
 
 
 def check_storable(dataset: xr.Dataset) -> None:
     """Raise TypeError, in one sentence, for what a file of a dataset would lose or read as something else."""
     for dim in dataset.sizes:
-        _check_name("dimensions", dim)
+        check_name("dimensions", dim)
     _check_attributes(dataset.attrs, "")
     for name, variable in dataset.variables.items():
-        _check_name("variables", name)
+        check_name("variables", name)
         is_listed = name in dataset.coords and name not in dataset.dims
         blank = f"Coordinate {name!r} must have a name without blanks, since netCDF lists coordinates by their names."
         require(not is_listed or not re.search(r"\s", str(name)), blank, TypeError)
@@ -59,7 +59,8 @@ def check_storable(dataset: xr.Dataset) -> None:
             refuse(f"Variable {name!r} must {need}, as netCDF stores, but has {wrong}.", TypeError)
 
 
-def _check_name(what: str, name: object) -> None:
+def check_name(what: str, name: object) -> None:
+    """Raise TypeError unless netCDF takes a name; `what` is what such names are of, in the plural."""
     fits = isinstance(name, str) and _NAME.fullmatch(name) and len(name.encode(errors="replace")) <= _MOST_BYTES
     need = "begin with a letter, digit or underscore, hold no control character or slash, and end without a blank"
     require(fits, f"Names of {what} must {need}, as in netCDF, but one is {shown(name)}.", TypeError)
@@ -67,7 +68,7 @@ def _check_name(what: str, name: object) -> None:
 
 def _check_attributes(attributes: dict[Any, Any], owner: str) -> None:
     for key, value in attributes.items():
-        _check_name("attributes", key)
+        check_name("attributes", key)
         own = f"Attribute {key!r}{owner} must have another name, since netCDF uses this one itself."
         require(key not in RESERVED, own, TypeError)
         is_list = isinstance(value, (list, tuple, np.ndarray))

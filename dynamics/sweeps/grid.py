@@ -19,6 +19,7 @@ from dynamics.problem.question import Question, check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
+from dynamics.runs.storable import check_name
 from dynamics.sweeps.points import MAGIC, Study, SweepPoint, check_options, name_of_study, study_path
 from hermite import expand
 from hermite.arrays import Matrix, as_scalar
@@ -148,6 +149,9 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
         need = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
         require(is_named, need, TypeError)
     check_that(grid, "grid", "have at least one key", "is empty")
+    for name in grid:
+        check_name("grid keys", name)
+        check_that(name != "failure", "grid", "have other keys than 'failure', which says why a point failed", "has it")
     axes = tuple(_axis(name, values) for name, values in grid.items())
     count = math.prod(len(axis.values) for axis in axes)
     check_that(count <= MOST_POINTS, "grid", f"have at most {MOST_POINTS} points", f"has {count}")

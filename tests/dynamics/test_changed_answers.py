@@ -53,6 +53,25 @@ def test_a_summary_of_a_changed_sweep_says_what_it_lacks(sweep):
             dynamics.summary(changed)
 
 
+def test_a_grid_may_have_any_key_that_a_file_holds(tmp_path):
+    """Keys that answers use themselves get other names; those that a file cannot hold are refused before any work."""
+    for key in ("unit", "direction", "time", "loss", "index", "title"):
+        found = dynamics.sweep(PROBLEM, {key: [1, 2]}, study=asked, workers=0, output=tmp_path / f"{key}.nc")
+        dynamics.summary(found)
+        assert key in dynamics.to_table(found)
+        found.close()
+    for key, kind, need in (
+        ("failure", ValueError, "`grid` must have other keys than 'failure'"),
+        ("a/b", TypeError, "Names of grid keys must "),
+    ):
+        with pytest.raises(kind, match=need):
+            dynamics.sweep(PROBLEM, {key: [1, 2]}, study=asked, workers=0)
+
+
+def asked(problem, **_):
+    return dynamics.predict_emergence(problem)
+
+
 PLOTS = (dynamics.plot_emergence, dynamics.plot_emergence_times, dynamics.plot_loss)
 
 

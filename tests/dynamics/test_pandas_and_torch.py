@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import xarray as xr
 
 import dynamics
 import hermite
@@ -143,3 +144,25 @@ def test_directions_of_single_precision_are_of_unit_length_within_it():
 def test_what_only_spells_numbers_is_refused(column):
     with pytest.raises(TypeError, match=r"^Argument `coefficients` must be an array of real numbers, but is "):
         dynamics.Teacher(column)
+
+
+NAMED_UNIT = {
+    "table": lambda values: pd.DataFrame({"unit": values}),
+    "label": lambda values: pd.Series(values, index=["unit", *range(len(values) - 1)]),
+    "label of units": lambda values: pd.Series(values, index=["units", *range(len(values) - 1)]),
+    "coordinate": lambda values: xr.DataArray(values, dims="x", coords={"unit": ("x", range(len(values)))}),
+}
+
+
+@pytest.mark.parametrize("made", NAMED_UNIT.values(), ids=NAMED_UNIT)
+def test_a_column_a_label_or_a_coordinate_may_be_called_unit(made):
+    for name in ("times", "fit"):
+        assert CALLS[name](made) == CALLS[name](list)
+
+
+def test_units_of_arrays_are_refused():
+    for attribute in ("units", "unit"):
+        array = xr.DataArray([1.0, 2.0], attrs={attribute: "m"})
+        with pytest.raises(ValueError, match=r"^Argument `times` must be dimensionless, .*, but has the unit m\.$"):
+            dynamics.SaveAt.at(array)
+    assert len(dynamics.SaveAt.at(xr.DataArray([1.0, 2.0], attrs={"units": "1"}))) == 2
