@@ -357,7 +357,7 @@ def fault_of(dataset: xr.Dataset, error: Exception) -> str:
 
 
 def checked_findings(answer: xr.Dataset | xr.DataTree) -> Findings:
-    """Return the findings of an answer; raise TypeError for other objects, ValueError for an answer that was changed."""
+    """Return the findings of an answer; raise TypeError for other objects, ValueError for a changed answer."""
     import xarray as xr
 
     is_answer = isinstance(answer, (xr.Dataset, xr.DataTree))

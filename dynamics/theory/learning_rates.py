@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dynamics.cores import one_blas_thread
 from dynamics.problem import (
     LEARNED_SHARE,
     Problem,
@@ -24,6 +25,8 @@ from dynamics.theory.stability import fitted_limit, fitted_neurons, narrow_limit
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, shown, warn
 
+#: Significant digits of a limit at the end of a flow, whose accuracy is `stability.RTOL`.
+KNOWN_DIGITS = 4
 #: Why other optimizers than SGD and its form of zeroth order have no limit.
 NO_LIMIT = "its steps do not shrink with the gradient, so that there is no limit of stability"
 
@@ -184,7 +187,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
         `dynamics.solve_quadratic`. For a `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of
         whole a_p, where Σ a_p ≠ 1 for the spherical student, and for m < P of the homogeneous one where c_1 ≠ 0 or
         directions are oblique, it is the smaller one of two: at the state that the flow reaches, which takes seconds,
-        and at the start.
+        and at the start; in four digits.
 
     Raises
     ------
@@ -230,9 +233,19 @@ def _limit(problem: Problem, size: int, directions: int | None) -> float:
         check_that(fitted is not None and problem.teacher.is_orthonormal, "problem", need, "has not")
     if fitted is not None:
         return fitted_limit(problem, fitted, size, directions)
-    if is_homogeneous(problem):
-        return narrow_limit(problem, size, directions)
-    return min(network_limit(problem, size, directions))
+    with one_blas_thread():
+        if is_homogeneous(problem):
+            return _in_known_digits(narrow_limit(problem, size, directions))
+        return _in_known_digits(min(network_limit(problem, size, directions)))
+
+
+def _in_known_digits(limit: float) -> float:
+    """Return a limit at the end of a flow, which is known to about 1e-4, without digits that change between processes.
+
+    A process that compiles functions calls other copies of them than one that loads them from disk. Copies round
+    differently, which changes the end of the flow by about 1e-9.
+    """
+    return float(f"{limit:.{KNOWN_DIGITS}g}")
 
 
 def quick_limit(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float | None:

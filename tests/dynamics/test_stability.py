@@ -401,3 +401,22 @@ def test_the_limit_of_a_network_does_not_know_the_objective_correlation():
     )
     with pytest.raises(ValueError, match="`objective`"):
         network_limit(problem, 1)
+
+
+@pytest.mark.parametrize("student", ["network", "narrow"])
+def test_a_share_of_the_limit_does_not_depend_on_the_rounding_of_a_process(student, monkeypatch):
+    """Processes that compile and that load functions end the flow 1e-9 apart: both have the same rate, to the bit."""
+    from dynamics.theory import stability
+    from dynamics.theory.learning_rates import resolved_rate
+
+    if student == "network":
+        asked = dynamics.Student(activation="erf", width=2, second_layer="fixed", scale="1/m", rates="mean-field")
+        problem = dynamics.Problem(student=asked, teacher=dynamics.Teacher([1.0, -0.6]), dimension=12, seed=1)
+    else:
+        problem = dynamics.Problem(activation="tanh", teacher=dynamics.Teacher([1.0, 0.6]), width=1, dimension=12)
+    end, rates = stability._end_of_flow, []
+    for change in (0.0, 1e-9, -1e-9):
+        monkeypatch.setattr(stability, "_end_of_flow", lambda *asked: end(*asked) * (1.0 + change))  # noqa: B023
+        rates.append(resolved_rate(problem, "0.1x"))
+    assert rates[0] == rates[1] == rates[2]
+    assert rates[0] == pytest.approx(0.1 * float(f"{10.0 * rates[0]:.4g}"), rel=1e-12)
