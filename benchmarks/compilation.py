@@ -13,6 +13,7 @@ from pathlib import Path
 #: Answer -> options of `python -m dynamics.solve` that ask for it at its default settings.
 CASES = {
     "overlaps": ["--k", "4", "--beta", "1.0"],
+    "overlaps, k <= 2": ["--activation", "tanh", "--directions", "2", "--width", "6", "--dimension", "32"],
     "decoupled": ["--model", "decoupled"],
     "quadratic": ["--model", "quadratic"],
     "network": ["--activation", "relu", "--second-layer", "trained"],

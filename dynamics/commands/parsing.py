@@ -6,6 +6,7 @@ is a result, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import re
 import shlex
 import tomllib
 import warnings
@@ -110,7 +111,16 @@ def value_of(option: Option, values: Mapping[str, Any]) -> Any:
 
 def as_typed(error: BaseException | str, options: Iterable[Option] = OPTIONS, **names: str) -> str:
     """Return an error or a text with the flags, and `names`, of the arguments of functions that it names."""
-    return renamed(str(error), {option.key: f"--{option.name}" for option in options} | names)
+    flags = {option.key: f"--{option.name}" for option in options}
+    sentence = renamed(str(error), flags | names).replace("Argument `problem`", "The problem")
+    if sentence.startswith("Option"):
+        sentence = re.sub(r"\b(be|is) None\b", r"\1 absent", sentence)
+    return re.sub(r"\b(\w+)='([\w-]+)'", lambda word: _typed(word, flags), sentence)
+
+
+def _typed(word: re.Match[str], flags: Mapping[str, str]) -> str:
+    """Return an argument with its value as it is typed, or as it stands if it is no option."""
+    return f"{flags[word[1]]} {word[2]}" if word[1] in flags else word[0]
 
 
 def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path | None) -> None:

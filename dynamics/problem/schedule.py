@@ -87,7 +87,7 @@ def _checked_range(first: object, last: object, count: object, above: Literal["<
     number = checked_integer(count, "count", minimum=2)
     begin, end = checked_real(first, "first"), checked_real(last, "last")
     is_above = begin > 0 if above == "<" else begin >= 0
-    need = f"Arguments `first` and `last` must satisfy 0 {above} first < last, but are {begin} and {end}."
+    need = f"Arguments `first` and `last` must satisfy 0 {above} `first` < `last`, but are {begin} and {end}."
     require(is_above and begin < end < np.inf, need)
     check_memory("count", number, ARRAYS_OF_TIMES * number)
     return begin, end, number

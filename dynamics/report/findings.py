@@ -65,7 +65,7 @@ class Table:
     caption: str
     #: Numbers, text or None.
     rows: Sequence[Mapping[str, Any]]
-    #: Sentences that explain the columns.
+    #: Sentences that explain the columns, each after its title and a colon; a terminal shows its own titles.
     note: str = ""
     #: Name of the rows in the plural, if a part of them tells enough; "" if all are shown.
     each: str = ""
@@ -98,6 +98,8 @@ class Table:
             side = "<" if any(isinstance(value, str) for value in values) else ">"
             columns.append([f"{cell:{side}{max(map(len, cells))}}" for cell in cells])
         lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+        for title, short_title in self.short.items():
+            note = note.replace(f"{title}:", f"{short_title}:")
         return ["", *lines, *([note] if note else [])]
 
     def _rounded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:

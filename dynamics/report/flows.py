@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
 #: Columns of the table of times: title, title if times are of the linearised flow (k <= 2), title in a terminal, key.
+#: Columns without a title there are left out of it; no leading order is known of the linearised flow.
 COLUMNS = (
     ("p", "p", "p", "direction"),
     ("a_p", "a_p", "a_p", "teacher_coefficient"),
-    ("T_p, leading order", "T_p, leading order", "T_p leading", "leading_order_time"),
+    ("T_p, leading order", "", "T_p leading", "leading_order_time"),
     ("T_p, exact pair", "T_p, linearised", "predicted", "predicted_emergence_time"),
     ("emerged", "emerged", "emerged", "emergence_time"),
     ("emerged / pair", "emerged / linearised", "ratio", "ratio"),
@@ -46,9 +47,11 @@ COLUMNS = (
 )
 #: Meaning of the predicted times of matched pairs and their ratio.
 PAIRS = """\
-Predicted: one neuron and one direction alone, exactly; leading: to leading order in the starting overlap.
-Ratio: emerged / predicted; far above 1 where another direction took or delayed that neuron.
+T_p, exact pair: of one neuron and one direction alone; T_p, leading order: to leading order in the starting overlap.
+emerged / pair: the ratio of both times, far above 1 where another direction took or delayed that neuron.
 """
+LINEARISED = "T_p, linearised: of the flow linearised at its start. emerged / linearised: the ratio of both times.\n"
+EVENTS = "emerged: a neuron first has squared overlap 1/2. learned: the neurons first carry half the weight."
 #: Facts of a curve.
 FACTS = elements.DIRECTION_FACTS | {
     elements.PREDICTED_TIME: "predicted_emergence_time",
@@ -248,7 +251,10 @@ def degree_table(values: Mapping[str, Any]) -> list[Table]:
 def _cautions(dataset: xr.Dataset) -> list[str]:
     attrs, found, count = dataset.attrs, [], dataset.sizes["direction"]
     if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
-        found.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
+        found.append(
+            f"{late} of {count} directions did not emerge by the end: their times are unknown (censored). With a later "
+            "`t_max` they may emerge."
+        )
     rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
     if not isinstance(rate, str) and rate > limit:
         found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
@@ -285,12 +291,12 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
     for row in rows:
         row["ratio"] = row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)
     linear = "prediction_theory" in dataset.attrs
-    titles = {(linearised if linear else title): (short, key) for title, linearised, short, key in COLUMNS}
+    named = ((linearised if linear else title, short, key) for title, linearised, short, key in COLUMNS)
+    titles = {title: (short, key) for title, short, key in named if title}
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
         rows=renamed(rows, {title: key for title, (_, key) in titles.items()}),
-        note=("Predicted: of the flow linearised at its start. Ratio: emerged / predicted.\n" if linear else PAIRS)
-        + "Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
+        note=(LINEARISED if linear else PAIRS) + EVENTS,
         each="directions, spread over p",
         short={title: short for title, (short, _) in titles.items() if short},
         digits=5,

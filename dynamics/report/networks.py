@@ -61,7 +61,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     table = Table(
         caption="Axes of the teacher",
         rows=renamed(axes, {"axis": "direction", "emerged": "emergence_time"}),
-        note="Emerged: a neuron first lies along the axis, or along the axes of a product of which it is one.",
+        note="emerged: a neuron first lies along the axis, or along the axes of a product of which it is one.",
         each="axes, spread over their number",
         digits=5,
     )
@@ -70,11 +70,11 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         columns = {"component": "name", "f*": "teacher_component", "cost": "cost"}
         columns |= {"predicted": predicted, "learned": times, "f/f* at the end": "ratio"}
         late = [row["name"] for row in rows if not np.isfinite(row[times])]
-        lead = f"Not learned by the end: {', '.join(late)}. Their"
+        lead = f"Not learned by the end: {', '.join(late)}. With a later `t_max` they may be; their"
         first = Table(
             caption="Components of the teacher in the order of learning",
             rows=renamed(rows, columns),
-            note="Cost: degree on axes new in this order. Learned: half of the teacher's value is first reached.",
+            note="cost: degree on axes new in this order. learned: half of the teacher's value f* is first reached.",
             digits=5,
         )
         tables = [first, table]
@@ -83,7 +83,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     else:
         times, done, what = "emergence_time", "emerged", "axes"
         late = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
-        lead = f"No neuron lies along {', '.join(late)} by the end: their"
+        lead = f"No neuron lies along {', '.join(late)} by the end. With a later `t_max` one may; their"
         tables = [table, *degree_table(values)]
         facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), elements.AXES
     count = len(rows or axes)

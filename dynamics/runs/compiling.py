@@ -25,19 +25,23 @@ class Expected(NamedTuple):
 #: Answer -> what its first run compiles at its default settings (`python -m benchmarks.compilation`).
 EXPECTED = {
     "overlaps": Expected(58, 12),
+    "overlaps, k <= 2": Expected(90, 25),
     "decoupled": Expected(0, 0),
     "quadratic": Expected(0, 0),
     "network": Expected(123, 27),
     "correlation": Expected(37, 8),
     "mean-field": Expected(65, 15),
+    "reused-data": Expected(97, 17),
 }
 #: Answers of an optimizer other than SGD, whose steps compile further functions.
-OF_OPTIMIZERS = Expected(200, 70)
+OF_OPTIMIZERS = Expected(135, 54)
 
 
-def expected_compilation(answer: str, *, has_optimizer: bool = False) -> Expected | None:
-    """Return what the first run of an answer compiles, None if that is not known."""
-    return OF_OPTIMIZERS if has_optimizer else EXPECTED.get(answer)
+def expected_compilation(answer: str, *, has_optimizer: bool = False, decouples: bool = True) -> Expected | None:
+    """Return what the first run of an answer compiles, None if that is not known; below k = 3 nothing `decouples`."""
+    if has_optimizer:
+        return OF_OPTIMIZERS
+    return (None if decouples else EXPECTED.get(f"{answer}, k <= 2")) or EXPECTED.get(answer)
 
 
 class CompilationNotice(Compilation):
@@ -48,8 +52,13 @@ class CompilationNotice(Compilation):
 
     def __init__(self, progress: bool | None, expected: Expected | None, *, says: bool) -> None:
         super().__init__()
-        self._settings, self._expected, self._says = bar_settings(progress), expected, says
+        self._settings, self._says, self.expected = bar_settings(progress), says, expected
         self._bar: Any = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether neither the line is said nor the bar shown."""
+        return bool(self._settings["disable"]) and not self._says
 
     def on_start(self, event: Any) -> None:
         """Say the line at the first function, and open the bar."""
@@ -59,7 +68,7 @@ class CompilationNotice(Compilation):
             if self.functions == 0:
                 self._say()
             if not self._settings["disable"]:
-                total = None if self._expected is None else max(self._expected.functions, self.functions)
+                total = None if self.expected is None else max(self.expected.functions, self.functions)
                 bar = {"desc": "compiling", "total": total, "initial": self.functions, "unit": " functions"}
                 self._bar = open_bar(self._settings, **bar)
 
@@ -76,7 +85,7 @@ class CompilationNotice(Compilation):
 
     def _say(self) -> None:
         about = (
-            "" if self._expected is None or not self._expected.functions else f" (about {self._expected.seconds:.0f} s)"
+            "" if self.expected is None or not self.expected.functions else f" (about {self.expected.seconds:.0f} s)"
         )
         line = f"Compiling for this processor, once{about}; `feature-emergence compile` does all of it"
         if not self._settings["disable"]:
@@ -87,7 +96,7 @@ class CompilationNotice(Compilation):
             say(line)
 
 
-_noticed: ContextVar[bool] = ContextVar("noticed", default=False)
+_notice: ContextVar[CompilationNotice | None] = ContextVar("notice", default=None)
 
 
 @contextmanager
@@ -96,15 +105,18 @@ def noticed_compilation(
 ) -> Iterator[None]:
     """Have functions that are compiled in the body noticed, once, unless a caller has them noticed already.
 
-    `progress` shows the bar as that of a run; with `says` the line is said in any case, as commands do.
+    `progress` shows the bar as that of a run; with `says` the line is said in any case, as commands do. Where a caller
+    has them noticed, it is told what is `expected`.
     """
-    if _noticed.get():
+    outer = _notice.get()
+    if outer is not None:
+        outer.expected = expected or outer.expected
         yield
         return
-    token = _noticed.set(True)
-    is_silent = bar_settings(progress)["disable"] and not says
+    notice = CompilationNotice(progress, expected, says=says)
+    token = _notice.set(notice)
     try:
-        with nullcontext() if is_silent else listening(CompilationNotice(progress, expected, says=says)):
+        with nullcontext() if notice.is_silent else listening(notice):
             yield
     finally:
-        _noticed.reset(token)
+        _notice.reset(token)

@@ -335,7 +335,9 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
-        names["steps"] = "--epochs times --batches"
+        names |= {"steps": "--epochs times --batches", "first": "--t-min", "last": "--t-max"}
+        if options["optimizer"] is not None and given["optimizer"] is None:
+            names["optimizer"] = "--momentum" if given["momentum"] is not None else "--average"
         names |= {} if given["step_draws"] is None else {"draws": "--step-draws"}
         raise UsageError(parsing.as_typed(error, OPTIONS, **names, **listed)) from None
     own = {
@@ -366,7 +368,8 @@ def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, Any])
     from dynamics.runs.compiling import expected_compilation
     from dynamics.solve.integration import Run
 
-    expected = expected_compilation(answer.name, has_optimizer=arguments.get("optimizer") is not None)
+    decouples, has_optimizer = problem.information_exponent >= 3, arguments.get("optimizer") is not None
+    expected = expected_compilation(answer.name, has_optimizer=has_optimizer, decouples=decouples)
     if expected is not None and expected.functions == 0:
         return "compilation: none"
     if answer.resumes and is_compiled(Run.of(answer, problem, arguments).kind_of_question()):

@@ -244,7 +244,9 @@ class Run:
 
     def expected_compilation(self) -> Expected | None:
         """Return what the first run of this kind compiles, None if that is not known."""
-        return expected_compilation(self.answer.name, has_optimizer=self.given.get("optimizer") is not None)
+        decouples = getattr(self.problem, "information_exponent", 3) >= 3
+        has_optimizer = self.given.get("optimizer") is not None
+        return expected_compilation(self.answer.name, has_optimizer=has_optimizer, decouples=decouples)
 
     def kind_of_question(self) -> str:
         """Return a text that two runs share which need the same functions: it lacks most numbers."""

@@ -49,10 +49,8 @@ NOTE_DIRECTIONS = (
 )
 
 NOTE_LINEAR = (
-    "k <= 2: directions do not decouple; predicted times are those of the flow with forces linear in the overlaps "
-    "(c_0, c_1, c_2 of the link alone), neurons and norms coupled, learned those at which its overlaps give the "
-    "degrees from 3 on, which do not move it, half of the weight (NaN if they do not), and leading-order times those "
-    "of the nearest neuron"
+    "k <= 2: directions do not decouple; predicted times are those of the flow linearised at its start, learned "
+    "ones where its overlaps give the degrees from 3 on half of the weight"
 )
 NOTE_TOO_LONG = "the linearised flow takes too long to be followed to its end, so that times it did not reach are NaN"
 NOTE_PAIRS = (

@@ -96,7 +96,7 @@ def renamed(sentence: str, names: Mapping[str, str]) -> str:
     'Argument LINK must be a formula.'
     """
     found = re.sub(r"`(\w+)`", lambda match: names.get(match[1], match[0]), sentence)
-    return re.sub(r"\bArgument --", "Option --", found)
+    return re.sub(r"\bArgument(s?) --", r"Option\1 --", found)
 
 
 def rounded(value: float, error: float) -> tuple[str, str]:

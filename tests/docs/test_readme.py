@@ -116,7 +116,7 @@ def test_the_point_above_the_diagonal_is_a_direction_whose_neuron_went_to_anothe
     ratios = column(text, "ratio")
     assert 1 + np.argmax(ratios) == late
     assert max(ratios) > 2.0
-    said("Ratio: emerged / predicted; far above 1 where another direction took or delayed that neuron.", text)
+    said("ratio: the ratio of both times, far above 1 where another direction took or delayed that neuron.", text)
     neuron = int(flow.matched_neuron.sel(direction=late))
     assert flow.direction[np.argmax(flow.teacher_overlap.values[-1, neuron] ** 2)] == other
 

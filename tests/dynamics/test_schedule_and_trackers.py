@@ -17,8 +17,8 @@ from dynamics.runs.trackers import Soundness, StopReason
         (lambda: dynamics.SaveAt.at([-1.0, 2.0]), "Argument `times` must be finite and at least 0, but entry 1 of 2 is -1."),
         (lambda: dynamics.SaveAt.at([0.0, np.nan, 2.0]), "Argument `times` must be finite and at least 0, but entry 2 of 3 is nan."),
         (lambda: dynamics.SaveAt.at([1.0, 1.0]), "Argument `times` must increase, but goes from 1.0 to 1.0."),
-        (lambda: dynamics.SaveAt.geometric(0.0, 1.0, 3), "Arguments `first` and `last` must satisfy 0 < first < last, but are 0.0 and 1.0."),
-        (lambda: dynamics.SaveAt.linear(2.0, 1.0, 3), "Arguments `first` and `last` must satisfy 0 <= first < last, but are 2.0 and 1.0."),
+        (lambda: dynamics.SaveAt.geometric(0.0, 1.0, 3), "Arguments `first` and `last` must satisfy 0 < `first` < `last`, but are 0.0 and 1.0."),
+        (lambda: dynamics.SaveAt.linear(2.0, 1.0, 3), "Arguments `first` and `last` must satisfy 0 <= `first` < `last`, but are 2.0 and 1.0."),
         (lambda: dynamics.SaveAt.linear(0.0, 1.0, 1), "Argument `count` must be at least 2, but is 1."),
     ],
 )  # fmt: skip
