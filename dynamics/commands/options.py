@@ -174,7 +174,8 @@ def read_numbers(name: str) -> tuple[float, ...]:
     """Return the numbers of a file; its name follows an @.
 
     Text has one row or one column, separated by semicolons, tabs, commas or spaces, or a list that goes on from line to
-    line; a line of names may stand above it, and comments from # on anywhere. Decimals have a point or, where no comma
+    line; a line of names may stand above it, and comments from # on anywhere. Below two names the first column may
+    number the rows, 1, 2, …. Decimals have a point or, where no comma
     separates, a comma.
     """
     content = _read(name)
@@ -229,7 +230,8 @@ def _of_text(text: str, name: str) -> list[float]:
     separator = next((each for each in ";\t," if any(each in line for _, line in lines)), None)
     rows = [(number, _fields(line, separator)) for number, line in lines]
     if len(rows) > 1 and not any(map(_is_number, rows[0][1])):
-        rows = rows[1:]  # names of columns
+        is_numbered = len(rows[0][1]) == 2 and _counts_rows(rows[1:])
+        rows = [(number, fields[is_numbered:]) for number, fields in rows[1:]]  # without names of columns
     for number, fields in rows:
         for field in fields:
             need = f"must name a file of numbers alone, but line {number} of {shown(name)} has {shown(field)}"
@@ -246,6 +248,11 @@ def _of_text(text: str, name: str) -> list[float]:
         is_list = is_list and len(rows[-1][1]) < len(rows[0][1])
         require(is_list, need.format("unlike length" if len(widths) > 1 else f"{widths.pop()} numbers"))
     return [_number(field) for _, fields in rows for field in fields]
+
+
+def _counts_rows(rows: list[tuple[int, list[str]]]) -> bool:
+    """Return whether rows have two fields, of which the first is the number of the row, from 1."""
+    return all(len(fields) == 2 and _number(fields[0]) == at for at, (_, fields) in enumerate(rows, start=1))
 
 
 def _fields(line: str, separator: str | None) -> list[str]:
@@ -357,9 +364,10 @@ PROBLEM_OPTIONS = (
            "S0", models=WITH_WIDTH, group="problem details"),
     Option("seed", natural_number, "seed of the random start", default="0"),
     Option("student", plain,
-           "stiefel: neurons that stay orthogonal and of one length, which `python -m sgd_check.run` can check",
-           default="homogeneous", choices=("homogeneous", "stiefel"), models=("quadratic",),
-           group="problem details"),
+           "committee: f is the sum of all sigma(w_i.x); stiefel, of the quadratic model: neurons stay orthogonal and "
+           "of one length",
+           default="homogeneous", choices=("homogeneous", "stiefel", "committee"),
+           models=("overlaps", "quadratic", "network"), group="problem details"),
     Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU",
            models=(*WITH_WIDTH, *CORRELATION), group="problem details"),
     SPECTRUM,

@@ -79,9 +79,13 @@ def command_parser(
     epilog: str,
     options: Sequence[Option] = (),
     argument: tuple[str, str, str] | None = None,
+    short_help: str = "",
 ) -> Parser:
-    """Return the parser of the command of a module, with options and an argument: its name, metavar and help."""
-    parser = command_line.command_parser(module, description, epilog, Parser)
+    """Return the parser of the command of a module, with options and an argument: its name, metavar and help.
+
+    `-h` prints `short_help` if there is one, and `--help` all options.
+    """
+    parser = command_line.command_parser(module, description, epilog, Parser, short_help)
     if argument is not None:
         name, metavar, explanation = argument
         parser.add_argument(name, metavar=metavar, help=explanation)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import options as table
 from dynamics.commands import parsing
-from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORKS, OPTIONS, REUSED, Option, plain, switch
+from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORK, NETWORKS, OPTIONS, REUSED, Option, plain, switch
 from dynamics.solve.registry import Answer, registered
 from hermite.text import command_line
 from hermite.text.command_line import EXIT_DONE, UsageError, require_usage
@@ -27,6 +27,32 @@ if TYPE_CHECKING:
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
 
+#: What `-h` prints: five questions, each with a command.
+SHORT = """\
+usage: python -m dynamics.solve [options]
+
+Predict and integrate how a two-layer network learns the directions of a teacher.
+
+  When is each of 16 directions of a power-law teacher learned?
+      python -m dynamics.solve --k 4 --beta 1.0
+  When does my network, of an own activation and teacher, learn each component?
+      python -m dynamics.solve --teacher "x1 + x1*x2" --activation "tanh(z)" --width 32 --scale 1/m
+  After how many samples of SGD is direction 2 learned, at a tenth of the largest stable learning rate?
+      python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --learning-steps 2
+  What do steps of finite size, momentum or Adam change?
+      python -m dynamics.solve --activation erf --second-layer fixed --momentum 0.9 --learning-rate 0.1x
+  Does SGD agree?
+      python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --width 8 --dimension 16 --output small.nc
+      python -m sgd_check.run small.nc
+
+  --activation LINK      link sigma: relu, erf, tanh, he3, or an expression in z       --k K  or h_k [4]
+  --directions P         directions of the teacher [16]          --beta BETA  their decay, a_p ~ p^-beta [1]
+  --width M              neurons [3 P]                           --dimension D  of the inputs [max(256, P)]
+  --learning-rate ETA    step of SGD, a number or 0.1x [none: the flow]      --t-max T  last time
+  --output FILE          dataset to write                        --dry-run  memory and time, run nothing
+
+`python -m dynamics.solve --help` lists all options.
+"""
 EXAMPLES = """\
 examples:
   python -m dynamics.solve --k 4 --beta 1.0
@@ -91,13 +117,13 @@ SIZES: dict[str, tuple[int, Callable[[int], int], Callable[[int], int]]] = {
     "reused-data": (1, lambda _: 1, lambda P: max(256, P)),
 }
 USUAL_SIZES = (16, lambda P: 3 * P, lambda P: max(256, P))
-QUADRATIC = "quadratic"
+QUADRATIC, COMMITTEE = "quadratic", "committee"
 
 
 def build_parser() -> parsing.Parser:
     """Return the parser; building it imports nothing heavy."""
     about = "Predict and integrate how a two-layer network learns the directions of a teacher."
-    return parsing.command_parser("dynamics.solve", about, EXAMPLES, ALL_OPTIONS)
+    return parsing.command_parser("dynamics.solve", about, EXAMPLES, ALL_OPTIONS, short_help=SHORT)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,10 +153,13 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         own = [CORRELATION] if given["objective"] == CORRELATION[0] else own
         kinds = (REUSED, NETWORKS, CORRELATION)
         given = {**given, "model": next((models[0] for models in kinds if models in own), None)}
+        if given["student"] == COMMITTEE and given["model"] is None:
+            given = {**given, "model": NETWORK[0]}
     values: dict[str, Any] = {}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         values[option.key] = parsing.value_of(option, given)
         _require_absent(option, given[option.key], values["model"])
+    _check_student(values, given)
     values["optimizer"] = _optimizer(values)
     if values["model"] in REUSED:
         values = _epochs(values)
@@ -142,6 +171,20 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         need = f"Option {flag} must be absent when --{chosen} is given, but is {values[other]}."
         require_usage(values[chosen] is None or values[other] is None, need)
     return MappingProxyType(values)
+
+
+def _check_student(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse a student that the model does not have, and layers of a committee that are given otherwise."""
+    model, student = values["model"], values["student"]
+    takers = {"stiefel": QUADRATIC, COMMITTEE: NETWORK[0]}
+    need = f"Option --student must be one of another model for --model {model}, but is {student}."
+    require_usage(takers.get(student, model) == model, need)
+    need = f"Option --student must be {COMMITTEE} or absent for --model {model}, but is {student}."
+    require_usage(model not in NETWORK or given["student"] in (None, COMMITTEE), need)
+    for key in ("second_layer", "initial_second_layer") if student == COMMITTEE else ():
+        flag = f"--{key.replace('_', '-')}"
+        need = f"Option {flag} must be absent for --student {COMMITTEE}, whose v_i are 1, but is {given[key]}."
+        require_usage(given[key] is None, need)
 
 
 def _epochs(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,6 +246,8 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
     width = options["width"] or usual_width(teacher.span)
     if model in NETWORKS:
         own = {option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None}
+        if options["student"] == COMMITTEE:
+            own |= {"second_layer": "fixed", "initial_second_layer": [1.0] * width}
         student: dict[str, Any] = {"student": Student(activation=link, width=width, **own)}
     else:
         kind = options["student"] if model == QUADRATIC else registered(model).students[0]

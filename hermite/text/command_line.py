@@ -158,6 +158,14 @@ class _Version(argparse.Action):
         raise VersionTold
 
 
+class _Short(argparse.Action):
+    """A flag that prints a text, its `const`, and ends the command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_arguments: Any) -> NoReturn:
+        sys.stdout.write(str(self.const))
+        parser.exit()
+
+
 class PlainParser(argparse.ArgumentParser):
     """An argument parser that raises its errors, and takes values such as -1,0.5."""
 
@@ -225,15 +233,23 @@ class PlainParser(argparse.ArgumentParser):
 Kind = TypeVar("Kind", bound=PlainParser)
 
 
-def command_parser(module: str, description: str, epilog: str, kind: type[Kind]) -> Kind:
-    """Return a parser of the command of a module, which has the flags `--help` and `--version` alone."""
+def command_parser(module: str, description: str, epilog: str, kind: type[Kind], short_help: str = "") -> Kind:
+    """Return a parser of the command of a module, which has the flags `-h`, `--help` and `--version` alone.
+
+    `-h` prints `short_help` where that is given, and else what `--help` prints.
+    """
     parser = kind(
         prog=TYPED.get(module, f"python -m {module}"),
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        add_help=not short_help,
     )
+    if short_help:
+        told = short_help.replace(f"python -m {module}", parser.prog)
+        parser.add_argument("-h", action=_Short, nargs=0, const=told, help="print the five most common questions")
+        parser.add_argument("--help", action="help", help="show this message and exit")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     return parser
 
