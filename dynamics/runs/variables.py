@@ -174,6 +174,7 @@ look | look | tested time of a curve, in order | k
 look_time | quantity look | time at which the curve is tested | t_k
 look_mean | quantity look | mean over runs, without the step size to first order | \bar{x}(t_k)
 look_prediction | quantity look | predicted value | y(t_k)
+look_error | quantity look | standard error of the mean at that time | S_k/\sqrt{n}
 look_z | quantity look | distance from the allowed band in standard errors | z_k
 quantity_error | quantity | largest standard error of the means of a curve | S/\sqrt{n}
 quantity_allowance | quantity | half-width of the allowed band around the prediction | b

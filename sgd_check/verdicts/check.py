@@ -5,8 +5,8 @@ has no scatter to offer: eight pilot runs with samples of their own are made at 
 until the very test that will be made would see an error of 30 % in time in all curves that move.
 
 At the step size of the check the equation of the mean step is sharper than the flow. But it is computed from the
-problem, and a wrong prediction would go untested behind it: it stands in only where no time differs from the given one
-by more than the delay by the step size and half of a visible error explain.
+problem, and a wrong prediction would go untested behind it: it stands in only where no time, start or curve differs
+from the given one by more than the delay by the step size and half of a visible error explain.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from sgd_check.verdicts.path_tests import interpolated
 from sgd_check.verdicts.recovery import ANSWER as RECOVERY
 from sgd_check.verdicts.recovery import estimate_verdict
 from sgd_check.verdicts.reused_data import predict_reused, reused_verdict
+from sgd_check.verdicts.starts import start_apart
 from sgd_check.verdicts.times import against_runs, against_theory
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
@@ -80,6 +81,8 @@ HORIZON_FACTOR = 2.5
 #: Steps that are timed at first, at a rate without effect.
 BURST_STEPS, BURST_RATE = 300, 1e-12
 LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
+#: Part of the range of a curve by which the equation of finite steps may differ from the flow at the same time.
+LARGEST_CURVE_GAP = 0.05
 #: Seconds of simulation for as many curves and directions as they reach, and for the first direction.
 LONG_SECONDS, AFFORDABLE_SECONDS = 60.0, 600.0
 PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
@@ -515,7 +518,8 @@ def prediction_to_test(
     """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs.
 
     The times of the equation may be earlier by half of a visible error, and later by as much or by twice the expected
-    delay. A direction that one of the two does not see emerge counts as due at their common end, at the earliest.
+    delay. A direction that one of the two does not see emerge counts as due at their common end, at the earliest. Loss
+    and other curves may differ by 5 % of their range beyond what such times explain.
     """
     if theory == "flow" or has_step(prediction):
         return prediction
@@ -538,13 +542,36 @@ def prediction_to_test(
     gap = np.log(found / known)
     excess = np.maximum(gap - late, -gap - LARGEST_GAP)
     worst = int(np.argmax(excess))
-    if not excess[worst] > 0:
+    what = f"time than {given} for direction {worst + 1}" if excess[worst] > 0 else ""
+    if not what and (apart := _curve_apart(plan.problem, prediction, solution, float(late.max(initial=LARGEST_GAP)))):
+        what = f"{apart} than {given}"
+    if not what:
         return solution
-    say(
-        f"The finite-step equation has another time than {given} for direction {worst + 1}, so {given} is "
-        f"tested; {option} tests the equation."
-    )
+    say(f"The finite-step equation has another {what}, so {given} is tested; {option} tests the equation.")
     return prediction
+
+
+def _curve_apart(problem: Problem, prediction: xr.Dataset, solution: xr.Dataset, late: float) -> str:
+    """Return which curve of a prediction the equation of finite steps does not have, earlier or by so much later."""
+    if off := start_apart(problem, prediction, solution, LARGEST_CURVE_GAP):
+        return off
+    if any("time" not in part.coords or "loss" not in part for part in (prediction, solution)):
+        return ""
+    kept, solved = known_times(prediction), known_times(solution)
+    kept = kept[(kept >= solved[0]) & (kept <= solved[-1])] if kept.size and solved.size else np.empty(0)
+    theirs = {one[:2]: one.values for one in curves.quantities_of(problem, solution)}
+    if not kept.size:
+        return ""
+    moved = np.clip(kept * np.exp(np.linspace(-LARGEST_GAP, late, 17))[:, None], solved[0], solved[-1])
+    for one in curves.quantities_of(problem, prediction):
+        if one[:2] not in theirs:
+            continue
+        given = interpolated(prediction["time"].values, one.values, kept)
+        band = interpolated(solution["time"].values, theirs[one[:2]], moved)
+        excess = np.maximum(given - band.max(axis=0), band.min(axis=0) - given)
+        if np.nanmax(excess, initial=0.0) > LARGEST_CURVE_GAP * max(float(np.ptp(band)), one.scale):
+            return f"{one.kind} {one.label}".strip()
+    return ""
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
@@ -886,7 +913,8 @@ def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
         if np.isfinite(theory).all():
             still, runs = np.zeros(kept.size), theory[np.newaxis]
             curve = curves.Curve(one.kind, one.label, kept, theory, runs, still, np.array(dilated), one.scale)
-            powers.append(curves.power_of(curve, curves.places_of(theory), 0.0, FEWEST_RUNS - 1, ROUNDING))
+            nothing, freedom = np.zeros(kept.size), np.full(kept.size, FEWEST_RUNS - 1.0)
+            powers.append(curves.power_of(curve, curves.places_of(theory), nothing, freedom, ROUNDING))
     return _all_seen(powers)
 
 
@@ -927,13 +955,17 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float, share: float = 1.0) -> boo
     if runs.attrs["stop_reason"] != "reached_end" or curves.paired_runs([runs]).size < len(PILOT_SEEDS):
         return False
     kept = runs["time"] < end + float(runs.attrs["learning_rate"]) * (1 - 1e-9)
-    found = curves.curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=kept)])
+    until = runs.sel(time=kept).assign_attrs(end_time=end * SAME)
+    found = curves.curves_over_time(pilot.problem, pilot.prediction, [until])
+    found += curves.times_as_curves(pilot.problem, pilot.prediction, [until])
     places = [curves.places_of(curve.theory, curve.saved) for curve in found]
     level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
     count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
     error = np.sqrt(1.0 / len(PILOT_SEEDS) + 6.0 / count)
     for curve, part in zip(found, places, strict=True):
-        scatter = np.sqrt(share) * curve.runs.std(axis=0, ddof=1)
+        if np.isnan(curve.runs).any():
+            return False  # a time that is awaited, and that not all runs have
+        scatter = np.sqrt(share) * curves.scatter_of(curve)
         shift = share * np.abs(curve.runs.mean(axis=0) - curve.theory)
         if pilot.stepped:
             spread = STEPPED_MARGIN * scatter
@@ -949,5 +981,6 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float, share: float = 1.0) -> boo
                 return False
         if curve.moves and np.max(shift[part]) > largest:
             return False
-        powers.append(curves.power_of(tested, part, float(spread[part].max()) / np.sqrt(count), count - 1, level))
+        freedom = np.full(spread.size, count - 1.0)
+        powers.append(curves.power_of(tested, part, spread / np.sqrt(count), freedom, level))
     return _all_seen(powers)

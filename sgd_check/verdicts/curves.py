@@ -8,6 +8,7 @@ the range of y and Δ the remaining effect of the step size (`docs/verdict_curve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,9 @@ from dynamics.solve.reused_data import GROUPS
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.runs.recording import observables_of
 from sgd_check.verdicts.expectation import Expectation, predicted_times
-from sgd_check.verdicts.path_tests import LossBand, interpolated, known_between
-from sgd_check.verdicts.time_tests import OneSided, TimeTest
+from sgd_check.verdicts.path_tests import LossBand, PathTest, interpolated, known_between
+from sgd_check.verdicts.starts import tests_of_starts
+from sgd_check.verdicts.time_tests import OneSided, TimeTest, assess_direction, scatter
 from sgd_check.verdicts.times import EventTests, time_variables
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
@@ -35,6 +37,7 @@ from sgd_check.verdicts.verdict import (
     has_step,
     other_optimizer,
     side_of,
+    significantly,
     sound_runs,
     tell_alike,
     too_few,
@@ -54,6 +57,10 @@ LARGEST_EFFECT = 0.15
 LARGEST_SCATTER = 0.25
 #: Far beyond this the non-central law of scipy is not a number.
 LARGEST_DISTANCE = 1e3
+#: Least scatter of runs, in parts of the range: rounding, also of single precision.
+ROUNDING = 1e-6
+#: Times that differ by less than this factor are nearby.
+NEARBY = 5.0
 #: A learned mass, component or sensitivity moves if it does so by this part of its teacher's; a loss, of its largest
 #: and of E f*².
 LEAST_SHARE = 0.25
@@ -64,7 +71,10 @@ AVERAGE = "loss of the average"
 TIMES = {
     "emergence_time": ("emergence time of direction", "emergence time of axis"),
     "component_learned_time": ("", "learning time of component"),
+    "learned_time": ("learned time of direction", ""),
 }
+#: Times in which an error of 30 % is to be seen; learned times are those of the learned masses, which are curves.
+AWAITED = ("emergence_time", "component_learned_time")
 
 
 class Curve(NamedTuple):
@@ -74,7 +84,9 @@ class Curve(NamedTuple):
     second order; `dilated` (2, times) the theory if its times were 30 % longer or shorter. `scale` is the least range
     at which the curve counts as moving. `extrapolated` says whether two learning rates took the effect away, `scatter`
     (times,) is the standard deviation over runs, and `saved` (times,) says where theory and runs are saved closely
-    enough; None: everywhere. `theory_error` (times,) are standard errors of a theory that is a mean over points.
+    enough; None: everywhere. `theory_error` (times,) are standard errors of a theory that is a mean over points. Of one
+    time, `awaited` says whether 1.3 times it lies within the runs, which end at ln time `horizon`; a run is NaN without
+    it.
     """
 
     kind: str
@@ -89,6 +101,8 @@ class Curve(NamedTuple):
     scatter: Array | None = None
     saved: Switches | None = None
     theory_error: Array | None = None
+    awaited: bool = False
+    horizon: float = np.inf
 
     @property
     def name(self) -> str:
@@ -117,27 +131,39 @@ class Curve(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether theory moves so far that an error in its times means something."""
-        return bool(np.ptp(self.theory) >= self.scale)
+        """Whether theory moves so far that an error in its times means something; of a time, whether it is awaited."""
+        return self.awaited if self.is_time else bool(np.ptp(self.theory) >= self.scale)
 
 
 class CurveTest(NamedTuple):
     """The test of one curve at some `places` (K,), indices of its times: means over runs, predictions, scores (K,).
 
-    `error` is the standard error of every mean, of so many degrees of `freedom`, `allowance` the band; `score` is the
-    distance beyond it as a normal score. `p` is the least p-value of a place, `power` that to see an error of 30 %.
+    `error` (K,) are the standard errors of the means, of so many degrees of `freedom` (K,), `allowance` the band;
+    `score` is the distance beyond it as a normal score. `p` is the least p-value of a place, `power` that to see an
+    error of 30 %.
     """
 
     curve: Curve
     places: Integers
     mean: Array
     predicted: Array
-    error: float
-    freedom: float
+    error: Array
+    freedom: Array
     allowance: float
     score: Array
     p: float
     power: float
+
+    @property
+    def is_too_wide(self) -> bool:
+        """Whether the band contains the error of 30 % that is to be seen, so that no number of runs would show it."""
+        distance = np.abs(self.curve.dilated[:, self.places] - self.curve.theory[self.places])
+        return bool(np.nanmin(np.nanmax(distance, axis=1)) <= self.allowance)
+
+    @property
+    def leaves(self) -> bool:
+        """Whether a mean lies outside the band, significantly or not."""
+        return bool(self.score.any())
 
 
 def places_of(theory: Array, saved: Switches | None = None) -> Integers:
@@ -151,52 +177,97 @@ def places_of(theory: Array, saved: Switches | None = None) -> Integers:
     return np.unique(known[np.minimum(chosen, known.size - 1)])
 
 
-def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], float]:
+def assess_curves(curves: list[Curve], rate: float, others: int = 0) -> tuple[list[CurveTest], float]:
     """Return the tests of all curves at a rate of false alarms, and the global p-value by Bonferroni.
 
-    A curve with an unknown remaining effect of the step size keeps its share of the rate, but refutes nothing.
+    So many `others` are tests that share the rate with the looks at curves. A curve with an unknown remaining effect of
+    the step size keeps its share of the rate, but refutes nothing.
     """
     chosen = [places_of(curve.theory, curve.saved) for curve in curves]
-    count, tests = sum(part.size for part in chosen), []
+    count, tests = others + sum(part.size for part in chosen), []
     for curve, places in zip(curves, chosen, strict=True):
-        values, runs = curve.runs[:, places], curve.runs.shape[0]
-        mean, predicted = values.mean(axis=0), curve.theory[places]
-        spread = float(values.std(axis=0, ddof=1).max())
-        (error, freedom), allowance = error_of(curve, places, spread, runs), allowance_of(curve, places)
+        if np.isnan(curve.runs).any():
+            tests.append(_assess_censored(curve, places, rate / count))
+            continue
+        mean, predicted = curve.runs[:, places].mean(axis=0), curve.theory[places]
+        scatter, allowance = scatter_of(curve), allowance_of(curve, places)
+        error, freedom = error_of(curve, scatter, curve.runs.shape[0])
         beyond = np.maximum(np.abs(mean - predicted) - allowance, 0.0)
-        # A spread of rounding alone, as of runs without noise, leaves any difference beyond the band certain.
-        tail = special.stdtr(freedom, -beyond / max(error, 1e-12 * curve.range))
+        tail = special.stdtr(freedom[places], -beyond / error[places])
         size = -special.ndtri(np.maximum(tail, 1e-300))
         score = np.where(beyond > 0.0, np.copysign(size, mean - predicted), 0.0)
         p = float(min(1.0, 2.0 * tail.min())) if beyond.any() else 1.0
         power = power_of(curve, places, error, freedom, rate / count)
-        tests.append(CurveTest(curve, places, mean, predicted, error, freedom, allowance, score, p, power))
+        tests.append(
+            CurveTest(curve, places, mean, predicted, error[places], freedom[places], allowance, score, p, power)
+        )
     return tests, min([1.0, *(count * test.p for test in tests if test.curve.known)])
 
 
-def error_of(curve: Curve, places: Integers, spread: float, runs: int) -> tuple[float, float]:
-    """Return the standard error of the mean of runs less theory, and its freedom, Welch's if both scatter."""
-    error = spread / float(np.sqrt(runs))
-    drawn = 0.0 if curve.theory_error is None else float(curve.theory_error[places].max())
-    if drawn == 0.0:
-        return error, runs - 1
-    both = float(np.hypot(error, drawn))
+def _assess_censored(curve: Curve, places: Integers, level: float) -> CurveTest:
+    """Return the test of one time that some runs end before; of two learning rates, or of half of the runs, none."""
+    logs, allowance = curve.runs[:, 0] - curve.theory[0], allowance_of(curve, places)
+    reach, lacking = curve.horizon - float(curve.theory[0]), int(np.isnan(logs).sum())
+    mean, error = np.full((2, 1), np.nan)
+    score, freedom, power, p = np.zeros(1), np.array([logs.size - 1.0]), 0.0, 1.0
+    test = None
+    if not curve.extrapolated and 2 * lacking < logs.size:
+        test = assess_direction(logs, reach, -allowance, allowance, level)
+    if test is not None:
+        mean, error, score, p = curve.theory + test.mean, np.array([test.standard_error]), np.array([test.z]), test.p
+        power = min(0.0 if side is None else side.power for side in (test.early, test.late))
+    return CurveTest(
+        curve, places, mean, curve.theory, error, freedom, allowance, score, p, power if curve.moves else np.nan
+    )
+
+
+def scatter_of(curve: Curve) -> Array:
+    """Return the standard deviation over runs at every time of a curve (times,), bounded from below.
+
+    Where theory has made a share p of its way, runs that have made all of it or nothing scatter by 2 √(p (1 − p)) times
+    as much as halfway, which a few runs do not show as long as p is small: so much of the largest scatter at times
+    nearby counts at least, and at least rounding.
+    """
+    own = curve.runs.std(axis=0, ddof=1)
+    way = np.abs(np.diff(curve.theory, prepend=curve.theory[:1])).cumsum()
+    share = way / way[-1] if way[-1] > 0.0 else way
+    near = np.abs(curve.times[:, None] - curve.times) <= (NEARBY - 1.0) * np.minimum(curve.times[:, None], curve.times)
+    largest = np.where(near, own, 0.0).max(axis=1)
+    bound = np.maximum(2.0 * np.sqrt(share * (1.0 - share)) * largest, ROUNDING * curve.range)
+    return np.asarray(np.maximum(own, bound))
+
+
+def error_of(curve: Curve, scatter: Array, runs: int) -> tuple[Array, Array]:
+    """Return standard errors (times,) of the mean of runs less theory, and their freedom, Welch's if both scatter."""
+    error = scatter / np.sqrt(runs)
+    if curve.theory_error is None:
+        return error, np.full(error.size, runs - 1.0)
+    drawn = np.nan_to_num(curve.theory_error)
+    both = np.hypot(error, drawn)
     return both, both**4 / (error**4 / (runs - 1) + drawn**4 / (GROUPS - 1))
 
 
-def power_of(curve: Curve, places: Integers, error: float, freedom: float, level: float) -> float:
-    """Return the least probability of the errors in `curve.dilated` to be seen at a two-sided level; NaN: at rest."""
+def power_of(curve: Curve, places: Integers, error: Array, freedom: Array, level: float) -> float:
+    """Return the least probability of the errors in `curve.dilated` to be seen at a two-sided level; NaN: at rest.
+
+    `error` and `freedom` (times,) are those of the means. If times are wrong, runs scatter as elsewhere on the curve:
+    by the larger one of the scatter at a place, and where theory has the value that the error gives there.
+    """
     if not curve.moves:
         return np.nan
     theory, dilated = curve.theory[places], curve.dilated[:, places]
     distance = np.abs(dilated - theory) - allowance_of(curve, places)
-    farthest = np.where(np.isnan(distance), -np.inf, distance).max(axis=1)
-    with np.errstate(divide="ignore"):
-        scores = np.clip(farthest / np.float64(max(error, 1e-300)), 0.0, LARGEST_DISTANCE)
-    critical = special.stdtrit(freedom, 1.0 - 0.5 * level)
-    found = np.where(farthest > 0.0, 1.0 - special.nctdtr(freedom, scores, critical), 0.0)
+    if len(dilated) == 2 and not curve.is_time:
+        factor = np.array([[1.0 / (1.0 + VISIBLE_ERROR)], [1.0 + VISIBLE_ERROR]])
+        there = np.maximum(error[places], np.interp(factor * curve.times[places], curve.times, error))
+    else:
+        there = np.broadcast_to(error[places], distance.shape)
+    with np.errstate(divide="ignore", over="ignore"):
+        scores = np.clip(np.nan_to_num(distance, nan=-np.inf) / np.maximum(there, 1e-300), 0.0, LARGEST_DISTANCE)
+    critical = special.stdtrit(freedom[places], 1.0 - 0.5 * level)
+    found = np.where(scores > 0.0, 1.0 - special.nctdtr(freedom[places], scores, critical), 0.0)
     # Beyond some 40 standard errors scipy's law is not a number.
-    return float(np.where(scores > 10.0 * critical, 1.0, found).min())
+    return float(np.where(scores > 10.0 * critical, 1.0, np.nan_to_num(found)).max(axis=1).min())
 
 
 def allowance_of(curve: Curve, places: Integers) -> float:
@@ -329,8 +400,9 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
 
 
 def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
-    """Return the logarithms of predicted times as curves of one point, where every run of all simulations has them."""
+    """Return the logarithms of predicted times as curves of one point, of those that are awaited or that runs have."""
     pairs, stepped, found = paired_runs(simulations), has_step(prediction), []
+    end, network = min(float(part.attrs["end_time"]) for part in simulations), is_network(problem)
     for name, kinds in TIMES.items():
         if not tell_alike(name, (prediction, *simulations)):
             continue
@@ -338,11 +410,20 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
         measured = [np.asarray(dataset[name].values, dtype=np.float64)[pairs] for dataset in simulations]
         for at, time in enumerate(np.asarray(prediction[name].values, dtype=np.float64)):
             runs = [part[:, at : at + 1] for part in measured]
-            if 0.0 < time < np.inf and all((part > 0.0).all() for part in runs):
-                values, effect = without_step([np.log(part) for part in runs], simulations, stepped=stepped)
-                log, late = np.array([np.log(time)]), np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
-                names, two = (kinds[is_network(problem)], str(labels[at])), len(simulations) > 1
-                found.append(Curve(*names, np.array([time]), log, values, effect, log + late, 1.0, two))
+            awaited = bool(time * (1.0 + VISIBLE_ERROR) <= end) and name in AWAITED
+            if not 0.0 < time < np.inf or any((part <= 0.0).any() for part in runs):
+                continue
+            logs, log, horizon = [np.log(part) for part in runs], np.array([np.log(time)]), float(np.log(end))
+            if not (awaited or np.isfinite(logs).all()):
+                continue
+            if np.isfinite(logs).all():
+                values, effect = without_step(logs, simulations, stepped=stepped)
+            else:  # of runs at two learning rates no time without effect of the step size is known
+                values = np.where(np.isfinite(logs).all(axis=0), logs[0], np.nan)
+                effect = np.array([scatter(values[:, 0], horizon) if stepped else 0.0])
+            late = np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
+            curve = Curve(kinds[network], str(labels[at]), np.array([time]), log, values, effect, log + late, 1.0)
+            found.append(curve._replace(extrapolated=len(simulations) > 1, awaited=awaited, horizon=horizon))
     return found
 
 
@@ -385,13 +466,27 @@ def curve_verdict(
     if pairs.size >= FEWEST_RUNS:
         curves = curves_over_time(problem, prediction, simulations)
         times = times_as_curves(problem, prediction, simulations)
-    tests, p_value = assess_curves([*curves, *times], rate)
+    starts = tests_of_starts(problem, prediction, simulations[0]) if pairs.size >= FEWEST_RUNS else []
+    tests, by_curves = assess_curves([*curves, *times], rate, others=len(starts))
+    looks = len(starts) + sum(test.places.size for test in tests)
+    by_start = min([1.0, *(looks * start.p for start in starts)])
+    p_value = min(by_curves, by_start)
     end = min(float(part.attrs["end_time"]) for part in simulations)
     first, loss = simulations[0], next((test for test in tests if test.curve.kind == "loss"), None)
     said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
     band = None if loss is None else _band(prediction, simulations, pairs, loss)
     return verdict_tree(
-        _sentences(prediction, simulations, tests[: len(curves)], tests[len(curves) :], p_value, rate, end),
+        CurveTests(
+            prediction=prediction,
+            simulations=simulations,
+            curves=tests[: len(curves)],
+            times=tests[len(curves) :],
+            starts=starts,
+            p_value=p_value,
+            by_start=by_start <= by_curves,
+            rate=rate,
+            end=end,
+        ).sentences(),
         {
             **time_variables(prediction, first, [_tests_of_times(prediction, first, pairs, tests)], band, p_value),
             **values_of(tests),
@@ -421,55 +516,94 @@ def curve_verdict(
 
 def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:
     """Return the variables by `quantity` and `look`."""
-    table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in ("time", "mean", "prediction", "z")}
+    names = ("time", "mean", "prediction", "error", "z")
+    table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in names}
     for at, test in enumerate(tests):
         row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
         table["time"][row], table["z"][row] = test.curve.times[test.places], test.score
+        table["error"][row] = test.error
         table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
-    numbers = {"error": "error", "allowance": "allowance", "p_value": "p", "power": "power"}
+    numbers = {"allowance": "allowance", "p_value": "p", "power": "power"}
     return {
         **{f"look_{name}": values for name, values in table.items()},
+        "quantity_error": np.array([test.error.max() for test in tests]),
         **{f"quantity_{name}": np.array([getattr(test, field) for test in tests]) for name, field in numbers.items()},
     }
 
 
-def _sentences(
-    prediction: xr.Dataset,
-    simulations: Sequence[xr.Dataset],
-    curves: list[CurveTest],
-    times: list[CurveTest],
-    p_value: float,
-    rate: float,
-    end: float,
-) -> Sentences:
-    """Return what the tests say. Without allowance for the step size a difference does not speak against theory."""
-    refutable, moving = has_step(prediction) or len(simulations) > 1, [test for test in curves if test.curve.moves]
-    difference, excuse, agreement = "", "", ""
-    if p_value < rate:
-        difference = difference_of([*curves, *times], f"(global p = {p_value:.2g} < {rate:g}).")
-    lacking = too_few(paired_runs(simulations).size) or _unseen(prediction, simulations, moving)
-    if not lacking:
-        widest = max(test.allowance / test.curve.range for test in [*moving, *times])
-        step = "" if refutable else ", without any allowance for the step size"
-        agreement = (
-            f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where "
-            f"theory moves it{step}, up to time {end:.3g} (global p = {p_value:.2g}), and an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {named(moving)}."
-        )
-        if difference:
+@dataclass(frozen=True, kw_only=True)
+class CurveTests:
+    """The tests of `curves`, of single `times` and of `starts`, up to an `end`, at a `rate` of false alarms.
+
+    `p_value` is of all, and `by_start` says whether the start has it.
+    """
+
+    prediction: xr.Dataset
+    simulations: Sequence[xr.Dataset]
+    curves: list[CurveTest]
+    times: list[CurveTest]
+    starts: Sequence[PathTest]
+    p_value: float
+    by_start: bool
+    rate: float
+    end: float
+
+    def sentences(self) -> Sentences:
+        """Return what the tests say. Without allowance for the step size only a start speaks against theory."""
+        prediction, simulations = self.prediction, self.simulations
+        refutable = has_step(prediction) or len(simulations) > 1
+        moving = [test for test in [*self.curves, *self.times] if test.curve.moves]
+        difference, excuse = "", ""
+        if self.p_value < self.rate:
+            difference = self._difference()
+        lacking = too_few(paired_runs(simulations).size) or _unseen(prediction, simulations, moving)
+        agreement = "" if lacking else self._agreement(moving, refutable=refutable)
+        if not lacking and difference and not refutable:
             advice = "simulate at half of the learning rate too, and compare with both"
             lacking = f"{difference} That may be the effect of the step size: {advice}."
-        elif unmet := _unmet(prediction, simulations, end):
+        elif not lacking and (unmet := _unmet(prediction, simulations, self.end)):
             lacking = f"The curves of theory and SGD agree: {agreement} But {unmet}"
-    if wild := [test for test in moving if test.curve.scatters]:
-        over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"
-        excuse = f"That may be the effect of noise, since {over}: use a smaller learning rate."
-    still = [test for test in curves if not test.curve.moves]
-    remarks = [f"By the end theory hardly moves {named(still)}."] if still else []
-    remarks += other_optimizer(prediction, simulations[0])
-    if samples := simulations[0].attrs.get("training_samples"):
-        remarks.append(f"The runs use {samples} samples again, the prediction is of fresh ones.")
-    return Sentences(difference if refutable else "", lacking, agreement, excuse=excuse, remarks=remarks)
+        wild = [test for test in self.curves if test.curve.moves and test.curve.scatters]
+        if wild and not self.by_start:
+            over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"
+            excuse = f"That may be the effect of noise, since {over}: use a smaller learning rate."
+        still = [test for test in self.curves if not test.curve.moves]
+        remarks = [f"By the end theory hardly moves {named(still)}."] if still else []
+        remarks += other_optimizer(prediction, simulations[0])
+        if samples := simulations[0].attrs.get("training_samples"):
+            remarks.append(f"The runs use {samples} samples again, the prediction is of fresh ones.")
+        speaks = difference if refutable or self.by_start else ""
+        return Sentences(speaks, lacking, agreement, excuse=excuse, remarks=remarks)
+
+    def _difference(self) -> str:
+        """Return a sentence on the largest difference."""
+        end = f"(global p = {self.p_value:.2g} < {self.rate:g})."
+        if not self.by_start:
+            return difference_of([*self.curves, *self.times], end)
+        off = min(self.starts, key=lambda start: start.p)
+        return f"The {off.what} is {side_of(off.score)} than predicted, z = {off.score:.1f} {end}"
+
+    def _agreement(self, moving: list[CurveTest], *, refutable: bool) -> str:
+        """Return what was tested and how far, and which error would have been seen."""
+        bands = [_widest(moving, times=False), _widest(moving, times=True)]
+        within = " and ".join(words for words in bands if words)
+        step = "" if refutable else ", without any allowance for the step size"
+        # A start that differs by less than its tolerance has the score 0.
+        left = any(test.leaves for test in [*self.curves, *self.times]) or any(one.score for one in self.starts)
+        return (
+            f"No tested curve leaves its band around theory{significantly(left)}, of at most {within}{step}, up to "
+            f"time {self.end:.3g} (global p = {self.p_value:.2g}), and an error of "
+            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {named(moving)}."
+        )
+
+
+def _widest(moving: list[CurveTest], *, times: bool) -> str:
+    """Return the widest band of curves that move, or of awaited times, in words; empty if there are none."""
+    bands = [test.allowance / test.curve.range for test in moving if test.curve.is_time == times]
+    if not bands:
+        return ""
+    share = f"{100 * max(bands):.2g} %"
+    return f"{share} in an awaited time" if times else f"{share} of the range of a curve that theory moves"
 
 
 def difference_of(tests: list[CurveTest], end: str) -> str:
@@ -500,21 +634,37 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: l
             f"The step size moves {named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
             "extrapolate from two learning rates: use smaller ones."
         )
+    return _unresolved(unresolved) if unresolved else ""
+
+
+def _unresolved(unresolved: list[CurveTest]) -> str:
+    """Return in which curves and times an error could have gone unseen, and what helps."""
     error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {named(unresolved)}"
-    return f"{error}: {MORE_WORK}." if unresolved else ""
+    if lost := [test for test in unresolved if test.curve.is_time and np.isnan(test.mean).any()]:
+        return f"{error}, since too few runs have {named(lost)}: {MORE_WORK}."
+    if wide := [test for test in unresolved if test.is_too_wide]:
+        band = f"theory allows as much in {named(wide)}, whatever the number of runs"
+        return f"{error}, since {band}: use a smaller learning rate."
+    return f"{error}: {MORE_WORK}."
 
 
 def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float) -> str:
-    """Return that none of the emergences predicted well before the end of the runs is in half of them.
+    """Return that half of the runs have an emergence that theory has not, or none that theory has; else nothing.
 
-    It is empty if one is, or none is predicted; well before: 30 % later is still within the runs.
+    Only what is well before the end of the runs counts: 30 % later is still within them.
     """
     time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
     alone = prediction.get("predicted_emergence_time")
     expected = time if alone is None else np.where(np.isnan(time), alone.values, time)
     first, met = float(np.min(expected, initial=np.inf, where=np.isfinite(expected))), time * (1 + VISIBLE_ERROR) <= end
+    early = ~(expected <= end)
     for part in simulations:
-        met &= np.isfinite(part["emergence_time"].values[paired_runs(simulations)]).mean(axis=0) >= 0.5
+        measured = part["emergence_time"].values[paired_runs(simulations)]
+        met &= np.isfinite(measured).mean(axis=0) >= 0.5
+        early &= (measured * (1 + VISIBLE_ERROR) <= end).mean(axis=0) >= 0.5
+    if early.any():
+        which = ", ".join(str(label) for label in prediction["direction"].values[early])
+        return f"direction {which}, predicted never or after the runs, emerges well before their end in half of them."
     if met.any() or np.isinf(first):
         return ""
     return (
@@ -536,8 +686,9 @@ def _tests_of_times(
             found.append(None)
             continue
         mean, score, band = float(test.mean[0] - test.predicted[0]), float(test.score[0]), test.allowance
+        error = float(test.error[0])
         early, late = (OneSided(test.p / 2 if sign * score > 0 else 1.0, test.power) for sign in (-1, 1))
-        found.append(TimeTest(pairs.size, count, mean, test.error, -band, band, early, late, score, test.p))
+        found.append(TimeTest(pairs.size, count, mean, error, -band, band, early, late, score, test.p))
     expected = Expectation.uniform(predicted_times(prediction, "emergence_time"))
     return EventTests(event_of(simulation), expected, found, np.zeros(len(found), dtype=bool))
 

@@ -1,12 +1,13 @@
-"""Tests of runs that do not depend on how early or late they are: of their start, path and scatter, and of their loss.
+"""Tests of runs that do not depend on how early or late they are: of their path and scatter, and of their loss.
 
-They share a part of the rate of false alarms evenly. The loss stands beside them: it is held against one predicted
-curve only where that hardly depends on how early or late runs are (`docs/verdict_curves.md`).
+They and those of the start (`starts`) share a part of the rate of false alarms evenly. The loss stands beside them: it
+is held against one predicted curve only where that hardly depends on how early or late runs are
+(`docs/verdict_curves.md`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +22,6 @@ from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, normal_score,
 
 #: Part of the rate of false alarms that these tests have; times have the rest.
 PATH_SHARE = 0.2
-#: Relative difference of two starts that counts as one.
-START_DIFFERENCE = 0.01
 #: Distance from the median of ln T, in units of the scatter, beyond which runs are counted.
 FAR_OUT = 1.5
 #: The part of the scatter s that the noise of the runs leaves at most, by a constant and in units of s.
@@ -56,7 +55,7 @@ def tests_of_paths(
     prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, noise: Array
 ) -> list[PathTest]:
     """Return the tests that prediction and runs allow; `noise` (runs, P) is that of the runs, NaN if not known."""
-    found = [*_starts(prediction, simulation)]
+    found = list[PathTest]()
     measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
     if measured.shape[0] < FEWEST_RUNS:
         return found
@@ -78,20 +77,6 @@ def tests_of_paths(
 def path_p_value(tests: Sequence[PathTest]) -> float:
     """Return the p-value of all of them together; 1 if there is none."""
     return min([1.0, *(len(tests) * test.p for test in tests)])
-
-
-def _starts(prediction: xr.Dataset, simulation: xr.Dataset) -> Iterator[PathTest]:
-    if "time" not in prediction.coords or prediction["time"].values[0] != 0.0 or simulation["time"].values[0] != 0.0:
-        return
-    for name, words in (("loss", "loss"), ("squared_norm", "squared norm"), ("teacher_overlap", "overlap")):
-        if name in prediction and "time" in prediction[name].dims:
-            theirs, ours = np.asarray(prediction[name].values[0]), of_sound_runs(simulation, name)[:, 0]
-            gap = (ours - theirs).ravel()
-            if gap.size and np.isfinite(gap).all():
-                worst = float(gap[np.argmax(np.abs(gap))])
-                differs = abs(worst) > START_DIFFERENCE * float(np.abs(theirs).max())
-                score = np.copysign(np.inf, worst) if differs else 0.0
-                yield PathTest(f"{words} at the start", score, two_sided(score))
 
 
 def _on_the_way_and_after(

@@ -22,7 +22,8 @@ from hermite.arrays import Array
 from sgd_check.engines import EngineOptions
 from sgd_check.verdicts import curves
 from sgd_check.verdicts.curves import LARGEST_SCATTER, CurveTest
-from sgd_check.verdicts.path_tests import interpolated
+from sgd_check.verdicts.path_tests import PathTest, interpolated
+from sgd_check.verdicts.starts import tests_of_starts
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
     POWER,
@@ -35,6 +36,8 @@ from sgd_check.verdicts.verdict import (
     check_rates,
     check_start,
     optimizer_of,
+    side_of,
+    significantly,
     sound_runs,
     too_few,
     unfinished,
@@ -108,10 +111,15 @@ def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> x
     usable, known = curves.paired_runs([runs]).size, np.isfinite(prediction["loss"].values)
     end = min(float(runs.attrs["end_time"]), float(prediction["time"].values[known].max(initial=0.0)))
     enough = usable >= FEWEST_RUNS
-    tests, p_value = curves.assess_curves(curves.curves_over_time(problem, prediction, [runs]) if enough else [], rate)
-    fresh = _power_against_fresh(problem, prediction, tests, rate)
+    found = curves.curves_over_time(problem, prediction, [runs]) if enough else []
+    starts = tests_of_starts(problem, prediction, runs) if enough else []
+    tests, p_value = curves.assess_curves(found, rate, others=len(starts))
+    count = len(starts) + sum(test.places.size for test in tests)
+    p_value = min([p_value, *(count * start.p for start in starts)])
+    level = rate / max(count, 1)
+    fresh = _power_against_fresh(problem, prediction, tests, level)
     return verdict_tree(
-        _sentences(runs, tests, fresh, p_value, rate, usable, end),
+        _sentences(runs, tests, starts, fresh, p_value, rate, level, usable, end),
         {**curves.values_of(tests), "quantity_fresh_power": fresh, "p_value": p_value},
         problem=problem,
         prediction=prediction,
@@ -129,7 +137,7 @@ def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> x
     )
 
 
-def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[CurveTest], rate: float) -> Array:
+def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[CurveTest], level: float) -> Array:
     """Return the probability that each curve refutes the theory of fresh samples in every step, NaN if not asked."""
     asked = [test.curve.moves and test.curve.kind != "train loss" for test in tests]
     if not any(asked):
@@ -149,24 +157,35 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
             draws=max(2**14, GROUPS * POINTS_OF_DIRECTION * problem.width * steps),  # only power is asked
         )
     values = {one[:2]: one.values for one in curves.quantities_of(problem, fresh)}
-    level, found = rate / sum(test.places.size for test in tests), []
+    found = []
     for test, wanted in zip(tests, asked, strict=True):
         curve = test.curve
         other = interpolated(fresh["time"].values, values[curve.kind, curve.label], curve.times)[np.newaxis]
-        power = curves.power_of(curve._replace(dilated=other), test.places, test.error, test.freedom, level)
+        errors = curves.error_of(curve, curves.scatter_of(curve), curve.runs.shape[0])
+        power = curves.power_of(curve._replace(dilated=other), test.places, *errors, level)
         found.append(power if wanted else np.nan)
     return np.array(found)
 
 
 def _sentences(
-    runs: xr.Dataset, tests: list[CurveTest], fresh: Array, p_value: float, rate: float, usable: int, until: float
+    runs: xr.Dataset,
+    tests: list[CurveTest],
+    starts: Sequence[PathTest],
+    fresh: Array,
+    p_value: float,
+    rate: float,
+    level: float,
+    usable: int,
+    until: float,
 ) -> Sentences:
-    """Return what the tests say."""
+    """Return what the tests say, each at a `level`."""
     moving, end = [test for test in tests if test.curve.moves], f"(global p = {p_value:.2g}"
     difference, excuse, agreement = "", "", ""
-    if p_value < rate:
-        share = rate / sum(test.places.size for test in tests)
-        refuting = [test for test in tests if test.p < share]
+    if wrong := [start for start in starts if start.p < level]:
+        off = min(wrong, key=lambda start: start.p)
+        difference = f"The {off.what} is {side_of(off.score)} than predicted, z = {off.score:.1f} {end} < {rate:g})."
+    elif p_value < rate:
+        refuting = [test for test in tests if test.p < level]
         sure = [test for test in refuting if not test.curve.scatters]
         difference = curves.difference_of(sure or refuting, f"{end} < {rate:g}).")
         dimension, cause = Problem.from_dataset(runs).dimension, ""
@@ -178,10 +197,11 @@ def _sentences(
     lacking = too_few(usable) or _unseen(runs, moving, fresh)
     if not lacking:
         widest = max(test.allowance / test.curve.range for test in moving)
+        left = any(test.leaves for test in tests) or any(start.score for start in starts)
         shown = [test for test, power in zip(tests, fresh, strict=True) if power >= POWER]
         agreement = (
-            f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where theory "
-            f"moves it, up to time {until:.3g} {end}); an error of "
+            f"No tested curve leaves its band around theory{significantly(left)}, of at most {100 * widest:.2g} % of "
+            f"its range where theory moves it, up to time {until:.3g} {end}); an error of "
             f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {curves.named(moving)}, and fresh samples "
             f"instead of those that are used again in {curves.named(shown)}."
         )

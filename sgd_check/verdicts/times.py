@@ -21,6 +21,7 @@ from hermite.arrays import Array, Switches
 from sgd_check.verdicts import path_tests, time_tests
 from sgd_check.verdicts.expectation import NOISE_DECIDES, Expectation, expectation, learned_expectation
 from sgd_check.verdicts.path_tests import PATH_SHARE, LossBand, PathTest
+from sgd_check.verdicts.starts import tests_of_starts
 from sgd_check.verdicts.time_tests import TimeTest
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
@@ -34,6 +35,7 @@ from sgd_check.verdicts.verdict import (
     of_sound_runs,
     other_optimizer,
     side_of,
+    significantly,
     sound_runs,
     tell_alike,
     too_few,
@@ -192,7 +194,9 @@ class TimesTests:
         near = first.unresolved & (first.tested | (first.expected.time <= end))
         met = [(one, one.awaited & ~one.unresolved) for one in self.parts]
         compared = [f"{one.event.noun} of direction {_named(which)}" for one, which in met if which.any()]
-        none = "No difference of the laws shows" if self.theory == "sample" else "No tested direction leaves its band"
+        none = "No difference of the laws shows"
+        if self.theory != "sample":
+            none = f"No tested direction leaves its band{significantly(self._leaves)}"
         save = f", save in direction {_named(near)}, predicted near the end of the runs" if near.any() else ""
         later = [words for one in self.parts if first.tested.any() for words in one.later(end)]
         return Sentences(
@@ -202,6 +206,12 @@ class TimesTests:
             f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}{save}.",
             remarks=[*first.expected.notes, *later, *other_optimizer(self.prediction, self.simulation)],
         )
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether a mean lies outside its band, significantly or not."""
+        scores = np.concatenate([one.column("z") for one in self.parts])
+        return bool(np.nan_to_num(scores).any()) or any(test.score for test in self.path)
 
     def _difference(self) -> str:
         end = f"(global p = {self.p_value:.2g} < {self.rate:g})."
@@ -325,7 +335,8 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         awaited = each.time * (1.0 + VISIBLE_ERROR) <= end
         parts.append(EventTests(event, each, tests, awaited, tuple(counts[event].values())))
         by_time = min(by_time, time_tests.combined_p_value(parts[-1].p_values, share) / (1.0 - PATH_SHARE))
-    path = path_tests.tests_of_paths(prediction, simulation, emergence, noise)
+    path = tests_of_starts(problem, prediction, simulation)
+    path += path_tests.tests_of_paths(prediction, simulation, emergence, noise)
     by_path = path_tests.path_p_value(path) / PATH_SHARE
     return TimesTests(
         prediction=prediction,

@@ -324,6 +324,11 @@ def too_few(usable: int) -> str:
     return f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}." if usable < FEWEST_RUNS else ""
 
 
+def significantly(left: bool) -> str:
+    """Return the word that has to follow "leaves its band" if a mean lies outside."""
+    return " significantly" if left else ""
+
+
 def side_of(score: float) -> str:
     """Return on which side of its prediction a quantity lies."""
     return "larger" if score > 0 else "smaller"

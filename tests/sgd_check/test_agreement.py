@@ -170,11 +170,13 @@ def test_the_mean_loss_is_compared_before_the_first_emergence(tree, escape_flow,
     assert "beside the verdict" in comparison.attrs["loss_statement"]
 
 
-def test_a_wrong_loss_leaves_its_band_but_not_the_verdict(escape_flow, escape_runs):
+def test_a_wrong_loss_leaves_its_band_and_its_first_record_refutes_it(escape_flow, escape_runs):
+    """The loss is not saved at time 0; at the first record it has hardly moved."""
     wrong = escape_flow.assign(loss=escape_flow["loss"] + 0.1)
     attrs = sgd_check.compare(wrong, escape_runs)["comparison"].attrs
     assert attrs["loss_outside"] == attrs["loss_compared_times"]
-    assert attrs["verdict"] == "agree"
+    assert attrs["verdict"] == "disagree"
+    assert attrs["reasons"].startswith("The loss at the start is smaller than predicted")
 
 
 @pytest.mark.statistical

@@ -6,6 +6,7 @@ import pytest
 import dynamics
 import sgd_check
 from dynamics.problem import Problem, Teacher
+from sgd_check.verdicts.check import CheckPlan, prediction_to_test
 
 QUIET = {"progress": False}
 QUICK = {"learning_rate": 1e-4, "steps": 40_000, "directions": 1, "seeds": 8, **QUIET}
@@ -95,3 +96,22 @@ def test_refusals_come_before_any_step(problem, changes, kind, words, monkeypatc
     with pytest.raises(kind) as refused:
         sgd_check.check(**{"problem": problem} | QUICK | changes)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["loss", "squared_norm", "teacher_overlap"])
+def test_a_prediction_whose_loss_or_start_the_equation_does_not_have_is_tested_itself(problem, name):
+    flow, said = dynamics.solve_overlaps(problem, **QUIET), []
+    given = {"theory": "auto", "say": said.append, "words": ("FILE", "--theory finite-step")}
+    plan = CheckPlan(problem, 1e-4, 40_000)
+    assert "learning_rate" in prediction_to_test(flow, plan, 1, False, **given).attrs
+    assert said == []
+    wrong = flow.assign({name: 1.15 * flow[name]})
+    assert prediction_to_test(wrong, plan, 1, False, **given) is wrong
+    assert said[0].endswith("than FILE, so FILE is tested; --theory finite-step tests the equation.")
+    # Without the records near the start the loss is still that of the whole file.
+    late = flow.isel(time=flow["time"].values > 0.5 * float(flow["emergence_time"][0]))
+    assert prediction_to_test(late, plan, 1, False, **given) is not late
+    if name == "loss":
+        wrong = late.assign(loss=1.15 * late["loss"])
+        assert prediction_to_test(wrong, plan, 1, False, **given) is wrong
+        assert said[1].startswith("The finite-step equation has another loss")
