@@ -37,16 +37,15 @@ from dynamics.equations.network.families import normalised_overlaps
 from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.series import write_series_means
 from dynamics.equations.overlaps import write_gram
-from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from dynamics.kernels.jit import kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import is_stopped, product_until
+from dynamics.kernels.units import unit
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import LOWEST_DEGREE
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import mean_derivatives, series_derivative
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
     from hermite.arrays import Array
@@ -105,7 +104,7 @@ def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
         N[i, i] += total
 
 
-@kernel
+@unit()
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """R' = −(F)_R and S' = −(F_S + F_Sᵀ) of the flow, F = (N + diag(k)) C, which stay in `work`."""
     m, P, (N, F) = sizes[0], sizes[1], forces(sizes, work)
@@ -118,44 +117,34 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
             out[m * P + i * m + j] = out[m * P + j * m + i] = -F[i, j] - F[j, i]
 
 
-@inlined_kernel
-def write_step_second(write_second: Callable[..., None], parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
+@pasted_kernel
+def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
     """Write and return second/B + (1 − 1/B) D, D = F (N + diag(k))ᵀ, after `rhs`; the upper half is not written."""
     m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
     at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
     second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
     numbers, layout = parameters[at + 4 :], vector(sizes, LAYOUT, sizes.size - LAYOUT)
     vectors, exact = (matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)), sizes[THEORY] == 2
-    write_second(vectors, parameters[at], parameters[at + 2], exact, m, numbers, layout, scratch, second)
+    noise, d = parameters[at], parameters[at + 2]
+    if sizes[FAMILY] == ERF:
+        steps.write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
+    else:
+        steps.write_polynomial_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
     # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
     steps.average_batch(second, vectors[0], N, F, vectors[2], parameters[at + 3], exact, 1.0, 0.0)
     return second
 
 
-@inlined_kernel
-def write_step(
-    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Write `rhs`, and η E of the products of two gradients more of S'."""
-    rhs(0.0, y, out, parameters, sizes, work)
+@kernel
+def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write `rhs`, and η E of the products of two gradients more of S', for steps of a finite learning rate."""
+    rhs(t, y, out, parameters, sizes, work)
     m, rate = sizes[0], parameters[sizes[0] + sizes[1] + sizes[1] ** 2 + 1]
-    second = write_step_second(write_second, parameters, sizes, work)
+    second = write_step_second(parameters, sizes, work)
     for i in range(m):
         for j in range(i + 1):
             out[m * sizes[1] + i * m + j] += rate * second[i, j]
     mirror(matrix(out, m * sizes[1], m, m))
-
-
-@kernel
-def erf_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write R' and S' of steps of a finite learning rate for erf(z/√2)."""
-    write_step(steps.write_central_erf_second, y, out, parameters, sizes, work)
-
-
-@kernel
-def polynomial_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write R' and S' of steps of a finite learning rate for a polynomial."""
-    write_step(steps.write_polynomial_second, y, out, parameters, sizes, work)
 
 
 @kernel
@@ -209,7 +198,10 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 FLOW = Functions(rhs, event_values, normalise, jacobian_diagonal)
 #: The functions of steps, by the family of the link.
-STEPS = {ERF: replace(FLOW, rhs=erf_step_rhs), POLYNOMIAL: replace(FLOW, rhs=polynomial_step_rhs)}
+STEPS = {
+    ERF: replace(FLOW, rhs=step_rhs, choices=(steps.write_central_erf_second,)),
+    POLYNOMIAL: replace(FLOW, rhs=step_rhs, choices=(steps.write_polynomial_second,)),
+}
 STEP_THEORIES = ("infinite-d", "finite-d")
 
 

@@ -23,13 +23,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numba import types
 
 from dynamics.equations.interface import FlowSystem
 from dynamics.equations.link import with_link
 from dynamics.equations.overlaps import OverlapSystem, write_gram
 from dynamics.equations.vectors import write_norms
-from dynamics.kernels.jit import entry, kernel, matrix, vector
+from dynamics.kernels.jit import entry, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import product
+from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, unit
 from dynamics.problem.checks import require
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.polynomials import contracted_pair, count_diagrams, diagrams, mean_derivatives, trimmed
@@ -51,7 +53,7 @@ def is_blown_up(y: Vector, a: Vector, m: int, P: int) -> bool:
     return bool(np.max(vector(y, y.size - m, m)) > bound)
 
 
-@kernel
+@pasted_kernel
 def write_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix]:
     """Return the Gram matrix Q, N + diag(κ), F = (N + diag(κ)) Q, and H, written to the scratch."""
     m, P = sizes[0], sizes[1]
@@ -110,9 +112,10 @@ Teacher = tuple[Vector, Matrix, float]
 Tables = tuple[Vector, Integers, Vector]
 #: D and second = base + d · slope.
 Parts = tuple[Matrix, Matrix, Matrix]
+TABLES, PARTS = types.Tuple([VECTOR, INTEGERS, VECTOR]), types.Tuple([MATRIX] * 3)
 
 
-@kernel
+@unit(Tables=TABLES)
 def write_drift(tables: Tables, drift_gram: Matrix) -> None:
     """Write F = (N + diag(κ)) Q and D = F (N + diag(κ))ᵀ, N = w g'(Q) and κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib)."""
     numbers, layout, work = tables
@@ -145,7 +148,7 @@ def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
         Y[x].fill(np.sum(X[x]))
 
 
-@kernel
+@unit()
 def write_singles(layout: Integers, work: Vector) -> None:
     """U_r(i) of all powers, and Y_e,r(i) of the pairs (e, r) that terms use."""
     m, top, count = layout[0], layout[2], layout[4]
@@ -162,7 +165,7 @@ def write_singles(layout: Integers, work: Vector) -> None:
         contract(e, rows, Q, matrix(work, Y + x * m * M, m, M))
 
 
-@kernel
+@unit()
 def write_mixed(i: int, layout: Integers, work: Vector) -> None:
     """X_rs(i, j) and Y_e,rs(i, j) for one i and all j ≥ i."""
     m, segments, mixed, place = layout[0], layout[5], layout[6], layout[17]
@@ -184,7 +187,7 @@ def write_mixed(i: int, layout: Integers, work: Vector) -> None:
         contract(e, left, Q, matrix(work, Y + target * count * M, rows, M))
 
 
-@kernel
+@unit(Tables=TABLES)
 def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tuple[float, float]:
     """Sum all terms of one pair: the part of `second` without d, and its slope in d, both divided by ρ_i ρ_j."""
     numbers, layout, work = tables
@@ -217,7 +220,7 @@ def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tupl
     return base, slope
 
 
-@kernel
+@unit(Tables=TABLES, Parts=PARTS)
 def step_moments(noise: float, tables: Tables, parts: Parts) -> None:
     """Write F, which stays in `work`, and the parts of one sample, divided by ρ_i ρ_j; w and Q stand in `work`."""
     (_, layout, work), (drift_gram, base, slope) = tables, parts

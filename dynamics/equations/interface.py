@@ -34,7 +34,7 @@ Observables = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The compiled functions of a system, of which all but the first may be missing; "bdf" uses the last three values.
+    """The compiled functions of a system, of which all but the first may be missing; "bdf" uses the next three values.
 
     It divides by 1 − γ J_ii, γ about half a step, to solve its linear equations, once one of these is `least_stiff`.
     """
@@ -45,6 +45,8 @@ class Functions:
     jacobian_diagonal: Callable[..., None] | None = None
     jacobian_product: Callable[..., None] | None = None
     least_stiff: int = 1
+    #: Of the units among which the functions choose (`dynamics.kernels.units.choice`), those that the system takes.
+    choices: tuple[Callable[..., Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.kernels.jit import kernel, vector
+from dynamics.kernels.jit import kernel, pasted_kernel, vector
+from dynamics.kernels.units import unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers, Vector
@@ -98,16 +97,16 @@ def polynomial(data: Vector, at: int, s: float) -> float:
     return float(value * s + single if lowest % 2 == 1 else value + single * s)
 
 
-@kernel
-def write_polynomial(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
+@unit()
+def write_polynomial(data: Vector, at: int, s: Vector, out: Vector) -> None:
     """Write the polynomial of each of many numbers, in blocks that stay in the fastest cache."""
     for begin in range(0, s.size, BLOCK):
         size = min(BLOCK, s.size - begin)
         write_block(data, at, vector(s, begin, size), vector(out, begin, size))
 
 
-@kernel
-def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
+@pasted_kernel
+def write_block(data: Vector, at: int, s: Vector, out: Vector) -> None:
     """Write the polynomial of each number of a block: Horner's rule, a power of s in few passes, then `single`."""
     stride, single, first, power = data[at + 1], data[at + 3], at + HEAD, int(data[at])
     last = first + int(data[at + 2]) - 1
@@ -135,8 +134,8 @@ def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> No
         out[j] += single if power % 2 == 1 else single * s[j]
 
 
-@kernel
-def write_both(data: Vector, s: NDArray[Any], value: NDArray[Any], slope: NDArray[Any]) -> None:
+@unit()
+def write_both(data: Vector, s: Vector, value: Vector, slope: Vector) -> None:
     """Write g and g' of each of many numbers; up to degree 4, such as h_4, in one pass."""
     if data[VALUE + 1] > 1.0 or data[VALUE + 2] > SHORT + 1.0 or data[VALUE] > 0.0:
         write_polynomial(data, int(VALUE), s, value)
@@ -169,18 +168,18 @@ def g2(link: Vector, s: float) -> float:
 
 
 @kernel
-def write_g0(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
+def write_g0(link: Vector, s: Vector, out: Vector) -> None:
     """Write g of each of many numbers."""
     write_polynomial(link, int(VALUE), s, out)
 
 
 @kernel
-def write_g1(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
+def write_g1(link: Vector, s: Vector, out: Vector) -> None:
     """Write g' of each of many numbers."""
     write_polynomial(link, int(link[0]), s, out)
 
 
 @kernel
-def write_g2(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
+def write_g2(link: Vector, s: Vector, out: Vector) -> None:
     """Write g'' of each of many numbers."""
     write_polynomial(link, int(link[1]), s, out)

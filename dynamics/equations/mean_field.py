@@ -124,7 +124,8 @@ class MeanFieldSystem(System):
         counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
         self.sizes: Integers = np.array([*counts, teacher.span, int(self.grows), *layout], dtype=np.int64)
         self.num_events = len(levels) + problem.num_directions
-        self.work_size = 3 * self.coefficients.size + (1 + rows) * kernels.lanes_of(self.sizes)
+        lanes = kernels.LANES if teacher.span == 1 else kernels.LANES_IN_SUBSPACE
+        self.work_size = 3 * self.coefficients.size + (1 + rows) * lanes
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: for projections in units of 1/√d, the size of a random one."""

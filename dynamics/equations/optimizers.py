@@ -12,9 +12,11 @@ rates, and those of the student's system, and `work` has its scratch first.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numba import types
 
 from dynamics.equations import committee, finite_step, overlaps
 from dynamics.equations.interface import FlowSystem, Functions
@@ -22,7 +24,8 @@ from dynamics.equations.network import steps
 from dynamics.equations.network import system as network
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, normalised_overlaps
 from dynamics.equations.rates import RateTable, rate_at
-from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, vector
+from dynamics.kernels.units import MATRIX, choice
 from dynamics.problem import is_homogeneous, is_network
 from dynamics.problem.checks import is_at_most, require
 from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder, check_dense
@@ -44,6 +47,7 @@ RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOO
 NUMBERS = 10
 
 Moments = tuple[Matrix, Matrix, Matrix]
+MOMENTS = types.Tuple([MATRIX] * 3)
 #: −a (U), β (U) and θ (U, P) of the teacher's units.
 Units = tuple[Vector, Vector, Matrix]
 
@@ -51,25 +55,21 @@ Units = tuple[Vector, Vector, Matrix]
 # a state of the weights; `rates` receives −E ∂_v and −E ∂_b first.
 
 
-@inlined_kernel
-def network_moments(
-    write_second: Callable[..., None], y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> Moments:
+@pasted_kernel
+def network_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
     """Return N, C and S of a network."""
     network.rhs(0.0, y, rates, parameters, sizes, work)
-    S = steps.write_step_second(write_second, y, parameters, sizes, work)
+    S = steps.write_step_second(y, parameters, sizes, work)
     C, _, _, _, _, N, _ = network.views(sizes, work)
     return N, C, S
 
 
-@inlined_kernel
-def committee_moments(
-    write_second: Callable[..., None], y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> Moments:
+@pasted_kernel
+def committee_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
     """Return N, C and S of a committee."""
     m, M = sizes[0], sizes[0] + sizes[1]
     committee.rhs(0.0, vector(y, 2 * m, y.size - 2 * m), rates, parameters, sizes, work)
-    S = committee.write_step_second(write_second, parameters, sizes, work)
+    S = committee.write_step_second(parameters, sizes, work)
     for i in range(2 * m):
         rates[i] = 0.0
     return committee.forces(sizes, work)[0], matrix(work, 0, M, M), S
@@ -88,11 +88,8 @@ def overlaps_of(y: Vector, out: Vector, m: int, P: int) -> None:
             G[i, j] = Q[i, j] / math.sqrt(Q[i, i] * Q[j, j]) if i != j else 1.0
 
 
-@inlined_kernel
-def homogeneous_moments(
-    write_second: Callable[..., tuple[Matrix, Matrix, Matrix, Matrix]], y: Vector, rates: Vector, parameters: Vector,
-    sizes: Integers, work: Vector,
-) -> Moments:  # fmt: skip
+@pasted_kernel
+def homogeneous_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
     """Return N, C and S of homogeneous neurons, NaN once the weights have blown up."""
     m, P = sizes[0], sizes[1]
     size = m * P + m * m + m
@@ -100,7 +97,7 @@ def homogeneous_moments(
     overlaps_of(y, state, m, P)
     for i in range(2 * m):
         rates[i] = 0.0
-    C, N, _, S = write_second(state, parameters, sizes, vector(work, 0, work.size - size))
+    C, N, _, S = finite_step.write_second(state, parameters, sizes, vector(work, 0, work.size - size))
     for i in range(m):
         rho = math.exp(0.5 * state[size - m + i])
         for j in range(m):
@@ -144,7 +141,7 @@ def dot_directions(N: Matrix, C: Matrix, i: int, p: int) -> float:
     return total
 
 
-@kernel
+@choice(Moments=MOMENTS)
 def write_flow(
     t: float, y: Vector, out: Vector, moments: Moments, spread: float, parameters: Vector, sizes: Integers, own: Vector
 ) -> None:
@@ -182,7 +179,7 @@ def write_flow(
             dQ[i, j] = dQ[j, i] = -factors[i] * G[i, j] - factors[j] * G[j, i] + rate * noise
 
 
-@kernel
+@inlined_kernel
 def entry_of(A: Matrix, B: Matrix, r: int, s: int) -> float:
     """Return (A B)_rs of small matrices, for which a call of BLAS takes longer than the sum."""
     total = 0.0
@@ -191,7 +188,7 @@ def entry_of(A: Matrix, B: Matrix, r: int, s: int) -> float:
     return total
 
 
-@kernel
+@choice(Moments=MOMENTS)
 def write_map(
     t: float, y: Vector, out: Vector, moments: Moments, parameters: Vector, sizes: Integers, own: Vector
 ) -> None:
@@ -307,7 +304,7 @@ def error_at(
     return error
 
 
-@kernel
+@choice()
 def sum_nodes(
     y: Vector, out: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> float:
@@ -358,10 +355,9 @@ def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, In
 
 @inlined_kernel
 def write_rates(
-    moments: Callable[..., Moments], write_second: Callable[..., Any], t: float, y: Vector, out: Vector,
-    parameters: Vector, sizes: Integers, work: Vector,
-) -> None:  # fmt: skip
-    """Write what is integrated, or (F(y) − y)/η of a map, by the moments of a student and their second order."""
+    moments: Callable[..., Moments], t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write what is integrated, or (F(y) − y)/η of a map, by the moments of a student."""
     m, size, rule = sizes[WIDTH], sizes[STATE], sizes[RULE]
     numbers, given, scratch = inner(parameters, sizes, work)
     own = vector(work, sizes[SCRATCH], work.size - sizes[SCRATCH])
@@ -376,7 +372,7 @@ def write_rates(
             looked[x] = y[x]
         for i in range(m):
             looked[size - m * m + i * m + i] += parameters[SMOOTHING] ** 2
-    found = moments(write_second, looked, vector(out, 0, size), numbers, given, scratch)
+    found = moments(looked, vector(out, 0, size), numbers, given, scratch)
     if rule == MAP:
         write_map(t, y, out, found, parameters, sizes, own)
     else:
@@ -384,33 +380,21 @@ def write_rates(
 
 
 @kernel
-def network_erf(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a network of erf."""
-    write_rates(network_moments, steps.write_erf_second, t, y, out, parameters, sizes, work)
+def network_rates(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates of a network."""
+    write_rates(network_moments, t, y, out, parameters, sizes, work)
 
 
 @kernel
-def network_polynomial(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a network of a polynomial."""
-    write_rates(network_moments, steps.write_polynomial_second, t, y, out, parameters, sizes, work)
+def committee_rates(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates of a committee."""
+    write_rates(committee_moments, t, y, out, parameters, sizes, work)
 
 
 @kernel
-def committee_erf(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a committee of erf."""
-    write_rates(committee_moments, steps.write_central_erf_second, t, y, out, parameters, sizes, work)
-
-
-@kernel
-def committee_polynomial(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a committee of a polynomial."""
-    write_rates(committee_moments, steps.write_polynomial_second, t, y, out, parameters, sizes, work)
-
-
-@kernel
-def homogeneous(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+def homogeneous_rates(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates of homogeneous neurons."""
-    write_rates(homogeneous_moments, finite_step.write_second, t, y, out, parameters, sizes, work)
+    write_rates(homogeneous_moments, t, y, out, parameters, sizes, work)
 
 
 # Events are those of the student, at the weights.
@@ -447,11 +431,9 @@ MOST_NODES, FINENESS, WIDEST, REACH = 10**6, 0.6, 0.3, 6.6
 POINTS = {2: 60, 3: 32, 4: 20}
 #: The right-hand side of steps of a student's system -> the functions under an optimizer.
 OPTIMIZED = {
-    steps.erf_rhs: Functions(network_erf, network_events),
-    steps.polynomial_rhs: Functions(network_polynomial, network_events),
-    committee.erf_step_rhs: Functions(committee_erf, committee_events),
-    committee.polynomial_step_rhs: Functions(committee_polynomial, committee_events),
-    finite_step.rhs: Functions(homogeneous, homogeneous_events),
+    steps.rhs: Functions(network_rates, network_events),
+    committee.step_rhs: Functions(committee_rates, committee_events),
+    finite_step.rhs: Functions(homogeneous_rates, homogeneous_events),
 }
 RULES = {SGD: MAP, ZerothOrder: ZEROTH_ORDER, Adam: ADAPTIVE, RMSprop: ADAPTIVE, SignSGD: SIGN}
 
@@ -528,7 +510,7 @@ class OptimizedSystem(FlowSystem):
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, base: Any, functions: Functions, learning_rate: float | RateTable, optimizer: Optimizer) -> None:
-        self._base, self.problem, self.functions = base, base.problem, functions
+        self._base, self.problem = base, base.problem
         problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
         m, P = problem.width, base.sizes[1]
         self._averages, self._rule = sgd.average is not None, _rule_of(optimizer)
@@ -550,6 +532,9 @@ class OptimizedSystem(FlowSystem):
         self.initial_state: Array = np.concatenate(state)
         smoothing = getattr(optimizer, "smoothing", 0.0)
         nodes, table, means = _nodes_of(base, self._rule, smoothing)
+        rules = [{MAP: write_map, SIGN: sum_nodes}.get(self._rule, write_flow)]
+        rules += [sum_nodes] if smoothing > 0.0 else []
+        self.functions = replace(functions, choices=(*base.functions.choices, *rules))
         nesterov = [sgd.momentum, 1.0] if sgd.nesterov else [1.0, 0.0]
         alpha = sgd.average if isinstance(sgd.average, float) else 0.0
         varying = learning_rate.nodes if isinstance(learning_rate, RateTable) else np.empty(0)

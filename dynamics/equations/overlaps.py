@@ -22,7 +22,7 @@ from dynamics.equations import losses
 from dynamics.equations.interface import FlowSystem, Functions, OfStates
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g2
 from dynamics.equations.vectors import write_events, write_norms
-from dynamics.kernels.jit import kernel, matrix, vector
+from dynamics.kernels.jit import kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import product_until, transposed_product_until
 from hermite.arrays import Integers, Matrix, Vector
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LINK = 4
 
 
-@kernel
+@pasted_kernel
 def add_rows(
     sign: float, weights: Vector, overlaps: Matrix, values: Matrix, slopes: Matrix, force: Vector, r: Vector
 ) -> None:
@@ -51,7 +51,7 @@ def add_rows(
         r[i] = radial if sign > 0.0 else r[i] - radial
 
 
-@kernel
+@pasted_kernel
 def pair_forces(
     link: Vector, y: Vector, a: Vector, A: Vector, B: Vector, n: Vector, r: Vector, force: Vector, values: Vector
 ) -> None:

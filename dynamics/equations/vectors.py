@@ -28,6 +28,7 @@ from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
+from dynamics.kernels.units import unit
 from dynamics.problem.emergence import ALL_DEGREES, EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
 
@@ -51,7 +52,7 @@ def write_norms(y: Vector, n: Vector) -> None:
         n[i] = np.exp(y[y.size - n.size + i])
 
 
-@kernel
+@unit()
 def write_events(
     C: Vector, n: Vector, a: Vector, link: Vector, sign_matters: int, learned: Vector, out: Vector
 ) -> None:

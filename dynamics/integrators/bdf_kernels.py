@@ -24,10 +24,27 @@ import numpy as np
 
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.explicit_kernels import bits_of, number_of
-from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
-from dynamics.integrators.system_calls import SIZES, System, jacobian_diagonal, jacobian_product, normalise, rhs
+from dynamics.integrators.step_kernels import (
+    STATISTICS,
+    Layout,
+    copy_row,
+    event_recorder,
+    events_passed,
+    saving_steps,
+    unowned_arrays,
+)
+from dynamics.integrators.system_calls import (
+    IMPLICIT,
+    SIZES,
+    System,
+    jacobian_diagonal,
+    jacobian_product,
+    normalise,
+    rhs,
+)
 from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import is_stopped
+from dynamics.kernels.units import unit
 
 if TYPE_CHECKING:
     from dynamics.integrators.step_kernels import Arrays
@@ -95,7 +112,7 @@ def shift(vectors: Matrix, order: int, sign: float) -> None:
             add_scaled(vectors[ROW_NORDSIECK + j - 1], vectors[ROW_NORDSIECK + j], sign)
 
 
-@kernel
+@pasted_kernel
 def set_coefficients(scalars: Vector, h: float, order: int) -> None:
     """Compute the correction polynomial Λ(x) = Σ l_j x^j and the error constants.
 
@@ -129,7 +146,7 @@ def set_coefficients(scalars: Vector, h: float, order: int) -> None:
     scalars[CONSTANT_UP] = abs((1.0 - a_6 + a_5) / (a_2 * xi * (order + 2) * a_5))
 
 
-@kernel
+@pasted_kernel
 def change_order(vectors: Matrix, scalars: Vector, order: int, new_order: int) -> None:
     """Lower or raise the degree of the Nordsieck array by one, keeping its values at the past points."""
     past = vector(scalars, PAST_STEPS, MAX_ORDER + 2)
@@ -159,7 +176,7 @@ def change_order(vectors: Matrix, scalars: Vector, order: int, new_order: int) -
         add_scaled(vectors[ROW_NORDSIECK + j], vectors[source], factor * lam[j])
 
 
-@kernel
+@unit(**IMPLICIT)
 def predict(vectors: Matrix, scalars: Vector, counters: Integers, h: float) -> None:
     """Apply the chosen order and step length to the history, and move it to the end of the step."""
     q = counters[ORDER]
@@ -180,7 +197,7 @@ def predict(vectors: Matrix, scalars: Vector, counters: Integers, h: float) -> N
     set_coefficients(scalars, h, q)
 
 
-@kernel
+@unit(**IMPLICIT)
 def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -> None:
     """Choose order and growth of the next step from the error estimates of three orders."""
     n, q, weight = vectors.shape[1], counters[ORDER], vectors[ROW_WEIGHT]
@@ -223,7 +240,7 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
 # of what is fast, and the product of the system is taken instead, if it has one.
 
 
-@kernel
+@pasted_kernel
 def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: Matrix, system: System) -> None:
     """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z = preconditioned Krylov vector k.
 
@@ -253,7 +270,7 @@ def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: M
         filtered[i] = weight[i] * (filtered[i] - ratio * (product[i] - slope[i]))
 
 
-@kernel
+@pasted_kernel
 def orthogonalise(vectors: Matrix, h: Matrix, k: int) -> None:
     """Make Krylov vector k + 1 orthonormal to the earlier ones; column k of `h` receives the coefficients."""
     new = vectors[ROW_KRYLOV + k + 1]
@@ -274,7 +291,7 @@ def orthogonalise(vectors: Matrix, h: Matrix, k: int) -> None:
         new[i] *= scale
 
 
-@kernel
+@pasted_kernel
 def rotate(h: Matrix, k: int) -> float:
     """Update the QR factors of the Hessenberg matrix by its column k; return the new residual norm.
 
@@ -295,7 +312,7 @@ def rotate(h: Matrix, k: int) -> float:
     return float(abs(h[k + 1, b]))
 
 
-@kernel
+@unit(**IMPLICIT)
 def solve_linear(
     t: float,
     gamma: float,
@@ -364,7 +381,7 @@ ROUNDING = 2.220446049250313e-16
 ALIKE, ROUNDINGS, LARGEST_ROUNDING, NOISE_WEIGHT = 3.0, 10.0, 1e-4, 20.0
 
 
-@kernel
+@pasted_kernel
 def set_filter(vectors: Matrix, gamma: float, least: int) -> float:
     """Set 1 / (weight_i (1 − γ J_ii)), or 1 / weight_i if these are all below `least`; return the largest 1 − γ J_ii.
 
@@ -381,7 +398,7 @@ def set_filter(vectors: Matrix, gamma: float, least: int) -> float:
     return largest
 
 
-@kernel
+@unit(**IMPLICIT)
 def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> bool:
     """Solve y = y_p + e, e = γ f(y) − z_1/l_1 by inexact Newton iteration; return whether it converged.
 
@@ -445,7 +462,7 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
 MOST_FAILURES, MOST_UNRESOLVED = 50, 50_000
 
 
-@kernel
+@pasted_kernel
 def accept(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Correct the history, put the state back on its constraints, and renew the error weights' base."""
     q = counters[ORDER]
@@ -464,7 +481,7 @@ def accept(h: float, vectors: Matrix, scalars: Vector, counters: Integers, syste
     counters[WAIT] -= 1
 
 
-@kernel
+@pasted_kernel
 def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -> None:
     """Restore the history and shorten the step; after three failures lower the order too.
 
@@ -488,7 +505,7 @@ def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -
     scalars[GROWTH] = 1.0
 
 
-@kernel
+@pasted_kernel
 def pass_time(h: float, scalars: Vector, counters: Integers) -> None:
     """Move the time on by an accepted step.
 
@@ -504,7 +521,7 @@ def pass_time(h: float, scalars: Vector, counters: Integers) -> None:
         counters[UNRESOLVED] = 0
 
 
-@kernel
+@unit(**IMPLICIT)
 def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> bool:
     """Start at order 1 with z = (y, h y') and a step that changes the state little; return whether y' is finite."""
     y, f, weight = vectors[slots.ROW_STATE], vectors[ROW_SLOPE], vectors[ROW_WEIGHT]
@@ -531,7 +548,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
     return True
 
 
-@pasted_kernel
+@unit(**IMPLICIT)
 def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds."""
     vectors, scalars, counters, atol, events = arrays
@@ -578,7 +595,9 @@ def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> in
 
 
 @exact_kernel
-def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+def interpolate_exactly(
+    t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
+) -> None:
     """Write the state at a time strictly within the last step, Σ_j z_j ((t − t_n)/h)^j."""
     # The time may have moved by several short steps at once, of which this is the last.
     x = max((t - scalars[slots.TIME]) / scalars[SCALE], -1.0)
@@ -591,7 +610,22 @@ def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counter
     normalise(out, system)
 
 
-save_through = saving_steps(advance, interpolate)
+@unit(**IMPLICIT)
+def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Write the state at a time strictly within the last step."""
+    interpolate_exactly(t, out, vectors, scalars, counters, system)
+
+
+_record_events = event_recorder(interpolate)
+
+
+@unit(**IMPLICIT)
+def record_events(arrays: Arrays, system: System) -> None:
+    """Write the times of events in the last step."""
+    _record_events(arrays, system)
+
+
+save_through = saving_steps(advance, interpolate, record_events)
 
 
 @entry

@@ -18,10 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.integrators import step_kernels as slots
-from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps
-from dynamics.integrators.system_calls import SIZES, System, normalise, rhs
+from dynamics.integrators.step_kernels import (
+    STATISTICS,
+    Layout,
+    copy_row,
+    event_recorder,
+    events_passed,
+    saving_steps,
+)
+from dynamics.integrators.system_calls import EXPLICIT, SIZES, System, normalise, rhs
 from dynamics.kernels.jit import entry, kernel, pasted_kernel, row_part, vector
 from dynamics.kernels.products import is_stopped
+from dynamics.kernels.units import unit
 
 if TYPE_CHECKING:
     from dynamics.integrators.step_kernels import Arrays
@@ -100,8 +108,8 @@ DOP853_PLACES = np.argsort(DOP853_WEIGHTS == 0.0, axis=1, kind="stable")
 COLUMN_BLOCK = 512
 
 
-@kernel
-def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector, at: int = 0) -> None:
+@unit()
+def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector, at: int) -> None:
     """Set out = base + h Σ_j w_j k_j with a row of weights, four stages in a pass, of `size` columns from `at` on.
 
     Loops run over slices from 0 on: an index that might be negative keeps them out of vector instructions.
@@ -162,7 +170,7 @@ CAUTION = 20.0
 STABILITY_BOUND = 6.1
 
 
-@kernel
+@pasted_kernel
 def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, system: System) -> float:
     """Compute the state at t + h into ROW_NEW and return the error in units of the tolerance.
 
@@ -173,7 +181,7 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for s in range(1, 13):
         # The twelfth sum is the step itself; ROW_NEW follows ROW_TRIAL.
-        add_stages(y, stages, s, h, y.size, vectors[slots.ROW_TRIAL + s // 12])
+        add_stages(y, stages, s, h, y.size, vectors[slots.ROW_TRIAL + s // 12], 0)
         if s < 12:
             rhs(t + DOP853_C[s] * h, vectors[slots.ROW_TRIAL], vectors[ROW_STAGES + s], system)
             if is_stopped(system[SIZES]):
@@ -181,7 +189,7 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
     five = three = 0.0
     for row in range(WEIGHTS_ERROR_5, WEIGHTS_ERROR_5 + 2):
         # The row of the derivative at the end is free until the step is accepted.
-        add_stages(vectors[ROW_ZERO], stages, row, h, y.size, error)
+        add_stages(vectors[ROW_ZERO], stages, row, h, y.size, error, 0)
         five = three
         three = CAUTION * largest_ratio(error, y, new, atol, rtol, y.size)
     # Far below, the squares are zero and their ratio is not a number.
@@ -190,19 +198,20 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
     return float(five * five / np.sqrt(five * five + 0.01 * three * three))
 
 
-@kernel
+@pasted_kernel
 def stability_product(vectors: Matrix, h: float) -> float:
     """Return h |f(y_1) − f(Y_12)| / |y_1 − Y_12|, an estimate of |h λ|; infinity if f(y_1) is not finite."""
     change = distance = 0.0
     for i in range(vectors.shape[1]):
-        change += (vectors[ROW_END, i] - vectors[ROW_STAGES + 11, i]) ** 2
-        distance += (vectors[ROW_NEW, i] - vectors[slots.ROW_TRIAL, i]) ** 2
+        rise, run = vectors[ROW_END, i] - vectors[ROW_STAGES + 11, i], vectors[ROW_NEW, i] - vectors[slots.ROW_TRIAL, i]
+        change += rise * rise
+        distance += run * run
     if not change < np.inf:
         return np.inf
     return float(h * np.sqrt(change / distance)) if distance > 0.0 else 0.0
 
 
-@kernel
+@unit(**EXPLICIT)
 def take_steps(target: float, max_steps: int, arrays: Arrays, system: System) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
 
@@ -275,7 +284,7 @@ def write_coefficients(h: float, vectors: Matrix) -> None:
         dense[1, i] = h * stages[0, i] - change
         dense[2, i] = 2.0 * change - h * (stages[12, i] + stages[0, i])
     for row in range(3, 7):
-        add_stages(vectors[ROW_ZERO], stages, WEIGHTS_DENSE + row - 3, h, start.size, dense[row])
+        add_stages(vectors[ROW_ZERO], stages, WEIGHTS_DENSE + row - 3, h, start.size, dense[row], 0)
 
 
 @kernel
@@ -288,20 +297,20 @@ def write_polynomial(x: float, out: Vector, vectors: Matrix) -> None:
         out[i] = value * x + vectors[slots.ROW_START, i]
 
 
-@kernel
+@pasted_kernel
 def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Compute the coefficients of the dense output of the last step, with three more evaluations."""
     t, start, trial = scalars[slots.TIME_START], vectors[slots.ROW_START], vectors[slots.ROW_TRIAL]
     stages, h = vectors[ROW_STAGES:ROW_DENSE], scalars[slots.TIME] - t
     for s in range(13, 16):
-        add_stages(start, stages, s, h, start.size, trial)
+        add_stages(start, stages, s, h, start.size, trial, 0)
         rhs(t + DOP853_C[s] * h, trial, stages[s], system)
     write_coefficients(h, vectors)
     counters[slots.DENSE_READY] = 1
     counters[slots.EVALUATIONS] += 3
 
 
-@kernel
+@unit(**EXPLICIT)
 def write_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step."""
     if counters[slots.DENSE_READY] == 0:
@@ -310,7 +319,16 @@ def write_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, counte
     normalise(out, system)
 
 
-save_through = saving_steps(take_steps, write_inside)
+_record_events = event_recorder(write_inside)
+
+
+@unit(**EXPLICIT)
+def record_events(arrays: Arrays, system: System) -> None:
+    """Write the times of events in the last step."""
+    _record_events(arrays, system)
+
+
+save_through = saving_steps(take_steps, write_inside, record_events)
 
 
 @entry

@@ -74,14 +74,14 @@ def sweep_blocks(
             # The state at a stage, or at the end of the step.
             at = start if s == 0 else (trial if s < STAGES else end_of)
             if s > 0:
-                add_stages(start, stages, s, h, size, at)
+                add_stages(start, stages, s, h, size, at, 0)
             if s == STAGES:
                 law.block_normalise(at, count, sizes)
             law.block_sums(at, masses, count, parameters, sizes, sums[s], work)
             if s < STAGES:
                 law.block_rates(at, stages[s], count, slopes[s], parameters, sizes, work)
         for e in range(2):
-            add_stages(none, stages, ERRORS + e, h, size, trial)
+            add_stages(none, stages, ERRORS + e, h, size, trial, 0)
             errors[e] = max(errors[e], pair.largest_ratio(trial, start, end_of, atol[place:], rtol, size))
         if kept.shape[1] > 0:
             for s in range(STAGES):

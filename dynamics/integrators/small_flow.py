@@ -30,7 +30,15 @@ from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.explicit_kernels import ROW_DENSE, ROW_END, ROW_STAGES, ROW_ZERO, add_stages
 from dynamics.integrators.large_flow.step_kernels import combined_error
 from dynamics.integrators.large_flow.stepper import tolerances
-from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
+from dynamics.integrators.step_kernels import (
+    STATISTICS,
+    Layout,
+    copy_row,
+    event_recorder,
+    events_passed,
+    saving_steps,
+    unowned_arrays,
+)
 from dynamics.integrators.stepper import Tolerances
 from dynamics.integrators.system_calls import PARAMETERS, SIZES, System, normalise, rhs
 from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
@@ -201,7 +209,7 @@ def slow(
 @cache
 def cluster_callbacks() -> tuple[Any, Any, Any]:
     """Return `slow_clusters`, `divide_neurons` and `land_clusters` as arguments of `advance_through`."""
-    of_step = calls.VECTOR, calls.INTEGERS_TYPE
+    of_step = calls.VECTOR, calls.INTEGERS
     functions = (
         types.FunctionType(calls.EVALUATION),
         types.FunctionType(calls.EVALUATION),
@@ -220,7 +228,7 @@ def cluster_callbacks() -> tuple[Any, Any, Any]:
 def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Compute stage s of a step of length h from ROW_START."""
     y, stages = vectors[slots.ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]
-    add_stages(vectors[slots.ROW_START], stages, s, h, y.size, y)
+    add_stages(vectors[slots.ROW_START], stages, s, h, y.size, y, 0)
     rhs(0.0, y, stages[s], system)
     slow(h, y, stages[s], vectors, scalars, counters, system)
 
@@ -238,7 +246,7 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
     y, new, e5, e3 = vectors[slots.ROW_START], vectors[pair.ROW_NEW], vectors[ROW_FIVE], vectors[ROW_THREE]
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for q in range(2):
-        add_stages(vectors[ROW_ZERO], stages, 16 + q, 1.0, y.size, vectors[ROW_FIVE + q])
+        add_stages(vectors[ROW_ZERO], stages, 16 + q, 1.0, y.size, vectors[ROW_FIVE + q], 0)
     # Directions without a cluster, one of which a neuron may be about to learn.
     active, direction = vector(vectors[ROW_MEAN], 0, system[SIZES][1]), parts(counters, m)[1][2]
     active.fill(1.0)
@@ -272,7 +280,7 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
         take_stage(s, h, vectors, scalars, counters, system)
     counters[slots.EVALUATIONS] += 11
     # The weights of the new state follow those of the last stage. (For a literal 12 a second copy would be compiled.)
-    add_stages(vectors[slots.ROW_START], vectors[ROW_STAGES:ROW_DENSE], s + 1, h, first.size, vectors[pair.ROW_NEW])
+    add_stages(vectors[slots.ROW_START], vectors[ROW_STAGES:ROW_DENSE], s + 1, h, first.size, vectors[pair.ROW_NEW], 0)
     return step_error(h, vectors, scalars, counters, atol, system)
 
 
@@ -392,7 +400,7 @@ def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counter
     normalise(out, system)
 
 
-save_through = saving_steps(advance, interpolate)
+save_through = saving_steps(advance, interpolate, event_recorder(interpolate))
 
 
 @entry

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from dynamics.integrators.system_calls import SIZES, System, event_values
 from dynamics.kernels.jit import kernel, pasted_kernel, unowned
@@ -100,7 +99,7 @@ ACCURACY, MOST_TRIALS = 1e-13, 200
 Bracket = tuple[float, float, float, float, int]
 
 
-@register_jitable
+@pasted_kernel
 def next_trial(trial: int, bracket: Bracket, tolerance: float) -> float:
     """Return a time inside a bracket by false position, or its middle."""
     low, high, low_value, high_value, _ = bracket
@@ -111,7 +110,7 @@ def next_trial(trial: int, bracket: Bracket, tolerance: float) -> float:
     return min(max(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
 
 
-@register_jitable
+@pasted_kernel
 def narrowed(bracket: Bracket, t: float, value: float) -> Bracket:
     """Return the bracket that ends at a time with this value; an end that stays again weighs half (Illinois)."""
     low, high, low_value, high_value, side = bracket
@@ -120,15 +119,10 @@ def narrowed(bracket: Bracket, t: float, value: float) -> Bracket:
     return t, high, value, high_value * (0.5 if side < 0 else 1.0), -1
 
 
-def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) -> Callable[..., int]:
-    """Return the kernel save_through(targets, max_steps, states, arrays, system) of a method with these kernels.
+def event_recorder(interpolate: Callable[..., None]) -> Callable[..., None]:
+    """Return the kernel record_events(arrays, system) of a method with this kernel: the times of events of a step."""
 
-    It advances to the last of some increasing times, writes the state at each if `states` has rows, and returns the
-    status and, in units of `PASSED`, the number of these times. `advance` returns `STATUS_EVENT` where a step passed
-    one, and it is returned where that step is given up.
-    """
-
-    @kernel
+    @pasted_kernel
     def record_events(arrays: Arrays, system: System) -> None:
         vectors, scalars, counters, _, events = arrays
         start, end, now = scalars[TIME_START], scalars[TIME], events[EVENT_NOW]
@@ -149,6 +143,19 @@ def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) 
                         bracket = narrowed(bracket, t, now[e])
                     event_values(end, vectors[ROW_STATE], now, system)
                     events[EVENT_TIME, e] = bracket[1]
+
+    return record_events
+
+
+def saving_steps(
+    advance: Callable[..., int], interpolate: Callable[..., None], record_events: Callable[..., None]
+) -> Callable[..., int]:
+    """Return the kernel save_through(targets, max_steps, states, arrays, system) of a method with these kernels.
+
+    It advances to the last of some increasing times, writes the state at each if `states` has rows, and returns the
+    status and, in units of `PASSED`, the number of these times. `advance` returns `STATUS_EVENT` where a step passed
+    one, and it is returned where that step is given up.
+    """
 
     @pasted_kernel
     def save_through(targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, system: System) -> int:

@@ -14,6 +14,7 @@ from numba import types
 
 from dynamics.kernels.jit import callback, entry, kernel, pasted_kernel
 from dynamics.kernels.products import is_stopped
+from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, make_choices
 from dynamics.threads import with_slot
 from hermite.arrays import aligned
 
@@ -26,12 +27,17 @@ if TYPE_CHECKING:
 
 System = tuple[Any, ...]
 
-#: Numba's types of what methods and systems hand on: arrays, and the functions of a system.
-VECTOR, INTEGERS_TYPE, MATRIX = types.float64[::1], types.int64[::1], types.float64[:, ::1]
-_NUMBERS = VECTOR, INTEGERS_TYPE, VECTOR
+#: Numba's types of what methods and systems hand on: the functions of a system, the system, and arrays of a method.
+_NUMBERS = VECTOR, INTEGERS, VECTOR
 EVALUATION = types.void(types.float64, VECTOR, VECTOR, *_NUMBERS)
-NORMALISATION = types.void(VECTOR, VECTOR, INTEGERS_TYPE)
+NORMALISATION = types.void(VECTOR, VECTOR, INTEGERS)
 PRODUCT = types.void(types.float64, VECTOR, VECTOR, VECTOR, *_NUMBERS)
+_FUNCTIONS = [types.FunctionType(kind) for kind in (EVALUATION, EVALUATION, NORMALISATION)]
+_OF_JACOBIAN = [types.FunctionType(kind) for kind in (EVALUATION, PRODUCT)]
+ARRAYS = types.Tuple([MATRIX, VECTOR, INTEGERS, VECTOR, MATRIX])
+#: What the annotations `System` and `Arrays` of units mean in explicit and in implicit methods.
+EXPLICIT = {"System": types.Tuple([*_NUMBERS, *_FUNCTIONS]), "Arrays": ARRAYS}
+IMPLICIT = {"System": types.Tuple([*_NUMBERS, *_FUNCTIONS, *_OF_JACOBIAN]), "Arrays": ARRAYS}
 
 PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = range(8)
 
@@ -118,6 +124,7 @@ def callbacks(functions: Functions, *, implicit: bool) -> tuple[Any, ...]:
 
     They are in the order of `Functions`, those of the Jacobian for implicit methods alone.
     """
+    make_choices(functions.choices)
     found = (
         callback(functions.rhs, EVALUATION),
         callback(functions.event_values or _zeros, EVALUATION),

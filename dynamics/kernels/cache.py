@@ -30,7 +30,8 @@ PACKAGES = ("hermite", "dynamics", "sgd_check")
 #: The folder that the packages are in.
 ROOT = Path(__file__).parents[2]
 
-_lock = threading.RLock()
+#: Held while a function is made, of this module or of those that use it: one lock, since functions make others.
+MAKING = threading.RLock()
 #: Lists of sources that have been compared with the files that this process runs.
 _checked: set[Path] = set()
 #: Why functions are kept in memory, once that has been said.
@@ -149,7 +150,7 @@ class Cached:
         for removed in (False, True):
             try:
                 if self._function is None or removed:
-                    with _lock:
+                    with MAKING:
                         if self._function is None or removed:
                             self._function = self._decorated(removed)
                 return use(self._function)
@@ -198,11 +199,11 @@ def _calls_other_files(function: Callable[..., Any]) -> bool:
         seen.add(found)
         if inspect.getfile(found) != file:
             return True
-        waiting += [each.py_func for each in _named_in(found) if is_jitted(each)]
+        waiting += [each.py_func for each in named_in(found) if is_jitted(each)]
     return False
 
 
-def _named_in(function: Callable[..., Any]) -> list[Any]:
+def named_in(function: Callable[..., Any]) -> list[Any]:
     """Return what the names in a function stand for, those of modules that it names included."""
     names = _names(function.__code__)
     own = [function.__globals__[name] for name in names if name in function.__globals__]

@@ -9,7 +9,6 @@ must be used only while the array that it is a part of is kept elsewhere: in com
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -19,25 +18,21 @@ from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic, overload, register_jitable, typeof_impl
 from numpy.typing import NDArray
 
-from dynamics.kernels.cache import Cached, is_interpreted
+from dynamics.kernels.cache import MAKING, Cached, is_interpreted
+from dynamics.kernels.options import BARE, OPTIONS
+from dynamics.kernels.units import addressed, prepare, unit_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Sums may be reordered and fused; not-a-number and infinity keep their meaning, since steppers test for them.
-FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": set(FASTMATH), "nogil": True}
-
-_lock = threading.RLock()
-
 
 def kernel(function: Function) -> Function:
-    """Compile a function that compiled functions call."""
-    return cast("Function", numba.njit(**OPTIONS)(function))
+    """Compile a function that compiled functions call; a call from Python ends the process."""
+    return cast("Function", numba.njit(**OPTIONS, **BARE)(function))
 
 
 def inlined_kernel(function: Function) -> Function:
     """Compile a function into its callers, however long, so that their loops treat several numbers at once."""
-    return cast("Function", numba.njit(forceinline=True, **OPTIONS)(function))
+    return cast("Function", numba.njit(forceinline=True, **OPTIONS, **BARE)(function))
 
 
 def pasted_kernel(function: Function) -> Function:
@@ -47,14 +42,19 @@ def pasted_kernel(function: Function) -> Function:
 
 def exact_kernel(function: Function) -> Function:
     """Compile a function whose sums are neither reordered nor fused, so that it can compute its own rounding."""
-    return cast("Function", numba.njit(**(OPTIONS | {"fastmath": False}))(function))
+    return cast("Function", numba.njit(**OPTIONS | BARE | {"fastmath": False})(function))
 
 
 def entry(function: Function) -> Function:
     """Compile a function that Python calls, at its first call for each combination of types, and keep it on disk."""
     if is_interpreted():
         return function
-    return cast("Function", Cached(function, lambda cache: numba.njit(cache=cache, **OPTIONS)(function)))
+
+    def made(cache: bool) -> Any:
+        prepare(function)
+        return numba.njit(cache=cache, **OPTIONS)(function)
+
+    return cast("Function", Cached(function, made))
 
 
 class Callback(types.WrapperAddressProtocol):
@@ -85,16 +85,14 @@ def callback(function: Callable[..., None], signature: Any) -> Any:
     """
     if is_interpreted():
         return function
-    with _lock:
+    with MAKING:
         return _compiled(function, signature)
 
 
 @functools.cache
 def _compiled(function: Any, signature: Any) -> Callback:
-    options = {name: value for name, value in OPTIONS.items() if name != "nogil"}
-    source = function.py_func
-    made = Cached(source, lambda cache: numba.cfunc(signature, cache=cache, **options)(source))
-    return Callback(made.function, signature)
+    made = unit_of(function)
+    return Callback(addressed(function.py_func, signature) if made is None else made.make(), signature)
 
 
 # Numba publishes no types.
@@ -119,7 +117,7 @@ def _view(flat: NDArray[Number], start: int, shape: Any) -> NDArray[Number]:
     return flat.reshape(-1)[start : start + int(np.prod(shape))].reshape(shape)
 
 
-@overload(_view, strict=False)
+@overload(_view, strict=False, jit_options=BARE)
 def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
     del start, shape
     size = flat.dtype.bitwidth // 8
@@ -135,31 +133,31 @@ def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
 # Compiled code calls these, and Python runs them as they are.
 
 
-@register_jitable
+@register_jitable(**BARE)
 def vector(flat: NDArray[Number], start: int, count: int) -> NDArray[Number]:
     """Return `count` numbers of a contiguous flat array from `start` on."""
     return _view(flat, start, count)
 
 
-@register_jitable
+@register_jitable(**BARE)
 def row_part(whole: NDArray[Number], row: int, start: int, count: int) -> NDArray[Number]:
     """Return `count` numbers of a row of a contiguous matrix from column `start` on."""
     return _view(whole, row * whole.shape[1] + start, count)
 
 
-@register_jitable
+@register_jitable(**BARE)
 def matrix(flat: NDArray[Number], start: int, rows: int, columns: int) -> NDArray[Number]:
     """Return rows · columns numbers of a contiguous flat array from `start` on, as a matrix."""
     return _view(flat, start, (rows, columns))
 
 
-@register_jitable
+@register_jitable(**BARE)
 def cube(flat: NDArray[Number], start: int, layers: int, rows: int, columns: int) -> NDArray[Number]:
     """Return layers · rows · columns numbers of a contiguous flat array from `start` on, as so many matrices."""
     return _view(flat, start, (layers, rows, columns))
 
 
-@register_jitable
+@register_jitable(**BARE)
 def unowned(array: NDArray[Number]) -> NDArray[Number]:
     """Return a contiguous array as one without an owner, so that slices of it count no references."""
     return _view(array, 0, array.shape)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dynamics.kernels.cache import is_interpreted
 from dynamics.kernels.jit import kernel, matrix
+from dynamics.kernels.units import unit
 from dynamics.threads import STOP
 from hermite.arrays import Integers, Matrix, Vector
 
@@ -57,8 +58,8 @@ def is_stopped(sizes: Integers) -> bool:
 
 
 @kernel
-def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Set out = left right by blocks of rows; write no more once the step is given up."""
+def multiply_until(left: Matrix, right: NDArray[Any], out: Matrix, sizes: Integers) -> None:
+    """Do what `product_until` does, for transposed matrices too."""
     inner, columns = left.shape[1], out.shape[1]
     block = max(int(LARGEST_PRODUCT / (inner * columns + 1)), 1)
     for first in range(0, out.shape[0], block):
@@ -68,11 +69,17 @@ def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> 
             product(some, right, target)
 
 
-@kernel
+@unit()
+def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
+    """Set out = left right by blocks of rows; write no more once the step is given up."""
+    multiply_until(left, right, out, sizes)
+
+
+@unit()
 def transposed_product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
     """Set out = left rightᵀ, as `product_until` does; few numbers by loops, four columns at a time."""
     if left.size * out.shape[1] > SMALLEST_TRANSPOSED:
-        product_until(left, right.T, out, sizes)
+        multiply_until(left, right.T, out, sizes)
         return
     for i in range(out.shape[0]):
         for j in range(0, out.shape[1] - 3, 4):
@@ -95,7 +102,7 @@ def transposed_product_until(left: Matrix, right: Matrix, out: Matrix, sizes: In
 GRAM_ROWS = 32
 
 
-@kernel
+@unit()
 def gram_until(U: Matrix, out: Matrix, scratch: Vector, sizes: Integers) -> None:
     """Set out = U Uᵀ, in blocks of rows left of the diagonal and their transposes; `scratch` has as many numbers."""
     m = U.shape[0]

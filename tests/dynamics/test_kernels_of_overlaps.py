@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from from_python import from_python
 from kernel_calls import Kernels
 from shared_links import MIXED
 
@@ -87,16 +88,16 @@ def test_links_as_data_are_the_polynomial_and_its_derivatives(squares):
     link, at = data_of_series(tuple(coefficients.tolist())), np.array([-1.0, -0.37, 0.0, 0.2, 1.0])
     out = np.empty_like(at)
     for order, (one, many) in enumerate([(g0, write_g0), (g1, write_g1), (g2, write_g2)]):
-        many(link, at, out)
+        from_python(many)(link, at, out)
         for s, found in zip(at, out, strict=True):
             expected = sum(
                 square * np.prod([j - i for i in range(order)]) * s ** max(j - order, 0)
                 for j, square in squares.items()
             )
-            assert one(link, s) == pytest.approx(expected, rel=1e-13, abs=1e-15)
+            assert from_python(one)(link, s) == pytest.approx(expected, rel=1e-13, abs=1e-15)
             assert found == pytest.approx(expected, rel=1e-13, abs=1e-15)
     value, slope = np.empty_like(at), np.empty_like(at)
-    write_both(link, at, value, slope)
+    from_python(write_both)(link, at, value, slope)
     for many, found in ((write_g0, value), (write_g1, slope)):
-        many(link, at, out)
+        from_python(many)(link, at, out)
         np.testing.assert_allclose(found, out, rtol=1e-14, atol=1e-16)

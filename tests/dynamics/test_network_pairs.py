@@ -6,14 +6,26 @@ from functools import cache
 import mpmath as mp
 import numpy as np
 import pytest
+from from_python import from_python
 from gaussian_means import DIGITS, joint_normal, pair_mean, smoothed
 
 import hermite
 from dynamics.equations.network import system as pair_kernels
 from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.normal_kernels import joint_excess
-from dynamics.equations.network.series import HEADER, HEADS, LIST, TERMS, pair_source, write_derivatives
+from dynamics.equations.network.series import (
+    HEADER,
+    HEADS,
+    LIST,
+    TERMS,
+    pair_source,
+    polynomial_list,
+    read_table,
+    write_derivatives,
+    write_list_row,
+)
 from dynamics.kernels.jit import entry
+from dynamics.kernels.units import make_choices
 
 NAMES = ("pair", "own", "derivatives", "mutual")
 SIZES = dict(zip(NAMES, (4, 4, 12, 6), strict=True))
@@ -66,6 +78,7 @@ class Kernels:
             return np.array([one[0], one[1], other[1], one[2], one[3], other[3]])
         out = np.full(12, np.nan)
         unit = np.array([*a, *(a if b is None else b)])
+        make_choices([read_table, polynomial_list, write_list_row, pair_kernels.lined_values])
         call(NAMES.index(name), link, c, unit, self.source.numbers, out)
         return out[: SIZES[name]]
 
@@ -104,11 +117,14 @@ def test_the_joint_normal_distribution_is_right_to_rounding(places):
                 lack = float((1 - mp.mpf(r)) * (1 + mp.mpf(r)))
                 exact = joint_normal(h, k, r) - mp.ncdf(h) * mp.ncdf(k)
             # Genz states 5e-16 for his rule; probabilities are at most 1.
-            assert abs(joint_excess(h, k, r, lack) - float(exact)) < 3e-16
+            assert abs(from_python(joint_excess)(h, k, r, lack) - float(exact)) < 3e-16
     for h, k in ((0.3, 0.5), (0.3, 0.3), (-0.2, 0.1), (0.0, 0.0)):
         product = float(mp.ncdf(h) * mp.ncdf(k))
-        assert abs(joint_excess(h, k, 1.0, 0.0) + product - float(mp.ncdf(min(h, k)))) < 3e-16
-        assert abs(joint_excess(h, k, -1.0, 0.0) + product - max(0.0, float(mp.ncdf(h) + mp.ncdf(k) - 1))) < 3e-16
+        assert abs(from_python(joint_excess)(h, k, 1.0, 0.0) + product - float(mp.ncdf(min(h, k)))) < 3e-16
+        assert (
+            abs(from_python(joint_excess)(h, k, -1.0, 0.0) + product - max(0.0, float(mp.ncdf(h) + mp.ncdf(k) - 1)))
+            < 3e-16
+        )
 
 
 @pytest.mark.slow_to_compile

@@ -6,6 +6,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
+from from_python import from_python
 
 from dynamics import Problem, Student, Teacher
 from dynamics.equations.network.normal_kernels import bell_and_odd
@@ -19,12 +20,15 @@ from dynamics.equations.network.system import (
     TEACHER_AT,
     THEORY,
     NetworkSystem,
+    add_one_by_one,
+    lined_values,
     own_values,
     pair_values,
     rhs,
     write_row,
 )
 from dynamics.kernels.jit import entry
+from dynamics.kernels.units import make_choices
 from dynamics.threads import with_slot
 
 WIDTH = 21
@@ -65,6 +69,7 @@ def sums(problem, *, theory, pairing=None):
     first = sizes[TEACHER_AT]
     parameters[first : first + system.teacher.parameters.size] = 0.0
     y = system.initial_state
+    make_choices([*system.functions.choices, add_one_by_one])
     call_rhs(y, np.empty_like(y), parameters, sizes, work)
     return tuple(work[sizes[at] :][: rows * m].reshape(rows, m) for at, rows in ((PULLS_AT, 3), (SLOPES_AT, m)))
 
@@ -77,11 +82,13 @@ def sums_of_pairs(problem):
     head = int(numbers[HEADS])
     pulls, A = np.zeros((3, m)), np.zeros((m, m))
     for i in range(m):
-        write_row(head, Q[i, i], b[i], numbers, rows[i])
+        from_python(write_row, *system.functions.choices)(head, Q[i, i], b[i], numbers, rows[i])
     for i in range(m):
         for j in range(m):
             value, first, both, second = (
-                own_values(rows[i], numbers) if i == j else pair_values(head, Q[i, j], rows[i], rows[j], numbers)
+                from_python(own_values)(rows[i], numbers)
+                if i == j
+                else from_python(pair_values, lined_values)(head, Q[i, j], rows[i], rows[j], numbers)
             )
             pulls[:, i] += v[j] * np.array([value, first, second])
             A[i, j] = v[i] * v[j] * both

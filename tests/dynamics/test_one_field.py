@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import weight_space
+from from_python import from_python
 from overlap_equations import overlap_rates
 from shared_links import MIXED
 
@@ -147,9 +148,9 @@ def by_sources_of_other_rows(start):
     stepper = LargeFlowStepper(start.problem, rtol=1e-8, atol=1e-10)
     plan = stepper._divider.assemble(np.full(M, True), np.full(M, -1), np.ones(M)).plan
     overlap, scratch = np.empty(M * M), np.empty(SCRATCH)
-    force_of_sources(-1, start.U, start.U, start.n, overlap, F, growth, scratch, plan)
+    from_python(force_of_sources)(-1, start.U, start.U, start.n, overlap, F, growth, scratch, plan)
     for i in range(M):
-        growth[i] += add_teacher(plan[LINK], start.U[i], -1, plan[2], F[i], scratch)[0]
+        growth[i] += from_python(add_teacher)(plan[LINK], start.U[i], -1, plan[2], F[i], scratch)[0]
     return start.of_field(F, growth)
 
 

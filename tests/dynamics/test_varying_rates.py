@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from from_python import from_python
 from processes import interrupt_run
 from scipy import integrate
 
@@ -48,10 +49,13 @@ def test_a_table_has_the_rate_of_every_step_at_its_middle(schedule):
     edges = np.concatenate([[0.0], np.cumsum(rates)])
     table = RateTable.until(schedule, edges[2500])
     np.testing.assert_allclose(table.edges, edges[:2501], rtol=1e-13)
-    found = [rate_at(t, table.nodes) for t in edges[:2500] + 0.5 * rates[:2500]]
+    found = [from_python(rate_at)(t, table.nodes) for t in edges[:2500] + 0.5 * rates[:2500]]
     np.testing.assert_allclose(found, rates[:2500], rtol=1.1e-6)
     assert table.nodes.size < 2 * 1200
-    assert (rate_at(-1.0, table.nodes), rate_at(1e9, table.nodes)) == (rates[0], pytest.approx(rates[2499]))
+    assert (from_python(rate_at)(-1.0, table.nodes), from_python(rate_at)(1e9, table.nodes)) == (
+        rates[0],
+        pytest.approx(rates[2499]),
+    )
     np.testing.assert_allclose(table.steps(edges[[0, 3, 2500]]), [0, 3, 2500], atol=1e-9)
     assert table.peak == pytest.approx(rates[:2500].max())
     assert table.effective == pytest.approx(np.sum(rates[:2500] ** 2) / edges[2500])

@@ -5,6 +5,7 @@ import pytest
 import sympy
 import torch
 from engine_state import assert_overflow_ends, drawn_samples, weights_of
+from from_python import from_python
 from scipy import stats
 
 import hermite
@@ -219,11 +220,13 @@ GRID = np.linspace(-5.1, 5.2, 41)
 def sampled(link, points=GRID):
     """σ and σ' of many numbers at once; the same one by one, and σ alone."""
     value, slope, alone = (np.empty(points.size) for _ in range(3))
-    scratch = np.empty(scratch_size(link, points.size))
-    write_link(link, points, value, slope, scratch)
-    write_link(link, points, alone, np.empty(0), scratch)
+    scratch = np.empty(from_python(scratch_size)(link, points.size))
+    from_python(write_link)(link, points, value, slope, scratch)
+    from_python(write_link)(link, points, alone, np.empty(0), scratch)
     some = points[:: max(points.size // 20, 1)]
-    single = np.array([(*both_at(link, z, scratch), value_at(link, z, scratch)) for z in some]).T
+    single = np.array(
+        [(*from_python(both_at)(link, z, scratch), from_python(value_at)(link, z, scratch)) for z in some]
+    ).T
     several = np.array([value, slope, alone])[:, :: max(points.size // 20, 1)]
     # Sums of order 40 lose two digits.
     np.testing.assert_allclose(single, several, rtol=1e-12, atol=1e-12 * max(1.0, np.abs(several).max()))
@@ -277,6 +280,6 @@ def test_a_polynomial_in_several_variables_is_summed_by_horners_rule():
     assert program[REGISTERS] < 10
     registers = np.empty((int(program[REGISTERS]), 40))
     registers[:3] = x
-    run_program(program, 0, registers.ravel(), 40)
+    from_python(run_program)(program, 0, registers.ravel(), 40)
     expected = coefficients @ np.prod(x[None] ** exponents[:, :, None], axis=1)
     np.testing.assert_allclose(registers[int(program[2])], expected, rtol=1e-12, atol=1e-12)

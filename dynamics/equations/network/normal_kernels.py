@@ -183,26 +183,36 @@ def ramp(p: float, inverse: float, root: float, n: float, u: float) -> float:
 
 
 @kernel
+def central_pair(
+    first: int, second: int, c: float, a: Vector, b: Vector
+) -> tuple[float, float, float, float, float, float]:
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of units of two families without biases."""
+    T_a, inverse_a, T_b, inverse_b = a[2], a[3], b[2], b[3]
+    root = root_determinant(c, T_a, T_b)
+    square_a, square_b, angle = inverse_a * inverse_a, inverse_b * inverse_b, math.atan2(c, root)
+    if first == RELU and second == RELU:
+        both, wide = 0.25 + angle / TWO_PI, root / TWO_PI
+        slope_a = 0.5 * INVERSE_ROOT * (c * inverse_a + T_b * inverse_b)
+        slope_b = 0.5 * INVERSE_ROOT * (c * inverse_b + T_a * inverse_a)
+        return wide + c * both, slope_a, slope_b, both, wide * square_a, wide * square_b
+    if first == RELU:
+        both = INVERSE_ROOT * inverse_b
+        return c * both, angle / math.pi, root * square_b / math.pi, both, 0.0, -c * both * square_b
+    if second == RELU:
+        both = INVERSE_ROOT * inverse_a
+        return c * both, root * square_a / math.pi, angle / math.pi, both, -c * both * square_a, 0.0
+    both = 2.0 / (math.pi * root)
+    return 2.0 / math.pi * angle, 0.0, 0.0, both, -c * both * square_a, -c * both * square_b
+
+
+@kernel
 def ordered_pair(
-    first: int, second: int, centred: bool, c: float, a: Vector, b: Vector
+    first: int, second: int, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two relus, a relu and a sign, or two signs."""
     b_a, T_a, inverse_a, h_a, p_a, mean_a, above_a = a[1], a[2], a[3], a[4], a[5], a[6], a[7]
     b_b, T_b, inverse_b, h_b, p_b, mean_b, above_b = b[1], b[2], b[3], b[4], b[5], b[6], b[7]
     root = root_determinant(c, T_a, T_b)
-    square_a, square_b = inverse_a * inverse_a, inverse_b * inverse_b
-    if centred:
-        angle = math.atan2(c, root)
-        if second == RELU:
-            both, wide = 0.25 + angle / TWO_PI, root / TWO_PI
-            slope_a = 0.5 * INVERSE_ROOT * (c * inverse_a + T_b * inverse_b)
-            slope_b = 0.5 * INVERSE_ROOT * (c * inverse_b + T_a * inverse_a)
-            return wide + c * both, slope_a, slope_b, both, wide * square_a, wide * square_b
-        if first == RELU:
-            both = INVERSE_ROOT * inverse_b
-            return c * both, angle / math.pi, root * square_b / math.pi, both, 0.0, -c * both * square_b
-        both = 2.0 / (math.pi * root)
-        return 2.0 / math.pi * angle, 0.0, 0.0, both, -c * both * square_a, -c * both * square_b
     n_a, n_b = difference_of_products(b_a, T_b, c, b_b), difference_of_products(b_b, T_a, c, b_a)
     u_a, u_b = standard_score(n_a, inverse_b, root), standard_score(n_b, inverse_a, root)
     joint = excess(c, root, inverse_a * inverse_b, h_a, h_b)
@@ -228,9 +238,11 @@ def threshold_pair(
     first: int, second: int, centred: bool, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of units of two families."""
+    if centred:
+        return central_pair(first, second, c, a, b)
     if first == RELU or second != RELU:
-        return ordered_pair(first, second, centred, c, a, b)
-    value, slope_b, slope_a, both, bend_b, bend_a = ordered_pair(second, first, centred, c, b, a)
+        return ordered_pair(first, second, c, a, b)
+    value, slope_b, slope_a, both, bend_b, bend_a = ordered_pair(second, first, c, b, a)
     return value, slope_a, slope_b, both, bend_a, bend_b
 
 

@@ -28,7 +28,8 @@ from dynamics.equations.network.normal_kernels import (
     normal_density,
     write_threshold_derivatives,
 )
-from dynamics.kernels.jit import inlined_kernel, kernel, vector
+from dynamics.kernels.jit import kernel, vector
+from dynamics.kernels.units import choice, unit
 from dynamics.problem.checks import check_that
 from hermite import polynomials
 from hermite.arrays import Vector
@@ -73,7 +74,7 @@ def inner_place(x: float, edge: int, numbers: Vector) -> float:
     return float((2.0 * x - low - high) / (high - low))
 
 
-@kernel
+@choice()
 def read_table(q: float, b: float, start: int, first: int, numbers: Vector, out: Vector) -> None:
     """Write columns of the table at `start`, from `first` - `start` on, at ρ = √q and b; NaN beyond the table."""
     count = out.size
@@ -142,7 +143,7 @@ def threshold_list(family: int, q: float, b: float, scale: float, numbers: Vecto
         out[j + 1] = -scale / T * (b * out[j] + before) / numbers[ROOT + j + 1]
 
 
-@kernel
+@choice()
 def polynomial_list(q: float, b: float, scale: float, start: int, degree: int, numbers: Vector, out: Vector) -> None:
     """Write E_j of a polynomial: by the heat equation from the nearer of q = 0 and 1, then by Taylor's to b."""
     first, change = (start + degree + 1, q) if q < 0.5 else (start, q - 1.0)
@@ -164,7 +165,7 @@ def polynomial_list(q: float, b: float, scale: float, start: int, degree: int, n
         power *= scale
 
 
-@kernel
+@unit()
 def write_functions(head: int, q: float, b: float, scale: float, numbers: Vector, out: Vector) -> None:
     """Write E_j of a link for all j < size of `out`."""
     family = int(numbers[head])
@@ -186,7 +187,7 @@ def write_functions(head: int, q: float, b: float, scale: float, numbers: Vector
             power *= scale if j == 1 else ratio
 
 
-@kernel
+@unit()
 def write_derivatives(q: float, b: float, numbers: Vector, out: Vector) -> None:
     """D_j(q, b) of the student's link for all j < size of `out`."""
     head = int(numbers[HEADS])
@@ -200,7 +201,7 @@ def write_derivatives(q: float, b: float, numbers: Vector, out: Vector) -> None:
         scale *= numbers[ROOT + j + 1]
 
 
-@inlined_kernel
+@choice()
 def write_list_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
     """Write the lists of σ, σ' and σ'' of one unit, and 1/λ."""
     count, scale = int(numbers[TERMS]), math.sqrt(q) if numbers[SERIES] > 0.0 else 1.0

@@ -28,15 +28,16 @@ from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network import system as flow
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
 from dynamics.equations.network.series import write_series_means
-from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from dynamics.kernels.jit import kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import is_stopped, product
+from dynamics.kernels.units import choice, unit
 from dynamics.problem.checks import check_that
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import mean_derivatives, trimmed
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
@@ -111,7 +112,7 @@ def tilt(i: int, j: int, C: Matrix, left: Vector, right: Vector, tilted: Matrix)
     return first, second, determinant
 
 
-@kernel
+@choice()
 def write_central_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
@@ -143,7 +144,7 @@ def write_central_erf_second(
             out[i, j] = out[j, i] = 2.0 / math.pi / math.sqrt(determinant) * result
 
 
-@kernel
+@choice()
 def write_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
@@ -152,9 +153,6 @@ def write_erf_second(
     C, bias, weight = vectors
     M, J, centred = weight.size, layout[0], layout[1] > 0
     size = STEP_HEAD + J
-    if layout[1] == ERF_ALONE:
-        write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, work, out)
-        return
     rows, tilted, at = matrix(work, 0, M, size), matrix(work, M * size, M, M), M * (size + M)
     left, right, turns = vector(work, at, M), vector(work, at + M, M), vector(work, at + 2 * M, M)
     kinds = layout[VECTORS:]
@@ -327,7 +325,7 @@ def diagram_second(
     return float(d * slope + base)
 
 
-@kernel
+@choice()
 def write_polynomial_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
@@ -356,15 +354,16 @@ def write_polynomial_second(
 
 
 # Mean steps. State, events, constraints and Jacobian diagonal are those of the flow. `parameters` and `sizes` of the
-# flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout | exact | U | place of the
-# layout | place of η | place in `work`], for U units of the teacher; `write_second` is the kernel that writes the noise
-# of its links.
+# flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout | whether neurons are
+# polynomials | exact | U | place of the layout | place of η | place in `work`], for U units of the teacher.
 
 # From the end of `sizes`, whose last number says whether the step is given up.
-EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -6, -5, -4, -3, -2
+SECOND_OF, EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -7, -6, -5, -4, -3, -2
+# Of `sizes[SECOND_OF]`; others are of erf.
+NEURONS_OF_POLYNOMIAL = 1
 
 
-@kernel
+@pasted_kernel
 def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix, bias: Vector, weight: Vector) -> None:
     """Gram matrix, biases and weights in the error of the neurons and the teacher's units."""
     m, r, units = sizes[flow.WIDTH], sizes[flow.AXES], sizes[STEP_UNITS]
@@ -383,7 +382,7 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
             C[i, m + p] = C[m + p, i] = total
 
 
-@kernel
+@pasted_kernel
 def average_batch(
     S: Matrix, C: Matrix, N: Matrix, F: Matrix, weight: Vector, batch: float, exact: bool, rate: float, decay: float
 ) -> None:
@@ -403,10 +402,8 @@ def average_batch(
                 S[i, j] += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * C[i, j])
 
 
-@inlined_kernel
-def write_step_second(
-    write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> Matrix:
+@unit()
+def write_step_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
     """Write and return E of the products of two gradients of a batch, on and below the diagonal, after the flow."""
     m, M, at = sizes[flow.WIDTH], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
     step, exact = sizes[STEP_AT], sizes[EXACT] == 1
@@ -418,20 +415,24 @@ def write_step_second(
     place = step + 4 + sizes[STEP_UNITS] * (2 + sizes[flow.AXES])
     numbers = vector(parameters, place, parameters.size - place)
     layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
-    write_second((C, bias, weight), parameters[step + 3], parameters[step + 2], exact, m, numbers, layout, scratch, S)
+    vectors, noise, d = (C, bias, weight), parameters[step + 3], parameters[step + 2]
+    if sizes[SECOND_OF] == NEURONS_OF_POLYNOMIAL:
+        write_polynomial_second(vectors, noise, d, exact, m, numbers, layout, scratch, S)
+    elif layout[1] == ERF_ALONE:
+        write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, scratch, S)
+    else:
+        write_erf_second(vectors, noise, d, exact, m, numbers, layout, scratch, S)
     _, _, _, _, _, N, F = flow.views(sizes, work)
     average_batch(S, C, N, F, weight, parameters[step + 1], exact, parameters[flow.RATE_W], parameters[flow.DECAY_W])
     return S
 
 
-@inlined_kernel
-def add_step_terms(
-    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
+@pasted_kernel
+def add_step_terms(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add the terms of order η, after the flow."""
     m, r, rate = sizes[flow.WIDTH], sizes[flow.AXES], parameters[sizes[STEP_AT]]
     first = 2 * m + m * r
-    S = write_step_second(write_second, y, parameters, sizes, work)
+    S = write_step_second(y, parameters, sizes, work)
     for i in range(m):
         own = y[first + i * m + i]
         for j in range(i + 1):
@@ -447,22 +448,10 @@ def add_step_terms(
 
 
 @kernel
-def erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the velocity of the flow and what finite steps of erf neurons add."""
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the velocity of the flow and what finite steps add."""
     flow.rhs(t, y, out, parameters, sizes, work)
-    if sizes[flow.THEORY] != flow.MEANS:
-        add_step_terms(write_erf_second, y, out, parameters, sizes, work)
-
-
-@kernel
-def polynomial_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the velocity of the flow and what finite steps of polynomial neurons add."""
-    flow.rhs(t, y, out, parameters, sizes, work)
-    if sizes[flow.THEORY] != flow.MEANS:
-        add_step_terms(write_polynomial_second, y, out, parameters, sizes, work)
-
-
-_OF_ERF, _OF_POLYNOMIALS = (replace(flow.NetworkSystem.functions, rhs=rhs) for rhs in (erf_rhs, polynomial_rhs))
+    add_step_terms(y, out, parameters, sizes, work)
 
 
 class NetworkStepSystem(flow.NetworkSystem):
@@ -480,13 +469,16 @@ class NetworkStepSystem(flow.NetworkSystem):
         check_that(known, "step_theory", f"{need}, {why}", f"is {shown(step_theory)}")
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
-        self.functions = _OF_POLYNOMIALS if source.is_polynomial else _OF_ERF
+        second = write_polynomial_second if source.is_polynomial else write_erf_second
+        if not source.is_polynomial and source.layout[1] == ERF_ALONE:
+            second = write_central_erf_second
+        self.functions = replace(self.functions, rhs=rhs, choices=(*self.functions.choices, second))
         step = [learning_rate, batch_size, problem.dimension, problem.label_noise**2]
         teacher = [[-unit.coefficient for unit in units], [unit.bias for unit in units]]
         directions = [unit.direction for unit in units]
         places = [len(units), self.sizes.size, self.parameters.size, self.work_size]
         self.parameters: Array = np.concatenate([self.parameters, step, *teacher, *directions, source.numbers])
-        self.sizes: Integers = np.concatenate([self.sizes, source.layout, [exact, *places]])
+        self.sizes: Integers = np.concatenate([self.sizes, source.layout, [source.is_polynomial, exact, *places]])
         M = m + len(units)
         self.work_size += M * M + m * m + 2 * M + source.work_size
 

@@ -7,7 +7,7 @@ N = [ε_w A + κ_w − diag(turn) | −ε_w B]; the turn keeps the length of eac
 Gram matrix C = [Q M; Mᵀ 1] of these vectors and [F_m | F_r] = F = N C, M' = −F_r and Q' = −F_m − F_mᵀ; steps of descent
 add η F Nᵀ to Q'.
 
-sizes = [the eighteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
+sizes = [the nineteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
 the teacher | those of the links]. `work` holds, one after another: C (m + r, m + r); one row of tables per neuron and
 per unit of the teacher; per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (r); Ψ, Ψ1, Ψ2 (3, m); A₀ (m, m); N and F
 (m, m + r); scratch: D_j, j < degree + `FURTHER`, then Nᵀ.
@@ -16,6 +16,7 @@ per unit of the teacher; per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,11 +26,20 @@ from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import NetworkDegrees, without_rounding
 from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network import series
-from dynamics.equations.network.families import ERF, RELU, TABLE, check_no_ties, network_teacher, normalised_overlaps
+from dynamics.equations.network.families import (
+    ERF,
+    POLYNOMIAL,
+    RELU,
+    TABLE,
+    check_no_ties,
+    network_teacher,
+    normalised_overlaps,
+)
 from dynamics.equations.overlaps import write_gram
 from dynamics.equations.vectors import NOTHING
-from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, vector
+from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import is_stopped, product_until, transposed_product_until
+from dynamics.kernels.units import choice, make_choices, unit
 from dynamics.threads import with_slot
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.text.messages import refuse
@@ -37,13 +47,14 @@ from hermite.text.messages import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dynamics.equations.network.families import NetworkTeacher
     from dynamics.problem import Problem, Student
     from hermite.arrays import Array
 
-WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NUMBERS_AT, PAIRING = range(11)
+WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NUMBERS_AT, PAIRING, MEANS_OF = range(12)
 # Places in `work`.
-ROWS_AT, MEANS_AT, PULLS_AT, SLOPES_AT, FORCES_AT, PRODUCTS_AT, SCRATCH_AT = range(11, 18)
-TEACHER_SIZES_AT = 18
+ROWS_AT, MEANS_AT, PULLS_AT, SLOPES_AT, FORCES_AT, PRODUCTS_AT, SCRATCH_AT = range(12, 19)
+TEACHER_SIZES_AT = 19
 RATE_W, RATE_V, RATE_B, DECAY_W, DECAY_V, SCALE, STEP, LEVEL = range(8)
 SQUARES_AT = 8
 # Of `sizes[THEORY]`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
@@ -51,17 +62,20 @@ FLOW, DESCENT, MEANS = 0, 1, 2
 # Of `sizes[PAIRING]`, how the means of all pairs of neurons are found: one by one for a link κ f + βz + γ, several at
 # once for relu and erf, without biases and with them, and as sums over lists for any other link.
 ONE_BY_ONE, CENTRAL_RELU, CENTRAL_ERF, BIASED_RELU, BIASED_ERF, LISTS = range(6)
+# Of `sizes[MEANS_OF]`, the teacher: units of relu, sign and erf, as the neurons are, without biases and with them;
+# units of any links; a polynomial.
+CENTRAL_UNITS, THRESHOLD_UNITS, OTHER_UNITS, TEACHER_POLYNOMIAL = range(4)
 # Mean derivatives beyond the teacher's degree.
 FURTHER = 3
 
 
-@kernel
+@pasted_kernel
 def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
     """Return the argument `numbers` of the kernels of pairs."""
     return vector(parameters, sizes[NUMBERS_AT], parameters.size - sizes[NUMBERS_AT])
 
 
-@kernel
+@pasted_kernel
 def views(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix, Matrix, Matrix]:
     """Return C, the tables of all units, the means with the teacher, Ψ, Ψ1 and Ψ2 in rows, A₀, N and F."""
     m, n, units = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], sizes[UNITS]
@@ -90,6 +104,12 @@ def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> No
 
 
 @inlined_kernel
+def write_threshold_head(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
+    """Write the numbers of one unit of relu, sign or erf."""
+    normal.write_threshold_row(int(numbers[head]), q, b, row)
+
+
+@inlined_kernel
 def threshold_values(
     head: int, c: float, a: Vector, b: Vector, numbers: Vector
 ) -> tuple[float, float, float, float, float, float]:
@@ -99,27 +119,64 @@ def threshold_values(
     return series.lined_pair(head, c, a, b, numbers, means) if numbers[series.LINED] > 0.0 else means
 
 
+@choice()
+def lined_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of links κ f + βz + γ at covariance c."""
+    value, slope, _, both, bend, _ = threshold_values(head, c, a, b, numbers)
+    return value, slope, both, bend
+
+
 @inlined_kernel
 def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron a and a unit b of any link at covariance c."""
     if numbers[series.STUDENT] > ERF or numbers[head] > ERF:
         return series.list_pair(c, a, b, numbers)
-    value, slope, _, both, bend, _ = threshold_values(head, c, a, b, numbers)
+    return lined_values(head, c, a, b, numbers)
+
+
+@inlined_kernel
+def central_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of relu, sign or erf without biases."""
+    found = normal.central_pair(int(numbers[series.STUDENT]), int(numbers[head]), c, a, b)
+    value, slope, _, both, bend, _ = found
     return value, slope, both, bend
 
 
-@kernel
-def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron with itself."""
+@inlined_kernel
+def biased_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of relu, sign or erf."""
+    found = normal.threshold_pair(int(numbers[series.STUDENT]), int(numbers[head]), False, c, a, b)
+    value, slope, _, both, bend, _ = found
+    return value, slope, both, bend
+
+
+@unit()
+def own_threshold_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron with itself, of a link κ f + βz + γ."""
     head = int(numbers[series.HEADS])
-    if numbers[series.STUDENT] == TABLE:
-        return row[2], row[3], row[4], row[5]
     if numbers[series.STUDENT] != RELU:
-        return pair_values(head, row[0], row, row, numbers)
+        value, slope, _, both, bend, _ = threshold_values(head, row[0], row, row, numbers)
+        return value, slope, both, bend
     means = row[1] * row[6] + row[0] * row[7], row[6], row[6], row[7], 0.0, 0.0
     if numbers[series.LINED] > 0.0:
         means = series.lined_pair(head, row[0], row, row, numbers, means)
     return means[0], means[1], means[3], means[4]
+
+
+@kernel
+def own_list_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron with itself, of a table or a polynomial."""
+    if numbers[series.STUDENT] == TABLE:
+        return row[2], row[3], row[4], row[5]
+    return series.list_pair(row[0], row, row, numbers)
+
+
+@inlined_kernel
+def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron with itself, of any link."""
+    if numbers[series.STUDENT] > ERF:
+        return own_list_values(row, numbers)
+    return own_threshold_values(row, numbers)
 
 
 # Means of all pairs of neurons: s Σ_j v_j (K, K1, K2)_ij, added to Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j K12_ij.
@@ -128,7 +185,7 @@ def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float
 # one. `weight` is s v.
 
 
-@kernel
+@choice()
 def add_one_by_one(
     weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
 ) -> None:
@@ -136,7 +193,7 @@ def add_one_by_one(
     for i in range(weight.size):
         if is_stopped(sizes):
             return
-        value, first, slopes, second = own_values(rows[i], numbers)
+        value, first, slopes, second = own_threshold_values(rows[i], numbers)
         pulls[0, i] += weight[i] * value
         pulls[1, i] += weight[i] * first
         pulls[2, i] += weight[i] * second
@@ -172,7 +229,7 @@ def arc_sine(x: float, lack: float) -> float:
     return math.copysign(0.5 * math.pi - 2.0 * near if far else near, x)
 
 
-@kernel
+@choice()
 def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
     """Add and write the means of relu without biases: K12 = ¼ + asin(ρ)/2π, K = √Δ/2π + c K12, K2 = √Δ/(2π Q_ii).
 
@@ -199,7 +256,7 @@ def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> No
         pulls[2, i] += bend / q
 
 
-@kernel
+@choice()
 def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
     """Add and write the means of erf without biases: K = (2/π) asin(c/√(T_i T_j)), K12 = (2/π)/√Δ, K2 = −c K12/T_i.
 
@@ -226,7 +283,7 @@ def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: 
         pulls[2, i] -= 2.0 / math.pi * bend / T
 
 
-@kernel
+@choice()
 def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
     """Add and write the means of relu with biases, as `ordered_pair` has it for a pair.
 
@@ -267,7 +324,7 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
         pulls[1, i] += slope[i] + turned[i]
 
 
-@kernel
+@choice()
 def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
     """Add and write the means of erf with biases, as `ordered_pair` has it for a pair.
 
@@ -305,7 +362,7 @@ def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls:
         pulls[2, i] -= (b * p * first + both * bend) / T[i]
 
 
-@kernel
+@choice()
 def add_lists(
     values: bool, weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
 ) -> None:
@@ -332,7 +389,7 @@ def add_lists(
             place = series.LIST if k == 0 else second if k == 2 else first
             factors = vector(row, place, row.size - place)
             normal.write_power_sums(factors, slopes if k == 3 else means, x, terms, m, both if k == 3 else sums[k])
-        sums[0, i], sums[1, i], both[i], sums[2, i] = own_values(row, numbers)
+        sums[0, i], sums[1, i], both[i], sums[2, i] = own_list_values(row, numbers)
         for k in range(0 if values else 2, 3):
             total, found = 0.0, sums[k]
             for j in range(m):
@@ -355,25 +412,63 @@ def add_lists(
 # term; sizes α (terms, r).
 
 
-@kernel
-def write_unit_means(i: int, gram: Vector, rows: Matrix, parameters: Vector, sizes: Integers, out: Vector) -> None:
-    """Write E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of the neuron whose row of C is `gram`."""
+@inlined_kernel
+def unit_at(i: int, y: Vector, parameters: Vector, sizes: Integers, C: Matrix) -> tuple[int, float, float]:
+    """Return head, variance and bias of a neuron, or of a unit of the teacher behind them, which has variance 1."""
+    m, numbers, biases = sizes[WIDTH], numbers_of_links(parameters, sizes), sizes[TEACHER_AT] + sizes[UNITS]
+    head = int(numbers[series.HEADS])
+    if i < m:
+        return head, C[i, i], y[m + i]
+    return head + series.HEADER * sizes[TEACHER_SIZES_AT + i - m], 1.0, parameters[biases + i - m]
+
+
+@pasted_kernel
+def write_unit_means(
+    write_head: Callable[..., None], pair: Callable[..., tuple[float, float, float, float]],
+    y: Vector, parameters: Vector, sizes: Integers, work: Vector,
+) -> None:  # fmt: skip
+    """Write rows of all units, and E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of each neuron."""
     m, r, P, at = sizes[WIDTH], sizes[AXES], sizes[UNITS], sizes[TEACHER_AT]
     theta, numbers = matrix(parameters, at + 2 * P, P, r), numbers_of_links(parameters, sizes)
-    heads = int(numbers[series.HEADS])
-    for k in range(r + 3):
-        out[k] = 0.0
-    for p in range(P):
-        overlap = 0.0
-        for a in range(r):
-            overlap += gram[m + a] * theta[p, a]
-        head, weight = heads + series.HEADER * sizes[TEACHER_SIZES_AT + p], parameters[at + p]
-        value, first, slopes, second = pair_values(head, overlap, rows[i], rows[m + p], numbers)
-        out[0] += weight * value
-        out[1] += weight * first
-        out[2] += weight * second
-        for a in range(r):
-            out[3 + a] += weight * slopes * theta[p, a]
+    C, rows, means, _, _, _, _ = views(sizes, work)
+    # Units of the teacher, then neurons.
+    for i in range(m + P - 1, -1, -1):
+        if is_stopped(sizes):
+            return
+        own, q, b = unit_at(i, y, parameters, sizes, C)
+        write_head(own, q, b, numbers, rows[i])
+        out = means[min(i, m - 1)]
+        for k in range(r + 3):
+            out[k] = 0.0
+        for p in range(P if i < m else 0):
+            overlap = 0.0
+            for a in range(r):
+                overlap += C[i, m + a] * theta[p, a]
+            head, weight = unit_at(m + p, y, parameters, sizes, C)[0], parameters[at + p]
+            value, first, slopes, second = pair(head, overlap, rows[i], rows[m + p], numbers)
+            out[0] += weight * value
+            out[1] += weight * first
+            out[2] += weight * second
+            for a in range(r):
+                out[3 + a] += weight * slopes * theta[p, a]
+
+
+@choice()
+def write_means_of_central_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write means of units of relu, sign or erf without biases."""
+    write_unit_means(write_threshold_head, central_values, y, parameters, sizes, work)
+
+
+@choice()
+def write_means_of_threshold_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write means of units of relu, sign or erf."""
+    write_unit_means(write_threshold_head, biased_values, y, parameters, sizes, work)
+
+
+@choice()
+def write_means_of_other_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write means of units of any links."""
+    write_unit_means(write_row, pair_values, y, parameters, sizes, work)
 
 
 @kernel
@@ -400,27 +495,31 @@ def degree_of(term: int, sizes: Integers) -> int:
     return total
 
 
-@kernel
-def write_polynomial_means(
-    i: int, b: float, gram: Vector, parameters: Vector, sizes: Integers, work: Vector, out: Vector
-) -> None:
-    """Write the numbers of `write_unit_means`."""
-    m, r = sizes[WIDTH], sizes[AXES]
+@choice()
+def write_means_of_polynomial(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write rows of all neurons, and the numbers of `write_unit_means`, for a teacher that is a polynomial."""
+    m, r, numbers = sizes[WIDTH], sizes[AXES], numbers_of_links(parameters, sizes)
+    C, rows, means, _, _, _, _ = views(sizes, work)
     D = vector(work, sizes[SCRATCH_AT], sizes[DEGREE] + FURTHER)
-    series.write_derivatives(gram[i], b, numbers_of_links(parameters, sizes), D)
-    for k in range(r + 3):
-        out[k] = 0.0
-    for term in range(sizes[COMPONENTS] + 1):
-        n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
-        power = weight * monomial(term, gram, m, r, sizes)
-        for k in range(3):
-            out[k] += power * D[n + k]
-        for a in range(r):
-            if sizes[TEACHER_SIZES_AT + term * r + a] > 0:
-                out[3 + a] += weight * D[n] * monomial(term, gram, m, a, sizes)
+    for i in range(m - 1, -1, -1):
+        if is_stopped(sizes):
+            return
+        gram, out = C[i], means[i]
+        write_row(int(numbers[series.HEADS]), gram[i], y[m + i], numbers, rows[i])
+        series.write_derivatives(gram[i], y[m + i], numbers, D)
+        for k in range(r + 3):
+            out[k] = 0.0
+        for term in range(sizes[COMPONENTS] + 1):
+            n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
+            power = weight * monomial(term, gram, m, r, sizes)
+            for k in range(3):
+                out[k] += power * D[n + k]
+            for a in range(r):
+                if sizes[TEACHER_SIZES_AT + term * r + a] > 0:
+                    out[3 + a] += weight * D[n] * monomial(term, gram, m, a, sizes)
 
 
-@kernel
+@choice()
 def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write f_α/f*_α per component of a polynomial from `first` on."""
     m, r, terms = sizes[WIDTH], sizes[AXES], sizes[COMPONENTS] + 1
@@ -438,7 +537,7 @@ def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: 
 # The equations.
 
 
-@kernel
+@pasted_kernel
 def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """N and F = N C, after the means; on the sphere without the part along each neuron, so that F_ii = 0."""
     m, r, rate = sizes[WIDTH], sizes[AXES], parameters[RATE_W]
@@ -461,7 +560,7 @@ def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector)
             F[i, i] = 0.0
 
 
-@kernel
+@choice()
 def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add η ∇∇ᵀ = η F Nᵀ to Q', with which one Euler step of length η is one step of population gradient descent."""
     m, n, (_, _, _, _, squares, N, F) = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], views(sizes, work)
@@ -476,28 +575,7 @@ def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work:
     normal.mirror(out)
 
 
-@kernel
-def write_means_of_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Tables of all units, and the means of each neuron with the teacher."""
-    m, numbers, biases = sizes[WIDTH], numbers_of_links(parameters, sizes), sizes[TEACHER_AT] + sizes[UNITS]
-    C, rows, means, _, _, _, _ = views(sizes, work)
-    # Units of the teacher, which have variance 1, then neurons.
-    for i in range(m + sizes[UNITS] - 1, -1, -1):
-        if is_stopped(sizes):
-            return
-        head, q, b = int(numbers[series.HEADS]), 1.0, 0.0
-        if i < m:
-            q, b = C[i, i], y[m + i]
-        else:
-            head, b = head + series.HEADER * sizes[TEACHER_SIZES_AT + i - m], parameters[biases + i - m]
-        write_row(head, q, b, numbers, rows[i])
-        if i < m and sizes[UNITS] > 0:
-            write_unit_means(i, C[i], rows, parameters, sizes, means[i])
-        elif i < m:
-            write_polynomial_means(i, b, C[i], parameters, sizes, work, means[i])
-
-
-@kernel
+@pasted_kernel
 def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write what `rhs` does, after all means; Q' = −F_m − F_mᵀ tile by tile, since columns are far apart in memory."""
     m, r, scale, (_, _, _, pulls, _, _, F) = sizes[WIDTH], sizes[AXES], parameters[SCALE], views(sizes, work)
@@ -517,13 +595,26 @@ def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, wor
         add_squared_gradient(dQ, parameters, sizes, work)
 
 
-@kernel
+@pasted_kernel
+def write_means_of_teacher(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write rows of all units, and the means of each neuron with the teacher."""
+    if sizes[MEANS_OF] == CENTRAL_UNITS:
+        write_means_of_central_units(y, parameters, sizes, work)
+    elif sizes[MEANS_OF] == THRESHOLD_UNITS:
+        write_means_of_threshold_units(y, parameters, sizes, work)
+    elif sizes[MEANS_OF] == OTHER_UNITS:
+        write_means_of_other_units(y, parameters, sizes, work)
+    else:
+        write_means_of_polynomial(y, parameters, sizes, work)
+
+
+@unit()
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write v' = −ε_v s Ψ − κ_v v, b' = −ε_b s v Ψ1, M' = −F_r, Q' = −F_m − F_mᵀ; for `MEANS` means in `work` alone."""
     m, pairing, numbers = sizes[WIDTH], sizes[PAIRING], numbers_of_links(parameters, sizes)
     C, rows, means, pulls, A, _, _ = views(sizes, work)
     write_gram(vector(y, 2 * m, y.size - 2 * m), m, matrix(y, 0, 0, 0), C)
-    write_means_of_units(y, parameters, sizes, work)
+    write_means_of_teacher(y, parameters, sizes, work)
     weight = np.empty(m)
     for i in range(m):
         weight[i] = parameters[SCALE] * y[i]
@@ -571,7 +662,8 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
         for i in range(m):
             if Q[i, i] > 0.0:
                 out[a] = max(out[a], M[i, a] ** 2 / Q[i, i] - parameters[LEVEL])
-    write_shares(y, out, r, parameters, sizes, work)
+    if sizes[COMPONENTS] > 0:
+        write_shares(y, out, r, parameters, sizes, work)
     for c in range(0 if sizes[THEORY] == MEANS else sizes[COMPONENTS]):
         out[r + c] -= 0.5
 
@@ -611,6 +703,38 @@ BEYOND = 1.0 + 1e-6
 NODES = 200
 
 
+#: The unit of each `sizes[PAIRING]`.
+PAIRINGS: dict[int, Callable[..., None]] = {
+    ONE_BY_ONE: add_one_by_one,
+    CENTRAL_RELU: add_central_relu,
+    CENTRAL_ERF: add_central_erf,
+    BIASED_RELU: add_biased_relu,
+    BIASED_ERF: add_biased_erf,
+    LISTS: add_lists,
+}
+
+
+def means_of_teacher(pairs: series.PairSource, teacher: NetworkTeacher) -> tuple[int, list[Callable[..., Any]]]:
+    """Return `sizes[MEANS_OF]` and the units that it takes."""
+    numbers, families = pairs.numbers, {link.family for link in pairs.links}
+    has_lists, has_lines = numbers[series.TERMS] > 0.0, numbers[series.LINED] > 0.0
+    of_links: dict[Callable[..., Any], bool] = {
+        series.write_list_row: has_lists,
+        series.read_table: TABLE in families,
+        series.polynomial_list: POLYNOMIAL in families,
+    }
+    functions = [function for function, is_taken in of_links.items() if is_taken]
+    if not teacher.units:
+        shares = [write_shares] if teacher.components.size else []
+        return TEACHER_POLYNOMIAL, [*functions, *shares, write_means_of_polynomial]
+    if max(families) <= ERF and not (has_lists or has_lines):
+        if numbers[series.CENTRED] > 0.0:
+            return CENTRAL_UNITS, [write_means_of_central_units]
+        return THRESHOLD_UNITS, [write_means_of_threshold_units]
+    lined = [lined_values] if numbers[series.STUDENT] <= ERF else []
+    return OTHER_UNITS, [*functions, *lined, write_means_of_other_units]
+
+
 class NetworkSystem(FlowSystem):
     """State layout, kernels and observables of a two-layer network; `more` are numbers that stand before the links'.
 
@@ -620,6 +744,8 @@ class NetworkSystem(FlowSystem):
 
     name = "network"
     functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
+    #: The right-hand side that stops at the means for `MEANS`.
+    of_means: Callable[..., None] = staticmethod(rhs)
 
     def __init__(self, problem: Problem, step: float | None = None, more: Array = NOTHING) -> None:
         m, r, start = problem.width, problem.teacher.span, problem.network_start()
@@ -649,12 +775,15 @@ class NetworkSystem(FlowSystem):
         n, means, at = m + r, m * (r + 3), SQUARES_AT + m
         counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)
         layout = [m, r, student.first_layer == "sphere", FLOW if step is None else DESCENT, *counts]
-        places = at, at + teacher.parameters.size + more.size, pairing
+        means_of, functions = means_of_teacher(pairs, teacher)
+        places = at, at + teacher.parameters.size + more.size, pairing, means_of
         # Gram matrix, rows, means with the teacher, pulls, slopes, forces and products.
         parts = np.cumsum([n * n, (m + teacher.units) * pairs.row_size, means, 3 * m, m * m, m * n, m * n])
         self.sizes: Integers = np.array([*layout, *places, *parts, *teacher.sizes], dtype=np.int64)
         self.work_size = int(parts[-1]) + teacher.degree + FURTHER + n * m
         self.num_events = r + teacher.components.size
+        choices = [PAIRINGS[pairing], *functions, *([] if step is None else [add_squared_gradient])]
+        self.functions = replace(self.functions, choices=tuple(choices))
         self._degrees = NetworkDegrees(problem, teacher)
         self.teacher_by_degree = self._degrees.teacher
 
@@ -764,7 +893,8 @@ class NetworkSystem(FlowSystem):
         y = np.ascontiguousarray(state)
         of_events = self.functions.event_values
         assert of_events is not None
-        functions = callback(self.functions.rhs, _EVALUATION), callback(of_events, _EVALUATION)
+        make_choices(self.functions.choices)
+        functions = callback(self.of_means, _EVALUATION), callback(of_events, _EVALUATION)
         evaluate_means(*functions, y, np.empty_like(y), events, (self.parameters, sizes, work))
         v, _, M, _ = self.unpack(y)
         means, pulls, A, _ = np.split(work[sizes[MEANS_AT] :], np.cumsum([m * (r + 3), 3 * m, m * m]))
@@ -865,6 +995,7 @@ class NetworkClassSystem(NetworkSystem):
 
     name = "network-classes"
     functions = Functions(class_rhs, class_event_values, None, class_jacobian_diagonal)
+    of_means = staticmethod(class_rhs)
 
     def __init__(self, problem: Problem) -> None:
         axes = problem.input_axes()

@@ -691,7 +691,7 @@ def step_rows(
             log_begin[x] = log_n[rows[x]]
         for s in range(16 if has_dense else END):
             velocity, growth = stages[s], growth_stages[s]
-            add_stages(log_begin, growth_stages, s, h, R, logs)
+            add_stages(log_begin, growth_stages, s, h, R, logs, 0)
             for x in range(R):
                 add_stages(U[rows[x]], flat, s, h, D, u[x], x * D)
             force_of_sources(-1, u, vectors[s], mass[s], overlap, velocity, growth, scratch, plan)

@@ -1,0 +1,171 @@
+"""Units: compiled functions that others call by address, so that each is compiled once, by itself.
+
+Numba optimises what a function calls again in every function above it. So a function that takes a second to compile is
+a unit: `numba.cfunc` compiles it for one signature, which its annotations give, into a file of its own, and those that
+call it find its address in a cell, eight bytes with a name that the linker knows. So machine code on disk, which has
+the name alone, holds in every process. The cell is filled before a function that can reach the unit is made; that of a
+`choice` only for systems that name it in `Functions.choices`, so that a problem compiles the branches that it takes.
+
+In Python a call of a unit raises NotImplementedError. Where ``NUMBA_DISABLE_JIT`` leaves all functions to Python,
+a unit is the function itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import binding, ir
+from numba import types  # type: ignore[attr-defined]
+from numba.extending import intrinsic, is_jitted
+
+from dynamics.kernels.cache import MAKING, Cached, is_interpreted, named_in
+from dynamics.kernels.options import ADDRESSED
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+# Numba publishes no types.
+Untyped = Any
+
+#: Numba's types of what annotations of units name.
+VECTOR, INTEGERS, MATRIX = types.float64[::1], types.int64[::1], types.float64[:, ::1]
+KINDS: dict[str, Any] = {
+    "float": types.float64,
+    "int": types.int64,
+    "bool": types.boolean,
+    "None": types.void,
+    "Vector": VECTOR,
+    "Integers": INTEGERS,
+    "Matrix": MATRIX,
+}
+
+#: Units by the identity of what stands for them in compiled code.
+_units: dict[int, Unit] = {}
+
+
+class Unit:
+    """A function, its signature, and the cell with the address of its machine code, 0 until it is made."""
+
+    def __init__(self, function: Callable[..., Any], signature: Any, *, is_choice: bool) -> None:
+        self.function, self.signature, self.is_choice = function, signature, is_choice
+        self.symbol = f"{function.__module__}.{function.__qualname__}"
+        if "<" in self.symbol:
+            msg = f"Units must be functions of a module, since callers know them by name, but {self.symbol} is not."
+            raise TypeError(msg)
+        #: What `numba.cfunc` returns, once the unit is made.
+        self.compiled: Any = None
+        self._cell = ctypes.c_int64(0)
+        binding.add_symbol(self.symbol, ctypes.addressof(self._cell))
+        self.stand_in = intrinsic(self._definition())
+        _units[id(self.stand_in)] = self
+
+    def make(self) -> Any:
+        """Compile or load the unit and those that it can reach, once per process; return what `numba.cfunc` does."""
+        with MAKING:
+            if self.compiled is None:
+                compiled = addressed(self.function, self.signature)
+                self._cell.value = compiled.address
+                self.compiled = compiled
+        return self.compiled
+
+    def _definition(self) -> Callable[..., Any]:
+        """Return what Numba asks for the type of a call and for its instructions."""
+
+        def generate(context: Untyped, builder: Untyped, _: Untyped, values: Untyped) -> Untyped:
+            kinds = [context.get_value_type(kind) for kind in self.signature.args]
+            function = ir.FunctionType(context.get_value_type(self.signature.return_type), kinds)
+            cell = builder.module.globals.get(self.symbol)
+            if cell is None:
+                cell = ir.GlobalVariable(builder.module, ir.IntType(64), self.symbol)
+            return builder.call(builder.inttoptr(builder.load(cell), function.as_pointer()), values)
+
+        def call(_: Untyped, *arguments: Untyped) -> Untyped:
+            del arguments  # Numba casts them to the types of the signature
+            return self.signature, generate
+
+        context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_ONLY)
+        own = inspect.signature(self.function).parameters.values()
+        call.__signature__ = inspect.Signature([context, *own])  # type: ignore[attr-defined]
+        call.__name__ = self.function.__name__
+        return call
+
+
+def unit(*, is_choice: bool = False, **kinds: Any) -> Callable[[Function], Function]:
+    """Return the decorator that makes a unit of a function, which compiled code calls with arguments by position.
+
+    `kinds` are Numba's types of names in its annotations that `KINDS` lacks. TypeError is raised for other names.
+    """
+
+    def decorate(function: Function) -> Function:
+        if is_interpreted():
+            return function
+        made = Unit(function, signature_of(function, KINDS | kinds), is_choice=is_choice)
+        return cast("Function", made.stand_in)
+
+    return decorate
+
+
+def choice(**kinds: Any) -> Callable[[Function], Function]:
+    """Return the decorator of a unit that is made only for systems that name it in `Functions.choices`."""
+    return unit(is_choice=True, **kinds)
+
+
+def unit_of(function: Any) -> Unit | None:
+    """Return the unit that something stands for in compiled code, or None."""
+    return _units.get(id(function))
+
+
+def addressed(function: Callable[..., Any], signature: Any) -> Any:
+    """Return what `numba.cfunc` makes of a Python function, compiled or loaded, and make all units that it reaches."""
+    prepare(function)
+    return Cached(function, lambda cache: numba.cfunc(signature, cache=cache, **ADDRESSED)(function)).function
+
+
+def prepare(function: Callable[..., Any]) -> None:
+    """Make all units but choices that a Python function calls, itself or through kernels."""
+    seen, waiting = {function}, [function]
+    while waiting:
+        units, kernels = _called_by(waiting.pop())
+        for each in units:
+            each.make()
+        waiting += [each for each in kernels if each not in seen]
+        seen.update(kernels)
+
+
+def make_choices(choices: Sequence[Callable[..., Any]]) -> None:
+    """Make units that a system chooses."""
+    for each in choices:
+        made = unit_of(each)
+        if made is not None:
+            made.make()
+
+
+@functools.cache
+def _called_by(function: Callable[..., Any]) -> tuple[list[Unit], list[Callable[..., Any]]]:
+    """Return the units but choices that a Python function names, and the Python functions of kernels."""
+    named = named_in(function)
+    units = [made for each in named if (made := unit_of(each)) is not None and not made.is_choice]
+    return units, [each.py_func for each in named if is_jitted(each)]
+
+
+def signature_of(function: Callable[..., Any], kinds: dict[str, Any]) -> Any:
+    """Return Numba's signature of a function from the names in its annotations, which are text."""
+    annotations = inspect.get_annotations(function)
+    names = [*inspect.signature(function).parameters, "return"]
+    *arguments, result = (_kind_of(annotations[name], kinds) for name in names)
+    return result(*arguments)
+
+
+def _kind_of(annotation: str, kinds: dict[str, Any]) -> Any:
+    """Return Numba's type of a name or of a tuple of names."""
+    tree: Any = ast.parse(annotation, mode="eval").body
+    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "tuple":
+        return types.Tuple([_kind_of(ast.unparse(part), kinds) for part in tree.slice.elts])
+    if annotation not in kinds:
+        msg = f"Annotations of units must be {', '.join(kinds)} or tuples of these, but one is {annotation}."
+        raise TypeError(msg)
+    return kinds[annotation]
