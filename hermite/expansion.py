@@ -25,6 +25,7 @@ from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text import formulas
 from hermite.text.formulas import MAX_LENGTH, Expression
 from hermite.text.messages import refuse, require, shown
+from hermite.text.signs import keyboard_text
 
 if TYPE_CHECKING:
     from hermite.closed_forms import ClosedForm
@@ -461,8 +462,9 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
           column of pandas, whose index has the degrees.
         * A series as it prints, ``"0.8 h4 + 0.6 h6"``.
         * A formula in one variable z or x, as text or as a sympy expression; text is never evaluated as code.
-          In text, decimals are exact, ``h4(z)`` is the orthonormal h_4, ``He4(z)`` the probabilists' polynomial
-          z^4 - 6 z^2 + 3, ``H4(z)`` the physicists' 16 z^4 - 48 z^2 + 12, and ``erf(z)`` the plain error function.
+          In text, decimals are exact, signs of a PDF such as − × ² are read as - * ^2, ``h4(z)`` is the orthonormal
+          h_4, ``He4(z)`` the probabilists' polynomial z^4 - 6 z^2 + 3, ``H4(z)`` the physicists'
+          16 z^4 - 48 z^2 + 12, and ``erf(z)`` the plain error function.
         * A vectorised callable: array in, real array of the same shape out; or tensors instead, such as
           ``torch.nn.functional.silu``. Its value at a point must not depend on the other points, as that of a softmax
           or of a standardised function does. Its coefficients come from quadrature, and those that the rule of
@@ -528,7 +530,8 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
     return _by_quadrature(x.name, x.text, x.link, order)
 
 
-def _from_text(text: str, order: int | None) -> HermiteExpansion:
+def _from_text(given: str, order: int | None) -> HermiteExpansion:
+    text = keyboard_text(given)
     polynomial = formulas.hermite_name(text)
     if polynomial is not None and (polynomial.checked().kind == "h" or polynomial.degree == 0):
         name, degree = f"he{polynomial.degree}", polynomial.degree
@@ -540,7 +543,7 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
         if series is not None and max(series) <= MAX_DEGREE and any(series.values()):
             return _from_mapping(series, order)
     formula = formulas.FORMULAS[name_in_table] if name_in_table else f"{classical}(z)" if classical else text
-    expression = formulas.parse(formula)
+    expression = formulas.parse(given if formula == text else formula)
     name = name_in_table or classical or str(expression)
     return _from_expression(expression, name, name, order)
 

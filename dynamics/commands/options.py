@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, get_args
 from dynamics.integrators import FLOW_METHODS
 from hermite.text import messages
 from hermite.text.messages import cut, refuse, shown, suggestion
+from hermite.text.signs import number_text
 
 #: Condition and the end of a sentence -> ValueError unless the condition holds.
 require = messages.require
@@ -42,7 +43,7 @@ def switch(_: str) -> bool:
 def real(text: str) -> float:
     """Read a finite number."""
     try:
-        value = float(text)
+        value = float(number_text(text))
     except ValueError:
         refuse(f"must be a number, but is {shown(text)}")
     require(math.isfinite(value), f"must be finite, but is {cut(text)}")
@@ -268,6 +269,7 @@ def _unquoted(field: str) -> str:
 
 def _number(field: str) -> float:
     """Return the number that a field is, with a decimal comma or point; NaN for any other text."""
+    field = number_text(field)
     try:
         return float(field.replace(",", ".") if field.count(",") == 1 and "." not in field else field)
     except ValueError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dynamics.problem.checks import check_switch, check_that, checked_integer, checked_number, checked_real
 from hermite.text.messages import refuse, shown, suggestion
+from hermite.text.signs import keyboard_text
 
 if TYPE_CHECKING:
     from dynamics.problem.problem import Problem
@@ -237,7 +238,7 @@ def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
     """Return the keyword arguments of a call, which must be literals; ValueError for any other text."""
     names = [each.name for each in fields(make)]
     with suppress(AttributeError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
-        call: Any = ast.parse(text.strip().replace(make.name, make.__name__, 1), mode="eval").body
+        call: Any = ast.parse(keyboard_text(text).strip().replace(make.name, make.__name__, 1), mode="eval").body
         found = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
         if not call.args and set(found) <= set(names):
             return found

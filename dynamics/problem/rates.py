@@ -19,6 +19,7 @@ import numpy as np
 from dynamics.problem.checks import check_that, checked_integer, checked_list, checked_number
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown, suggestion
+from hermite.text.signs import keyboard_text
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ def schedule_of(text: str, makers: dict[str, Callable[..., Schedule]] = MAKERS) 
     need += f"schedule such as 'cosine(0.01, 100000)', one of {', '.join(sorted(makers))}"
     require("(" in text and head in makers, f"{need}, but is {shown(text)}.{suggestion(head, makers)}")
     try:
-        call = _bound(ast.parse(text.strip(), mode="eval").body, makers)
+        call = _bound(ast.parse(keyboard_text(text).strip(), mode="eval").body, makers)
     except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         form = f"{head}{inspect.signature(makers[head], eval_str=False)}".partition(" ->")[0]
         refuse(f"Argument `learning_rate` must be a call {form} of numbers and lists, but is {shown(text)}.")

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 from hermite.arrays import Array
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.messages import refuse, require, shown, suggestion
+from hermite.text.signs import keyboard_text, odd_character
 
 #: A sympy expression; the alias keeps sympy out of the import of this module.
 Expression: TypeAlias = Any
@@ -207,7 +208,7 @@ def named_axes(text: str) -> set[int]:
     >>> named_axes("sign(z1) + 0*x3"), named_axes("z^2")
     ({1, 3}, set())
     """
-    return set(map(int, re.findall(rf"\b{_INDEXED.pattern}\b", text.lower())))
+    return set(map(int, re.findall(rf"\b{_INDEXED.pattern}\b", keyboard_text(text).lower())))
 
 
 def parse_polynomial(text: object) -> Monomials:
@@ -292,9 +293,10 @@ class _Walker:
         """Return the value of a text."""
         require(len(text) <= MAX_LENGTH, self.too_long.format(len(text)))
         try:
-            tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
+            tree = ast.parse(keyboard_text(text).strip().replace("^", "**"), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise ValueError(self.unreadable.format(shown(text)) + self.hint(text)) from None
+            end = odd_character(text) or self.hint(keyboard_text(text))
+            raise ValueError(self.unreadable.format(shown(text)) + end) from None
         try:
             return self.walk(tree.body, 0)
         except RecursionError:

@@ -10,6 +10,8 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hermite
+from hermite.text import formulas
 from hermite.text.command_line import PlainParser, UsageError, command_parser
 from hermite.text.formulas import (
     format_series,
@@ -206,3 +208,40 @@ def test_a_word_with_a_minus_that_is_no_flag_is_a_value(parser, words, found):
 def test_what_is_no_value_is_refused(parser, words, sentence):
     with pytest.raises(UsageError, match=sentence.replace("?", "[?]")):
         parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("printed", "typed"),
+    [
+        ("z² − 1", "z^2 - 1"),
+        ("z³ – 3·z", "z^3 - 3*z"),
+        ("2×z ÷ 3", "2*z/3"),
+        ("½⋅tanh(π*z)", "tanh(pi*z)/2"),
+        ("√2·z − √(z²\u00a0+\u20091)", "sqrt(2)*z - sqrt(z^2 + 1)"),
+        ("exp(−z²/2)", "exp(-z^2/2)"),
+        ("1/(1 + z⁴)⁻¹", "1/(1 + z^4)^(-1)"),
+        ("x² exp(−x²)", "x^2 exp(-x^2)"),
+        ("0.8·h4(z) − 0.6·h6(z)", "0.8*h4(z) - 0.6*h6(z)"),
+        ("−h3", "-h3"),
+        ("(z²)¹⁰", "z^20"),
+    ],
+)
+def test_signs_of_a_pdf_are_read_as_those_of_a_keyboard(printed, typed):
+    assert hermite.expand(printed) == hermite.expand(typed)
+
+
+def test_signs_of_a_pdf_in_several_variables():
+    assert formulas.parse_polynomial("x1² − ½·x2×x3") == formulas.parse_polynomial("x1^2 - x2*x3/2")
+    assert formulas.parse_several("z1²·z2 − z3") == formulas.parse_several("z1^2*z2 - z3")
+    assert formulas.named_axes("z1²·z2 − z3") == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "character"),
+    [("z ∞", "'∞' (INFINITY)"), ("tanh(z) ≥ 0", "'≥' (GREATER-THAN OR EQUAL TO)"), ("h₄(z)", "'₄' (SUBSCRIPT FOUR)")],
+)
+def test_other_characters_are_named(text, character):
+    with pytest.raises(
+        ValueError, match=re.escape(f"but is {text!r}; its character {character} is none of a formula.")
+    ):
+        hermite.expand(text)
