@@ -119,11 +119,10 @@ def _study(given: Mapping[str, Any], command: str) -> int:
         grid = make_grid(asked.problem, asked.grid, asked.study, asked.options)
         made = grid.thinned(MOST_LOOKED_AT) if given["dry_run"] else grid
         _ = made.surveyed  # makes every point, and so checks it
+        parsing.check_csv(given, output)
+        parsing.check_targets(given, None if is_merged(grid, output) else output, None)
         if given["dry_run"]:
             begin_points(made)
-        else:
-            parsing.check_csv(given, output)
-            parsing.check_targets(given, None if is_merged(grid, output) else output, None)
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
     if given["dry_run"]:

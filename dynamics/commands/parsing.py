@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.commands.options import GROUPS, OPTIONS, STYLE, Option, switch
+from dynamics.commands.options import GROUPS, OPTIONS, STYLE, Option, plain, switch
 from hermite.text import command_line
 from hermite.text.command_line import (
     EXIT_DONE,
@@ -209,6 +209,9 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
             require_usage(isinstance(value, bool), need)
             found[option.key] = value
             continue
+        # A list would be the name of a file with commas.
+        is_text = isinstance(value, str) or option.read is not plain
+        require_usage(is_text, f"Option --{option.name} must be text in a file, but is {shown(value)}.")
         try:
             found[option.key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         except RecursionError:  # of tables within tables without an end

@@ -394,10 +394,10 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     # The function is given the options named like its arguments.
     arguments = {key: value for key, value in {**options, **own}.items() if key in answer.defaults()}
     arguments.pop("t_max", None)  # `save_at` ends there
+    parsing.check_targets(given, output, figure)
     if given["dry_run"]:
         command_line.tell(f"{expected}\n{_compilation(answer, problem, arguments)}")
         return EXIT_DONE
-    parsing.check_targets(given, output, figure)
     from dynamics.runs.run_file import RunFile
 
     file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)

@@ -237,12 +237,25 @@ def test_the_name_of_a_file_of_coefficients_stands_behind_an_at(here, capsys):
         ("x =", "must name a TOML file"),
         ("colour = 3", "must hold options of this command only, but has 'colour'"),
         ("k = 0", "Option --k"),
+        ('output = ["a.nc"]', "Option --output must be text in a file, but is ['a.nc']."),
+        ("output = 3", "Option --output must be text in a file, but is 3."),
+        ('csv = ["a", "b"]', "Option --csv must be text in a file, but is ['a', 'b']."),
+        ('activation = ["he3"]', "Option --activation must be text in a file, but is ['he3']."),
     ],
 )
 def test_bad_configuration_files_get_one_sentence(here, capsys, text, sentence):
     (here / "run.toml").write_text(text)
-    assert solve.main(["--config", "run.toml"]) == 2
+    assert solve.main(["--config", "run.toml", "--dry-run"]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_what_the_run_would(here, capsys):
+    """A target that cannot be written is said before any work, also before that which is only estimated."""
+    (here / "old.nc").touch()
+    for output in ("none/run.nc", "old.nc"):
+        assert solve.main(["--directions", "2", "--dimension", "16", "--dry-run", "--output", output]) == 2
+        assert "Option --output must" in capsys.readouterr().err
+    assert (here / "old.nc").read_bytes() == b""
 
 
 @pytest.mark.thorough

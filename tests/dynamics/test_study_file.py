@@ -66,6 +66,13 @@ def test_a_file_is_the_call_of_sweep(here, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_dry_run_refuses_a_target_that_cannot_be_written(here, capsys):
+    assert study.main(["small.toml", "--dry-run", "--output", "none/small.nc"]) == 2
+    assert (
+        capsys.readouterr().err == "error: Option --output must lie in an existing directory, but is 'none/small.nc'.\n"
+    )
+
+
 def test_dry_run_counts_points_and_runs_nothing(here, capsys):
     assert study.main(["small.toml", "--dry-run"]) == 0
     assert capsys.readouterr().out == (
