@@ -19,6 +19,8 @@ RESERVED = {
     "CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_NCProperties", "_Netcdf4Dimid", "_Netcdf4Coordinates",
     "_nc3_strict",
 }  # fmt: skip
+#: One that is reserved of variables alone; of an answer it is the floating-point type of a simulation.
+OF_VARIABLES = "dtype"
 #: Names in netCDF, and their bytes at most.
 _NAME, _MOST_BYTES = re.compile(r"\w([^\x00-\x1f\x7f/]*[^\x00-\x20\x7f/])?"), 255
 #: Part of units that are read as those of dates.
@@ -70,7 +72,8 @@ def _check_attributes(attributes: dict[Any, Any], owner: str) -> None:
     for key, value in attributes.items():
         check_name("attributes", key)
         own = f"Attribute {key!r}{owner} must have another name, since netCDF uses this one itself."
-        require(key not in RESERVED, own, TypeError)
+        is_free = key not in RESERVED or (key == OF_VARIABLES and not owner)
+        require(is_free, own, TypeError)
         is_list = isinstance(value, (list, tuple, np.ndarray))
         given = list(value) if is_list and np.ndim(value) else [value]
         entries = [np.asarray(entry) for entry in given]

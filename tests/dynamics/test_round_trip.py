@@ -57,7 +57,7 @@ def test_attributes(answer, owner, attribute, is_kept, tmp_path):
     changed = answer.copy()
     name, value = attribute
     if owner == "answer":
-        is_kept |= name == "units"
+        is_kept |= name in ("units", "dtype")  # simulations have the latter
         changed.attrs[name] = value
     else:
         changed[owner].attrs[name] = value
