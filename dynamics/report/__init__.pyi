@@ -25,6 +25,7 @@ from .figures import axes_or_new as axes_or_new
 from .figures import component_formula as component_formula
 from .figures import draw_band as draw_band
 from .figures import draw_study as draw_study
+from .figures import draw_threshold as draw_threshold
 from .figures import figure_of as figure_of
 from .figures import figure_style as figure_style
 from .figures import finish_panel as finish_panel

@@ -412,6 +412,11 @@ def draw_histories(
     name_curves(ax, names[0], lines, [names[1][at] for at in chosen], ends)
 
 
+def draw_threshold(ax: Axes, level: float, word: str) -> None:
+    """Draw a dotted line across a panel at the level from which a curve counts as what a word of the legend says."""
+    ax.axhline(level, color=REFERENCE, lw=0.8, ls=":", label=word)
+
+
 def first_passage(x: Array, curve: Array, level: float) -> float:
     """Return the first x at which a curve is at a level or above it, interpolated linearly; NaN if it never is."""
     above = np.flatnonzero(curve >= level)
@@ -431,7 +436,18 @@ def headline(dataset: xr.Dataset) -> str:
     names = (dataset.attrs["title"], stored["activation"]["name"], polynomial or "")
     title, link, polynomial = (text.replace("$", r"\$") for text in names)
     teacher = f"$f^* =$ {polynomial}" if polynomial else f"$P = {stored['num_directions']}$"
-    return f"{title}: {link}{spectrum}, {teacher}, {width}, $d = {stored['dimension']}$"
+    steps = steps_in_words(dataset.attrs)
+    return f"{title}: {link}{spectrum}, {teacher}, {width}, $d = {stored['dimension']}${f', {steps}' if steps else ''}"
+
+
+def steps_in_words(attrs: Mapping[Any, Any]) -> str:
+    """Return optimizer and learning rate of an answer of finite steps, "" for a flow."""
+    rate, method = attrs.get("learning_rate"), attrs.get("method")
+    if not isinstance(rate, float) or not ("step_theory" in attrs or method == "gradient-descent"):
+        return ""
+    batch = attrs.get("batch_size", 1)
+    name = attrs.get("optimizer", "gradient descent" if method == "gradient-descent" else "SGD")
+    return rf"{name}, $\eta = {rate:.3g}$" + (f", $B = {batch}$" if batch != 1 else "")
 
 
 def mean_band(runs: Array, axis: int = 0) -> tuple[Array, Array]:

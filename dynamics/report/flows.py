@@ -494,7 +494,8 @@ def plot_loss(
     (axis, symbol), ax = AXES_OF_LOSS[x], figures.axes_or_new(ax, style)
     time, loss = scale * dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
-    label = "sum formula" if dataset.attrs["answer"] == "prediction" else "flow"
+    label = figures.steps_in_words(dataset.attrs) or "flow"
+    label = "sum formula" if dataset.attrs["answer"] == "prediction" else label
     label = "of the weights" if "average_loss" in dataset else "new samples" if "train_loss" in dataset else label
     ax.loglog(time[shown], np.maximum(loss[shown], 1e-300), color=MEASURED, lw=1.8, label=label)
     sums = _predicted_loss(dataset)
@@ -580,7 +581,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     ax.set_ylim(-0.08, 1.05)
     names, predicted = range(1, squared.shape[1] + 1), dataset["predicted_emergence_time"].values
     figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
-    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    figures.draw_threshold(ax, 0.5, "emerged")
     # Where no curves are: at the left, unless many begin high.
     place = "center left" if np.nanmax(squared[0], initial=0.0) < 0.2 else "lower right"
     finish_panel(ax, "predicted_ticks", "largest_squared_overlap", loc=place)

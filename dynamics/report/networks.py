@@ -134,15 +134,15 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str |
     >>> teacher = Teacher.polynomial("x1 + x1*x2*x3")
     >>> problem = Problem(student=Student(activation="erf", width=3), teacher=teacher, dimension=16)
     >>> ax = plot_components(solve_network(problem, save_at=SaveAt.geometric(1.0, 100.0, 20), progress=False))
-    >>> ax.get_xlabel(), len(ax.get_legend().get_texts())  # a curve for each of x1 and x1*x2*x3
-    ('flow time $t$', 2)
+    >>> ax.get_xlabel(), len(ax.get_legend().get_texts())  # a curve for each of x1 and x1*x2*x3, and the level
+    ('flow time $t$', 3)
     """
     needs = {"component": ("time", "component_name"), "teacher_component": ("component_name",)}
     ax, predicted = figures.axes_for(dataset, ax, style, **needs), dataset["predicted_component_time"].values
     names = [figures.component_formula(name) for name in dataset["component_name"].values.tolist()]
     figures.draw_histories(ax, dataset["time"].values, elements.component_ratio(dataset), ("", names), predicted)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
-    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")  # learned
+    figures.draw_threshold(ax, 0.5, "learned")
     time = "predicted_ticks" if np.isfinite(predicted).any() else "time"
     finish_panel(ax, time, "component_share", loc="center left")
     return ax
@@ -166,6 +166,7 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     ax.set_ylim(-0.05, 1.05)
     figures.draw_histories(ax, dataset["time"].values, elements.squared_overlap(dataset), ("", names))
+    figures.draw_threshold(ax, Problem.from_dataset(dataset).teacher.emergence_level, "emerged")
     finish_panel(ax, "time", "axis_overlap", loc="center left")
     return ax
 

@@ -27,6 +27,8 @@ FACTS = {"component": "component", CLOSED: "closed", "learned at t =": "learned"
 MOST_NAMES = 12
 #: Width of a predicted curve, on which runs are drawn as thin black lines.
 WIDE = 3.0
+#: Columns of the legend of components.
+LEGEND_COLUMNS = 3
 
 
 def token_findings(dataset: xr.Dataset) -> Findings:
@@ -130,7 +132,7 @@ def plot_progress(
     >>> from dynamics import tokens
     >>> ax = plot_progress(tokens.solve(tokens.Composition(vocabulary=6, hops=4), progress=False))
     >>> ax.get_ylabel(), [text.get_text() for text in ax.get_legend().get_texts()]
-    ('progress', ['hop 1', 'hop 2', 'hop 4'])
+    ('progress', ['hop 1', 'hop 2', 'hop 4', 'learned, closed form'])
     """
     ax = figures.axes_for(prediction, ax, style, progress=("time", "component"))
     names = prediction["component"].values.tolist()
@@ -140,12 +142,14 @@ def plot_progress(
         if simulation is not None:
             for run in simulation["progress"].values[:, :, at]:
                 ax.plot(simulation["time"].values, run, color="k", lw=0.6, alpha=0.7)
-        closed = prediction["predicted_learned_time"].values[at]
-        if np.isfinite(closed):
-            ax.plot(closed, 0.5, marker="|", ms=20, mew=1.6, color=PREDICTED, zorder=5)
-    ax.set_ylim(-0.03, 1.03)
+    closed = prediction["predicted_learned_time"].values
+    if (known := closed[np.isfinite(closed)]).size:
+        tick: dict[str, Any] = {"marker": "|", "ls": "", "ms": 20, "mew": 1.6, "color": PREDICTED, "zorder": 5}
+        ax.plot(known, np.full(known.size, 0.5), **tick, label="learned, closed form")
+    rows = -(-len(ax.get_legend_handles_labels()[1]) // LEGEND_COLUMNS)
+    ax.set_ylim(-0.03, 1.06 + 0.08 * rows)  # room for the legend above the curves
     _use_log_axis(prediction, ax)
-    finish_panel(ax, "step_time", "progress")
+    finish_panel(ax, "step_time", "progress", loc="upper left", ncols=LEGEND_COLUMNS)
     return ax
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 SIMULATED = report.MEASURED
 THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs", REUSED: "theory"}
-MOST_DIRECTIONS = 8
+MOST_DIRECTIONS = 12
+#: Names in one column of a legend.
+COLUMN = 6
 #: Size of the figure of the loss and its residual.
 LOSS_SIZE = (6.8, 5.4)
 #: Label of a mean over runs that is extrapolated from two learning rates.
@@ -123,9 +125,15 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
 
 
 def spread_directions(count: int) -> zip[tuple[int, Any]]:
-    """Return at most eight directions, evenly spread, each with a colour."""
+    """Return at most `MOST_DIRECTIONS` directions, evenly spread, each with a colour."""
     chosen = report.spread_times(count, min(count, MOST_DIRECTIONS))
     return zip(chosen, report.shades(len(chosen), 0.85), strict=True)
+
+
+def _legend_of(count: int, what: str = "directions") -> dict[str, Any]:
+    """Return the layout of a legend of so many directions, which says where it has a part of them."""
+    left_out = {"title": f"{MOST_DIRECTIONS} of {count} {what}"} if count > MOST_DIRECTIONS else {}
+    return {"ncols": -(-min(count, MOST_DIRECTIONS) // COLUMN), **left_out}
 
 
 def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
@@ -255,10 +263,10 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         ax.plot(time, squared[..., p].T, color=colour, lw=0.5, alpha=0.5)
         curve: tuple[Any, Any] = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
         ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
-    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    report.draw_threshold(ax, 0.5, "emerged" if "alignment" not in simulation else "aligned")
     ax.set_ylim(-0.02, 1.05)
     title = f"thin: runs, thick: {THEORY_NAMES[comparison.attrs['theory']]}" if curves is not None else "runs"
-    _finish_over_time(ax, time, label, title, loc="upper left")
+    _finish_over_time(ax, time, label, title, loc="upper left", **_legend_of(squared.shape[-1]))
     return ax
 
 
@@ -329,7 +337,8 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         ax.plot([], [], " ", label=f"no direction {event_of(simulation).present}")
     ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
     title = f"steps: runs with 95 % interval, dashed: {'predicted runs' if sampled else 'theory'}"
-    finish_panel(ax, "time", f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
+    layout = _legend_of(measured.shape[1])
+    finish_panel(ax, "time", f"share of runs without {event_of(simulation).noun}", title, loc="lower left", **layout)
     return ax
 
 
@@ -340,7 +349,7 @@ def plot_learning(
 
     These are learned masses by direction over :math:`a_p`, of a network components
     :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
-    components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
+    components; at most twelve, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
     smaller one are drawn, on the time of theory. Time is the flow time. `quantity` "loss" draws the loss; that of the
     average of the weights, where there is one, is dotted. Other arguments and the result are those of `plot_times`.
     ValueError is raised for samples that are used again: their theory does not say what is learned.
