@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,7 @@ from dynamics.report.figures import BAND, IDEAL, MEASURED, PREDICTED, REFERENCE,
 from dynamics.report.findings import Drawing, Findings, Table, drawing_of, renamed, rows_of, run_findings
 from dynamics.runs.dataset import stored_exponents
 from dynamics.runs.variables import VARIABLES
-from dynamics.solve.learning_steps import is_drawn
+from dynamics.solve.learning_steps import is_drawn, steps_of
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
 from dynamics.theory.learning_rates import learning_rate_limit, resolved_rate
@@ -76,7 +77,10 @@ NEGLIGIBLE = 1e-12
 
 def flow_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer along teacher directions: of `solve_overlaps` and its relatives."""
-    values = flow_values(dataset)
+    values, steps = flow_values(dataset), steps_of(dataset)
+    of = dataset.attrs.get("optimizer", "SGD")
+    counted = [f"Steps of {of} at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)] if steps else []
+    values |= {"learning_steps": [asdict(each) for each in steps]} if steps else {}
     laws, rows = values["exponents"], values["directions"]
     limits = [
         f"x is of one start, whose loss falls in {len(rows)} steps, one per direction: another seed gives another x.",
@@ -96,6 +100,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             *numerical_errors(dataset),
             *optimizer_in_words(dataset),
             *samples_in_words(dataset),
+            *counted,
         ],
         tables=[
             _times(dataset, values),

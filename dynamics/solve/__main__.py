@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -81,8 +80,8 @@ usage, 130 interrupted
 
 LEARNING_STEPS = Option(
     "learning-steps", table.integers,
-    "numbers of directions; tells after how many steps and samples of SGD each emerges and is learned, with the "
-    "interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one", "P,P,...",
+    "numbers of directions; tells and stores after how many steps and samples of SGD each emerges and is learned, with "
+    "the interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one", "P,P,...",
     models=(*table.HOMOGENEOUS, *CORRELATION), group="answer")  # fmt: skip
 STEP_DRAWS = Option(
     "step-draws", table.positive_integer, "number of runs to draw for the intervals of --learning-steps, from 39 on "
@@ -403,8 +402,8 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
     if "checkpoint" in answer.defaults():
         arguments["checkpoint"] = file
-    find = partial(_find, counted=counted, draws=parsing.value_of(STEP_DRAWS, given))
-    return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, find)
+    store_steps = partial(_with_steps, counted=counted, draws=parsing.value_of(STEP_DRAWS, given))
+    return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, store_steps)
 
 
 def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> str:
@@ -442,7 +441,7 @@ def _resume(given: Mapping[str, Any]) -> int:
         parsing.check_targets(given, None, figure)
         solve = partial(resume, file, progress=parsing.shown_progress(given), max_runtime=budget)
         with parsing.noticed_compilation(given, file.begun.answer if file.begun is not None else ""):
-            return _finish(solve, file, figure, given, _find)
+            return _finish(solve, file, figure, given)
     except StorageError as error:
         raise UsageError(parsing.as_typed(error, path="--resume")) from None
 
@@ -452,10 +451,17 @@ def _finish(
     file: RunFile,
     figure: Path | None,
     given: Mapping[str, Any],
-    find: Callable[[xr.Dataset], Findings | None],
+    store_steps: Callable[[xr.Dataset], xr.Dataset] | None = None,
 ) -> int:
+    from dynamics.report.findings import find_findings
+
     command_line.stop_if_heard()
     dataset, code = _computed(solve, file, given)
+    find: Callable[[xr.Dataset], Findings | None] = find_findings
+    try:
+        dataset = dataset if store_steps is None else store_steps(dataset)
+    except KeyboardInterrupt:
+        find = _interrupted
 
     def store() -> tuple[Path, str]:
         if not file.unfinished:  # a run that can go on is in its file already
@@ -466,21 +472,27 @@ def _finish(
     return written.code_after(code)
 
 
-def _find(answer: xr.Dataset, counted: Sequence[int] = (), draws: int | None = None) -> Findings | None:
-    """Return the findings on an answer, with the steps of SGD until some directions emerge and are learned."""
-    from dynamics.report.findings import find_findings
-
-    found = find_findings(answer)
-    if found is None or not counted or command_line.heard():  # drawn runs would stop at once
-        return found
-    from dynamics.solve.learning_steps import learning_steps
+def _with_steps(answer: xr.Dataset, counted: Sequence[int], draws: int | None) -> xr.Dataset:
+    """Return an answer with the steps of SGD until some directions emerge and are learned, as an attribute."""
+    if not counted or command_line.heard():  # drawn runs would stop at once
+        return answer
+    from dynamics.solve.learning_steps import learning_steps, stored_steps
 
     rate = None if "step_theory" in answer.attrs else SHARE
     pairs = product(counted, ("emergence", "learned"))
-    steps = [learning_steps(answer, direction=p, event=event, learning_rate=rate, draws=draws) for p, event in pairs]
-    of = answer.attrs.get("optimizer", "SGD")
-    sentences = [*found.sentences, f"Steps of {of} at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)]
-    return replace(found, sentences=sentences, values={**found.values, "learning_steps": [asdict(s) for s in steps]})
+    try:
+        steps = [
+            learning_steps(answer, direction=p, event=event, learning_rate=rate, draws=draws) for p, event in pairs
+        ]
+    except (TypeError, ValueError) as error:
+        command_line.say(f"warning: {parsing.as_typed(error)}")
+        return answer
+    return answer.assign_attrs(stored_steps(steps))
+
+
+def _interrupted(_answer: xr.Dataset) -> Findings | None:
+    """End the findings as a signal does that comes while they are made."""
+    raise KeyboardInterrupt
 
 
 def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:

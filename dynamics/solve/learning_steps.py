@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import refuse, rounded, with_error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
 
 #: Relative scatter beyond which intervals of leading order in the learning rate are too narrow.
@@ -26,6 +29,8 @@ _LARGEST_SCATTER = 0.18
 _WIDTH_95, _TAIL = 1.959963984540054, 0.025
 #: Seed of the scatter that learned times have and emergence times have not.
 DRAW_SEED = 1
+#: Attribute of an answer with the steps that `--learning-steps` asked for, as JSON.
+STEPS_ATTRIBUTE = "learning_steps"
 #: Note where noise may exchange neurons, or directions.
 _EXCHANGED = "noise may give the direction another neuron, or its neuron another direction"
 
@@ -114,6 +119,17 @@ class LearningSteps:
         ends = (self.steps_low, self.steps_high)
         low, high = (rounded(end, self.steps_deviation)[0] if math.isfinite(end) else "never" for end in ends)
         return form.format(f"{low} to {high}")
+
+
+def stored_steps(steps: Sequence[LearningSteps]) -> dict[str, str]:
+    """Return the attribute of an answer that holds steps of directions."""
+    return {STEPS_ATTRIBUTE: json.dumps([asdict(each) for each in steps])}
+
+
+def steps_of(answer: xr.Dataset) -> list[LearningSteps]:
+    """Return the steps of directions that an answer holds, none if they were not asked for."""
+    stored = json.loads(str(answer.attrs.get(STEPS_ATTRIBUTE, "[]")))
+    return [LearningSteps(**(each | {"notes": tuple(each["notes"])})) for each in stored]
 
 
 def learning_steps(

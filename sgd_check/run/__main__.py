@@ -130,6 +130,16 @@ def _simulate(
             plan, seconds = CheckPlan(problem, rate, steps, math.inf, 0, 0), None
         else:
             plan, seconds = plan_check(prediction, engine, options, progress=progress, **choice)
+            wanted = _wanted_directions(prediction)
+            is_free = all(settings[name] is None for name in ("directions", "t_max", "steps"))
+            if is_free and plan.checked < wanted:
+                choice["directions"] = wanted
+                longer, cost = plan_check(prediction, engine, options, progress=progress, **choice)
+                price = "" if cost is None else f", which takes about {duration(cost)}"
+                if cost is not None and cost <= LONG_RUN_SECONDS:
+                    plan, seconds = longer, cost
+                elif cost is not None and longer.checked > plan.checked:
+                    tell(f"The directions whose steps FILE holds need --directions {wanted}{price}.")
     except (ValueError, ImportError) as error:
         raise UsageError(refusal_of(error, engine)) from None
     file = file_of_runs(settings, plan.problem, output, begun)
@@ -157,6 +167,15 @@ def _simulate(
         if file.unfinished:
             remove_ended_runs(file, settings)
         raise
+
+
+def _wanted_directions(prediction: xr.Dataset) -> int:
+    """Return how many directions emerge until the last of those whose steps a prediction holds, 0 for none."""
+    from dynamics.solve.learning_steps import steps_of
+
+    times = prediction["emergence_time"].values if "emergence_time" in prediction else None
+    counted = [each.direction - 1 for each in steps_of(prediction)]
+    return 0 if times is None or not counted else int((times <= times[counted].max()).sum())
 
 
 def _described(plan: CheckPlan, seconds: float | None, settings: Mapping[str, Any]) -> list[str]:
