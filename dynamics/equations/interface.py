@@ -108,6 +108,8 @@ class FlowSystem(System):
     loss: Callable[..., float]
     #: Whether it is the overlap flow on isotropic inputs, which is also integrated in unit vectors of the neurons.
     has_unit_vectors: bool = False
+    #: Estimated time of one evaluation of the rates, 0 where that is short.
+    seconds_of_rates: float = 0.0
     #: Why the method "stiff" is not for this system; None if the problem decides.
     against_clusters: str | None = "its slowed clusters are derived for the gradient flow, not for finite steps"
 

@@ -5,13 +5,14 @@ It is closed wherever that of plain SGD at one rate is, and made of the same mea
 
 State: [v (m) | b (m) | M (m, P) | Q (m, m)] of the weights, for committees and homogeneous neurons too, whose v and b
 rest. A map adds [v, b, M of u | X_wu | X_uu], and with averages [v, b, M, X_aa of a | X_wa | X_ua]; Adam adds v (m).
-`sizes` are the eleven below and those of the student's system, `parameters` the ten below, the nodes, the table of
+`sizes` are the twelve below and those of the student's system, `parameters` the ten below, the nodes, the table of
 rates, and those of the student's system, and `work` has its scratch first.
 """
 
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,8 +23,9 @@ from dynamics.equations import committee, finite_step, overlaps
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.network import steps
 from dynamics.equations.network import system as network
-from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, normalised_overlaps
+from dynamics.equations.network.families import normalised_overlaps
 from dynamics.equations.rates import RateTable, rate_at
+from dynamics.equations.sign_means import Units, is_symmetric, lattice, value_and_slope, write_factor, write_sign_rates
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.units import MATRIX, choice
 from dynamics.problem import is_homogeneous, is_network
@@ -38,9 +40,10 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem, Student
 
 #: Places in `sizes`: m, P, the rule, whether there is an average; numbers of own parameters, of the student's scratch
-#: and of a state of the weights; nodes, axes of them, numbers of their vectors; numbers of the table of rates.
-WIDTH, AXES, RULE, AVERAGES, OWN, SCRATCH, STATE, NODES, NODE_AXES, TABLE, RATES = range(11)
-HEADER = 11
+#: and of a state of the weights; nodes, axes of them, numbers of their vectors; numbers of the table of rates; steps
+#: of a map that each of its right-hand sides takes.
+WIDTH, AXES, RULE, AVERAGES, OWN, SCRATCH, STATE, NODES, NODE_AXES, TABLE, RATES, STEPS = range(12)
+HEADER = 12
 MAP, ZEROTH_ORDER, ADAPTIVE, SIGN, PLAIN = range(5)
 #: Places in `parameters`: η, β, 1 − δ, weights of u and g in p, α or 0 for that of Polyak, d, K, λ, 1 − β2.
 RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOOTHING, FORGOTTEN = range(10)
@@ -48,8 +51,6 @@ NUMBERS = 10
 
 Moments = tuple[Matrix, Matrix, Matrix]
 MOMENTS = types.Tuple([MATRIX] * 3)
-#: −a (U), β (U) and θ (U, P) of the teacher's units.
-Units = tuple[Vector, Vector, Matrix]
 
 # What the student's own equations know of a step: N (m, m + P), the Gram matrix C of neurons and directions, and S, of
 # a state of the weights; `rates` receives −E ∂_v and −E ∂_b first.
@@ -197,9 +198,9 @@ def write_map(
     Of (w, u, a, g), g the gradient of a batch, F adds η D to (w, u, a), and η (D X + X Dᵀ + η D X Dᵀ) to products X.
     """
     m, P, (N, C, S), rate = sizes[WIDTH], sizes[AXES], moments, parameters[RATE]
-    count, mm, vectors, step = 2 + sizes[AVERAGES], m * m, 2 * m + m * P, int(t / rate + 0.5)
-    beta, kept = (parameters[MOMENTUM], parameters[KEPT]) if step > 0 else (0.0, 1.0)
-    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (step + 2.0)
+    count, mm, vectors = 2 + sizes[AVERAGES], m * m, 2 * m + m * P
+    beta, kept = (parameters[MOMENTUM], parameters[KEPT]) if t > 0.5 * rate else (0.0, 1.0)
+    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (t / rate + 2.0)
     D = np.zeros((3, 4))
     D[0, 1] = -parameters[OF_BUFFER] * beta
     D[0, 3] = -parameters[OF_BUFFER] * kept - parameters[OF_GRADIENT]
@@ -234,60 +235,61 @@ def write_map(
                     out[places[3 * r + s] + i * m + j] = V[r, s] + change
 
 
-# Means over nodes, of sign SGD and of zeroth order at λ > 0, for networks. `nodes` holds (weight | z) of each, z the
+@kernel
+def add_share(k: int, y: Vector, out: Vector, rate: float, total: Vector, steps_of: int) -> None:
+    """Add the share of step k, of `steps_of`, to the rates of the flow that a map follows, and take the step.
+
+    That flow is y' = (Δ − Δ²/2 + Δ³/3 − …)/η, Δ the forward difference of steps; `out` has Δ/η of step k.
+    """
+    share, chosen = 0.0, 1.0
+    for j in range(k + 1, steps_of + 1):
+        # `chosen` is j − 1 over k.
+        share += chosen / j
+        chosen *= j / (j - k)
+    share *= 1.0 - 2.0 * (k % 2)
+    for x in range(y.size):
+        total[x] = share * out[x] + (total[x] if k > 0 else 0.0)
+        y[x] += rate * out[x]
+
+
+@kernel
+def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the diagonal of the Jacobian of that flow, as far as buffers and averages decay by themselves."""
+    m, P, rate, beta, vectors = sizes[WIDTH], sizes[AXES], parameters[RATE], parameters[MOMENTUM], sizes[STATE]
+    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (t / rate + 2.0)
+    mm, short = m * m, 2 * m + m * P
+    for x in range(out.size):
+        kept = 1.0
+        if x >= vectors + short + 2 * mm:
+            at = x - vectors - short - 2 * mm
+            kept = 1.0 - alpha
+            if at >= short:
+                kept *= kept if at < short + mm else 1.0 if at < short + 2 * mm else beta
+        elif x >= vectors:
+            kept = beta * beta if x >= vectors + short + mm else beta
+        total, power = 0.0, 1.0
+        for j in range(1, sizes[STEPS] + 1):
+            power *= 1.0 - kept
+            total -= power / j
+        out[x] = total / rate
+
+
+# Means over nodes, of zeroth order at λ > 0, for networks. `nodes` holds (weight | z) of each, z the
 # projections of x on the teacher's axes and on the m axes of the neurons beyond them, then the ζ_i. Vectors are those
 # of `dynamics.equations.network.steps`, of which the kinds stand in its `layout`.
 
 
 @kernel
-def write_factor(Q: Matrix, M: Matrix, L: Matrix) -> None:
-    """Write the Cholesky factor of Q − M Mᵀ, of which a pivot below rounding is 0."""
-    m, P = M.shape
-    L.fill(0.0)
-    for i in range(m):
-        for j in range(i + 1):
-            total = Q[i, j]
-            for p in range(P):
-                total -= M[i, p] * M[j, p]
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            if i == j:
-                L[i, i] = math.sqrt(max(total, 0.0))
-            else:
-                L[i, j] = total / L[j, j] if L[j, j] > 0.0 else 0.0
-
-
-@kernel
-def value_and_slope(kind: int, z: float, means: Vector) -> tuple[float, float]:
-    """Return σ(z) and σ'(z), of a polynomial by its mean derivatives E p^(j) at variance 1."""
-    if kind == ERF:
-        return math.erf(z / math.sqrt(2.0)), math.sqrt(2.0 / math.pi) * math.exp(-0.5 * z * z)
-    if kind == RELU:
-        return max(z, 0.0), 1.0 if z > 0.0 else 0.0
-    if kind != POLYNOMIAL:
-        return math.copysign(1.0, z), 0.0
-    value, slope, before, now, share = means[0], 0.0, 0.0, 1.0, 1.0
-    for j in range(1, means.size):
-        # He_(j−1), of which j times is the derivative of He_j, then He_j itself.
-        share /= j
-        slope += means[j] * share * j * now
-        before, now = now, z * now - (j - 1.0) * before
-        value += means[j] * share * now
-    return value, slope
-
-
-@kernel
 def error_at(
     node: Vector, shift: float, y: Vector, scale: float, L: Matrix, units: Units, table: Integers, means: Vector,
-    z: Vector, signs: Vector,
+    z: Vector,
 ) -> float:  # fmt: skip
     """Return f − f* at a node where neurons see shift ζ_i more.
 
-    Projections w_i·x + shift ζ_i of the neurons, without biases, and θ·x + β of the units are written to `z`, and the
-    signs of ∂f/∂(w_i·x) to `signs`.
+    Projections w_i·x + shift ζ_i of the neurons, without biases, and θ·x + β of the units are written to `z`.
     """
-    m, (amplitudes, biases, theta), error = signs.size, units, 0.0
-    P = theta.shape[1]
+    (amplitudes, biases, theta), error = units, 0.0
+    m, P = z.size - amplitudes.size, theta.shape[1]
     M = matrix(y, 2 * m, m, P)
     for a in range(z.size):
         kind, place, degree = table[3 * a], table[3 * a + 1], table[3 * a + 2]
@@ -297,52 +299,52 @@ def error_at(
             z[a] += (M[a, p] if a < m else theta[a - m, p]) * node[1 + p]
         for k in range(a + 1 if a < m else 0):
             z[a] += L[a, k] * node[1 + P + k]
-        value, slope = value_and_slope(kind, z[a] + bias, vector(means, place, degree + 1))
-        error += weight * value
-        if a < m:
-            signs[a] = 0.0 if weight * slope == 0.0 else math.copysign(1.0, weight * slope)
+        error += weight * value_and_slope(kind, z[a] + bias, vector(means, place, degree + 1))[0]
     return error
 
 
-@choice()
-def sum_nodes(
-    y: Vector, out: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
-) -> float:
-    """Write the rates of sign SGD; of zeroth order return d² E(ℓ₊ − ℓ₋)²/(4λ²) alone."""
+@inlined_kernel
+def views_of_nodes(
+    y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
+) -> tuple[Matrix, Units, Integers, Vector, Matrix]:
+    """Return nodes, units, table of vectors and their mean derivatives, and L, the factor of the neurons."""
     m, P, count, width = sizes[WIDTH], sizes[AXES], sizes[NODES], 1 + sizes[NODE_AXES]
     numbers, given = of_network
     at, U = given[steps.STEP_AT], given[steps.STEP_UNITS]
     units = vector(numbers, at + 4, U), vector(numbers, at + 4 + U, U), matrix(numbers, at + 4 + 2 * U, U, P)
-    scale, noise = numbers[network.SCALE], numbers[at + 3]
-    table, nodes = vector(sizes, HEADER, 3 * (m + U)), matrix(parameters, NUMBERS, count, width)
+    nodes, L = matrix(parameters, NUMBERS, count, width), matrix(own, m * m, m, m)
     means = vector(parameters, NUMBERS + count * width, sizes[OWN] - NUMBERS - count * width)
-    M, Q, L = matrix(y, 2 * m, m, P), matrix(y, 2 * m + m * P, m, m), matrix(own, m * m, m, m)
-    z, signs, like = vector(own, 2 * m * m, m + U), vector(own, 2 * m * m + m + U, m), matrix(own, 0, m, m)
-    write_factor(Q, M, L)
-    d, shift, total, root = parameters[DIMENSION], parameters[SMOOTHING], 0.0, math.sqrt(2.0 * noise)
-    if shift > 0.0:
-        for n in range(count):
-            above = error_at(nodes[n], shift, y, scale, L, units, table, means, z, signs)
-            below = error_at(nodes[n], -shift, y, scale, L, units, table, means, z, signs)
-            total += nodes[n, 0] * 0.25 * (above - below) ** 2 * ((above + below) ** 2 + 4.0 * noise)
-        return float(d * d * total / (4.0 * shift * shift))
-    dM, dQ = matrix(out, 2 * m, m, P), matrix(out, 2 * m + m * P, m, m)
-    out.fill(0.0)
-    like.fill(0.0)
-    for n in range(count):
-        found = math.erf(error_at(nodes[n], 0.0, y, scale, L, units, table, means, z, signs) / root)
-        for i in range(m):
-            pull = math.sqrt(2.0 / math.pi) * nodes[n, 0] * found * signs[i]
-            for p in range(P):
-                dM[i, p] -= pull * nodes[n, 1 + p]
-            for j in range(m):
-                dQ[i, j] -= pull * z[j]
-                dQ[j, i] -= pull * z[j]
-                like[i, j] += nodes[n, 0] * signs[i] * signs[j]
-    for i in range(m):
-        for j in range(m):
-            dQ[i, j] += parameters[RATE] * d * like[i, j]
-    return 0.0
+    write_factor(matrix(y, 2 * m + m * P, m, m), matrix(y, 2 * m, m, P), L)
+    return nodes, units, vector(sizes, HEADER, 3 * (m + U)), means, L
+
+
+@choice()
+def sum_nodes(
+    y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
+) -> float:
+    """Return d² E(ℓ₊ − ℓ₋)²/(4λ²) of zeroth order."""
+    m, (numbers, given) = sizes[WIDTH], of_network
+    scale, noise = numbers[network.SCALE], numbers[given[steps.STEP_AT] + 3]
+    nodes, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
+    z = vector(own, 2 * m * m, m + units[0].size)
+    d, shift, total = parameters[DIMENSION], parameters[SMOOTHING], 0.0
+    for n in range(nodes.shape[0]):
+        above = error_at(nodes[n], shift, y, scale, L, units, table, means, z)
+        below = error_at(nodes[n], -shift, y, scale, L, units, table, means, z)
+        total += nodes[n, 0] * 0.25 * (above - below) ** 2 * ((above + below) ** 2 + 4.0 * noise)
+    return float(d * d * total / (4.0 * shift * shift))
+
+
+@choice()
+def write_signs(
+    y: Vector, out: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
+) -> None:
+    """Write the rates of sign SGD."""
+    numbers, given = of_network
+    scale, noise = numbers[network.SCALE], numbers[given[steps.STEP_AT] + 3]
+    lattices, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
+    rate, d = parameters[RATE], parameters[DIMENSION]
+    write_sign_rates(lattices[0], rate, d, y, scale, noise, units, (table, means), L, out)
 
 
 @inlined_kernel
@@ -357,26 +359,40 @@ def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, In
 def write_rates(
     moments: Callable[..., Moments], t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Write what is integrated, or (F(y) − y)/η of a map, by the moments of a student."""
+    """Write what is integrated, by the moments of a student.
+
+    Of a map that is (F(y) − y)/η for one step, and for more the rates of the flow that it follows.
+    """
     m, size, rule = sizes[WIDTH], sizes[STATE], sizes[RULE]
     numbers, given, scratch = inner(parameters, sizes, work)
     own = vector(work, sizes[SCRATCH], work.size - sizes[SCRATCH])
     if rule == SIGN:
-        sum_nodes(y, out, parameters, sizes, (numbers, given), own)
+        write_signs(y, out, parameters, sizes, (numbers, given), own)
         return
-    spread, looked = 0.0, vector(y, 0, size)
+    spread, looked, now = 0.0, vector(y, 0, size), vector(y, 0, y.size)
     if parameters[SMOOTHING] > 0.0:
-        spread = sum_nodes(y, out, parameters, sizes, (numbers, given), own)
+        spread = sum_nodes(y, parameters, sizes, (numbers, given), own)
         looked = vector(own, own.size - size, size)
         for x in range(size):
             looked[x] = y[x]
         for i in range(m):
             looked[size - m * m + i * m + i] += parameters[SMOOTHING] ** 2
-    found = moments(looked, vector(out, 0, size), numbers, given, scratch)
-    if rule == MAP:
-        write_map(t, y, out, found, parameters, sizes, own)
-    else:
-        write_flow(t, y, out, found, spread, parameters, sizes, own)
+    count, total = sizes[STEPS], vector(own, own.size - y.size, y.size)
+    if count > 1:
+        now = vector(own, own.size - 2 * y.size, y.size)
+        looked = vector(now, 0, size)
+        for x in range(y.size):
+            now[x] = y[x]
+    for k in range(count):
+        found = moments(looked, vector(out, 0, size), numbers, given, scratch)
+        if rule == MAP:
+            write_map(t + k * parameters[RATE], now, out, found, parameters, sizes, own)
+        else:
+            write_flow(t, y, out, found, spread, parameters, sizes, own)
+        if count > 1:
+            add_share(k, now, out, parameters[RATE], total, count)
+    for x in range(y.size if count > 1 else 0):
+        out[x] = total[x]
 
 
 @kernel
@@ -425,8 +441,8 @@ def homogeneous_events(t: float, y: Vector, out: Vector, parameters: Vector, siz
 
 #: Largest κ = (1 − β2) d: at 20 the mean square of 25 samples makes runs 9 % later than the equation.
 LARGEST_FORGETTING = 5.0
-#: Nodes at most; spacing in parts of the width τ of the step of the error, and at most; reach, in standard deviations.
-MOST_NODES, FINENESS, WIDEST, REACH = 10**6, 0.6, 0.3, 6.6
+#: Nodes of smoothed zeroth order at most.
+MOST_NODES = 10**6
 #: Axes of nodes -> points of Gauss–Hermite's rule on each.
 POINTS = {2: 60, 3: 32, 4: 20}
 #: The right-hand side of steps of a student's system -> the functions under an optimizer.
@@ -435,6 +451,8 @@ OPTIMIZED = {
     committee.step_rhs: Functions(committee_rates, committee_events),
     finite_step.rhs: Functions(homogeneous_rates, homogeneous_events),
 }
+#: Steps of a map from which the flow through all of them is known: its next term is that of the error.
+TERMS = 3
 RULES = {SGD: MAP, ZerothOrder: ZEROTH_ORDER, Adam: ADAPTIVE, RMSprop: ADAPTIVE, SignSGD: SIGN}
 
 
@@ -532,7 +550,7 @@ class OptimizedSystem(FlowSystem):
         self.initial_state: Array = np.concatenate(state)
         smoothing = getattr(optimizer, "smoothing", 0.0)
         nodes, table, means = _nodes_of(base, self._rule, smoothing)
-        rules = [{MAP: write_map, SIGN: sum_nodes}.get(self._rule, write_flow)]
+        rules: list[Any] = [{MAP: write_map, SIGN: write_signs}.get(self._rule, write_flow)]
         rules += [sum_nodes] if smoothing > 0.0 else []
         self.functions = replace(functions, choices=(*base.functions.choices, *rules))
         nesterov = [sgd.momentum, 1.0] if sgd.nesterov else [1.0, 0.0]
@@ -545,12 +563,25 @@ class OptimizedSystem(FlowSystem):
         scratch = base.work_size + base.initial_state.size
         axes = max(nodes.shape[1] - 1, 0)
         header = [m, P, self._rule, self._averages, own.size, scratch, weights.size, len(nodes), axes, table.size]
-        header.append(varying.size)
+        header += [varying.size, 1]
         self.parameters: Array = np.concatenate([own, base.parameters])
         self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
         self.work_size = scratch + 3 * mm + 4 * m + table.size + weights.size
+        self.work_size += 2 * self.initial_state.size if self._rule == MAP else 0
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree
+        #: What is to be known of the accuracy of rates.
+        self.notes: list[str] = []
+        if self._rule == SIGN:
+            self.seconds_of_rates, error = nodes[0, -2:].tolist()
+            self.notes.append(f"rates of sign SGD are sums over nodes, with errors up to about {error:.0e}")
+
+    def smooth(self) -> OptimizedSystem:
+        """Return the flow that goes through the steps of a map, to the order `TERMS` in the change of a step."""
+        flow = copy(self)
+        flow.functions, flow.sizes = replace(self.functions, jacobian_diagonal=decay_of_map), self.sizes.copy()
+        flow.sizes[STEPS] = TERMS
+        return flow
 
     def of_student(self, state: Array, *, average: bool = False) -> Array:
         """Return the state of the student's system at the weights, or at their averages."""
@@ -640,24 +671,25 @@ def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, 
         return np.empty((0, 0)), np.empty(0, dtype=np.int64), np.empty(0)
     problem = base.problem
     m, P = problem.width, base.sizes[1]
-    axes = m + P if rule == SIGN else 2 * m + P
+    axes = 2 * m + P
     links = [steps.step_link(problem.activation)] * m + [unit.link for unit in steps.step_units(problem)]
     numbers = [link.numbers or (0.0,) for link in links]
     places = np.cumsum([0, *map(len, numbers[:-1])])
     table = np.array([[link.kind, at, link.degree] for link, at in zip(links, places, strict=True)], dtype=np.int64)
     if rule == SIGN:
-        spacing = min(WIDEST, FINENESS * problem.label_noise)
-        points = spacing * np.arange(-math.ceil(REACH / spacing), math.ceil(REACH / spacing) + 1)
-        weights = spacing * np.exp(-0.5 * points**2) / math.sqrt(2.0 * math.pi)
-        reason = f"with label noise {problem.label_noise:g} it would take {points.size:.3g}^{axes}"
-    else:
-        points, weights = np.polynomial.hermite_e.hermegauss(POINTS.get(axes, 20))
-        weights = weights / weights.sum()
-        reason = f"it would take {points.size}^{axes}"
+        units, start = steps.step_units(problem), base.initial_state
+        biased = bool(np.any(start[m : 2 * m])) or any(unit.bias for unit in units)
+        own = np.abs(cast("Student", problem.student).output_scale * start[:m])
+        largest = float(max([*own, *(abs(unit.coefficient) for unit in units)]))
+        symmetric, steep = is_symmetric(links, biased=biased), any(link.degree > 1 for link in links)
+        found = lattice(m + P, problem.label_noise, largest, symmetric=symmetric, steep=steep)
+        return np.array([found]), table.ravel(), np.concatenate(numbers)
+    points, weights = np.polynomial.hermite_e.hermegauss(POINTS.get(axes, 20))
+    weights = weights / weights.sum()
     require(
         points.size**axes <= MOST_NODES,
         f"Argument `problem` must have fewer neurons and directions, since means are sums over nodes on {axes} axes: "
-        f"{reason}, more than {MOST_NODES:.0e}.",
+        f"it would take {points.size}^{axes}, more than {MOST_NODES:.0e}.",
     )
     grids = np.meshgrid(*[points] * axes, indexing="ij"), np.meshgrid(*[weights] * axes, indexing="ij")
     nodes = np.stack([np.prod(grids[1], axis=0), *grids[0]], axis=-1).reshape(-1, axes + 1)

@@ -38,6 +38,8 @@ HALF_SPACING = 2.0**-31
 LEAST_NEW = 1e-10
 #: |w_i|² beyond which a run is given up.
 LARGEST_SQUARE = 1e12
+#: Parts in which points are drawn.
+PARTS = 16
 
 Function = Callable[[Array], Array]
 
@@ -89,11 +91,14 @@ def numbers_held(steps: int, size: int, width: int = 1, span: int = 1, partition
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Callable[[], object]) -> Moments:
-    """Return the moments by means over `size` points, a power of 2; `give_way` is called before each step."""
+    """Return the moments by means over `size` points, a power of 2.
+
+    `give_way` is called before each of the `PARTS` in which points are drawn, and before each step and the end.
+    """
     (m, r), steps = data.overlap.shape, data.rates.size
     # Rows of points: the batch, one of each epoch or one of all, then ξ of the label, then x.
     uniform = -(-steps // data.batches) if data.reshuffle else 1
-    points = _points(uniform, 1 + r + (steps + 1) * m, size, rng)
+    points = _points(uniform, 1 + r + (steps + 1) * m, size, rng, give_way)
     x = points[uniform + 1 :]  # on the teacher's axes, on those of W^0, and on directions that are new
     y = data.target(x[:r]) + data.label_noise * points[uniform]
     brought, known = np.zeros((steps * m, size)), 0
@@ -163,13 +168,18 @@ def _stepped(data: ReusedData, t: int, W: Array, G: Array) -> Array:
     return np.asarray(W * np.sqrt(squared) / np.linalg.norm(W, axis=1, keepdims=True))
 
 
-def _points(uniform: int, normal: int, size: int, rng: np.random.Generator) -> Array:
+def _points(uniform: int, normal: int, size: int, rng: np.random.Generator, give_way: Callable[[], object]) -> Array:
     """Return points of a Sobol sequence, (uniform + normal, size), standard normal after so many uniform ones."""
     from scipy.special import ndtri
     from scipy.stats import qmc
 
-    points = qmc.Sobol(uniform + normal, seed=rng).random_base2(size.bit_length() - 1)
-    found: Array = np.ascontiguousarray(points.T)
-    found += HALF_SPACING
-    ndtri(found[uniform:], out=found[uniform:])
+    sequence, found = qmc.Sobol(uniform + normal, seed=rng), np.empty((uniform + normal, size))
+    part = max(size // PARTS, 1)
+    for first in range(0, size, part):
+        give_way()
+        # The next points of a sequence are the same in parts as at once.
+        drawn = np.ascontiguousarray(sequence.random(part).T)
+        drawn += HALF_SPACING
+        ndtri(drawn[uniform:], out=drawn[uniform:])
+        found[:, first : first + part] = drawn
     return found

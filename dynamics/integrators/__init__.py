@@ -8,11 +8,13 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
 #: Methods for any system.
 METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
-#: Methods of the coupled overlap flow: "stiff" and "gradient-descent" are its own.
-FLOW_METHODS = ("auto", "explicit", "stiff", *METHODS[1:], "gradient-descent")
+#: Methods of the coupled overlap flow: "stiff" and "gradient-descent" are its own. "map" takes every step of momentum.
+FLOW_METHODS = ("auto", "explicit", "stiff", *METHODS[1:], "gradient-descent", "map")
+#: Methods of the smoothed correlation flow.
+CORRELATION_METHODS = ("auto", *METHODS)
 #: Methods of a committee.
-COMMITTEE_METHODS = ("auto", *METHODS)
+COMMITTEE_METHODS = (*CORRELATION_METHODS, "map")
 #: Methods of a two-layer network.
-NETWORK_METHODS = (*COMMITTEE_METHODS, "gradient-descent")
+NETWORK_METHODS = (*CORRELATION_METHODS, "gradient-descent", "map")
 #: Methods of particles and of spherical neurons: their rates spread less than those of overlaps.
 PARTICLE_METHODS = ("explicit", "scipy:RK45", "scipy:RK23", "scipy:DOP853", "scipy:LSODA")

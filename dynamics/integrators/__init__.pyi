@@ -6,6 +6,7 @@ from .stepper import Stepper as Stepper
 SCIPY_METHODS: tuple[str, ...]
 METHODS: tuple[str, ...]
 FLOW_METHODS: tuple[str, ...]
+CORRELATION_METHODS: tuple[str, ...]
 COMMITTEE_METHODS: tuple[str, ...]
 NETWORK_METHODS: tuple[str, ...]
 PARTICLE_METHODS: tuple[str, ...]

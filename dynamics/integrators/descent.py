@@ -31,7 +31,7 @@ from hermite.arrays import Cube, Integers, Matrix, Vector, aligned
 from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -314,6 +314,32 @@ class EulerStepper(FixedSteps):
         self._ring[...] = 0.0
         self._ring[0] = system.initial_state
         self._begin_events()
+
+    @property
+    def step(self) -> int:
+        """Number of the last step."""
+        return int(self._step[0])
+
+    @property
+    def rate(self) -> float:
+        """Length η of a step in time."""
+        return self._eta
+
+    def state_now(self) -> Array:
+        """Return the state after the last step."""
+        return self._state_after(self.step)
+
+    def write_change(self, t: float, y: Array, out: Array) -> None:
+        """Write f of a state, by which a step changes it η f."""
+        self._system.rhs(t, y, out)
+
+    def go_to(self, step: int, states: Sequence[Array], event_times: Array) -> None:
+        """Go on from a step, with the states before and after it and the times of the events so far."""
+        self._step[0] = step
+        for each, state in zip((step - 1, step), states, strict=True):
+            self._ring[each % 3] = state
+        self._events[0] = np.where(event_times <= self.time, event_times, np.nan)
+        self._events[1] = self._event_values(self.time, states[-1], np.arange(event_times.size))
 
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
         return int(descend_by_field(count, step, events, self._eta, self._ring, *self._arguments))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dynamics.equations.vectors import VectorSystem
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device import TorchFlowStepper
+    from dynamics.integrators.map_stepper import MapStepper
     from dynamics.integrators.small_flow import SmallFlowStepper
     from hermite.arrays import Array
 
@@ -107,6 +108,9 @@ def stepper_of(
 #: command, 302 steps, saves; and of links with k ≤ 2 with up to `FEW_NEURONS`, where "bdf" is faster from 10 to 30 on.
 EXPLICIT_STEP_LIMIT, EXPLICIT_FLOW_LIMIT, EXPLICIT_FEW_LIMIT = 3000.0, 400.0, 30.0
 FEW_NEURONS = 16
+#: Evaluations of the rates in a step of the explicit pair, and seconds of them above which "auto" takes "bdf", which
+#: needs some thousand and compiles for as long.
+EXPLICIT_STAGES, EXPLICIT_SECONDS = 12.0, 8.0
 #: Tolerance per step in units of the tolerance asked for. Errors of the methods of low order add up over many steps:
 #: that of "bdf" on 196 random problems at rtol 1e-6 was 0.2 rtol κ in the median, 1.3 in 99 %, 14 at most. The first
 #: escapes of a small flow are a few long steps, whose errors fall with the tolerance from 3e-5 on.
@@ -136,6 +140,8 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
     The explicit pair of order 8 is stable to a step of about 6 over the fastest rate.
     """
     stability_steps = system.stiffness() * last_time / 6.0
+    if stability_steps * EXPLICIT_STAGES * system.seconds_of_rates > EXPLICIT_SECONDS:
+        return "stiff"
     limit = EXPLICIT_STEP_LIMIT
     if system.has_unit_vectors:
         few = system.problem.information_exponent <= 2 and system.problem.width <= FEW_NEURONS
@@ -148,7 +154,8 @@ class FlowMethod:
     """A method chosen for a system: its steppers, and their attributes in a dataset.
 
     "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
-    learning rate is that of "gradient-descent" and "map", whose steps are iterated. A device is where torch carries
+    learning rate is that of "gradient-descent" and "map", whose steps are iterated, and of "smooth-map", which passes
+    over most of them along the flow through them. A device is where torch carries
     "stiff"; by default compiled passes do on the processor.
     """
 
@@ -184,6 +191,8 @@ class FlowMethod:
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
         problem = self.system.problem
+        if self.name == "smooth-map":
+            return self._smooth_map(rtol)
         if self.learning_rate is not None:
             from dynamics.integrators.descent import DescentStepper, EulerStepper
 
@@ -210,6 +219,27 @@ class FlowMethod:
             first = LargeFlowStepper(problem, rtol=rtol, atol=self.atol)
             self.field_precision = "single" if first.rows.single else "double"
         return FallingBack(first, lambda U, time: self._generic("bdf", rtol, U, time), self.last_time, former)
+
+    def _smooth_map(self, rtol: float) -> MapStepper:
+        """Return a stepper of a map whose steps are known to `rtol`."""
+        from dynamics.equations.optimizers import TERMS
+        from dynamics.integrators.descent import EulerStepper
+        from dynamics.integrators.map_stepper import FEWEST, MapStepper
+
+        system: Any = self.system
+        local = max(LOCAL_TOLERANCE["bdf"] * rtol, SMALLEST_LOCAL_RTOL)
+        tolerances = Tolerances(rtol=local, atol=LOCAL_TOLERANCE["bdf"] * system.absolute_tolerance(self.atol))
+        flow = system.smooth()
+
+        def of_flow(start: Array, time: float) -> CompiledStepper:
+            found = stepper_of(flow, "bdf", rtol=local, atol=tolerances.atol, start=start, t0=time)
+            return cast("CompiledStepper", found)
+
+        exact = EulerStepper(system, cast("float", self.learning_rate))
+        if self.last_time >= FEWEST * exact.rate:
+            # Compiled here, not in the middle of the run.
+            of_flow(system.initial_state, 0.0).advance(0.0, 2)
+        return MapStepper(exact, of_flow, TERMS, tolerances, self.last_time)
 
     @property
     def carries_vectors(self) -> bool:

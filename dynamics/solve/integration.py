@@ -88,7 +88,8 @@ keep : {"full", "summary"}
     Whether all observables are saved at every time, or "summary" leaves out large ones, as said under Returns.
 method : {METHODS}
     Of those in the list, "explicit" is of order 8; "bdf" is matrix-free, of order 1 to 5; "sundials" is CVODE (an
-    extra); "scipy:<name>" are referees; "auto" is "explicit" while that is cheap, else a method for stiff equations.
+    extra); "scipy:<name>" are referees; "map" takes every step of momentum and averages, of which "auto" passes over
+    most; of others "auto" is "explicit" while that is cheap, else a method for stiff equations.
 rtol, atol : float
     Wanted accuracy of the state, from which each method takes its tolerances per step.
 trackers : sequence of Tracker

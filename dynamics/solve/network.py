@@ -109,11 +109,11 @@ def solve_network(
     step, schedule = step.planned(run, lambda: default_network_schedule(problem))
     system, names = network_system(problem, step), list(problem.teacher.order)
     flow = step.method(system, run, schedule)
-    notes = []
+    notes = list(getattr(system, "notes", ()))
     if blind := blind_components(problem):
         lead = f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that"
         notes.append(f"{lead} order is 0 at every norm and bias that the student has")
-        warn(f"{notes[0]}; trained biases, or fixed ones that are not 0, may help.")
+        warn(f"{notes[-1]}; trained biases, or fixed ones that are not 0, may help.")
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     falls = system.falls and not step.descends
     if system.teacher.components.size:

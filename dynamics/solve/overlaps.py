@@ -71,7 +71,8 @@ def solve_overlaps(
         Number B of samples per step of SGD.
     optimizer : dynamics.SGD, ZerothOrder, Adam or RMSprop, optional
         What a step does with the gradient; plain SGD by default. Momentum and averages are maps from step to step,
-        saved at the nearest steps; the others are equations at a constant learning rate.
+        saved at the nearest steps; most others are passed over along the flow through them. The other optimizers are
+        equations at a constant learning rate.
     device : str, optional
         "cuda", "cuda:<number>" or "cpu": torch carries the method "stiff" there, in float64 (extra `torch`).
 

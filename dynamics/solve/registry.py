@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any, cast
 
-from dynamics.integrators import COMMITTEE_METHODS, FLOW_METHODS, METHODS, NETWORK_METHODS, PARTICLE_METHODS
+from dynamics.integrators import (
+    COMMITTEE_METHODS,
+    CORRELATION_METHODS,
+    FLOW_METHODS,
+    METHODS,
+    NETWORK_METHODS,
+    PARTICLE_METHODS,
+)
 from dynamics.problem.question import OF_TOKENS, OWN, Question
 
 
@@ -77,7 +84,7 @@ ANSWERS = (
     Answer("committee", "dynamics.solve.overlaps:solve_committee", _FLOWS, ("committee",), COMMITTEE_METHODS),
     Answer("spherical", "dynamics.solve.spherical:solve_spherical", _FLOWS, ("spherical",), PARTICLE_METHODS),
     Answer(
-        "correlation", "dynamics.solve.spherical:solve_correlation", _FLOWS, ("spherical",), COMMITTEE_METHODS,
+        "correlation", "dynamics.solve.spherical:solve_correlation", _FLOWS, ("spherical",), CORRELATION_METHODS,
         _CORRELATION, schedule=_FLOW_TIMES,
     ),
     Answer(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from dynamics.cores import available_cores, one_blas_thread
-from dynamics.equations.reused_data import MOST_COORDINATES, Moments, ReusedData, moments, numbers_held
+from dynamics.equations.reused_data import MOST_COORDINATES, PARTS, Moments, ReusedData, moments, numbers_held
 from dynamics.kernels.compilation import compilation_of_run
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import (
@@ -331,7 +331,8 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
             raise GivenUp
         taken.append(1)
 
-    bar = open_bar(bar_settings(progress), total=GROUPS * (data.rates.size + 1), unit="step")
+    # Points are drawn in parts, which may take as long as the steps do.
+    bar = open_bar(bar_settings(progress), total=GROUPS * (PARTS + data.rates.size + 1), unit="part")
     with one_blas_thread(), bar, ThreadPoolExecutor(min(available_cores(), GROUPS)) as pool:
         draws = (np.random.default_rng([seed, group]) for group in range(GROUPS))
         work = [pool.submit(moments, data, size, rng, look) for rng in draws]

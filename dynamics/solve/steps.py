@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from dynamics.theory.prediction import EmergencePrediction
 
 
+#: The method that takes every step of a map, and the one of "auto", which passes over most of them.
+MAP, SMOOTH_MAP = "map", "smooth-map"
 #: Options of commands that say how steps enter, in the order of `checked_step`.
 STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size", "optimizer")
 
@@ -48,6 +50,8 @@ class StepSettings:
     #: Rates that vary, None for one rate, and those of the steps until the last saved time.
     varying: Schedule | None = None
     table: RateTable | None = None
+    #: Whether every step of a map is taken, also where the flow through them is smooth.
+    takes_all: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -73,13 +77,13 @@ class StepSettings:
 
     @property
     def is_map(self) -> bool:
-        """Whether means are a map from step to step, of momentum and averages, which is iterated."""
+        """Whether means are a map from step to step, of momentum and averages."""
         return isinstance(self.optimizer, SGD) and not self.is_plain
 
     @property
     def fixed_step(self) -> float | None:
-        """Length of the steps in flow time where they are iterated, None where an equation is integrated."""
-        return self.learning_rate if self.descends or self.is_map else None
+        """Length of the steps in flow time where all of them are taken, None where there is a tolerance."""
+        return self.learning_rate if self.descends or (self.is_map and self.takes_all) else None
 
     @property
     def pace(self) -> float:
@@ -90,10 +94,11 @@ class StepSettings:
         """Return the settings of a run, with the rates of a schedule, and its saved times, for a map the nearest steps.
 
         By default these are those of the flow at its pace. Refuse records beyond the memory, and an estimate of errors
-        of steps that are iterated: they have no tolerance that a looser run could relax.
+        where all steps are taken: they have no tolerance that a looser run could relax.
         """
-        of = f"the map of {self.optimizer}" if self.is_map else "method 'gradient-descent'"
-        need = f"Argument `error_estimate` must not be True for {of}, which has no tolerance."
+        if run.method == MAP and not self.takes_all:
+            return replace(self, takes_all=True).planned(run, of_flow)
+        need = f"Argument `error_estimate` must not be True for method {run.method!r}, which has no tolerance."
         require(self.fixed_step is None or not run.error_estimate, need)
         save_at = run.schedule(lambda: SaveAt.at(of_flow().times / self.pace))
         if self.is_map and self.learning_rate is not None:
@@ -116,7 +121,9 @@ class StepSettings:
 
         On a device that is `stiff`.
         """
-        last, name = float(save_at.times[-1]), "map" if self.is_map else run.method
+        last, name = float(save_at.times[-1]), run.method
+        if self.is_map:
+            return FlowMethod(system, MAP if self.takes_all else SMOOTH_MAP, run.atol, self.learning_rate, None, last)
         if name == "auto":
             is_explicit = device is None and choose_method(system, last) == "explicit"
             name = "explicit" if is_explicit else stiff
@@ -264,10 +271,12 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
 
 
 def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str | None = None) -> None:
-    """Refuse a method of integration, and a device, for mean steps that are iterated."""
-    for name, value, usual in (("method", method, "auto"), ("device", device, None)):
-        need = f"be {usual!r} for {settings.optimizer}, whose mean steps are iterated"
-        check_that(value == usual or not settings.is_map, name, need, f"is {shown(value)}")
+    """Refuse a method of integration, and a device, for steps that are a map, and the method "map" for others."""
+    for name, value, usual in (("method", method, ("auto", MAP)), ("device", device, (None,))):
+        need = f"be {' or '.join(map(repr, usual))} for {settings.optimizer}, whose mean steps are a map"
+        check_that(value in usual or not settings.is_map, name, need, f"is {shown(value)}")
+    need = f"Argument `method` must be {MAP!r} for an optimizer with momentum or averages alone, whose steps are a map."
+    require(method != MAP or settings.is_map, need)
 
 
 def step_notes(
@@ -281,6 +290,8 @@ def step_notes(
     share = "no limit is known" if limit is None else f"{rate / limit:.3g} of the limit"
     given = f"learning rate {rate:g}" if settings.varying is None else f"{settings.varying!r} up to {rate:g}"
     notes = [f"{settings.step_theory} equation at {given}{batch} ({share}); predictions are the flow's"]
+    if settings.is_map and not settings.takes_all:
+        notes.append("steps of the map are passed over where the flow through them is known to the tolerance")
     if settings.pace != 1.0:
         notes[0] += f", whose times momentum divides by about {settings.pace:.3g}"
     optimizer = settings.optimizer or PLAIN

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.special import erf
+from scipy.special import erf, ndtri
+from scipy.stats import qmc
 
 import dynamics
+from dynamics.equations import reused_data as equations
 from dynamics.solve import reused_data
 from dynamics.solve.__main__ import main as solve_command
 from dynamics.sweeps.study_file import read_study_file
@@ -613,3 +615,21 @@ def test_regression_refuses_what_is_no_number_of_samples():
         multi_pass_regression(0, learning_rate=0.5, times=[1.0])
     with pytest.raises(ValueError, match=r"`times` must be a list of finite numbers of at least 0"):
         multi_pass_regression(1.0, learning_rate=0.5, times=[-1.0])
+
+
+def test_progress_begins_with_the_first_points_which_are_those_of_one_sequence():
+    """Parts of points count as steps do, and parts of a sequence are the sequence."""
+    problem = one_neuron()
+    data, size = reused_data.checked_data(problem, "1.5d", 2.0, 3, 1, False, 2**13)
+    looks, at_target, seen = [], [], []
+
+    def target(z):
+        at_target.append(len(looks))
+        seen.append(z)
+        return data.target(z)
+
+    equations.moments(data._replace(target=target), size, np.random.default_rng(7), lambda: looks.append(1))
+    assert at_target == [equations.PARTS]
+    assert len(looks) == equations.PARTS + 3 + 1
+    whole = qmc.Sobol(1 + 1 + 1 + 4, seed=np.random.default_rng(7)).random_base2(size.bit_length() - 1)
+    np.testing.assert_array_equal(seen[0][0], ndtri(whole[:, 2] + equations.HALF_SPACING))
