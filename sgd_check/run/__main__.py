@@ -122,7 +122,6 @@ def _simulate(
     again = {name: settings[name] for name in ("training_samples", "reshuffle") if name in settings}
     options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size device dtype optimizer"))
     choice = asked("directions theory learning_rate steps t_max false_alarm_rate")
-    halved = "Then {} steps at half of the learning rate, so that the effect of the step size is known."
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
         if again:
@@ -155,7 +154,7 @@ def _simulate(
                 say=tell,
                 words=("the file", "--theory finite-step", "--t-max"),
                 checkpoint=file,
-                announce=lambda steps: tell(halved.format(steps)),
+                announce=tell,
                 progress=progress,
                 **asked("theory false_alarm_rate max_runtime seeds engine batch_size device dtype"),
                 **again,

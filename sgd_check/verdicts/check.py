@@ -11,13 +11,14 @@ from the given one by more than the delay by the step size and half of a visible
 
 from __future__ import annotations
 
+import json
 import os
 import time as clock
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -95,6 +96,10 @@ SCATTER_MARGIN, STEPPED_MARGIN = 1.25, 1.15
 PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
 #: Part of the band around the equation of finite steps that the mean of the pilot may use up.
 PILOT_BAND = 0.75
+#: Runs are made more of by this factor at most, and by this margin over those needed, whose scatter is uncertain.
+MOST_TIMES, MORE_MARGIN = 16.0, 1.2
+#: Part of the rate of false alarms at which runs refute a theory before more of them are made.
+SURE = 0.01
 THREE_ENDS = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
 #: A level that rounding alone does not reach, and how far times and ends may be apart by rounding.
 ROUNDING, SAME = 1e-6, 1.0 + 1e-9
@@ -169,7 +174,8 @@ def compare(
         /simulation/width_m), and /comparison. `dynamics.runs.variables` lists variables and units. The attrs hold
         `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step",
         "sample", "mean field", "law of recovery" or "reused data"), `loss_statement`, and the counts of runs;
-        `decided_by` is "curves" where they decide. Runs that blew up are excluded and counted. NaN: not tested.
+        `decided_by` is "curves" where they decide, `runs_needed` how many runs would have seen an error of 30 % in all
+        that is awaited (inf: no number). Runs that blew up are excluded and counted. NaN: not tested.
 
         Per direction among others: `emergence_ratio` (by seed), the tested `emergence_time` with its band `band_low` to
         `band_high` of `mean_log_ratio`, `z_score`, `direction_p_value`, `early_power` and `late_power` (to see a time
@@ -282,7 +288,9 @@ def check(
         Of runs on samples that are used again, as of `simulate`. The prediction is `dynamics.solve_reused_data` with
         these samples and batches. `learning_rate` is needed, and `passes` or `steps`.
     seeds, engine, save_at, batch_size, device, dtype, progress, max_runtime, checkpoint
-        As of `simulate`, with 32 seeds and the engine "auto" by default. Records within `max_runtime` are compared.
+        As of `simulate`, with 32 seeds and the engine "auto" by default. Records within `max_runtime` are compared. If
+        the check chooses `learning_rate` or `steps`, a number of seeds is a first one: up to 16 times as many are made,
+        within ten minutes, if these would show an error that could have gone unseen.
 
     Returns
     -------
@@ -360,6 +368,7 @@ def check(
             choice: Any = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
             choice |= {"directions": count, "theory": theory, "progress": progress}
             plan, _ = plan_check(in_time_of(chosen, prediction), name, options, **choice)
+            plan = replace(plan, flexible=plan.flexible and isinstance(seeds, int))
         tree, ended = carry_out(
             plan,
             prediction,
@@ -416,14 +425,15 @@ def carry_out(
     false_alarm_rate: float,
     max_runtime: float | None,
     checkpoint: str | os.PathLike[str] | RunFile | None,
-    announce: Callable[[int], object] = int,
+    announce: Callable[[str], object] = str,
     **arguments: Any,
 ) -> tuple[xr.DataTree, str]:
     """Simulate a plan, compare, and return the tree and why the last simulation ended.
 
-    `arguments` are those of `simulate`; `announce` takes the number of steps of a simulation at half of the learning
-    rate. `words` name in sentences the given prediction, the argument that tests the finite-step equation, and the one
-    that sets the end; `say` takes the sentence why theory "auto" tests the given prediction.
+    If an error of 30 % could have gone unseen, a plan that the check chose itself makes as many runs more as show it,
+    as far as ten minutes reach. `arguments` are those of `simulate`; `announce` takes a sentence on a simulation that
+    follows. `words` name in sentences the given prediction, the argument that tests the finite-step equation, and the
+    one that sets the end; `say` takes the sentence why theory "auto" tests the given prediction.
     """
     tested = prediction_to_test(
         prediction, plan, arguments["batch_size"], arguments["progress"], theory=theory, say=say, words=words[:2]
@@ -442,11 +452,29 @@ def carry_out(
         second = 2 * plan.steps if needs_two else 0
         run(plan.learning_rate, plan.steps, 0, second, max_runtime=max_runtime, checkpoint=checkpoint)
         if needs_two and runs[0].attrs["stop_reason"] == "reached_end":
-            announce(second)
+            announce(f"Then {second} steps at half of the learning rate, so that the effect of the step size is known.")
             left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
             run(0.5 * plan.learning_rate, second, plan.steps, 0, max_runtime=left)
         tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
         ended = str(runs[-1].attrs["stop_reason"])
+        longest = min(AFFORDABLE_SECONDS, np.inf if max_runtime is None else max_runtime)
+        while ended == "reached_end":
+            spent = clock.perf_counter() - started
+            more = further_runs(plan, tree["comparison"].to_dataset(), runs, spent, longest - spent)
+            if not more:
+                break
+            last, first = max(runs[0]["seed"].values.tolist()) + 1, list(runs)
+            announce(f"Then {more} runs more, so that an error of {100 * VISIBLE_ERROR:.0f} % would be seen.")
+            arguments["seeds"] = range(last, last + more)
+            for one in first:
+                run(one.attrs["learning_rate"], int(one.attrs["steps"]), 0, 0, max_runtime=longest - spent)
+            others, runs = runs[len(first) :], first
+            reasons = {str(part.attrs["stop_reason"]) for part in others}
+            if reasons != {"reached_end"}:  # what there was before stays
+                ended = "interrupted" if "interrupted" in reasons else ended
+                break
+            runs = [with_runs(one, other) for one, other in zip(first, others, strict=True)]
+            tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -457,6 +485,36 @@ def carry_out(
     if tested is not prediction and plan.optimizer.is_plain:
         tree["given"] = xr.DataTree(prediction)
     return tree, ended
+
+
+def further_runs(
+    plan: CheckPlan, comparison: xr.Dataset, simulations: Sequence[xr.Dataset], spent: float, left: float
+) -> int:
+    """Return how many runs more show an error of 30 % within the seconds that are left, if so many took those spent.
+
+    The scatter of the runs alone decides, not where their mean lies, so that the final test has its level. A theory
+    that is refuted at a hundredth of it stays refuted.
+    """
+    attrs, runs = comparison.attrs, simulations[0].sizes["seed"]
+    needed = float(attrs["runs_needed"]) if "runs_needed" in attrs else np.inf
+    ended = all(part.attrs["stop_reason"] == "reached_end" for part in simulations)
+    refuted = float(comparison["p_value"]) < SURE * float(attrs["false_alarm_rate"])
+    if not plan.flexible or refuted or not ended or not runs < needed <= MOST_TIMES * runs:
+        return 0
+    more = int(np.ceil(MORE_MARGIN * needed)) - runs
+    return more if spent * more / runs <= left else 0
+
+
+def with_runs(simulation: xr.Dataset, others: xr.Dataset) -> xr.Dataset:
+    """Return a simulation with the runs of another one of the same plan behind its own."""
+    names = [name for name, array in simulation.data_vars.items() if "seed" in array.dims]
+    parts = [part[names] for part in (simulation, others)]
+    drawn = xr.concat(parts, "seed", data_vars="minimal", coords="minimal", compat="override", join="override")
+    both = simulation.drop_dims("seed").assign_coords(seed=drawn["seed"]).assign(drawn.data_vars)
+    stored = json.loads(simulation.attrs["parameters"])
+    stored["solver"]["seeds"] = both["seed"].values.tolist()
+    seconds = sum(float(part.attrs["wall_seconds"]) for part in (simulation, others))
+    return both.assign_attrs(simulation.attrs | {"parameters": json.dumps(stored), "wall_seconds": seconds})
 
 
 class NoFiniteStepError(ValueError):
@@ -593,6 +651,8 @@ class CheckPlan:
     emerging: int = 0
     beyond: tuple[Beyond, ...] = ()
     optimizer: Optimizer = PLAIN
+    #: Whether the check chose the learning rate or the number of steps, and may choose the number of runs.
+    flexible: bool = False
 
     def describe(self) -> str:
         """Return one line for the reader."""
@@ -695,7 +755,8 @@ def plan_check(
         if directions is None and steps is None and t_max is None and plan.steps > most:
             counts = range(2, plan.checked)
             plan = plan_for(directions=1 + bisect_right(counts, most, key=lambda n: plan_for(directions=n).steps))
-    return plan, None if per_step is None else per_step * plan.steps
+    flexible = rate is None or (steps is None and t_max is None)
+    return replace(plan, flexible=flexible), None if per_step is None else per_step * plan.steps
 
 
 def _plan_by_curves(

@@ -36,6 +36,7 @@ from sgd_check.verdicts.verdict import (
     event_of,
     has_step,
     other_optimizer,
+    reach_in_errors,
     side_of,
     significantly,
     sound_runs,
@@ -153,6 +154,18 @@ class CurveTest(NamedTuple):
     score: Array
     p: float
     power: float
+    level: float = np.nan
+
+    def runs_needed(self) -> float:
+        """Return how many runs that scatter as these see an error of 30 %; inf: no number does."""
+        runs, distance = self.curve.runs.shape[0], np.abs(self.curve.dilated - self.curve.theory)[:, self.places]
+        if self.power >= POWER:
+            return float(runs)
+        reach = reach_in_errors(runs - 1, self.level) * self.error
+        with np.errstate(divide="ignore"):
+            share = np.where(distance > self.allowance, reach / np.maximum(distance - self.allowance, 0.0), np.inf)
+        needed = float(np.nan_to_num(share, nan=np.inf).min(axis=1).max())
+        return runs * max(1.0, needed**2) if self.curve.known else np.inf
 
     @property
     def is_too_wide(self) -> bool:
@@ -190,17 +203,16 @@ def assess_curves(curves: list[Curve], rate: float, others: int = 0) -> tuple[li
             tests.append(_assess_censored(curve, places, rate / count))
             continue
         mean, predicted = curve.runs[:, places].mean(axis=0), curve.theory[places]
-        scatter, allowance = scatter_of(curve), allowance_of(curve, places)
-        error, freedom = error_of(curve, scatter, curve.runs.shape[0])
+        spread, allowance = scatter_of(curve), allowance_of(curve, places)
+        error, freedom = error_of(curve, spread, curve.runs.shape[0])
         beyond = np.maximum(np.abs(mean - predicted) - allowance, 0.0)
         tail = special.stdtr(freedom[places], -beyond / error[places])
         size = -special.ndtri(np.maximum(tail, 1e-300))
         score = np.where(beyond > 0.0, np.copysign(size, mean - predicted), 0.0)
         p = float(min(1.0, 2.0 * tail.min())) if beyond.any() else 1.0
         power = power_of(curve, places, error, freedom, rate / count)
-        tests.append(
-            CurveTest(curve, places, mean, predicted, error[places], freedom[places], allowance, score, p, power)
-        )
+        found = (mean, predicted, error[places], freedom[places], allowance, score, p, power, rate / count)
+        tests.append(CurveTest(curve, places, *found))
     return tests, min([1.0, *(count * test.p for test in tests if test.curve.known)])
 
 
@@ -216,9 +228,8 @@ def _assess_censored(curve: Curve, places: Integers, level: float) -> CurveTest:
     if test is not None:
         mean, error, score, p = curve.theory + test.mean, np.array([test.standard_error]), np.array([test.z]), test.p
         power = min(0.0 if side is None else side.power for side in (test.early, test.late))
-    return CurveTest(
-        curve, places, mean, curve.theory, error, freedom, allowance, score, p, power if curve.moves else np.nan
-    )
+    power = power if curve.moves else np.nan
+    return CurveTest(curve, places, mean, curve.theory, error, freedom, allowance, score, p, power, level)
 
 
 def scatter_of(curve: Curve) -> Array:
@@ -500,6 +511,7 @@ def curve_verdict(
         blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in simulations),
         attributes={
             "decided_by": "curves",
+            "runs_needed": max((test.runs_needed() for test in tests if test.curve.moves), default=np.inf),
             "tested_directions": sum(curve.kind.endswith("direction") for curve in curves),
             "loss_in_verdict": loss is not None,
             "loss_compared_times": 0 if loss is None else loss.places.size,

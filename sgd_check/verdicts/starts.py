@@ -74,7 +74,7 @@ def tests_of_starts(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
 def start_apart(problem: Problem, prediction: xr.Dataset, solution: xr.Dataset, tolerance: float) -> str:
     """Return the quantity whose first record differs from another solution by more than a part of it; else nothing.
 
-    What the solution has moved since the start may differ by as much again.
+    The way of the solution since the start may differ by as much again.
     """
     for name, start in start_of(problem).items():
         first, unit = _first_record(prediction, name, start), float(np.abs(start).max(initial=0.0)) or 1.0

@@ -23,7 +23,7 @@ from hermite.arrays import Array, Integers, Switches
 from sgd_check.engines.projected import reduced_factor
 from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
 from sgd_check.verdicts.expectation import LARGEST_FLUCTUATION
-from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR, sound_runs
+from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR, reach_in_errors, sound_runs
 
 #: Numbers that are drawn once more at most: a few seconds.
 MOST_NUMBERS = 2**28
@@ -160,6 +160,15 @@ class TimeTest(NamedTuple):
     def resolved(self) -> bool:
         """Whether an error of 30 % to either side would have been seen."""
         return _seen(self.early, self.late)
+
+    def runs_needed(self, level: float) -> float:
+        """Return how many runs that scatter as these see an error of 30 % at a two-sided level; inf: no number does."""
+        if self.resolved:
+            return float(self.runs)
+        room = float(np.log1p(VISIBLE_ERROR)) - (self.high - self.low)
+        if None in (self.early, self.late) or not room > 0.0:
+            return np.inf
+        return self.runs * max(1.0, (reach_in_errors(self.runs - 1, level) * self.standard_error / room) ** 2)
 
     @property
     def visible(self) -> float:

@@ -154,6 +154,11 @@ class EventTests(NamedTuple):
             found.setdefault(words, np.zeros_like(self.due))[p] = True
         return found
 
+    def runs_needed(self, level: float) -> float:
+        """Return how many runs see an error of 30 % in every awaited direction; inf if no number does, or none is."""
+        tests = [self.tests[p] for p in np.flatnonzero(self.due).tolist()]
+        return max((np.inf if test is None else test.runs_needed(level) for test in tests), default=np.inf)
+
     def later(self, end: float) -> Iterator[str]:
         """Yield the sentences on directions that are predicted never or after the runs: counted ones, and others."""
         time = self.expected.time
@@ -280,12 +285,19 @@ class TimesTests:
             blown_up=int(np.sum(~sound)),
             attributes={
                 "tested_directions": int(first.tested.sum()),
+                "runs_needed": self._runs_needed(),
                 **self._loss_attributes(),
                 "path_statement": path,
                 "prediction_blown_up_count": lost,
             },
             coords={name: self.simulation[name].values for name in ("seed", "time")},
         )
+
+    def _runs_needed(self) -> float:
+        """Return how many runs see an error of 30 % in all that is awaited; inf if no number does."""
+        count = sum(int(one.tested.sum()) for one in self.parts)
+        level = (1.0 - PATH_SHARE) * self.rate / max(count, 1)
+        return max(one.runs_needed(level) for one in self.parts if one.due.any() or one.event is not LEARNING)
 
     def _loss_attributes(self) -> dict[str, Any]:
         """Return the counts and the sentence on the loss."""

@@ -1,12 +1,15 @@
 """`sgd_check.check` against the three calls that it makes, and what it refuses."""
 
+import json
+
 import numpy as np
 import pytest
+import xarray as xr
 
 import dynamics
 import sgd_check
 from dynamics.problem import Problem, Teacher
-from sgd_check.verdicts.check import CheckPlan, prediction_to_test
+from sgd_check.verdicts.check import CheckPlan, further_runs, prediction_to_test, with_runs
 
 QUIET = {"progress": False}
 QUICK = {"learning_rate": 1e-4, "steps": 40_000, "directions": 1, "seeds": 8, **QUIET}
@@ -115,3 +118,54 @@ def test_a_prediction_whose_loss_or_start_the_equation_does_not_have_is_tested_i
         wrong = late.assign(loss=1.15 * late["loss"])
         assert prediction_to_test(wrong, plan, 1, False, **given) is wrong
         assert said[1].startswith("The finite-step equation has another loss")
+
+
+def test_runs_that_are_added_are_those_of_one_simulation(problem):
+    given = {"learning_rate": 1e-4, "steps": 4000, **QUIET}
+    whole = sgd_check.simulate(problem, seeds=range(9), **given)
+    joined = with_runs(*(sgd_check.simulate(problem, seeds=part, **given) for part in (range(5), range(5, 9))))
+    same(joined, whole)
+    assert {name: joined[name].dims for name in joined} == {name: whole[name].dims for name in whole}
+    assert json.loads(joined.attrs["parameters"]) == json.loads(whole.attrs["parameters"])
+
+
+@pytest.mark.statistical
+def test_a_check_with_time_left_makes_as_many_runs_as_show_an_error():
+    """At this rate 32 runs do not show 30 % in a time. False-alarm rate of the verdict: 1 %, with fixed seeds."""
+    start = ([[0.3]], [[1.0]], [0.01])
+    problem = Problem(
+        activation="h2", teacher=Teacher([1.0]), width=1, dimension=16, initial_overlaps=start, label_noise=0.2
+    )
+    tree = sgd_check.check(problem, learning_rate=1e-3, **QUIET)
+    attrs, runs = tree["comparison"].attrs, tree["simulation"].sizes["seed"]
+    assert attrs["verdict"] == "agree"
+    assert runs == attrs["runs_needed"] > 32
+    steps = int(tree["simulation"].attrs["steps"])
+    for kept in ({"seeds": range(32)}, {"steps": steps}, {"max_runtime": 0.05}):
+        few = sgd_check.check(problem, **{"learning_rate": 1e-3} | kept, **QUIET)
+        assert few["comparison"].attrs["verdict"] == "undecided"
+        assert few["simulation"].sizes["seed"] == 32
+    assert few["comparison"].attrs["runs_needed"] > 32
+
+
+def test_runs_are_added_only_where_their_number_helps(problem):
+    runs = [xr.Dataset(coords={"seed": np.arange(10)}, attrs={"stop_reason": "reached_end"})]
+    plan = CheckPlan(problem, 1e-3, 100, flexible=True)
+
+    def more(needed, p=1.0, plan=plan, left=1e3, stop="reached_end"):
+        comparison = xr.Dataset({"p_value": p}, attrs={"runs_needed": needed, "false_alarm_rate": 0.01})
+        return further_runs(plan, comparison, [runs[0].assign_attrs(stop_reason=stop)], 10.0, left)
+
+    assert more(20.0) == 14
+    assert more(20.0, left=14.0) == 14
+    assert more(20.0, p=5e-3) == 14, "the scatter decides"
+    for none in (
+        {"needed": 10.0},
+        {"needed": np.inf},
+        {"needed": 161.0},
+        {"needed": 20.0, "left": 13.9},
+        {"needed": 20.0, "p": 9e-5},
+        {"needed": 20.0, "stop": "max_runtime"},
+        {"needed": 20.0, "plan": CheckPlan(problem, 1e-3, 100)},
+    ):
+        assert more(**none) == 0
