@@ -71,7 +71,7 @@ def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) ->
     C = matrix(work, 0, M, M)
     write_gram(y, m, matrix(parameters, M, P, P), C)
     for a in range(M if sizes[FAMILY] == POLYNOMIAL else 0):
-        means = vector(parameters, M + P * P + 4, K + 1)
+        means = vector(parameters, M + P * P + 5, K + 1)
         write_series_means(C[a, a], 0.0, means, vector(work, M * M + a * (K + 4), K + 4))
 
 
@@ -123,7 +123,7 @@ def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matr
     m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
     at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
     second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
-    numbers, layout = parameters[at + 4 :], vector(sizes, LAYOUT, sizes.size - LAYOUT)
+    numbers, layout = parameters[at + 5 :], vector(sizes, LAYOUT, sizes.size - LAYOUT)
     vectors, exact = (matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)), sizes[THEORY] == 2
     noise, d = parameters[at], parameters[at + 2]
     if sizes[FAMILY] == ERF:
@@ -174,9 +174,10 @@ def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass − a_p/2, NaN if undefined."""
+    """Emergence max_i C_ip² − its level (C > 0 if the sign matters), then learned mass − a_p/2, NaN if undefined."""
     m, P = sizes[0], sizes[1]
     M = m + P
+    level = parameters[M + P * P + 4]
     write_means(y, parameters, sizes, work)
     for p in range(P):
         largest, mass = 0.0, 0.0
@@ -185,7 +186,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
             if r > 0.0 or sizes[2] == 0:
                 largest = max(largest, r * r / work[i * M + i])
             mass += learned_mean(i, m + p, sizes, work)
-        out[p] = largest - 0.5
+        out[p] = largest - level
         whole = learned_mean(m + p, m + p, sizes, work)
         out[P + p] = mass / whole + 0.5 * parameters[m + p] if whole > 0.0 else np.nan
 
@@ -226,7 +227,8 @@ class CommitteeSystem(FlowSystem):
         self._weights = np.concatenate([np.ones(m), -teacher.coefficients])
         theory = 0 if learning_rate is None else 1 + STEP_THEORIES.index(step_theory)
         step = [problem.label_noise**2, learning_rate or 0.0, float(problem.dimension), float(batch_size)]
-        self.parameters: Array = np.concatenate([self._weights, self._gram.ravel(), step, link.numbers])
+        scalars = [*step, problem.emergence_level]
+        self.parameters: Array = np.concatenate([self._weights, self._gram.ravel(), scalars, link.numbers])
         part, K = problem.learned_part, max(link.numbers.size - 1, 0)
         # Where no degree counts the kernels begin after the last one.
         self._first = part.first_degree if part.is_defined else K + 1

@@ -25,7 +25,7 @@ from dynamics.equations.mean_field import coordinate_moments
 from dynamics.equations.rates import RateTable, rate_at
 from dynamics.kernels.jit import kernel, vector
 from dynamics.problem.checks import require
-from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem.emergence import LEARNED_SHARE
 from dynamics.problem.optimizers import ZerothOrder
 from hermite.arrays import Integers, Vector
 from hermite.polynomials import trimmed
@@ -56,10 +56,10 @@ def clenshaw(s: float, series: Vector) -> float:
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²], η from the table if rates vary."""
-    C, second, rate = np.tanh(y[0]), 3 + sizes[0] + sizes[1], 1.0
+    C, second, rate = np.tanh(y[0]), 4 + sizes[0] + sizes[1], 1.0
     if sizes[4] > 0:
         rate = rate_at(t, vector(parameters, parameters.size - sizes[4], sizes[4]))
-    out[0] = pull = horner(C, parameters[3 : 3 + sizes[0]])
+    out[0] = pull = horner(C, parameters[4 : 4 + sizes[0]])
     if parameters[0] != 0.0:
         drag = rate * parameters[0] * np.cosh(y[0]) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
         out[0] -= C * (drag + rate * parameters[1] * pull * pull)
@@ -67,10 +67,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence |C| − √`EMERGENCE_LEVEL` (C, if the sign matters), then g_3(C) − `LEARNED_SHARE` g_3(1) a."""
+    """Emergence |C| − its overlap (C, if the sign matters), then g_3(C) − `LEARNED_SHARE` g_3(1) a."""
     C = np.tanh(y[0])
-    out[0] = (C if sizes[3] == 1 else abs(C)) - np.sqrt(EMERGENCE_LEVEL)
-    out[1] = horner(C, parameters[3 + sizes[0] : 3 + sizes[0] + sizes[1]]) - parameters[2]
+    out[0] = (C if sizes[3] == 1 else abs(C)) - parameters[3]
+    out[1] = horner(C, parameters[4 + sizes[0] : 4 + sizes[0] + sizes[1]]) - parameters[2]
 
 
 #: |C| = 1 is at infinity; the largest C below it moves as little.
@@ -104,7 +104,9 @@ class CorrelationSystem(FlowSystem):
         rate, rates = (learning_rate, np.empty(0)) if table is None else (1.0, table.nodes)
         step = 0.5 * rate * np.array([1.0 / batch_size, share * (1.0 - 1.0 / batch_size)])
         threshold = LEARNED_SHARE * own.sum() * problem.teacher.coefficients[0]
-        self.parameters: Array = np.concatenate([step, [threshold], slope, own, drag, rates])
+        self.parameters: Array = np.concatenate(
+            [step, [threshold, np.sqrt(problem.emergence_level)], slope, own, drag, rates]
+        )
         counts = [slope.size, own.size, drag.size, problem.information_exponent % 2, rates.size]
         self.sizes: Integers = np.array(counts, dtype=np.int64)
         self.num_events = 2

@@ -5,11 +5,12 @@ A polynomial Σ_j w_j s^j is stored as [lowest power, stride, number of coeffici
 coefficients. Else the stride is 2 where all powers have the same parity, or all but one: s beside even powers, as of
 relu and gelu, or the constant beside odd ones. Zeros are added until the number of coefficients is one more than a
 multiple of 4, since compiled code treats four at a time. The data of a link are [place of g', place of g'', place of
-g_3, g …].
+g_3, squared overlap at which a direction emerges, g …].
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 #: Place of g in the data of a link, and of coefficients in those of a polynomial; for a constant that is not int(VALUE)
 #: Numba compiles functions once more.
-VALUE, HEAD = 3, 4
+VALUE, HEAD = 4, 4
+#: Place of the squared overlap at which a direction emerges.
+EMERGENCE = 3
 #: Numbers of a block: two blocks of 8 bytes each stay in the first level of cache.
 BLOCK = 512
 #: Largest degree of a polynomial that is stored with all its coefficients.
@@ -37,7 +40,9 @@ def link_data(problem: Problem) -> Array:
     """Return the data of the link of a problem; g_3 is not a number where no degree counts in learned masses."""
     part = problem.learned_part
     learned = tuple((part.coefficients**2).tolist()) if part.is_defined else (float("nan"),)
-    return data_of_series(tuple(problem.activation.coefficients.tolist()), learned).copy()
+    found = data_of_series(tuple(problem.activation.coefficients.tolist()), learned).copy()
+    found[EMERGENCE] = problem.emergence_level
+    return found
 
 
 def with_link(
@@ -60,7 +65,7 @@ def data_of_series(coefficients: tuple[float, ...], learned: tuple[float, ...] =
         weights = [j * w for j, w in enumerate(weights)][1:] or [0.0]
     parts.append(stored_polynomial(learned))
     places = VALUE + np.cumsum([len(part) for part in parts[:3]])
-    return np.array([*places.tolist(), *(number for part in parts for number in part)])
+    return np.array([*places.tolist(), math.nan, *(number for part in parts for number in part)])
 
 
 def stored_polynomial(weights: Sequence[float]) -> list[float]:

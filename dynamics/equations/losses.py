@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from dynamics.equations.network.families import hermite_coefficients
-from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE, LOWEST_DEGREE, NEGLIGIBLE, LearnedPart
+from dynamics.problem.emergence import LEARNED_SHARE, LOWEST_DEGREE, NEGLIGIBLE, LearnedPart
 from hermite.polynomials import padded, trimmed
 
 if TYPE_CHECKING:
@@ -92,10 +92,12 @@ def largest_overlaps(problem: Problem, C: Array) -> Array:
     return np.asarray(np.maximum(C.max(axis=-2), opposite))
 
 
-def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool) -> tuple[Array, Array]:
-    """Return the values of `dynamics.equations.vectors.write_events` of some directions."""
+def events_of_directions(
+    part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool, level: float
+) -> tuple[Array, Array]:
+    """Return the values of `dynamics.equations.vectors.write_events` of some directions, which emerge at `level`."""
     size = np.maximum(C, 0.0) if sign_matters else C
-    return np.max(size**2, axis=0) - EMERGENCE_LEVEL, part.mass(C, n) - LEARNED_SHARE * a
+    return np.max(size**2, axis=0) - level, part.mass(C, n) - LEARNED_SHARE * a
 
 
 def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:

@@ -187,11 +187,14 @@ class Course:
         W, a = problem.reduced_weights(), problem.teacher.coefficients
         rest = np.linalg.qr(W[:, a.size :].T, mode="r")
         V, rates = np.concatenate([W[:, : a.size].T, rest]), np.concatenate([a, np.zeros(len(rest))])
-        half, n = np.full(a.size, 0.5), float(np.sum(V[:, 0] ** 2)) if is_frame(problem) else np.nan
+        level, n = (
+            np.full(a.size, problem.emergence_level),
+            float(np.sum(V[:, 0] ** 2)) if is_frame(problem) else np.nan,
+        )
         if is_frame(problem):
-            motions: tuple[Motion, ...] = (Span.of(orth(V), rates, half, a / (2.0 * n)),)
+            motions: tuple[Motion, ...] = (Span.of(orth(V), rates, level, a / (2.0 * n)),)
         else:
-            motions = (Span.of(orth(V), rates, half), Weights.of(V, rates, a / 2.0))
+            motions = (Span.of(orth(V), rates, level), Weights.of(V, rates, a / 2.0))
         return cls(coefficients=a, square=n, time=0.0, motions=motions)
 
     @property

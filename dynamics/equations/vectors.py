@@ -29,7 +29,7 @@ from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
 from dynamics.kernels.units import unit
-from dynamics.problem.emergence import ALL_DEGREES, EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem.emergence import ALL_DEGREES, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -56,19 +56,19 @@ def write_norms(y: Vector, n: Vector) -> None:
 def write_events(
     C: Vector, n: Vector, a: Vector, link: Vector, sign_matters: int, learned: Vector, out: Vector
 ) -> None:
-    """Write max_i C_ip² − `EMERGENCE_LEVEL`, C > 0 if the sign matters, then learned mass − `LEARNED_SHARE` a_p."""
+    """Write max_i C_ip² − the emergence level, C > 0 if the sign matters, then learned mass − `LEARNED_SHARE` a_p."""
     P = C.size // n.size
     of_learned = int(link[2])
     links.write_polynomial(link, of_learned, C, learned)
     whole = links.polynomial(link, of_learned, 1.0)
     for p in range(P):
-        out[p] = -EMERGENCE_LEVEL
+        out[p] = -link[links.EMERGENCE]
         out[P + p] = -LEARNED_SHARE * a[p]
     for i in range(n.size):
         for p in range(P):
             c = C[i * P + p]
             if c > 0.0 or sign_matters == 0:
-                out[p] = max(out[p], c * c - EMERGENCE_LEVEL)
+                out[p] = max(out[p], c * c - link[links.EMERGENCE])
             out[P + p] += n[i] / whole * learned[i * P + p]
 
 
@@ -461,7 +461,8 @@ class LinearisedSystem(System):
         weights, P = problem.reduced_weights(), problem.num_directions
         (m, D), part, kept = weights.shape, problem.learned_part, problem.activation.coefficients[:3]
         teacher, counted = teacher_rows(problem, D), kept if part.definition == ALL_DEGREES else part.coefficients
-        link = links.data_of_series(tuple(kept.tolist()), tuple((counted**2).tolist()))
+        link = links.data_of_series(tuple(kept.tolist()), tuple((counted**2).tolist())).copy()
+        link[links.EMERGENCE] = problem.emergence_level
         self.problem = problem
         self.initial_state: Array = weights.ravel()
         self.parameters: Array = np.concatenate([problem.teacher.coefficients, teacher.ravel(), link])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.field import FIELD_BLOCK, UnitField, multiply_pairs, write_field
-from dynamics.equations.link import link_data
+from dynamics.equations.link import EMERGENCE, link_data
 from dynamics.equations.losses import events_of_directions
 from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors, write_events
 from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed, is_passed
@@ -432,7 +432,12 @@ class DescentStepper(FixedSteps):
         directions = np.unique(which % P)
         C, n = state[: m * P].reshape(m, P)[:, directions], np.exp(state[-m:])
         values[directions], values[P + directions] = events_of_directions(
-            self._part, self._a[directions], C, n, sign_matters=bool(self._sign_matters)
+            self._part,
+            self._a[directions],
+            C,
+            n,
+            sign_matters=bool(self._sign_matters),
+            level=float(self._link[EMERGENCE]),
         )
         return values
 

@@ -125,6 +125,9 @@ class Problem(Compared):
     learned_definition : {"degrees 3 and above", "all degrees"}
         Which degrees of the link count in the learned mass of a direction, Σ_i n_i g(C_ip)/g(1). Files without this
         attribute have "all degrees", and so has the student "stiefel"; networks have no learned mass.
+    emergence_level : float, optional
+        Squared overlap C², above 0 and below 1, at which a neuron has found a direction; all times of emergence are of
+        it. By default that of the teacher: ½, or 0.6 over the number of axes of a product.
 
     Raises
     ------
@@ -156,6 +159,7 @@ class Problem(Compared):
     objective: Literal["squared", "correlation"] = "squared"
     smoothing: float = 0.0
     learned_definition: Literal["degrees 3 and above", "all degrees"] = field(default="degrees 3 and above", repr=False)
+    emergence_level: float = field(default=None, repr=False)  # type: ignore[assignment]  # set from the teacher
 
     if TYPE_CHECKING:
         # Types that callers may pass; those of the attributes are above.
@@ -178,11 +182,13 @@ class Problem(Compared):
             objective: str = "squared",
             smoothing: float = 0.0,
             learned_definition: str = "degrees 3 and above",
+            emergence_level: float | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         check_type("teacher", self.teacher, Teacher, "a Teacher")
         check_choice("learned_definition", self.learned_definition, DEFINITIONS)
+        self._assign(emergence_level=_checked_level(self))
         _check_student(self)
         self._assign(
             width=checked_integer(self.width, "width", minimum=1),
@@ -326,6 +332,8 @@ class Problem(Compared):
             }
         else:
             parameters["learned_definition"] = self.learned_definition
+        if self.emergence_level != teacher.emergence_level:
+            parameters["emergence_level"] = self.emergence_level
         if self.kind in (NETWORK, SPHERICAL) and self.teacher_activation is not None:
             parameters["teacher_activation"] = stored_link(self.teacher_activation)
         return parameters
@@ -416,6 +424,16 @@ def _check_student(problem: Problem) -> None:
     for name, has_some in (("links", teacher.links is not None), ("biases", teacher.biases is not None)):
         check_that(not has_some, "teacher", f"have units without {name} of their own", f"has some{of}")
     check_entries("teacher", own, own >= 0, "have positive coefficients", f"entry {{}} of {{}} is {{}}{of}")
+
+
+def _checked_level(problem: Problem) -> float:
+    """Return the squared overlap at which a direction emerges."""
+    given: object = problem.emergence_level
+    level = (
+        problem.teacher.emergence_level if given is None else checked_number(given, "emergence_level", positive=True)
+    )
+    check_that(level < 1.0, "emergence_level", "be below 1", f"is {level:g}")
+    return level
 
 
 def _default_norm(problem: Problem) -> float:
@@ -641,7 +659,7 @@ def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
 
     link, weights = stored["activation"], array("initial_weight")
     # Fields that old files lack have their defaults.
-    names = ("dimension", "seed", "label_noise", "objective", "smoothing")
+    names = ("dimension", "seed", "label_noise", "objective", "smoothing", "emergence_level")
     known: dict[str, Any] = {name: stored[name] for name in names if name in stored} | {
         "initial_weights": weights,
         "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),

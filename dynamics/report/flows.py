@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 from functools import partial
@@ -52,7 +53,7 @@ T_p, exact pair: of one neuron and one direction alone; T_p, leading order: to l
 emerged / pair: the ratio of both times, far above 1 where another direction took or delayed that neuron.
 """
 LINEARISED = "T_p, linearised: of the flow linearised at its start. emerged / linearised: the ratio of both times.\n"
-EVENTS = "emerged: a neuron first has squared overlap 1/2. learned: the neurons first carry half the weight."
+EVENTS = "emerged: a neuron first has squared overlap {level}. learned: the neurons first carry half the weight."
 #: Facts of a curve.
 FACTS = elements.DIRECTION_FACTS | {
     elements.PREDICTED_TIME: "predicted_emergence_time",
@@ -187,8 +188,8 @@ def _order_of_learning(dataset: xr.Dataset, rows: Sequence[Mapping[str, Any]]) -
     if early := [row["direction"] for row in rows if row["learned_time"] < row["emergence_time"]]:
         found.append(
             f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
-            "carry half of its weight together before one of them has squared overlap 1/2; there the loss and the "
-            "learned mass say more than emergence."
+            f"carry half of its weight together before one of them has squared overlap {_level(dataset)}; there the "
+            "loss and the learned mass say more than emergence."
         )
     here = [r["direction"] for r in rows if math.isfinite(r["emergence_time"]) and not math.isfinite(r["learned_time"])]
     if share is not None and here:
@@ -291,6 +292,12 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
     return sentences
 
 
+def _level(dataset: xr.Dataset, usual: str = "1/2") -> str:
+    """Return the squared overlap of emergence in words."""
+    level = json.loads(dataset.attrs["parameters"])["problem"].get("emergence_level")
+    return usual if level is None else f"{level:g}"
+
+
 def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
     rows = told_directions(values)
     for row in rows:
@@ -301,7 +308,7 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
         rows=renamed(rows, {title: key for title, (_, key) in titles.items()}),
-        note=(LINEARISED if linear else PAIRS) + EVENTS,
+        note=(LINEARISED if linear else PAIRS) + EVENTS.format(level=_level(dataset)),
         each="directions, spread over p",
         short={title: short for title, (short, _) in titles.items() if short},
         digits=5,
@@ -313,7 +320,8 @@ def _drawings(dataset: xr.Dataset) -> list[Drawing]:
     predicted, emerged = (np.isfinite(dataset[n].values) for n in ("predicted_emergence_time", "emergence_time"))
     if any(name in dataset for name in elements.OVERLAPS.variables):
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
-        more = f"{emerged.sum()} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
+        level, last = _level(dataset, "one half"), float(dataset["time"][-1])
+        more = f"{emerged.sum()} of {count} curves pass {level} by t = {last:.4g}."
         drawings.append(drawing_of(plot_emergence, dataset, caption=caption, more=more))
     known = np.maximum(finite_part(dataset["loss"].values), 0.0)  # below zero they are rounding
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."

@@ -110,6 +110,7 @@ def make_dataset(
 
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
     said, labels = _of_learned(problem, values, attributes)
+    labels |= _of_emergence(problem, variables)
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
     return xr.Dataset(
         {
@@ -179,6 +180,15 @@ def _of_learned(
     elif not part.is_defined:
         labels = {name: {"undefined": UNDEFINED} for name in names}
     return {"learned_definition": definition}, labels
+
+
+def _of_emergence(problem: Question, variables: Mapping[str, Variable]) -> dict[str, dict[str, str]]:
+    """Return labels of times of emergence by name, of a problem whose level is not that of its teacher."""
+    if not isinstance(problem, Problem) or problem.emergence_level == problem.teacher.emergence_level:
+        return {}
+    names = [name for name in ("predicted_emergence_time", "emergence_time") if name in variables]
+    level = f"{problem.emergence_level:g}"
+    return {name: {"long_name": variables[name].long_name.replace("1/2", level)} for name in names}
 
 
 def _command() -> str:

@@ -10,6 +10,7 @@ mean to C' = D − ½ η C E|u|², by which times are integrals as well.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,9 @@ from dynamics.equations.correlation import StepMeans, signal_slope, step_means
 from dynamics.equations.losses import squared_error
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_that
-from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem.emergence import LEARNED_SHARE
 from hermite.arrays import Array
 
-#: Size of the overlap at which a direction has emerged.
-EMERGED = np.sqrt(EMERGENCE_LEVEL)
 #: Points at which a velocity is looked at for a zero on the way.
 GRID = 4001
 
@@ -59,9 +58,13 @@ class Escape:
         return np.asarray(polynomial.polyval(C, self.slope))
 
 
-def escape_of(problem: Problem, level: float = EMERGED) -> Escape:
-    """Return the way of the flow to an overlap of this size, −C where k is even and it leads there; empty if beyond."""
+def escape_of(problem: Problem, level: float | None = None) -> Escape:
+    """Return the way of the flow to an overlap of this size, −C where k is even and it leads there; empty if beyond.
+
+    By default the size is that at which the direction emerges.
+    """
     C, slope = float(problem.start().teacher_overlap[0, 0]), signal_slope(problem)
+    level = math.sqrt(problem.emergence_level) if level is None else level
     signed = bool(problem.information_exponent % 2)
     size = C if signed else abs(C)
     side = -1.0 if polynomial.polyval(C, slope) < 0.0 and not signed else 1.0
@@ -77,7 +80,7 @@ def mean_time(
     learning_rate: float = 0.0,
     batch_size: int = 1,
     *,
-    level: float = EMERGED,
+    level: float | None = None,
     directions: int | None = None,
 ) -> float:
     """Return η · step at which the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, decouples
+from dynamics.problem import LEARNED_SHARE, Problem, decouples
 from dynamics.theory.learning_rates import descent_limit
 from hermite.arrays import Array
 from hermite.text.command_line import stop_if_heard
@@ -138,7 +138,7 @@ class _Runs:
         C, problem = self._Q[:, :, self._W.shape[1] + direction], self._problem
         if event == "emergence":
             size = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
-            return np.asarray(np.max(size**2, axis=1) - EMERGENCE_LEVEL)
+            return np.asarray(np.max(size**2, axis=1) - problem.emergence_level)
         part = problem.learned_part
         mass = np.sum(self._norm**2 * part.kernel(C), axis=1) / part.kernel_at_one
         return np.asarray(mass - LEARNED_SHARE * self._a[direction])

@@ -14,6 +14,7 @@ exact flow of few numbers (`docs/inputs.md`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dynamics.equations.transit import logit_of_square, transit_table
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Axes, Problem
+from dynamics.problem import LEARNED_SHARE, Axes, Problem
 from dynamics.problem.start import OverlapStart
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers
@@ -297,7 +298,8 @@ def pair_times(problem: Problem, pairs: Pairs) -> Array:
             continue
         xi, ratio = logit_of_square(pairs.overlap[here]), a[here] / pairs.squared_norm[here]
         table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-        emergence = np.where(xi >= 0.0, 0.0, table.passage(xi, np.zeros_like(xi)))
+        emerged = np.full_like(xi, logit_of_square(math.sqrt(problem.emergence_level)))
+        emergence = np.where(xi >= emerged, 0.0, table.passage(xi, emerged))
         found[:, here] = np.array([emergence, table.learned_after(xi, ratio)]) / a[here]
     return found
 
@@ -315,13 +317,15 @@ class WhitenedPair:
     #: s_c and N_c of all others, (classes,).
     around: Array
     square: Array
+    #: C² at which the direction emerges.
+    level: float
 
     def times(self) -> tuple[float, float]:
-        """Return the times of C² = ½, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
+        """Return the times of emergence, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
         start, a, whole = np.append(0.0, self.weight), self.coefficient, self.link.kernel_at_one
 
         def emerged(state: Array) -> float:
-            return self.overlap(state)[0] ** 2 - EMERGENCE_LEVEL
+            return self.overlap(state)[0] ** 2 - self.level
 
         def mass(state: Array) -> float:
             C, n = self.overlap(state)
@@ -391,7 +395,8 @@ def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, dir
     square = np.zeros(axes.eigenvalue.size)
     np.add.at(square, axes.kind[~on], w[~on] ** 2)
     a = float(teacher.coefficients[direction])
-    return WhitenedPair(problem.activation, a, axes.eigenvalues[on], row[on], w[on], axes.eigenvalue, square)
+    level = problem.emergence_level
+    return WhitenedPair(problem.activation, a, axes.eigenvalues[on], row[on], w[on], axes.eigenvalue, square, level)
 
 
 def direction_speeds(problem: Problem) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, Teacher, check_problem, checked_number, is_frame
+from dynamics.problem import LEARNED_SHARE, Problem, Teacher, check_problem, checked_number, is_frame
 from dynamics.problem.checks import check_that
 from dynamics.problem.student import FRAME, HOMOGENEOUS
 from hermite.arrays import Array
@@ -39,7 +39,7 @@ def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPr
     """Return the predicted times of a quadratic network from A_j(0) of its start."""
     a, A, n = problem.teacher.coefficients, initial_alignment, float(problem.start().squared_norm.mean())
     learned = _wait(a, A, LEARNED_SHARE * a / n) if is_frame(problem) else _growth_time(a, n, A)
-    times = (_wait(a, A, EMERGENCE_LEVEL), learned)
+    times = (_wait(a, A, problem.emergence_level), learned)
     return QuadraticPrediction(*np.where(strongest(a, problem.width), times, np.inf))
 
 
@@ -160,7 +160,7 @@ def frame_escape(problem: Problem, learning_rate: float) -> tuple[Array, Array, 
     share = checked_number(learning_rate, "learning_rate", positive=True) / rate_limits(problem)
     alignment = np.sum(start.teacher_overlap**2, axis=0)
     drag, advance, scatter = np.full(a.size, np.inf), np.zeros(a.size), np.full(a.size, np.nan)
-    for j in np.flatnonzero((share < 1.0) & (alignment < EMERGENCE_LEVEL) & (alignment > 0.0)):
+    for j in np.flatnonzero((share < 1.0) & (alignment < problem.emergence_level) & (alignment > 0.0)):
         noise = share[j] / (1.0 - share[j]) / problem.dimension
         sizes = noise * scipy.special.chndtrix(_SHARES, problem.width, alignment[j] / noise)
         left = np.maximum(-np.log(sizes), 0.0)

@@ -19,7 +19,7 @@ from numpy.polynomial.polynomial import polyder, polyval
 from numpy.typing import NDArray
 
 from dynamics.equations.transit import logit_of_square, transit_time
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, checked_number, is_correlation
+from dynamics.problem import LEARNED_SHARE, Problem, checked_number, is_correlation
 from dynamics.theory.pairs import direction_speeds
 from dynamics.theory.prediction import EmergencePrediction, sorted_stairs
 from hermite import HermiteExpansion
@@ -30,8 +30,6 @@ _CHUNK = 1024
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 #: Nodes of the rule for delay and scatter of a correlation.
 NODES = 1000
-#: Size of the overlap at which a direction has emerged.
-EMERGED = math.sqrt(EMERGENCE_LEVEL)
 #: Degree up to which products of links that are no polynomials are integrated exactly.
 _LARGEST_DEGREE = 31
 #: Tolerance of the path of mean and covariance, and its end in times of the flow.
@@ -205,12 +203,13 @@ def pair_delays(
     The parts are that of the drift, the share of it that the finite-step equation has, and that of the fluctuations.
     There may be a learning rate (pairs,) and a dimension (pairs, 1) for each pair.
     """
-    xi = np.minimum(logit_of_square(overlap), 0.0)
+    last = float(logit_of_square(math.sqrt(problem.emergence_level)))
+    xi = np.minimum(logit_of_square(overlap), last) - last
     edges = np.linspace(0.0, 1.0, _PANELS + 1)
     points = (edges[:-1, None] + (edges[1] * 0.5) * (_NODES + 1.0)).ravel()
     weights = np.tile(0.5 * edges[1] * _WEIGHTS, _PANELS)
     # Points crowd at the start, where the integrand is largest and a zero of the drift is nearest.
-    grid = xi[:, None] * (1.0 - points**2)
+    grid = last + xi[:, None] * (1.0 - points**2)
     far = np.exp(-np.logaddexp(0.0, grid))
     C = np.sign(overlap)[:, None] * np.exp(-0.5 * np.logaddexp(0.0, -grid))
     slope = problem.activation.kernel_derivative(C)
@@ -240,9 +239,9 @@ def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread
 
 
 def correlation_bias(
-    problem: Problem, noise_rate: float, flow_time: float, *, level: float = EMERGED, directions: int | None = None
+    problem: Problem, noise_rate: float, flow_time: float, *, level: float | None = None, directions: int | None = None
 ) -> EscapeBias:
-    """Return `escape_bias` of the objective "correlation" up to an overlap of size `level`.
+    """Return `escape_bias` of the objective "correlation" up to an overlap of size `level`, or to emergence.
 
     The variance of a step is η (V (1 − C²) − b²). The mean equation of steps has all of the drift's delay.
     """
@@ -465,7 +464,7 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
 
 def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
     """Return the times of emergence of pairs alone, (…, m, P), from overlaps or from the start; inf for never."""
-    overlap, there = problem.start().teacher_overlap if overlap is None else overlap, np.sqrt(EMERGENCE_LEVEL)
+    overlap, there = problem.start().teacher_overlap if overlap is None else overlap, np.sqrt(problem.emergence_level)
     a, before = problem.teacher.coefficients * direction_speeds(problem), np.abs(overlap) < there
     # 0 for overlaps beyond the level: at 1, of infinite logit, there is nothing to subtract.
     times = transit_time(problem.activation.coefficients, overlap * before, np.copysign(there, overlap)) / a

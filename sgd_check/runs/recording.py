@@ -144,7 +144,7 @@ BLOW_UP_FACTOR = 1e3
 
 
 class Watch:
-    """Says which runs are sound, and when (runs, P) directions emerge: max_i C_ip² reaches the teacher's level.
+    """Says which runs are sound, and when (runs, P) directions emerge: max_i C_ip² reaches the problem's level.
 
     For odd k only neurons with C > 0 count, of a network those of either sign. Of a frame the alignment Σ_i C_ip² takes
     the place of the largest square.
@@ -154,7 +154,7 @@ class Watch:
         self._odd = not is_network(problem) and bool(problem.information_exponent % 2)
         self._cap = BLOW_UP_FACTOR * _weight(problem)
         self._total: Callable[..., Array] = np.sum if is_frame(problem) else np.max
-        self.emergence = CrossingTracker(np.array(problem.teacher.emergence_level), (runs, problem.num_directions))
+        self.emergence = CrossingTracker(np.array(problem.emergence_level), (runs, problem.num_directions))
 
     def observe(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
         """Return which runs have not blown up, by C (runs, m, P), n (runs, m) and a network's v and b (runs, m)."""

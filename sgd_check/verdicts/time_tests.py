@@ -17,7 +17,7 @@ import xarray as xr
 from scipy import special
 
 from dynamics import theory
-from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples
+from dynamics.problem import Problem, decouples
 from dynamics.theory import EmergencePrediction
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.engines.projected import reduced_factor
@@ -94,7 +94,7 @@ def _path_of(
     def pull(overlap: Array) -> Array:
         return np.asarray(coefficients[p] * link.kernel_derivative(overlap) * (1.0 - overlap**2))
 
-    path = np.sign(first) * np.linspace(abs(first), np.sqrt(EMERGENCE_LEVEL), _PATH_POINTS)
+    path = np.sign(first) * np.linspace(abs(first), np.sqrt(problem.emergence_level), _PATH_POINTS)
     slowness = 1.0 / pull(path)
     time = np.concatenate([[0.0], np.cumsum(0.5 * (slowness[1:] + slowness[:-1]) * np.diff(path))])
 

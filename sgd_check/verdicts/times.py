@@ -15,7 +15,7 @@ from scipy import special
 
 from dynamics import theory
 from dynamics.equations.transit import transit_time
-from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples, is_correlation, is_homogeneous
+from dynamics.problem import Problem, decouples, is_correlation, is_homogeneous
 from dynamics.theory.step_noise import SearchNoise
 from hermite.arrays import Array, Switches
 from sgd_check.verdicts import path_tests, time_tests
@@ -448,7 +448,7 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
         return unknown
     a, overlap = problem.teacher.coefficients, problem.start().teacher_overlap[free, p]
     nearest = (overlap if problem.information_exponent % 2 else np.abs(overlap)).max(keepdims=True)
-    emerged = np.sqrt(EMERGENCE_LEVEL)
+    emerged = np.sqrt(problem.emergence_level)
     grid = np.linspace(0.0, emerged, 2001)[1:]
     from_there = transit_time(problem.activation.coefficients, grid, emerged) / a[p]
     needed = float(np.min(grid[from_there <= end], initial=emerged) - nearest[0])

@@ -10,6 +10,7 @@ COUNTS = [900, 3600, 14400]
 CUBIC = {1: 0.8, 3: 0.6}
 
 
+@pytest.mark.filterwarnings("ignore:Labels of")
 def test_the_law_has_the_accepted_numbers():
     sign = dynamics.predict_hierarchy("sign(z)", dimension=60, samples=COUNTS)
     np.testing.assert_allclose(sign.overlap_squared, [0.2354, 0.5519, 0.8313], atol=1e-4)
@@ -22,6 +23,7 @@ def test_the_law_has_the_accepted_numbers():
 
 
 @pytest.mark.parametrize(("link", "d", "n"), [({1: 1.0}, 6, 50), *((CUBIC, 60, n) for n in COUNTS)])
+@pytest.mark.filterwarnings("ignore:Labels of")
 def test_the_law_of_odd_polynomials_has_moments_of_chi_square(link, d, n):
     # p = (s − t)/√(2d) and |x|² = s + t, where s, t ~ χ² of m = d/2, E s^k = m (m + 2) … (m + 2k − 2).
     moment = np.cumprod([1.0, *(d / 2 + 2.0 * np.arange(8))])
@@ -98,6 +100,7 @@ def test_the_constant_tends_to_its_limit():
     ],
     ids=["sign", "cubic"],
 )
+@pytest.mark.filterwarnings("ignore:Labels of")
 def test_draws_lie_on_the_law(link, overlaps, losses):
     drawn = sgd_check.estimate_hierarchy(link, dimension=60, samples=COUNTS, seeds=8)
     law = dynamics.predict_hierarchy(link, dimension=60, samples=COUNTS)

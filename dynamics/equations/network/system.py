@@ -770,7 +770,7 @@ class NetworkSystem(FlowSystem):
             pairing = by_family[own.family][student.has_biases]
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
         rates = [*student.learning_rates, *student.decay, student.output_scale]
-        scalars = [*rates, step or 0.0, problem.teacher.emergence_level]
+        scalars = [*rates, step or 0.0, problem.emergence_level]
         self.parameters: Array = np.concatenate([scalars, np.diag(Q), teacher.parameters, more, pairs.numbers])
         n, means, at = m + r, m * (r + 3), SQUARES_AT + m
         counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)

@@ -87,6 +87,7 @@ class DeviceField:
         self.value, self.slope = link.kernel_at_one, float(link.kernel_derivative(1.0))
         #: Whether only C > 0 counts as emergence, and whether −θ_p is as good as θ_p for a cluster.
         self.sign_matters, self.both_poles = problem.information_exponent % 2 == 1, link.parity == "even"
+        self.level = problem.emergence_level
         weights = [float(c) ** 2 for c in link.coefficients]
         self._g0 = _Polynomial(torch, device, weights)
         self._g1 = _Polynomial(torch, device, [j * w for j, w in enumerate(weights)][1:])
@@ -117,7 +118,7 @@ class DeviceField:
     def events(self) -> Array:
         """Return max_i C_ip² − ½, then Σ_i n_i g(C_ip)/g(1) − a_p/2, of the state whose rates were computed last."""
         size = self.C.clamp(min=0.0) if self.sign_matters else self.C
-        largest = (size * size).amax(0) - 0.5
+        largest = (size * size).amax(0) - self.level
         mass = (self.n @ self.teachers) / self.value - 0.5 * self.a
         return np.array(self.torch.cat([largest, mass]).cpu().numpy())
 
@@ -525,7 +526,7 @@ class TorchFlowStepper(ClusterStepper):
             y = start + polynomial(coefficients, (t - begun) / length)
             C, n = y[:, :-1], np.exp(y[:, -1])
             values[directions], values[P + directions] = events_of_directions(
-                self._part, self._a[directions], C, n, sign_matters=self.field.sign_matters
+                self._part, self._a[directions], C, n, sign_matters=self.field.sign_matters, level=self.field.level
             )
             return values
 

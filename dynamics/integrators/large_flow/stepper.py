@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dynamics.equations.link import EMERGENCE
 from dynamics.equations.vectors import overlap_state, unit_vectors
 from dynamics.integrators.clusters import (
     KAPPA,
@@ -55,7 +56,7 @@ from dynamics.integrators.large_flow.step_kernels import (
     weigh_shifts,
 )
 from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
-from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem.emergence import LEARNED_SHARE
 from hermite.arrays import Array, aligned
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ class DenseOutput:
                     part, begin, end, dense = self._of_sources().part_at(x)
                     ends = begin, end, dense
                     events_inside(passes.link, sources, p, part, passes.sign_matters, *ends, of_sources)
-                values[p] = max(out[0], of_sources[0]) - EMERGENCE_LEVEL
+                values[p] = max(out[0], of_sources[0]) - float(passes.link[EMERGENCE])
                 values[P + p] = out[1] + of_sources[1] + share(x) - LEARNED_SHARE * passes.a[p]
             return values
 
