@@ -339,8 +339,6 @@ def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, 
     tree = result if isinstance(result, xr.DataTree) else xr.DataTree(result)
     fault = _schema_fault(tree)
     require(not fault, f"Argument `result` must have {fault}, so that `load` would not read it.", StorageError)
-    left_out = f"Argument `result` must have no group {CHECKPOINT!r}, since `load` leaves it out, but has one."
-    require(CHECKPOINT not in tree.children, left_out, TypeError)
     target = check_target(path, overwrite=overwrite)
     table = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
     require(target.suffix.lower() != ".csv", table, StorageError)

@@ -104,6 +104,5 @@ def test_what_load_would_refuse_is_not_saved(answer, tmp_path):
     for version in (None, 0, "1", 999):
         changed = answer.drop_attrs() if version is None else answer.assign_attrs(schema_version=version)
         check_round_trip(changed, path, False)
-    check_round_trip(xr.DataTree.from_dict({"/": answer, "/checkpoint": answer}), path, False)
     check_round_trip(answer.expand_dims(u=2).stack(both=("u", "time")), path, False)
     check_round_trip(xr.DataTree.from_dict({"/": answer, "/a b": answer, "/x/y": answer}), path, True)
