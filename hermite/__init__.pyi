@@ -6,4 +6,5 @@ from .exponents.generative import label_correlations as label_correlations
 from .exponents.leap import Leap as Leap
 from .exponents.leap import LeapStep as LeapStep
 from .exponents.leap import leap as leap
+from .tables import from_table as from_table
 from .version import __version__ as __version__

@@ -185,6 +185,22 @@ def read_numbers(name: str) -> tuple[float, ...]:
     return tuple(found)
 
 
+def read_pairs(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the two columns of a file, as text with or without names above them, or as an array of numpy (n, 2)."""
+    content = _read(name)
+    if content.startswith(NUMPY):
+        values = _array_of(content, name)
+        require(values.ndim == 2 and values.shape[1] == 2, f"must name an array with two columns, but is {shown(name)}")
+        return tuple(values[:, 0].tolist()), tuple(values[:, 1].tolist())
+    rows, _ = _rows_of(_decoded(content, name))
+    if rows and not any(map(_is_number, rows[0][1])):
+        rows = rows[1:]
+    for number, fields in rows:
+        need = f"must name a file with two numbers a line, but line {number} of {shown(name)} has other fields"
+        require(len(fields) == 2 and all(map(_is_number, fields)), need)
+    return tuple(_number(fields[0]) for _, fields in rows), tuple(_number(fields[1]) for _, fields in rows)
+
+
 def _read(name: str) -> bytes:
     try:
         with Path(name[1:]).expanduser().open("rb") as file:
@@ -196,16 +212,21 @@ def _read(name: str) -> bytes:
     return content
 
 
-def _of_numpy(content: bytes, name: str) -> list[float]:
-    import numpy as np
+def _array_of(content: bytes, name: str) -> Any:
     from numpy.lib.format import read_array
 
     from hermite.arrays import real_array
 
     try:
-        values = real_array(read_array(BytesIO(content)), "x")  # objects would be unpickled, and are refused
+        return real_array(read_array(BytesIO(content)), "x")  # objects would be unpickled, and are refused
     except (EOFError, MemoryError, OSError, TypeError, ValueError):
         refuse(f"must name an array of real numbers, but {shown(name)} is another file of numpy")
+
+
+def _of_numpy(content: bytes, name: str) -> list[float]:
+    import numpy as np
+
+    values = _array_of(content, name)
     need = f"must name an array with one row or column, but that of {shown(name)} has shape {values.shape}"
     require(values.size == max((1, *values.shape)), need)
     require(np.isfinite(values).all(), f"must name an array of finite numbers, but {shown(name)} has others")
@@ -222,14 +243,19 @@ def _decoded(content: bytes, name: str) -> str:
     return text
 
 
-def _of_text(text: str, name: str) -> list[float]:
+def _rows_of(text: str) -> tuple[list[tuple[int, list[str]]], str | None]:
+    """Return the numbers and fields of the lines of a text without comments, and what separates fields."""
     lines = [
         (number, content)
         for number, line in enumerate(text.splitlines(), start=1)
         if (content := line.partition(COMMENT)[0].strip(" \r\n")) and not content.startswith(COMMENT_LINES)
     ]
     separator = next((each for each in ";\t," if any(each in line for _, line in lines)), None)
-    rows = [(number, _fields(line, separator)) for number, line in lines]
+    return [(number, _fields(line, separator)) for number, line in lines], separator
+
+
+def _of_text(text: str, name: str) -> list[float]:
+    rows, separator = _rows_of(text)
     if len(rows) > 1 and not any(map(_is_number, rows[0][1])):
         is_numbered = len(rows[0][1]) == 2 and _counts_rows(rows[1:])
         rows = [(number, fields[is_numbered:]) for number, fields in rows[1:]]  # without names of columns
@@ -341,8 +367,8 @@ SPECTRUM = Option(
     "ALPHA", models=(*OVERLAPS, *NETWORK), group="problem details")  # fmt: skip
 PROBLEM_OPTIONS = (
     Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
-    Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z "
-           "[h_k; reused-data: erf]", "LINK"),
+    Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...), an expression in z, or @ and "
+           "a file of z and sigma(z) in two columns [h_k; reused-data: erf]", "LINK|@FILE"),
     Option("teacher-activation", plain, "link of the teacher, if it is not the student's", "LINK",
            models=(*MEAN_FIELD, *NETWORKS, *CORRELATION), group="problem details"),
     Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
+    from hermite import HermiteExpansion
 
 #: What `-h` prints: five questions, each with a command.
 SHORT = """\
@@ -227,7 +228,12 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
 
     model = options["model"]
     k = options["k"] or (2 if model == QUADRATIC else 4)
-    link = checked_link(options["activation"] or f"he{k}", "activation", options["order"])
+    given = options["activation"] or f"he{k}"
+    link = (
+        _tabulated(given, options["order"])
+        if given.startswith("@")
+        else checked_link(given, "activation", options["order"])
+    )
     require_usage(
         options["k"] is None or link.information_exponent == options["k"],
         f"Option --k must equal the information exponent of --activation, but is {options['k']} "
@@ -263,6 +269,17 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
         objective="correlation" if model in CORRELATION else "squared",
         smoothing=options["smoothing"] or 0.0,
     )
+
+
+def _tabulated(name: str, order: int | None) -> HermiteExpansion:
+    """Return the link of a table in a file."""
+    from hermite import from_table
+
+    try:
+        return from_table(*table.read_pairs(name), order=order)
+    except ValueError as error:
+        text = str(error) if str(error).startswith("Argument") else f"Option --activation {error}."
+        raise UsageError(text) from None
 
 
 def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
