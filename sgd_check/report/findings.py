@@ -243,10 +243,12 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
     for name in comparison["quantity"].values.tolist():
         one = comparison.sel(quantity=name)
         mean, predicted = one["look_mean"].values, one["look_prediction"].values
-        at = int(np.nanargmax(np.abs(mean - predicted)))
+        at = int(np.argmax(np.nan_to_num(np.abs(mean - predicted))))  # no mean of a time that runs lack
         row = {"quantity": name, "looks": int(np.isfinite(mean).sum()), "time": one["look_time"].values[at]}
         row |= {"predicted": predicted[at], "measured": mean[at], "z": one["look_z"].values[at]}
         row |= {key: float(one[f"quantity_{key}"].values) for key in ("error", "allowance", "p_value", "power")}
+        if "look_error" in one:  # files of earlier versions have the largest alone
+            row["error"] = one["look_error"].values[at]
         rows.append(row)
     columns = {"what": "quantity", "at time": "time", "predicted": "predicted", "SGD": "measured", "± s.e.": "error"}
     columns |= {"allowed": "allowance", "z": "z", "power": "power", "looks": "looks"}

@@ -164,8 +164,8 @@ class CurveTest(NamedTuple):
         reach = reach_in_errors(runs - 1, self.level) * self.error
         with np.errstate(divide="ignore"):
             share = np.where(distance > self.allowance, reach / np.maximum(distance - self.allowance, 0.0), np.inf)
-        needed = float(np.nan_to_num(share, nan=np.inf).min(axis=1).max())
-        return runs * max(1.0, needed**2) if self.curve.known else np.inf
+        needed = float(np.where(np.isnan(share), np.inf, share).min(axis=1).max())
+        return runs * max(1.0, needed * needed) if self.curve.known else np.inf
 
     @property
     def is_too_wide(self) -> bool:

@@ -197,8 +197,13 @@ def test_times_that_scatter_too_much_to_show_an_error_leave_the_verdict_open(flo
 def test_a_time_that_is_awaited_and_that_some_runs_lack_leaves_the_verdict_open(flow, runs):
     late = np.where(np.arange(32)[:, None] < 3, np.nan, runs[1]["emergence_time"].values)
     lacking = [runs[0], runs[1].assign(emergence_time=(("seed", "direction"), late))]
-    comparison = sgd_check.compare(flow, lacking)["comparison"]
+    tree = sgd_check.compare(flow, lacking)
+    comparison = tree["comparison"]
     assert comparison.attrs["verdict"] == "undecided"
+    rows = {row["quantity"]: row for row in find_findings(tree).values["curves"]}
+    lacked = rows["emergence time of direction 2"]
+    assert (lacked["measured"], lacked["power"]) == (None, 0.0)
+    assert comparison.attrs["runs_needed"] == np.inf
     assert "since too few runs have emergence time of direction 1, 2: use more" in comparison.attrs["reasons"]
     assert comparison["quantity_power"].sel(quantity="emergence time of direction 1") == 0.0
 
