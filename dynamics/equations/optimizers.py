@@ -25,7 +25,15 @@ from dynamics.equations.network import steps
 from dynamics.equations.network import system as network
 from dynamics.equations.network.families import normalised_overlaps
 from dynamics.equations.rates import RateTable, rate_at
-from dynamics.equations.sign_means import Units, is_symmetric, lattice, value_and_slope, write_factor, write_sign_rates
+from dynamics.equations.sign_means import (
+    Units,
+    is_rough,
+    is_symmetric,
+    lattice,
+    value_and_slope,
+    write_factor,
+    write_sign_rates,
+)
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.units import MATRIX, choice
 from dynamics.problem import is_homogeneous, is_network
@@ -681,8 +689,8 @@ def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, 
         biased = bool(np.any(start[m : 2 * m])) or any(unit.bias for unit in units)
         own = np.abs(cast("Student", problem.student).output_scale * start[:m])
         largest = float(max([*own, *(abs(unit.coefficient) for unit in units)]))
-        symmetric, steep = is_symmetric(links, biased=biased), any(link.degree > 1 for link in links)
-        found = lattice(m + P, problem.label_noise, largest, symmetric=symmetric, steep=steep)
+        symmetric, rough = is_symmetric(links, biased=biased), any(is_rough(link) for link in links)
+        found = lattice(m + P, problem.label_noise, largest, symmetric=symmetric, rough=rough)
         return np.array([found]), table.ravel(), np.concatenate(numbers)
     points, weights = np.polynomial.hermite_e.hermegauss(POINTS.get(axes, 20))
     weights = weights / weights.sum()

@@ -30,9 +30,9 @@ Units = tuple["Vector", "Vector", "Matrix"]
 Links = tuple["Integers", "Vector"]
 
 #: c of the spacing √2 c τ of a lattice, Gaussian weight beyond its ball, and about the error of rates, finest first: of
-#: links with bounded slopes, and of polynomials, whose errors are steep and whose signs jump.
-BOUNDED = ((1.0, 1e-11, 3e-8), (1.25, 1e-10, 1e-5), (1.5, 1e-7, 1e-4), (1.75, 1e-5, 3e-4), (2.25, 1.5e-4, 1e-3))
-STEEP = ((0.35, 1e-10, 3e-3), (0.5, 1e-8, 5e-3), (0.75, 1e-7, 1e-2), (1.25, 1e-6, 2e-2))
+#: links that are smooth and bounded, and of others, whose errors are steep, bend or jump, as signs of slopes do.
+SMOOTH = ((1.0, 1e-11, 3e-8), (1.25, 1e-10, 1e-5), (1.5, 1e-7, 1e-4), (1.75, 1e-5, 3e-4), (2.25, 1.5e-4, 1e-3))
+ROUGH = ((0.35, 1e-10, 3e-3), (0.5, 1e-8, 5e-3), (0.75, 1e-7, 1e-2), (1.25, 1e-6, 2e-2), (2.25, 1.5e-4, 5e-2))
 #: Label noise τ, in units of the largest weight of a neuron or unit, above which lattices are no wider.
 WIDEST = 0.3
 #: Nodes of the lattice that is taken, a coarser one if there are more; most nodes at all, and seconds of one.
@@ -49,12 +49,12 @@ class Lattice(NamedTuple):
     error: float
 
 
-def lattice(axes: int, label_noise: float, largest: float, *, symmetric: bool, steep: bool = False) -> Lattice:
+def lattice(axes: int, label_noise: float, largest: float, *, symmetric: bool, rough: bool = False) -> Lattice:
     """Return the finest lattice of few nodes, given the largest weight; ValueError where all have too many."""
     from scipy.special import gammainccinv
 
     ball, nodes, chosen = math.pi ** (axes / 2.0) / math.gamma(axes / 2.0 + 1.0), math.inf, None
-    for c, beyond, error in STEEP if steep else BOUNDED:
+    for c, beyond, error in ROUGH if rough else SMOOTH:
         spacing = math.sqrt(2.0) * c * min(label_noise / max(largest, 1.0), WIDEST)
         reach = math.sqrt(2.0 * float(gammainccinv(axes / 2.0, beyond)))
         cosets = 1 if symmetric else 2
@@ -70,6 +70,11 @@ def lattice(axes: int, label_noise: float, largest: float, *, symmetric: bool, s
         f"{chosen.seconds:.1g} s some thousand times, and at most {MOST_NODES:.0e} are taken.",
     )
     return chosen
+
+
+def is_rough(link: StepLink) -> bool:
+    """Return whether a link is no `erf` and not linear."""
+    return link.kind != ERF and (link.kind != POLYNOMIAL or link.degree > 1)
 
 
 def is_symmetric(links: Sequence[StepLink], *, biased: bool) -> bool:

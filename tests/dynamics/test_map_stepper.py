@@ -110,7 +110,7 @@ def test_a_stepper_goes_on_from_the_arrays_of_one_that_took_every_step() -> None
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The converged student loses stability")
-@pytest.mark.parametrize("factor", [0.9, 1.1])
+@pytest.mark.parametrize("factor", [0.98, 1.02])
 def test_steps_that_overshoot_are_taken(factor: float) -> None:
     """Batches so large that noise is none: above a rate steps go back and forth for ever, which no flow does."""
     problem = Problem(
@@ -122,7 +122,7 @@ def test_steps_that_overshoot_are_taken(factor: float) -> None:
     more = {"batch_size": 10**9, "on_failure": "return"}
     flow, every = (solve(problem, rate, optimizer, [0, 100, 8000], method, **more) for method in ("auto", "map"))
     assert np.allclose(flow.loss, every.loss, rtol=1e-6, atol=1e-9, equal_nan=True)
-    assert (every.loss.values[-1] > 1e-4) == (factor > 1.0)
+    assert (every.loss.values[-1] < 1e-6) == (factor < 1.0)
 
 
 @pytest.mark.kernels

@@ -74,6 +74,7 @@ CASES = {
     "a biased unit": (problem(1, ["erf"], biases=[0.4]), 0.15),
     "a cubic unit": (problem(1, ["he3"]), 0.02),
     "a kink": (problem(1, ["relu"]), 0.005),
+    "a kink elsewhere": (problem(1, ["relu"], biases=[0.4]), 0.005),
     "a jump": (problem(1, ["sign"]), 0.005),
     # Signs of ∂f/∂h that change make means jump.
     "cubic neurons": (problem(1, ["he3"], link="he3"), 0.005),
@@ -82,18 +83,20 @@ CASES = {
 }
 
 
+ERF_ALONE = list(CASES)[:5]
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_rates_are_those_of_a_fine_grid(name: str) -> None:
-    """To the error that the answer tells, and 1e-3 for a jump of the teacher and for the grid where there are jumps."""
+    """To the error that the answer tells."""
     asked, spacing = CASES[name]
     (note,) = optimized(asked, StepSettings(RATE, "infinite-d", 1, SignSGD())).notes
     accuracy = float(note.rsplit(" ", 1)[1])
     expected = by_grid(asked, spacing)
     assert np.abs(expected).max() > 0.1
-    assert accuracy == (3e-8 if asked.activation.name.startswith("erf") and name != "a cubic unit" else accuracy)
-    assert accuracy < 0.01
-    assert np.allclose(rates(asked), expected, rtol=0.0, atol=max(accuracy, 1e-3 if name == "a jump" else 0.0))
+    assert accuracy == (3e-8 if name in ERF_ALONE else 5e-3 if name == "quadratic neurons" else 3e-3)
+    assert np.allclose(rates(asked), expected, rtol=0.0, atol=accuracy)
 
 
 @pytest.mark.thorough
