@@ -578,7 +578,7 @@ class OptimizedSystem(FlowSystem):
         self.work_size += 2 * self.initial_state.size if self._rule == MAP else 0
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree
-        #: What is to be known of the accuracy of rates.
+        #: Notes on the accuracy of rates.
         self.notes: list[str] = []
         if self._rule == SIGN:
             self.seconds_of_rates, error = nodes[0, -2:].tolist()

@@ -34,7 +34,7 @@ WAIT, LONGEST_WAIT = 500, 16_000
 #: A disturbance that a step of the map makes so many times as large, or more, turns over: the flow would damp it, and
 #: the map from 2 on does not. Size of a disturbance in units of the tolerance, and iterations at a look.
 LARGEST_GROWTH, DISTURBANCE, ITERATIONS = 1.5, 1e3, 3
-#: What names of arrays of the flow begin with in a state.
+#: Beginning of the names of the flow's arrays in a state.
 OF_FLOW = "flow_"
 COUNTS = ("steps_accepted", "steps_rejected", "rhs_evaluations")
 
@@ -66,7 +66,7 @@ class MapStepper:
         self._ended = np.zeros(len(COUNTS), dtype=np.int64)
         # Steps of the flow at the last look, and whether it takes longer than steps of the map.
         self._looked, self._leaves = 0, False
-        # What a step changes most.
+        # The disturbance that a step changes most.
         self._disturbance = np.cos(np.arange(tolerances.atol.size)) * tolerances.atol
         # Steps of the map that the flow passed over.
         self._passed = 0

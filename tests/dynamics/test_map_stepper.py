@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 import dynamics
 from dynamics import SGD, Problem, SaveAt, Student, Teacher
+from dynamics.equations.interface import Functions, System
 from dynamics.integrators import Status
+from dynamics.integrators.descent import EulerStepper
+from dynamics.integrators.map_stepper import MapStepper
 from dynamics.integrators.methods import FlowMethod
+from dynamics.integrators.stepper import Tolerances
+from dynamics.kernels.jit import kernel
 from dynamics.solve.steps import StepSettings, optimized
+from dynamics.threads import GivenUp
 
 START = np.array([[0.2, -0.1, 0.5, 0.0], [0.1, 0.3, 0.1, 0.4]])
 RTOL = 1e-8
@@ -108,21 +116,37 @@ def test_a_stepper_goes_on_from_the_arrays_of_one_that_took_every_step() -> None
     assert np.allclose(*states, rtol=10 * RTOL, atol=10 * RTOL)
 
 
-@pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:The converged student loses stability")
-@pytest.mark.parametrize("factor", [0.98, 1.02])
-def test_steps_that_overshoot_are_taken(factor: float) -> None:
-    """Batches so large that noise is none: above a rate steps go back and forth for ever, which no flow does."""
-    problem = Problem(
-        activation="erf", student="committee", width=1, teacher=Teacher([1.0]), dimension=400,
-        initial_weights=np.pad([[0.7, 0.5]], ((0, 0), (0, 398))),
-    )  # fmt: skip
-    # Steps of heavy ball overshoot from 2 (1 + β)/λ on, with λ = E σ'(z)² of the directions across the teacher's.
-    rate, optimizer = factor * 3.0 / (2.0 / np.pi / np.sqrt(3.0)), SGD(momentum=0.5)
-    more = {"batch_size": 10**9, "on_failure": "return"}
-    flow, every = (solve(problem, rate, optimizer, [0, 100, 8000], method, **more) for method in ("auto", "map"))
-    assert np.allclose(flow.loss, every.loss, rtol=1e-6, atol=1e-9, equal_nan=True)
-    assert (every.loss.values[-1] < 1e-6) == (factor < 1.0)
+@kernel
+def two_decays(t, y, out, parameters, sizes, work):
+    out[0] = -1e-3 * y[0]
+    out[1] = parameters[0] * y[1]
+
+
+class TwoDecays(System):
+    """y_0 decays slowly; y_1, below the tolerance, is multiplied by 1 + z in every step of length 1."""
+
+    functions, work_size, sizes = Functions(two_decays), 1, np.zeros(1, dtype=np.int64)
+
+    def __init__(self, z: float) -> None:
+        self.initial_state, self.parameters = np.array([1.0, 1e-15]), np.array([z])
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(("z", "is_followed"), [(-1.0, True), (-1.4, True), (-1.6, False), (-2.001, False)])
+def test_steps_that_overshoot_are_taken(z: float, is_followed: bool) -> None:
+    """The flow would damp a part that overshoots, which grows in steps from z = −2 on."""
+    asked = []
+
+    def flow(state: np.ndarray, time: float):
+        asked.append(time)
+        raise GivenUp
+
+    tolerances = Tolerances(rtol=1e-10, atol=np.full(2, 1e-12))
+    stepper = MapStepper(EulerStepper(TwoDecays(z), 1.0), flow, 3, tolerances, 1e4)
+    with pytest.raises(GivenUp) if is_followed else nullcontext():
+        stepper.advance(3000.0, 10**6)
+    assert asked == ([100.0] if is_followed else [])
+    assert stepper.time == (100.0 if is_followed else 3000.0)
 
 
 @pytest.mark.kernels
