@@ -275,7 +275,8 @@ def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str 
     for name, value, usual in (("method", method, ("auto", MAP)), ("device", device, (None,))):
         need = f"be {' or '.join(map(repr, usual))} for {settings.optimizer}, whose mean steps are a map"
         check_that(value in usual or not settings.is_map, name, need, f"is {shown(value)}")
-    need = f"Argument `method` must be {MAP!r} for an optimizer with momentum or averages alone, whose steps are a map."
+    takes = f"{MAP!r}, which takes every step"
+    need = f"Argument `method` must be one for equations without momentum or averages, but is {takes}."
     require(method != MAP or settings.is_map, need)
 
 

@@ -181,7 +181,7 @@ def test_the_flow_of_a_map_is_the_series_of_its_differences(theory: str) -> None
 @pytest.mark.parametrize(
     ("optimizer", "method", "part"),
     [
-        (SGD(), "map", "`method` must be 'map' for an optimizer with momentum or averages alone"),
+        (SGD(), "map", "`method` must be one for equations without momentum or averages, but is 'map'"),
         (SGD(momentum=0.9), "explicit", "`method` must be 'auto' or 'map' for SGD"),
     ],
 )
