@@ -21,11 +21,16 @@ from dynamics.kernels.cache import PACKAGES, ROOT, is_interpreted
 _noted: set[str] = set()
 
 
+#: Numba's events: a function that Python calls is compiled, a pass runs over any function, and the last of its passes.
+FUNCTION, PASS, LAST_PASS = "numba:compile", "numba:run_pass", "nopython_backend"
+
+
 class Compilation(Listener):
     """Counts the functions that are compiled while it listens, in whatever thread, and the wall-clock seconds.
 
     Functions that are loaded from disk do not count. Numba compiles one function at a time in a process, and those that
-    it calls within it.
+    it calls within it. It tells of functions that Python calls, and of each pass over any function: the last pass
+    makes the machine code.
     """
 
     def __init__(self) -> None:
@@ -48,12 +53,12 @@ class Compilation(Listener):
             self._began = clock.perf_counter()
         self._depth += 1
 
-    def on_end(self, event: Any) -> None:  # noqa: ARG002
-        """Note that a function is compiled, or that this failed; Numba calls this."""
+    def on_end(self, event: Any) -> None:
+        """Note that a pass or a function has ended; Numba calls this."""
         if self._depth == 1:
             self._before = self.seconds
         self._depth = max(self._depth - 1, 0)  # it began before this listened
-        self.functions += 1
+        self.functions += event.kind == PASS and LAST_PASS in event.data["name"]
 
 
 _of_run: ContextVar[Compilation | None] = ContextVar("of_run", default=None)
@@ -62,7 +67,7 @@ _of_run: ContextVar[Compilation | None] = ContextVar("of_run", default=None)
 @contextmanager
 def listening(listener: Compilation) -> Iterator[None]:
     """Have a listener count the functions that are compiled in the body."""
-    with install_listener("numba:compile", listener):
+    with install_listener(FUNCTION, listener), install_listener(PASS, listener):
         yield
 
 

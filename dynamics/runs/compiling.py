@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.kernels.compilation import Compilation, listening
+from dynamics.kernels.compilation import FUNCTION, Compilation, listening
 from dynamics.runs.trackers import bar_settings, open_bar
 from hermite.text.command_line import say
 
@@ -54,6 +54,7 @@ class CompilationNotice(Compilation):
         super().__init__()
         self._settings, self._says, self.expected = bar_settings(progress), says, expected
         self._bar: Any = None
+        self._is_said = False
 
     @property
     def is_silent(self) -> bool:
@@ -62,28 +63,33 @@ class CompilationNotice(Compilation):
 
     def on_start(self, event: Any) -> None:
         """Say the line at the first function, and open the bar."""
-        begins = not self.is_running
         super().on_start(event)
-        if begins:
-            if self.functions == 0:
-                self._say()
-            if not self._settings["disable"]:
-                total = None if self.expected is None else max(self.expected.functions, self.functions)
-                bar = {"desc": "compiling", "total": total, "initial": self.functions, "unit": " functions"}
-                self._bar = open_bar(self._settings, **bar)
+        if not self._is_said:
+            self._say()
+        if self._bar is None and not self._settings["disable"]:
+            total = None if self.expected is None else max(self.expected.functions, self.functions)
+            bar = {"desc": "compiling", "total": total, "initial": self.functions, "unit": " functions"}
+            self._bar = open_bar(self._settings, **bar)
 
     def on_end(self, event: Any) -> None:
         """Move the bar by a function, and close it after the last one."""
+        before = self.functions
         super().on_end(event)
-        if self._bar is not None:
+        if self._bar is not None and self.functions > before:
             if self._bar.total is not None:
                 self._bar.total = max(self._bar.total, self.functions)
             self._bar.update(self.functions - self._bar.n)
-            if not self.is_running:
-                self._bar.close()
-                self._bar = None
+        if not self.is_running and (self.functions > before or event.kind == FUNCTION):
+            self.close()
+
+    def close(self) -> None:
+        """Close the bar if it is shown."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
 
     def _say(self) -> None:
+        self._is_said = True
         about = (
             "" if self.expected is None or not self.expected.functions else f" (about {self.expected.seconds:.0f} s)"
         )
@@ -119,4 +125,5 @@ def noticed_compilation(
         with nullcontext() if notice.is_silent else listening(notice):
             yield
     finally:
+        notice.close()
         _notice.reset(token)

@@ -8,6 +8,7 @@ import time
 
 import numba
 import pytest
+from numba.core.event import Event, EventStatus
 
 import dynamics
 from dynamics.kernels.compilation import Compilation, compiled_seconds, is_compiled, listening, note_compiled
@@ -78,8 +79,17 @@ def test_a_command_says_the_line_where_no_bar_is_shown(capsys):
 
 def test_a_compilation_that_began_before_is_no_fault():
     notice = CompilationNotice(False, None, says=False)
-    notice.on_end(None)
+    notice.on_end(Event("numba:run_pass", EventStatus.END, data={"name": "nopython_backend [f]"}))
     assert (notice.functions, notice.is_running) == (1, False)
+
+
+def test_functions_of_one_signature_are_counted_and_timed():
+    """Units and arguments of methods are compiled by `numba.cfunc`, which tells of passes alone."""
+    signature, compilation = numba.float64(numba.float64), Compilation()
+    with listening(compilation):
+        numba.cfunc(signature)(lambda x: 2.0 * x)
+    assert compilation.functions == 1
+    assert compilation.seconds > 0.0
 
 
 def test_seconds_of_compiling_are_no_seconds_of_the_run():
