@@ -594,7 +594,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     ax.set_ylim(-0.08, 1.05)
     names, predicted = range(1, squared.shape[1] + 1), dataset["predicted_emergence_time"].values
     figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
-    figures.draw_threshold(ax, 0.5, "emerged")
+    figures.draw_threshold(ax, Problem.from_dataset(dataset).emergence_level, "emerged")
     # Where no curves are: at the left, unless many begin high.
     place = "center left" if np.nanmax(squared[0], initial=0.0) < 0.2 else "lower right"
     finish_panel(ax, "predicted_ticks", "largest_squared_overlap", loc=place)

@@ -166,7 +166,7 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     ax.set_ylim(-0.05, 1.05)
     figures.draw_histories(ax, dataset["time"].values, elements.squared_overlap(dataset), ("", names))
-    figures.draw_threshold(ax, Problem.from_dataset(dataset).teacher.emergence_level, "emerged")
+    figures.draw_threshold(ax, Problem.from_dataset(dataset).emergence_level, "emerged")
     finish_panel(ax, "time", "axis_overlap", loc="center left")
     return ax
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics import report
-from dynamics.problem import check_choice
+from dynamics.problem import Problem, check_choice
 from dynamics.problem.checks import require
 from dynamics.report import PREDICTED, REFERENCE, axes_or_new, figure_style, finish_panel, given_panels, small
 from dynamics.runs.variables import axis_label
@@ -263,7 +263,9 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         ax.plot(time, squared[..., p].T, color=colour, lw=0.5, alpha=0.5)
         curve: tuple[Any, Any] = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
         ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
-    report.draw_threshold(ax, 0.5, "emerged" if "alignment" not in simulation else "aligned")
+    is_aligned = "alignment" in simulation
+    level = 0.5 if is_aligned else Problem.from_dataset(simulation).emergence_level
+    report.draw_threshold(ax, level, "aligned" if is_aligned else "emerged")
     ax.set_ylim(-0.02, 1.05)
     title = f"thin: runs, thick: {THEORY_NAMES[comparison.attrs['theory']]}" if curves is not None else "runs"
     _finish_over_time(ax, time, label, title, loc="upper left", **_legend_of(squared.shape[-1]))
@@ -364,7 +366,6 @@ def plot_learning(
     >>> ax.get_xlabel()
     'flow time $t$'
     """
-    from dynamics.problem import Problem
     from sgd_check.verdicts.curves import AVERAGE, quantities_of
 
     _, simulation, prediction = compared_parts(tree)

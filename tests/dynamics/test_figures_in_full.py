@@ -36,11 +36,15 @@ def test_labels_of_a_row_of_panels_lie_within_the_figure_and_beside_other_panels
 
 def test_thresholds_are_drawn_at_the_level_that_counts_and_named(network):
     ax = dynamics.plot_axes(network, Figure().subplots())
-    level = dynamics.Problem.from_dataset(network).teacher.emergence_level
+    level = dynamics.Problem.from_dataset(network).emergence_level
     (line,) = [line for line in ax.lines if line.get_label() == "emerged"]
     assert np.unique(line.get_ydata()).tolist() == [level]
-    problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=6, dimension=32)
-    assert "emerged" in names_of(dynamics.plot_emergence(dynamics.solve_decoupled(problem), Figure().subplots()))
+    given = {"activation": "he4", "teacher": dynamics.Teacher([0.8, 0.6]), "width": 6, "dimension": 32}
+    for level in (0.5, 0.8):
+        answer = dynamics.solve_decoupled(dynamics.Problem(**given, emergence_level=level))
+        ax = dynamics.plot_emergence(answer, Figure().subplots())
+        (line,) = [line for line in ax.lines if line.get_label() == "emerged"]
+        assert np.unique(line.get_ydata()).tolist() == [level]
 
 
 def test_optimizer_and_learning_rate_are_named(network):
