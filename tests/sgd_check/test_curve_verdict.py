@@ -510,3 +510,30 @@ def test_learned_before_emerged_is_explained(relu):
         flow = dynamics.solve_overlaps(whole, rtol=1e-5, save_at=at, error_estimate=False, **QUIET)
     sentences = " ".join(find_findings(flow).sentences)
     assert "Learned before emerged: direction 2. Neurons that point only partly along it" in sentences
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+@pytest.mark.parametrize("directions", [8, 4])
+def test_curves_that_agree_do_not_speak_for_times_that_are_far_off(directions):
+    """Zeroth order with 8 directions at d = 40: noise starts both neurons in half of the time that the mean step takes."""
+    near = 0.3 * np.random.default_rng(0).uniform(-1.0, 1.0, (2, 2))
+    student = Student(activation="erf", width=2, second_layer="fixed", initial_second_layer=[1.0, 1.0])
+    problem = Problem(
+        student=student,
+        teacher=Teacher([1.0, 1.0]),
+        dimension=40,
+        initial_weights=np.hstack([near, 0.5 * np.eye(2)]),
+        label_noise=0.3,
+    )
+    given = {"learning_rate": 5e-4, **QUIET}
+    runs = sgd_check.simulate(problem, steps=60_000, seeds=32, optimizer=dynamics.ZerothOrder(directions=8), **given)
+    times = dynamics.SaveAt.at(np.append(runs["time"].values[1:], 42.0))
+    right, theory = (
+        dynamics.solve_problem(problem, optimizer=dynamics.ZerothOrder(directions=count), save_at=times, **given)
+        for count in (8, directions)
+    )
+    put_in = right.assign(loss=theory["loss"], emergence_time=theory["emergence_time"])
+    logs = np.log(runs["emergence_time"].values / theory["emergence_time"].values)
+    assert (np.nanmean(logs, axis=0) < -0.5).all()
+    assert sgd_check.compare(put_in, runs)["comparison"].attrs["verdict"] == "undecided"

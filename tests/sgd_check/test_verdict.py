@@ -256,7 +256,7 @@ def stuck():
 
 @pytest.fixture(scope="module")
 def runs(stuck):
-    rate = 0.1 * dynamics.learning_rate_limit(stuck)
+    rate = 2.6e-4
     return sgd_check.simulate(stuck, learning_rate=rate, steps=int(30.0 / rate), seeds=24, progress=False)
 
 
