@@ -18,7 +18,7 @@ Function: TypeAlias = Callable[[Array], Array]
 
 #: Reach and step of the midpoint rule: 0, where links may jump, is no point.
 REACH, STEP = 40.0, 2.0**-8
-#: What a part of the gradient is along one coordinate.
+#: Factors of a part of the gradient, each a function of one coordinate.
 ONE, COORDINATE, ACROSS, ALONG = range(4)
 
 
