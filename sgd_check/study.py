@@ -119,9 +119,9 @@ STUDIES = {
         EXPONENT._replace(default="3"), DIMENSION._replace(help="", default="16"),
         Option("rates", numbers, "learning rates in units of the limit of stability", "R,R", "0.05,0.3",
             group="answer"),
-        Option("kinds", calls, "small problems in place of the one neuron: all, or some of link-1 to link-4, "
-            "random-start, inputs, network, committee, momentum, sign-sgd, zeroth-order, reused-data, tokens",
-            "NAME,NAME", group="answer"),
+        Option("kinds", calls, "small problems: all, or some of link-1 to link-4, "
+            "random-start, inputs, network, committee, momentum, sign-sgd, zeroth-order, reused-data, tokens "
+            "[the one neuron]", "NAME,NAME", group="answer"),
         Option("repetitions", positive_integer, "comparisons of each case", "N", "20", group="answer"),
         SEEDS._replace(help="runs of each comparison, at least 4", default="32"),
         Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01", group="answer details"),

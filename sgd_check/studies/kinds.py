@@ -327,10 +327,10 @@ def _network(start: int, lead: float = 1.0, strength: float = 1.0, link: str = "
 
 
 def _erf(
-    start: int, lead: float = 1.0, strength: float = 1.0, *, width: int = 2, dimension: int = 100, off: float = 0.1
+    start: int, lead: float = 1.0, strength: float = 1.0, *, width: int = 2, dimension: int = 100, lean: float = 0.0
 ) -> Problem:
-    """Return as many erf neurons as directions, with label noise 0.3, so far off the plateau."""
-    near = off * np.random.default_rng(start).uniform(-1.0, 1.0, (width, width))
+    """Return as many erf neurons as directions, near a plateau or leaning on a direction each, with label noise 0.3."""
+    near = 0.1 * np.random.default_rng(start).uniform(-1.0, 1.0, (width, width)) + lean * np.eye(width)
     student = Student(activation="erf", width=width, second_layer="fixed", initial_second_layer=np.ones(width))
     return Problem(
         student=student,
@@ -342,14 +342,16 @@ def _erf(
 
 
 def _committee(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return two erf neurons of a committee that learn two."""
+    """Return two erf neurons of a committee that lean on a direction each."""
+    weights = _drawn_weights(start, lead, 2, 16, 0.2)
+    weights[:, :2] += 0.2 * lead * np.eye(2)
     return Problem(
         activation="erf",
         teacher=Teacher([strength, strength]),
         width=2,
         dimension=16,
         student="committee",
-        initial_weights=_drawn_weights(start, lead, 2, 16, 0.2),
+        initial_weights=weights,
     )
 
 
@@ -372,21 +374,23 @@ def _selection(start: int, lead: float = 1.0) -> dynamics.tokens.Selection:
 
 KINDS: dict[str, Kind] = {
     "link-1": Kind(partial(_lone, k=1, drawn=(0.1, 0.4)), 2e-3, 1.6),
-    "link-2": Kind(partial(_lone, k=2, drawn=(0.1, 0.4)), 1e-3, 1.6, step_theory="finite-d"),
+    "link-2": Kind(partial(_lone, k=2, drawn=(0.1, 0.4)), 2e-4, 1.6, step_theory="finite-d"),
     "link-3": Kind(partial(_lone, k=3, drawn=(0.3, 0.4)), 1.4e-4, 3.0, step_theory="finite-d"),
     "link-4": Kind(partial(_lone, k=4, drawn=(0.35, 0.45)), 1.7e-5, 3.0, step_theory="finite-d"),
     "random-start": Kind(_drawn, 5e-5, 6.0, step_theory="finite-d"),
     "inputs": Kind(_on_spectrum, 4e-5, 3.0, step_theory="finite-d"),
     "network": Kind(_network, 1.5e-3, 7.0, seconds=4.5),
-    "committee": Kind(_committee, 2e-3, 6.0, 24, torch=True),
-    "momentum": Kind(_erf, 2e-4, 3.0, step_theory="finite-d", optimizer=SGD(momentum=0.9), seconds=4.0),
+    "committee": Kind(_committee, 1e-3, 4.0, 24, torch=True),
+    "momentum": Kind(
+        partial(_erf, lean=0.3), 1e-4, 2.0, step_theory="finite-d", optimizer=SGD(momentum=0.9), seconds=4.0
+    ),
     "sign-sgd": Kind(
         partial(_erf, width=1), 2e-3, 2.5, step_theory="infinite-d", optimizer=SignSGD(), torch=True, seconds=4.0
     ),
     "zeroth-order": Kind(
-        partial(_erf, dimension=40, off=0.3),
-        5e-4,
-        30.0,
+        partial(_erf, dimension=40, lean=0.3),
+        1e-4,
+        6.0,
         step_theory="finite-d",
         optimizer=ZerothOrder(directions=8),
         seconds=3.0,
