@@ -23,7 +23,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import types
 
 from dynamics.equations.interface import FlowSystem
 from dynamics.equations.link import with_link
@@ -31,7 +30,7 @@ from dynamics.equations.overlaps import OverlapSystem, write_gram
 from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import entry, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import product
-from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, unit
+from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, tuple_of, unit
 from dynamics.problem.checks import require
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.polynomials import contracted_pair, count_diagrams, diagrams, mean_derivatives, trimmed
@@ -112,7 +111,7 @@ Teacher = tuple[Vector, Matrix, float]
 Tables = tuple[Vector, Integers, Vector]
 #: D and second = base + d · slope.
 Parts = tuple[Matrix, Matrix, Matrix]
-TABLES, PARTS = types.Tuple([VECTOR, INTEGERS, VECTOR]), types.Tuple([MATRIX] * 3)
+TABLES, PARTS = tuple_of(VECTOR, INTEGERS, VECTOR), tuple_of(MATRIX, MATRIX, MATRIX)
 
 
 @unit(Tables=TABLES)

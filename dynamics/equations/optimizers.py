@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numba import types
 
 from dynamics.equations import committee, finite_step, overlaps
 from dynamics.equations.interface import FlowSystem, Functions
@@ -35,7 +34,7 @@ from dynamics.equations.sign_means import (
     write_sign_rates,
 )
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, vector
-from dynamics.kernels.units import MATRIX, choice
+from dynamics.kernels.units import MATRIX, choice, tuple_of
 from dynamics.problem import is_homogeneous, is_network
 from dynamics.problem.checks import is_at_most, require
 from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder, check_dense
@@ -58,7 +57,7 @@ RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOO
 NUMBERS = 10
 
 Moments = tuple[Matrix, Matrix, Matrix]
-MOMENTS = types.Tuple([MATRIX] * 3)
+MOMENTS = tuple_of(MATRIX, MATRIX, MATRIX)
 
 # What the student's own equations know of a step: N (m, m + P), the Gram matrix C of neurons and directions, and S, of
 # a state of the weights; `rates` receives −E ∂_v and −E ∂_b first.

@@ -72,7 +72,7 @@ def write_events(
             out[P + p] += n[i] / whole * learned[i * P + p]
 
 
-@kernel
+@unit()
 def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
     """Write C = U θᵀ, or the first columns of U."""
     if teacher.shape[0] > 0:
@@ -83,7 +83,7 @@ def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
                 C[i, p] = U[i, p]
 
 
-@kernel
+@unit()
 def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
     """Add A θ to F, or A to its first columns."""
     for i in range(F.shape[0]):
@@ -117,7 +117,7 @@ def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> f
     return total
 
 
-@kernel
+@unit()
 def write_overlaps(y: Vector, C: Matrix, parameters: Vector, sizes: Integers) -> None:
     """Write C of the vectors that a state begins with."""
     m, P, D = sizes[0], sizes[1], sizes[2]

@@ -12,6 +12,7 @@ import numpy as np
 
 from dynamics.equations.link import g0, g1, g2
 from dynamics.kernels.jit import kernel, pasted_kernel, row_part, vector
+from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, tuple_of, unit
 from hermite.arrays import Integers, Matrix, Vector
 
 # (order, first, direction, pole): cluster c holds the rows order[first[c]:first[c + 1]], each at its pole, +1 or −1, of
@@ -20,6 +21,12 @@ Groups = tuple[Integers, Integers, Integers, Integers]
 # Unit vectors and ln n, and the same with the field F and growth: u' = F − (F·u) u, (ln n)' = 4 growth.
 State = tuple[Matrix, Vector]
 Whole = tuple[Matrix, Vector, Matrix, Vector]
+#: Numba's types of these.
+KINDS = {
+    "Groups": tuple_of(INTEGERS, INTEGERS, INTEGERS, INTEGERS),
+    "State": tuple_of(MATRIX, VECTOR),
+    "Whole": tuple_of(MATRIX, VECTOR, MATRIX, VECTOR),
+}
 
 #: Squared overlap with a direction above which a neuron belongs to its group.
 GROUP = 0.9
@@ -160,7 +167,7 @@ def patience(rate: float, h: float, slow: float) -> float:
     return rate * factor * factor * factor * factor
 
 
-@kernel
+@unit(**KINDS)
 def find_clusters(
     h: float,
     slow: float,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,8 +27,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
     """Runs the entry of a compiled method that advances through saved times, from the state y0 at t0.
 
     The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes. The
-    `constants` of a method are the last of its scalars, `integers` stand behind its counters and are not stored,
-    `more_functions` are arguments of its entry behind those of the system.
+    `constants` of a method are the last of its scalars, `integers` stand behind its counters and are not stored.
     """
 
     #: Whether there is `advance_through`.
@@ -46,7 +45,6 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         t0: float,
         constants: Sequence[float] = (),
         integers: Sequence[int] = (),
-        more_functions: Sequence[Any] = (),
         unit_vectors: VectorSystem | None = None,
     ) -> None:
         self._advance_through, self._layout, self._system, self._unit_vectors = through, layout, system, unit_vectors
@@ -67,7 +65,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         self._atol = np.array(tolerances.atol)
         arrays = self._vectors, self._scalars, self._counters, self._atol, self._events
         #: Arrays that the entry reads and changes, in the order of its arguments.
-        self._of_steps = ((*arrays, *system.numbers), *system.functions, *more_functions)
+        self._of_steps = ((*arrays, *system.numbers), *system.functions)
 
     @property
     def time(self) -> float:

@@ -3,9 +3,6 @@
 Clusters are those of the large flow (`clusters`). With the whole field at every stage there are no fast sources and no
 lagged rest, as in `large_flow.device`.
 
-Numba compiles what a function calls again with each of its callers. So a kernel that one other calls is pasted into it
-(`pasted_kernel`), and the three that make and move clusters are callbacks, compiled once.
-
 References
 ----------
 E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, II.4 to II.6.
@@ -13,11 +10,9 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import types
 
 from dynamics.equations.link import g0, g1, link_at
 from dynamics.equations.vectors import LINK, VectorSystem
@@ -40,12 +35,11 @@ from dynamics.integrators.step_kernels import (
     unowned_arrays,
 )
 from dynamics.integrators.stepper import Tolerances
-from dynamics.integrators.system_calls import PARAMETERS, SIZES, System, normalise, rhs
-from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
+from dynamics.integrators.system_calls import EXPLICIT, PARAMETERS, SIZES, System, normalise, rhs
+from dynamics.kernels.jit import entry, inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
+from dynamics.kernels.units import unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dynamics.integrators.step_kernels import Arrays
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers, Matrix, Vector
@@ -65,8 +59,6 @@ LARGEST_LAG, BOTH_POLES = END_TIMES + KEPT_TIMES, END_TIMES + KEPT_TIMES + 1
 # its pole (±1), members of all clusters in order, and where in them each cluster begins. Behind what files hold: the
 # direction of each cluster.
 CLUSTERS, INTEGERS = 6, 7
-# Functions behind those of a system.
-SLOW, DIVIDE, LAND = range(6, 9)
 
 
 @kernel
@@ -106,7 +98,7 @@ def kept_share(h: float, rate: float) -> float:
     return max(0.0, 1.0 - KAPPA / (h * rate))
 
 
-@kernel
+@unit()
 def slow_clusters(
     h: float,
     y: Vector,
@@ -133,7 +125,7 @@ def slow_clusters(
             )  # fmt: skip
 
 
-@kernel
+@unit()
 def divide_neurons(vectors: Matrix, scalars: Vector, counters: Integers, parameters: Vector, sizes: Integers) -> None:
     """Make the clusters of the next step, and their mean velocities over the last one."""
     m, h = sizes[0], scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
@@ -144,25 +136,15 @@ def divide_neurons(vectors: Matrix, scalars: Vector, counters: Integers, paramet
     counters[CLUSTERS] = clusters.find_clusters(h, 0.0, link, a, both_poles, before, now, groups, cluster, drift)
 
 
-@kernel
-def land_clusters(
-    h: float,
-    vectors: Matrix,
-    scalars: Vector,
-    counters: Integers,
-    parameters: Vector,
-    sizes: Integers,
-    work: Vector,
-    rhs_: Callable[..., None],
-    events_: Callable[..., None],
-    normalise_: Callable[..., None],
-) -> None:
+@unit(**EXPLICIT)
+def land_clusters(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Move clusters at the end of a step to where their stiff means belong, if others notice it.
 
     Other neurons are moved back by what they felt of clusters that sat elsewhere: the change of their rates at the end,
     for `DISPLACED_SHARE` of the step.
     """
-    system, link = (parameters, sizes, work, rhs_, events_, normalise_), link_at(parameters, sizes[LINK])
+    parameters, sizes = system[PARAMETERS], system[SIZES]
+    link = link_at(parameters, sizes[LINK])
     m, n = sizes[0], sizes[2] + 1
     y, rates, felt = vectors[slots.ROW_STATE], vectors[ROW_RATES], vectors[ROW_FIVE]
     cluster, (order, first, direction, pole) = parts(counters, m)
@@ -203,28 +185,10 @@ def slow(
 ) -> None:
     """Call `slow_clusters`, if there are any."""
     if counters[CLUSTERS] > 0:
-        system[SLOW](h, y, rates, vectors, scalars, counters, system[PARAMETERS], system[SIZES])
+        slow_clusters(h, y, rates, vectors, scalars, counters, system[PARAMETERS], system[SIZES])
 
 
-@cache
-def cluster_callbacks() -> tuple[Any, Any, Any]:
-    """Return `slow_clusters`, `divide_neurons` and `land_clusters` as arguments of `advance_through`."""
-    of_step = calls.VECTOR, calls.INTEGERS
-    functions = (
-        types.FunctionType(calls.EVALUATION),
-        types.FunctionType(calls.EVALUATION),
-        types.FunctionType(calls.NORMALISATION),
-    )
-    return (
-        callback(
-            slow_clusters, types.void(types.float64, calls.VECTOR, calls.VECTOR, calls.MATRIX, *of_step, *of_step)
-        ),
-        callback(divide_neurons, types.void(calls.MATRIX, *of_step, *of_step)),
-        callback(land_clusters, types.void(types.float64, calls.MATRIX, *of_step, *of_step, calls.VECTOR, *functions)),
-    )
-
-
-@inlined_kernel
+@kernel
 def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Compute stage s of a step of length h from ROW_START."""
     y, stages = vectors[slots.ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]
@@ -239,7 +203,7 @@ def square(x: float) -> float:
     return x * x
 
 
-@kernel
+@unit(**EXPLICIT)
 def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> float:
     """Return the error of a step in units of the tolerance: the root mean square of the worst neuron."""
     m, D, rtol = system[SIZES][0], system[SIZES][2], scalars[slots.RTOL]
@@ -270,7 +234,7 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
     return worst
 
 
-@kernel
+@pasted_kernel
 def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> float:
     """Compute the state after a step of length h from ROW_START into pair.ROW_NEW; return its error."""
     first = vectors[ROW_STAGES]
@@ -284,7 +248,7 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
     return step_error(h, vectors, scalars, counters, atol, system)
 
 
-@kernel
+@unit(**EXPLICIT)
 def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> float:
     """Write the coefficients of the polynomial inside the last step, unless they are there; return its error / rtol."""
     m, D, h = system[SIZES][0], system[SIZES][2], scalars[LAST_STEP]
@@ -323,7 +287,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
     counters[slots.READY] = 1
 
 
-@kernel
+@unit(**EXPLICIT)
 def take_step(target: float, arrays: Arrays, system: System) -> int:
     """Take one accepted step; return why that is impossible, or whether it passed an event.
 
@@ -332,7 +296,7 @@ def take_step(target: float, arrays: Arrays, system: System) -> int:
     """
     vectors, scalars, counters, atol, events = arrays
     y, t, h = vectors[slots.ROW_STATE], scalars[slots.TIME], scalars[slots.STEP]
-    system[DIVIDE](vectors, scalars, counters, system[PARAMETERS], system[SIZES])
+    divide_neurons(vectors, scalars, counters, system[PARAMETERS], system[SIZES])
     copy_row(vectors[slots.ROW_START], y)
     copy_row(vectors[ROW_RATES_START], vectors[ROW_RATES])
     planned, most, error = 0.0, LARGEST_FACTOR, 0.0
@@ -351,10 +315,7 @@ def take_step(target: float, arrays: Arrays, system: System) -> int:
             counters[slots.EVALUATIONS] += 1
             scalars[LAST_STEP] = h
             counters[slots.DENSE_READY] = 0
-            system[LAND](
-                h, vectors, scalars, counters, system[PARAMETERS], system[SIZES], system[calls.WORK], system[calls.RHS],
-                system[calls.EVENT_VALUES], system[calls.NORMALISE],
-            )  # fmt: skip
+            land_clusters(h, vectors, scalars, counters, system)
             inside = t < target < t + h and h != target - t
             if not inside or prepare_dense(vectors, scalars, counters, system) <= 1.0:
                 break
@@ -391,7 +352,7 @@ def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> in
     return slots.STATUS_REACHED
 
 
-@kernel
+@unit(**EXPLICIT)
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step."""
     if counters[slots.DENSE_READY] == 0:
@@ -400,7 +361,16 @@ def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counter
     normalise(out, system)
 
 
-save_through = saving_steps(advance, interpolate, event_recorder(interpolate))
+_record_events = event_recorder(interpolate)
+
+
+@unit(**EXPLICIT)
+def record_events(arrays: Arrays, system: System) -> None:
+    """Write the times of events in the last step."""
+    _record_events(arrays, system)
+
+
+save_through = saving_steps(advance, interpolate, record_events)
 
 
 @entry
@@ -412,13 +382,10 @@ def advance_through(
     rhs: Any,
     event_values: Any,
     normalise: Any,
-    slow: Any,
-    divide: Any,
-    land: Any,
 ) -> int:
     """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
     arrays = unowned_arrays(arrays)
-    system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise, slow, divide, land)
+    system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
     return save_through(targets, max_steps, states, arrays[:5], system)
 
 
@@ -451,7 +418,6 @@ class SmallFlowStepper(CompiledStepper):
             t0=0.0,
             constants=[lag, float(problem.activation.parity == "even"), *squares],
             integers=[0] * (m + 1),
-            more_functions=cluster_callbacks(),
             unit_vectors=system,
         )
         self._system_of_vectors = system

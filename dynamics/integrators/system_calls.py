@@ -14,7 +14,7 @@ from numba import types
 
 from dynamics.kernels.jit import callback, entry, kernel, pasted_kernel
 from dynamics.kernels.products import is_stopped
-from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, make_choices
+from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, make_choices, tuple_of
 from dynamics.threads import with_slot
 from hermite.arrays import aligned
 
@@ -34,10 +34,10 @@ NORMALISATION = types.void(VECTOR, VECTOR, INTEGERS)
 PRODUCT = types.void(types.float64, VECTOR, VECTOR, VECTOR, *_NUMBERS)
 _FUNCTIONS = [types.FunctionType(kind) for kind in (EVALUATION, EVALUATION, NORMALISATION)]
 _OF_JACOBIAN = [types.FunctionType(kind) for kind in (EVALUATION, PRODUCT)]
-ARRAYS = types.Tuple([MATRIX, VECTOR, INTEGERS, VECTOR, MATRIX])
+ARRAYS = tuple_of(MATRIX, VECTOR, INTEGERS, VECTOR, MATRIX)
 #: What the annotations `System` and `Arrays` of units mean in explicit and in implicit methods.
-EXPLICIT = {"System": types.Tuple([*_NUMBERS, *_FUNCTIONS]), "Arrays": ARRAYS}
-IMPLICIT = {"System": types.Tuple([*_NUMBERS, *_FUNCTIONS, *_OF_JACOBIAN]), "Arrays": ARRAYS}
+EXPLICIT: dict[str, Any] = {"System": tuple_of(*_NUMBERS, *_FUNCTIONS), "Arrays": ARRAYS}
+IMPLICIT: dict[str, Any] = {"System": tuple_of(*_NUMBERS, *_FUNCTIONS, *_OF_JACOBIAN), "Arrays": ARRAYS}
 
 PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = range(8)
 

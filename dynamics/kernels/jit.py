@@ -117,7 +117,7 @@ def _view(flat: NDArray[Number], start: int, shape: Any) -> NDArray[Number]:
     return flat.reshape(-1)[start : start + int(np.prod(shape))].reshape(shape)
 
 
-@overload(_view, strict=False, jit_options=BARE)
+@overload(_view, strict=False, jit_options=cast("Any", BARE))
 def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
     del start, shape
     size = flat.dtype.bitwidth // 8

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from llvmlite import binding, ir
-from numba import types  # type: ignore[attr-defined]
+from numba import types
 from numba.extending import intrinsic, is_jitted
 
 from dynamics.kernels.cache import MAKING, Cached, is_interpreted, named_in
@@ -33,6 +33,7 @@ Untyped = Any
 
 #: Numba's types of what annotations of units name.
 VECTOR, INTEGERS, MATRIX = types.float64[::1], types.int64[::1], types.float64[:, ::1]
+CUBE = types.float64[:, :, ::1]
 KINDS: dict[str, Any] = {
     "float": types.float64,
     "int": types.int64,
@@ -41,6 +42,7 @@ KINDS: dict[str, Any] = {
     "Vector": VECTOR,
     "Integers": INTEGERS,
     "Matrix": MATRIX,
+    "Cube": CUBE,
 }
 
 #: Units by the identity of what stands for them in compiled code.
@@ -94,12 +96,20 @@ class Unit:
         return call
 
 
-def unit(*, is_choice: bool = False, **kinds: Any) -> Callable[[Function], Function]:
+def unit(**kinds: Any) -> Callable[[Function], Function]:
     """Return the decorator that makes a unit of a function, which compiled code calls with arguments by position.
 
     `kinds` are Numba's types of names in its annotations that `KINDS` lacks. TypeError is raised for other names.
     """
+    return _decorator(kinds, is_choice=False)
 
+
+def choice(**kinds: Any) -> Callable[[Function], Function]:
+    """Return the decorator of a unit that is made only for systems that name it in `Functions.choices`."""
+    return _decorator(kinds, is_choice=True)
+
+
+def _decorator(kinds: dict[str, Any], *, is_choice: bool) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         if is_interpreted():
             return function
@@ -109,9 +119,9 @@ def unit(*, is_choice: bool = False, **kinds: Any) -> Callable[[Function], Funct
     return decorate
 
 
-def choice(**kinds: Any) -> Callable[[Function], Function]:
-    """Return the decorator of a unit that is made only for systems that name it in `Functions.choices`."""
-    return unit(is_choice=True, **kinds)
+def tuple_of(*kinds: Any) -> Any:
+    """Return Numba's type of a tuple."""
+    return types.Tuple(kinds)  # type: ignore[no-untyped-call]
 
 
 def unit_of(function: Any) -> Unit | None:
@@ -163,8 +173,8 @@ def signature_of(function: Callable[..., Any], kinds: dict[str, Any]) -> Any:
 def _kind_of(annotation: str, kinds: dict[str, Any]) -> Any:
     """Return Numba's type of a name or of a tuple of names."""
     tree: Any = ast.parse(annotation, mode="eval").body
-    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "tuple":
-        return types.Tuple([_kind_of(ast.unparse(part), kinds) for part in tree.slice.elts])
+    if annotation.startswith("tuple["):
+        return tuple_of(*(_kind_of(ast.unparse(part), kinds) for part in tree.slice.elts))
     if annotation not in kinds:
         msg = f"Annotations of units must be {', '.join(kinds)} or tuples of these, but one is {annotation}."
         raise TypeError(msg)

@@ -233,7 +233,9 @@ def test_events_of_a_step_that_is_given_up_are_not_located():
     counters = np.zeros(6, dtype=np.int64)
     arrays = np.zeros((3, 1)), np.zeros(6), counters, np.ones(1), np.full((3, 1), np.nan)
     system = np.zeros(1), np.zeros(1, dtype=np.int64), np.zeros(1), values, values
-    code = slots.saving_steps(advance, interpolate)(np.array([1.0]), 1, np.empty((0, 0)), arrays, system)
+    code = slots.saving_steps(advance, interpolate, slots.event_recorder(interpolate))(
+        np.array([1.0]), 1, np.empty((0, 0)), arrays, system
+    )
     assert (code, counters[slots.EVALUATIONS]) == (slots.STATUS_EVENT, 0)
 
 

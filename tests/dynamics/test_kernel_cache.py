@@ -20,8 +20,15 @@ def twice(x):
     return 2.0 * x
 """
 ENTRY = """
+from __future__ import annotations
 from dynamics.kernels.jit import entry, kernel, callback
+from dynamics.kernels.units import unit
 from dynamics.probe_callee import twice
+
+
+@unit()
+def doubled(x: float) -> float:
+    return twice(x)
 
 
 @kernel
@@ -31,7 +38,7 @@ def fill(x):
 
 @entry
 def apply(x):
-    return twice(x)
+    return doubled(x)
 
 
 @entry
@@ -108,14 +115,19 @@ def test_an_edit_of_a_callee_in_another_module_is_seen(filled):
 
 
 #: Cut, empty, and random bytes.
-DAMAGES = (lambda content: content[: len(content) // 2], lambda content: b"", lambda content: bytes(range(256)) * 8)
+DAMAGES = (
+    lambda content: content[: len(content) // 2],
+    lambda content: b"",
+    lambda content: bytes(range(256)) * 8,
+    lambda content: content[:-1],
+)
 
 
 @pytest.mark.thorough
 def test_files_that_cannot_be_read_are_written_again(filled):
     filled.run()
     files = filled.files()
-    assert [path.suffix for path in files].count(".nbi") == [path.suffix for path in files].count(".nbc") == 3
+    assert [path.suffix for path in files].count(".nbi") == [path.suffix for path in files].count(".nbc") == 4
     # Numba reads the index first, and the machine code that it names next.
     for path, damage in zip((path for path in files if path.suffix == ".nbc"), DAMAGES, strict=True):
         path.write_bytes(damage(path.read_bytes()))

@@ -28,6 +28,7 @@ from dynamics.integrators.large_flow.division import CLUSTER, COUNT, DIRECTION, 
 from dynamics.integrators.step_kernels import copy_row
 from dynamics.kernels.jit import cube, entry, kernel, matrix, pasted_kernel, row_part, unowned, vector
 from dynamics.kernels.products import product
+from dynamics.kernels.units import CUBE, INTEGERS, MATRIX, VECTOR, tuple_of, unit
 from hermite.arrays import Cube, Integers, Matrix, Switches, Vector
 
 END = 12  # row of the tableau that gives the step, and the stage at its end
@@ -38,6 +39,7 @@ Stages = tuple[Cube, Matrix]
 Dense = tuple[Cube, Matrix]
 # Where rows end: U, ln n, their errors and those of the dense output, the tolerances, and what each row leads.
 Ends = tuple[Matrix, Vector, Vector, Vector, Vector, Integers]
+STAGES, ENDS = tuple_of(CUBE, MATRIX), tuple_of(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, INTEGERS)
 
 
 @kernel
@@ -134,7 +136,7 @@ def write_cubic(
     dense_growth[2, i] = 2.0 * growth_rise - h * (growth_stages[END, x] + growth_stages[0, x])
 
 
-@kernel
+@unit(State=of_clusters.KINDS["State"], Stages=STAGES, Dense=STAGES, Ends=ENDS)
 def finish_row(
     i: int,
     x: int,
