@@ -61,7 +61,8 @@ def tests_of_paths(
         return found
     for p in np.flatnonzero((expected.time <= end) & expected.isolated).tolist():
         if {"teacher_overlap", "loss"} <= set(prediction) and "time" in prediction["loss"].dims:
-            found += _on_the_way_and_after(prediction, simulation, expected, measured[:, p], p)
+            others = float(np.nanmin(np.delete(measured, p, axis=1), initial=np.inf))
+            found += _on_the_way_and_after(prediction, simulation, expected, measured[:, p], p, others)
         logs = np.log(np.maximum(np.nan_to_num(measured[:, p], nan=end), 1e-300))
         scatter = float(expected.scatter[p])
         if logs.size >= FEWEST_EXPLAINED and np.isfinite(noise[:, p]).all():
@@ -80,9 +81,12 @@ def path_p_value(tests: Sequence[PathTest]) -> float:
 
 
 def _on_the_way_and_after(
-    prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int
+    prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int, others: float
 ) -> list[PathTest]:
-    """Return the tests of what runs, of times `measured` (runs,), have when they emerge, and of how long after it."""
+    """Return the tests of what runs, of times `measured` (runs,), have when they emerge, and of how long after it.
+
+    The first run has another direction at the time `others`, whether theory has it or not.
+    """
     times, theirs = simulation["time"].values, np.asarray(prediction["time"].values)
     time, scatter, end = float(expected.time[p]), float(expected.scatter[p]), float(simulation.attrs["end_time"])
     runs, later = np.flatnonzero(measured <= times[-1]), int(np.searchsorted(theirs, time))
@@ -90,7 +94,7 @@ def _on_the_way_and_after(
         return []
     neuron = int(np.argmax(np.abs(prediction["teacher_overlap"].values[later, :, p])))
     # Until then no other direction may move the loss.
-    alone = float(np.nanmin(np.delete(expected.time, p), initial=np.inf))
+    alone = float(np.nanmin(np.delete(expected.time, p), initial=others))
     latest = time * float(np.exp(NEARLY_ALL * scatter))
     on_the_way, after = list[PathTest](), list[PathTest]()
     on_way, lag = WAY_TOLERANCE + scatter**2, LAG_TOLERANCE + scatter**2

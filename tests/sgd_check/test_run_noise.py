@@ -315,3 +315,30 @@ def test_a_right_theory_is_not_refuted_where_noise_chooses_the_neuron(seed, unte
     for p in earliness_only:
         assert np.isinf(found["band_high"][p - 1])
         assert found["mean_log_ratio"][p - 1] < -0.5
+
+
+@pytest.mark.thorough
+@pytest.mark.statistical
+def test_a_loss_that_another_direction_lowers_in_some_runs_does_not_refute_the_time_after_an_emergence():
+    """Noise brings direction 1 at 3.7 and later, theory at 7.4: the loss of direction 2 alone is known until then."""
+    weights = np.random.default_rng(7).standard_normal((4, 12))
+    weights *= 0.1 / np.linalg.norm(weights, axis=1, keepdims=True)
+    problem = dynamics.Problem(
+        activation="he3",
+        teacher=dynamics.Teacher([1.0, 0.8]),
+        width=4,
+        dimension=12,
+        initial_weights=weights,
+        label_noise=0.2,
+    )
+    runs = sgd_check.simulate(problem, learning_rate=5e-5, steps=120_000, seeds=range(9500, 9516), progress=False)
+    times = dynamics.SaveAt.at(np.append(runs["time"].values[1:], [7.0, 8.0, 9.0]))
+    given = {"learning_rate": 5e-5, "step_theory": "finite-d", "save_at": times, "progress": False}
+    theory = dynamics.solve_overlaps(problem, error_estimate=False, **given)
+    assert float(theory["emergence_time"][0]) > 7.0
+    assert float(runs["emergence_time"][:, 0].min()) < 4.0
+    attrs = sgd_check.compare(theory, runs)["comparison"].attrs
+    assert attrs["verdict"] == "undecided"
+    assert attrs["reasons"].startswith(
+        "Direction 1, predicted at 8.72, after the end of the runs: 4 of 16 runs learned"
+    )
