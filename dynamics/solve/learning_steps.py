@@ -45,9 +45,9 @@ class LearningSteps:
     >>> start = ([[0.5]], [[1.0]], [1e-4])
     >>> teacher = dynamics.Teacher([1.0])
     >>> problem = dynamics.Problem(activation="he4", teacher=teacher, width=1, dimension=64, initial_overlaps=start)
-    >>> found = learning_steps(dynamics.predict_emergence(problem), direction=1, learning_rate=1e-5)
+    >>> found = learning_steps(dynamics.predict_emergence(problem), direction=1, learning_rate=5e-6)
     >>> print(found)
-    direction 1, emergence: 41000 ± 8000 steps (95 % of runs: 28000 to 58000), 41000 ± 8000 samples
+    direction 1, emergence: 80000 ± 11000 steps (95 % of runs: 61000 to 103000), 80000 ± 11000 samples
     >>> found.event, round(found.time, 4)
     ('emergence', 0.3873)
     """
