@@ -12,7 +12,7 @@ from numba.core.event import Event, EventStatus
 
 import dynamics
 from dynamics.kernels.compilation import Compilation, compiled_seconds, is_compiled, listening, note_compiled
-from dynamics.runs.compiling import CompilationNotice, Expected, noticed_compilation
+from dynamics.runs.compiling import EXPECTED, CompilationNotice, Expected, noticed_compilation
 from dynamics.runs.trackers import SecondsLeft
 
 LINE = "Compiling for this processor, once"
@@ -146,4 +146,4 @@ def test_quiet_commands_and_their_values(capsys):
     assert capsys.readouterr().err == ""
     with parsing.noticed_compilation({"quiet": False, "no_progress": True}, "overlaps"):
         fresh_function()(1)
-    assert capsys.readouterr().err.startswith(f"{LINE} (about 12 s)")
+    assert capsys.readouterr().err.startswith(f"{LINE} (about {EXPECTED['overlaps'].seconds} s)")
