@@ -111,13 +111,18 @@ class MeanFieldSystem(System):
 
         self.problem, teacher = problem, problem.teacher
         self.weights, self.grows = weights, is_homogeneous(problem)
-        self.functions = Functions(kernels.rhs, kernels.event_values, kernels.normalise)
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / problem.learned_part.kernel_at_one
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
         self._levels = np.array(levels) * self.teacher_loss()
         layout, numbers, rows = self._of_kernels()
+        self.functions = Functions(
+            kernels.rhs,
+            kernels.event_values,
+            kernels.normalise,
+            choices=kernels.choices_of(teacher.span, stride=layout[0], grows=self.grows),
+        )
         tables = [self.coefficients, self.targets, self._learned.ravel(), teacher.coefficients]
         scalars = [self._levels, [self.floor, float(problem.dimension)]]
         self.parameters: Array = np.concatenate([*tables, *scalars, weights, numbers])

@@ -17,11 +17,19 @@ the forces. Φ = Σ f_κq a^κ u^q is differentiated backwards along the same ch
 (K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_u (lanes).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from dynamics.equations.link import HEAD, write_polynomial
 from dynamics.kernels.jit import kernel, matrix, vector
+from dynamics.kernels.units import choice, unit
 from hermite.arrays import Integers, Matrix, Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Particles of a block along one axis and in several, of which scratch stays in the fastest cache.
 LANES, LANES_IN_SUBSPACE = 2048, 64
@@ -54,7 +62,7 @@ def advance_degree(y: Vector, count: int, degree: int, dimension: float, lanes: 
         lanes[LANES + i] = following
 
 
-@kernel
+@choice()
 def sums_of_degrees(
     y: Vector, weights: Vector, count: int, dimension: float, M: int, sums: Vector, lanes: Vector
 ) -> None:
@@ -67,7 +75,7 @@ def sums_of_degrees(
         sums[degree] += total
 
 
-@kernel
+@choice()
 def write_by_degrees(
     is_slope: bool, y: Vector, out: Vector, count: int, dimension: float, slopes: Vector, M: int, lanes: Vector
 ) -> None:
@@ -86,7 +94,7 @@ def write_by_degrees(
 # One axis, in powers α^k with k = start, start + stride, …, both 1 or 2.
 
 
-@kernel
+@choice()
 def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums: Vector, lanes: Vector) -> None:
     """Add the mass and Σ_i weight_i α_i^k, two powers in a pass; the lanes hold weight_i times the next power."""
     M, stride, start = sizes[1], sizes[6], sizes[7]
@@ -112,7 +120,7 @@ def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums
             sums[k + stride] += two
 
 
-@kernel
+@choice()
 def write_by_powers(
     is_slope: bool, y: Vector, out: Vector, count: int, slopes: Vector, sizes: Integers, lanes: Vector
 ) -> None:
@@ -162,7 +170,7 @@ def write_monomials(y: Vector, count: int, sizes: Integers, scratch: Vector) -> 
             powers[q, i] = powers[q - 1, i] * u
 
 
-@kernel
+@choice()
 def sums_of_monomials(
     y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
 ) -> None:
@@ -258,18 +266,12 @@ def write_on_axis(
         write_by_degrees(is_slope, y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes[1], lanes)
 
 
-@kernel
-def block_rates(
+@choice()
+def write_rates_on_axes(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
-    """Write the velocities of a block, a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u; along one axis −(1 − α²) Φ'(α)."""
-    r = sizes[4]
-    if r == 1:
-        write_on_axis(True, y, out, count, slopes, parameters, sizes, scratch)
-        for i in range(count):
-            out[i] *= (y[i] - 1.0) * (1.0 + y[i])
-        return
-    _, _, _, gradient, slope = tables(sizes, scratch)
+    """Write the velocities of a block in several axes, a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
+    r, (_, _, _, gradient, slope) = sizes[4], tables(sizes, scratch)
     write_monomials(y, count, sizes, scratch)
     write_gradient(y, count, slopes, parameters, sizes, scratch)
     for i in range(count):
@@ -281,20 +283,49 @@ def block_rates(
             out[i * r + axis] = y[i * r + axis] * radial - gradient[axis, i]
 
 
-@kernel
-def block_potentials(
-    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
+@choice()
+def write_potentials_on_axes(
+    out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
-    """Write the potentials of a block; in several axes from the monomials that `block_rates` left."""
-    if sizes[4] == 1:
-        write_on_axis(False, y, out, count, slopes, parameters, sizes, scratch)
-        return
+    """Write the potentials of a block in several axes, from the monomials that `write_rates_on_axes` left."""
     Q, (monomials, _, powers, _, _) = sizes[7], tables(sizes, scratch)
     vector(out, 0, count).fill(0.0)
     for place in range(sizes[1]):
         if parameters[place] != 0.0:
             for i in range(count):
                 out[i] += slopes[place] * monomials[place // Q, i] * powers[place % Q, i]
+
+
+@kernel
+def block_rates(
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
+) -> None:
+    """Write the velocities of a block, along one axis −(1 − α²) Φ'(α)."""
+    if sizes[4] > 1:
+        write_rates_on_axes(y, out, count, slopes, parameters, sizes, scratch)
+        return
+    write_on_axis(True, y, out, count, slopes, parameters, sizes, scratch)
+    for i in range(count):
+        out[i] *= (y[i] - 1.0) * (1.0 + y[i])
+
+
+@kernel
+def block_potentials(
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
+) -> None:
+    """Write the potentials of a block, after its velocities."""
+    if sizes[4] > 1:
+        write_potentials_on_axes(out, count, slopes, parameters, sizes, scratch)
+    else:
+        write_on_axis(False, y, out, count, slopes, parameters, sizes, scratch)
+
+
+def choices_of(span: int, *, stride: int, grows: bool) -> tuple[Callable[..., None], ...]:
+    """Return the units that particles take in so many axes; along one, `stride` is that of powers, 0 for none."""
+    if span > 1:
+        growing = (write_potentials_on_axes,) if grows else ()
+        return (sums_of_monomials, write_rates_on_axes, *growing)
+    return (sums_of_powers, write_by_powers) if stride > 0 else (sums_of_degrees, write_by_degrees)
 
 
 @kernel
@@ -326,7 +357,7 @@ def block_masses(y: Vector, first: int, count: int, parameters: Vector, sizes: I
     return vector(lanes, 0, count)
 
 
-@kernel
+@unit()
 def write_moments(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the moments of all particles to the start of `work`."""
     N, M, r, width = sizes[0], sizes[1], sizes[4], lanes_of(sizes)
