@@ -7,6 +7,7 @@ from scipy import stats
 
 import dynamics
 import sgd_check
+from dynamics.runs.result import SolveInterrupted
 from dynamics.theory import escape_bias, exchanged_times, learning_rate_limit, predict, rivals_of_pairs
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import kinds
@@ -160,6 +161,40 @@ def test_the_effect_of_a_planted_error_is_that_of_its_equation():
     assert strong.attrs == right.attrs
     never = right.assign(emergence_time=("direction", [np.nan]))
     assert kind.time_effect(right, never) == np.inf
+
+
+def test_an_interrupted_calibration_of_kinds_keeps_what_was_compared(monkeypatch):
+    """Counts, medians and sentences of comparisons that are made up."""
+    seen = []
+
+    def compared(name, start, seeds, level):
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        seen.append((name, start, seeds[0], level))
+        large = kinds.Effect(np.inf if start else 0.3, 0.02)
+        return {
+            "right": ("undecided", kinds.Effect(0.0, 0.0)),
+            "start x 1.15": (("agree", "disagree")[start], large),
+            "teacher x 1.3": ("disagree", kinds.Effect(0.1, 0.05)),
+        }
+
+    monkeypatch.setattr(kinds, "compared", compared)
+    with pytest.raises(SolveInterrupted) as stopped:
+        sgd_check.calibration(kinds=["tokens", "link-2"], repetitions=3, progress=False)
+    found = stopped.value.dataset
+    assert [name for name, *_ in seen] == ["tokens", "link-2", "tokens"]
+    assert len({first for _, _, first, _ in seen}) == 3
+    assert found.attrs["stop_reason"] == "interrupted"
+    counts = found["verdict_count"].sel(kind="tokens", case=["right", "start x 1.15", "teacher x 1.3"]).values
+    assert counts.tolist() == [[0.0, 0.0, 2.0], [1.0, 1.0, 0.0], [0.0, 2.0, 0.0]]
+    assert found["large_error_count"].sel(kind="tokens").sum("verdict").sum() == 2.0
+    assert found["large_error_count"].sel(kind="link-2", case="start x 1.15").values.tolist() == [1.0, 0.0, 0.0]
+    assert float(found["time_effect"].sel(kind="tokens", case="start x 1.15")) == np.inf
+    assert np.isnan(found["time_effect"].sel(case="relu for gelu")).all()
+    sentences = sgd_study_findings(found).sentences
+    assert sentences[0].startswith("Right theories: 3 comparisons, 0 agree, 3 undecided, 0 disagree.")
+    assert sentences[1].startswith("Large errors: 3 comparisons, 2 agree, 0 undecided, 1 disagree.")
+    assert "tokens, start x 1.15: agree in 1 of 2 large errors." in sentences
 
 
 def test_a_calibration_of_kinds_refuses_what_it_cannot_do():
