@@ -330,8 +330,10 @@ class SphericalStepSystem(SphericalObservables):
         super().__init__(problem, levels)
         start, (m, P), units = problem.start(), (problem.width, problem.num_directions), step_units(problem)
         M, gram, noise = m + len(units), problem.teacher.gram(), step_source(problem.activation, m, units, biased=False)
-        velocity = rhs_of_polynomials if noise.is_polynomial else rhs_of_erf
-        self.functions = Functions(velocity, step_event_values, normalise)
+        velocity, second = rhs_of_erf, write_erf_second
+        if noise.is_polynomial:
+            velocity, second = rhs_of_polynomials, write_polynomial_second
+        self.functions = Functions(velocity, step_event_values, normalise, choices=(second,))
         self.initial_state: Array = np.concatenate([start.teacher_overlap.ravel(), start.student_overlap.ravel()])
         self._inverse_gram = np.linalg.pinv(gram)
         weights = [1.0 / m] * m + [-unit.coefficient for unit in units]
