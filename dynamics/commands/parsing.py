@@ -210,8 +210,8 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
             found[option.key] = value
             continue
         # A list would be the name of a file with commas.
-        is_text = isinstance(value, str) or option.read is not plain
-        require_usage(is_text, f"Option --{option.name} must be text in a file, but is {shown(value)}.")
+        is_single = not isinstance(value, list) or option.read is not plain
+        require_usage(is_single, f"Option --{option.name} must be text in a file, but is {shown(value)}.")
         try:
             found[option.key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         except RecursionError:  # of tables within tables without an end

@@ -35,7 +35,7 @@ PRODUCT = types.void(types.float64, VECTOR, VECTOR, VECTOR, *_NUMBERS)
 _FUNCTIONS = [types.FunctionType(kind) for kind in (EVALUATION, EVALUATION, NORMALISATION)]
 _OF_JACOBIAN = [types.FunctionType(kind) for kind in (EVALUATION, PRODUCT)]
 ARRAYS = tuple_of(MATRIX, VECTOR, INTEGERS, VECTOR, MATRIX)
-#: What the annotations `System` and `Arrays` of units mean in explicit and in implicit methods.
+#: Types of the annotations `System` and `Arrays` of units, in explicit and in implicit methods.
 EXPLICIT: dict[str, Any] = {"System": tuple_of(*_NUMBERS, *_FUNCTIONS), "Arrays": ARRAYS}
 IMPLICIT: dict[str, Any] = {"System": tuple_of(*_NUMBERS, *_FUNCTIONS, *_OF_JACOBIAN), "Arrays": ARRAYS}
 

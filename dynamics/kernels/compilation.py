@@ -1,4 +1,4 @@
-"""What Numba compiles while somebody waits: how many functions, and for how many seconds."""
+"""Counts the functions that Numba compiles while somebody waits, and the seconds."""
 
 from __future__ import annotations
 

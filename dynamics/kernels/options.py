@@ -1,4 +1,4 @@
-"""What Numba is told of every function."""
+"""Options with which Numba compiles functions."""
 
 from __future__ import annotations
 

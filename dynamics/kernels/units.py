@@ -58,7 +58,7 @@ class Unit:
         if "<" in self.symbol:
             msg = f"Units must be functions of a module, since callers know them by name, but {self.symbol} is not."
             raise TypeError(msg)
-        #: What `numba.cfunc` returns, once the unit is made.
+        #: The result of `numba.cfunc`, once the unit is made.
         self.compiled: Any = None
         self._cell = ctypes.c_int64(0)
         binding.add_symbol(self.symbol, ctypes.addressof(self._cell))

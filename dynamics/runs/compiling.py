@@ -1,4 +1,4 @@
-"""What is said where functions are compiled before a run can begin: one line, and a bar of functions."""
+"""Tells on stderr that functions are compiled before a run can begin: one line, and a bar of functions."""
 
 from __future__ import annotations
 

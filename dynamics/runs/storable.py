@@ -1,4 +1,4 @@
-"""What netCDF holds of a dataset so that `dynamics.load` reads the same: names, numbers and texts, attributes."""
+"""Refuses parts of a dataset that netCDF loses or that `dynamics.load` reads as something else."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def open_bar(settings: dict[str, Any], **options: Any) -> Any:
 
 
 class NoBar(AbstractContextManager["NoBar"]):
-    """What stands for a bar of tqdm that is not shown."""
+    """A bar that shows nothing, with the methods of those of tqdm."""
 
     n = 0
 

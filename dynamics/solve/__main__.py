@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dynamics.runs.run_file import RunFile
     from hermite import HermiteExpansion
 
-#: What `-h` prints: five questions, each with a command.
+#: Text of `-h`: five questions, each with a command.
 SHORT = """\
 usage: python -m dynamics.solve [options]
 

@@ -48,7 +48,7 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None, t_max:
         Times of the loss. Default: 150 geometric times from a tenth of the first predicted emergence to 2.5 times the
         last predicted learned time; for k ≤ 2 as `solve_overlaps`.
     t_max : float, optional
-        Last saved time, in place of that of the default times; only without `save_at`.
+        Last saved time, instead of that of the default times; only without `save_at`.
 
     Returns
     -------

@@ -248,7 +248,8 @@ def command_parser(module: str, description: str, epilog: str, kind: type[Kind],
     )
     if short_help:
         told = short_help.replace(f"python -m {module}", parser.prog)
-        parser.add_argument("-h", action=_Short, nargs=0, const=told, help="print the five most common questions")
+        told_by = {"action": _Short, "nargs": 0, "const": told, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS}
+        parser.add_argument("-h", **told_by, help="print the five most common questions")
         parser.add_argument("--help", action="help", help="show this message and exit")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     return parser

@@ -194,7 +194,7 @@ def calibration(
     kinds : str or sequence of str, default ()
         "all", or some of "link-1", "link-2", "link-3", "link-4", "random-start", "inputs", "network", "committee",
         "momentum", "sign-sgd", "zeroth-order", "reused-data" and "tokens": small problems with rates, dimensions, runs
-        and planted errors of their own, in place of the one neuron; other arguments but the next ones must be absent.
+        and planted errors of their own, instead of the one neuron; other arguments but the next ones must be absent.
     repetitions : int
         Comparisons of each case, each with samples of its own, that all cases share.
     seeds, seed : int

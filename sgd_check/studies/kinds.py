@@ -37,7 +37,7 @@ TIMES = ("emergence_time", "learned_time", "component_learned_time")
 
 
 class Effect(NamedTuple):
-    """What an error does: largest |ln ratio| of an awaited time, largest change of a curve in parts of its range."""
+    """The effect of an error: largest |ln ratio| of an awaited time, largest change of a curve in parts of its range."""
 
     time: float
     curve: float
@@ -148,7 +148,7 @@ class ReusedKind(Kind):
         return replace(self, rate=factor * self.rate, end=factor * self.end)
 
     def of_batch(self, size: int) -> Kind:
-        """Return the kind with so many batches in place of one."""
+        """Return the kind with so many batches instead of one."""
         return replace(self, batches=size)
 
     @property

@@ -45,7 +45,7 @@ class SgdStudy(PreparedStudy):
     steps: float = 0.0
     #: Returns about how many seconds they take on this machine; by default those of steps of `problem`.
     seconds: Callable[[], float] | None = None
-    #: What makes a long run shorter.
+    #: Advice that makes a long run shorter.
     advice: str = "fewer or smaller dimensions, fewer seeds or a larger step size"
 
     def work(self) -> str:

@@ -238,7 +238,6 @@ def test_the_name_of_a_file_of_coefficients_stands_behind_an_at(here, capsys):
         ("colour = 3", "must hold options of this command only, but has 'colour'"),
         ("k = 0", "Option --k"),
         ('output = ["a.nc"]', "Option --output must be text in a file, but is ['a.nc']."),
-        ("output = 3", "Option --output must be text in a file, but is 3."),
         ('csv = ["a", "b"]', "Option --csv must be text in a file, but is ['a', 'b']."),
         ('activation = ["he3"]', "Option --activation must be text in a file, but is ['he3']."),
     ],
