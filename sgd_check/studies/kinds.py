@@ -37,7 +37,7 @@ TIMES = ("emergence_time", "learned_time", "component_learned_time")
 
 
 class Effect(NamedTuple):
-    """The effect of an error: largest |ln ratio| of an awaited time, largest change of a curve in parts of its range."""
+    """The effect of an error: largest |ln ratio| of an awaited time, and largest change of a curve over its range."""
 
     time: float
     curve: float
