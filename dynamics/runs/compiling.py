@@ -83,8 +83,9 @@ class CompilationNotice(Compilation):
             self.close()
 
     def close(self) -> None:
-        """Close the bar if it is shown."""
+        """Show the last count, and close the bar if it is shown."""
         if self._bar is not None:
+            self._bar.refresh()
             self._bar.close()
             self._bar = None
 
