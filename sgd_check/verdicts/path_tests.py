@@ -111,9 +111,9 @@ def _on_the_way_and_after(
             passed = np.array([value_between(times, path, t, on_way) for t, path in each])
             what = f"{words} as direction {p + 1} emerges"
             on_the_way += _beyond(what, passed - value_between(theirs, np.log(curve), time, on_way), on_way)
-        last = min(time + end - latest, alone - latest + time if falls else np.inf)
-        due = np.flatnonzero((theirs > time) & (theirs <= last) & np.isfinite(curve))
-        level = _level(curve, due, falls=falls)
+        apart = alone - latest + time if falls else np.inf
+        due = np.flatnonzero((theirs > time) & (theirs <= min(time + end - latest, apart)) & np.isfinite(curve))
+        level = _level(curve[theirs <= apart], due, falls=falls)
         if level is not None:
             sign = -1.0 if falls else 1.0
             lags = [_lag(times, sign * path, sign * np.log(curve[level]), t, end, lag) for t, path in each]
@@ -125,7 +125,10 @@ def _on_the_way_and_after(
 
 
 def _level(curve: Array, due: Integers, *, falls: bool) -> int | None:
-    """Return the saved time whose value the runs are to pass, of those that are due; None if there is none."""
+    """Return the saved time whose value the runs are to pass, of those that are due; None if there is none.
+
+    The curve ends where another direction moves it: halfway down to the plateau before that, runs pass at a known time.
+    """
     if due.size == 0:
         return None
     if falls:
