@@ -50,7 +50,7 @@ KEPT = [
 @pytest.mark.parametrize(
     ("attribute", "is_kept"),
     [(each, False) for each in ATTRIBUTES] + [(each, True) for each in KEPT],
-    ids=lambda each: ascii(each)[:40],
+    ids=lambda each: ascii(each)[:40].partition(" at 0x")[0],
 )
 @pytest.mark.parametrize("owner", ["answer", "loss"])
 def test_attributes(answer, owner, attribute, is_kept, tmp_path):
