@@ -45,8 +45,9 @@ class Functions:
     jacobian_diagonal: Callable[..., None] | None = None
     jacobian_product: Callable[..., None] | None = None
     least_stiff: int = 1
-    #: Of the units among which the functions choose (`dynamics.kernels.units.choice`), those that the system takes.
-    choices: tuple[Callable[..., Any], ...] = ()
+    #: Of the units among which the functions choose (`dynamics.kernels.units.choice`), those that the system takes;
+    #: None: all that the functions can reach.
+    choices: tuple[Callable[..., Any], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

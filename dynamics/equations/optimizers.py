@@ -559,7 +559,7 @@ class OptimizedSystem(FlowSystem):
         nodes, table, means = _nodes_of(base, self._rule, smoothing)
         rules: list[Any] = [{MAP: write_map, SIGN: write_signs}.get(self._rule, write_flow)]
         rules += [sum_nodes] if smoothing > 0.0 else []
-        self.functions = replace(functions, choices=(*base.functions.choices, *rules))
+        self.functions = replace(functions, choices=(*(base.functions.choices or ()), *rules))
         nesterov = [sgd.momentum, 1.0] if sgd.nesterov else [1.0, 0.0]
         alpha = sgd.average if isinstance(sgd.average, float) else 0.0
         varying = learning_rate.nodes if isinstance(learning_rate, RateTable) else np.empty(0)

@@ -14,7 +14,7 @@ from numba import types
 
 from dynamics.kernels.jit import callback, entry, kernel, pasted_kernel
 from dynamics.kernels.products import is_stopped
-from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, make_choices, tuple_of
+from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, make_all_choices, make_choices, tuple_of
 from dynamics.threads import with_slot
 from hermite.arrays import aligned
 
@@ -124,7 +124,11 @@ def callbacks(functions: Functions, *, implicit: bool) -> tuple[Any, ...]:
 
     They are in the order of `Functions`, those of the Jacobian for implicit methods alone.
     """
-    make_choices(functions.choices)
+    if functions.choices is None:
+        kernels = (functions.rhs, functions.event_values, functions.normalise, functions.jacobian_diagonal)
+        make_all_choices([each for each in (*kernels, functions.jacobian_product) if each is not None])
+    else:
+        make_choices(functions.choices)
     found = (
         callback(functions.rhs, EVALUATION),
         callback(functions.event_values or _zeros, EVALUATION),

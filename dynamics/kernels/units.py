@@ -4,7 +4,8 @@ Numba optimises what a function calls again in every function above it. So a fun
 a unit: `numba.cfunc` compiles it for one signature, which its annotations give, into a file of its own, and those that
 call it find its address in a cell, eight bytes with a name that the linker knows. So machine code on disk, which has
 the name alone, holds in every process. The cell is filled before a function that can reach the unit is made; that of a
-`choice` only for systems that name it in `Functions.choices`, so that a problem compiles the branches that it takes.
+`choice` only for systems that name it in `Functions.choices`, so that a problem compiles the branches that it takes,
+and for those that name none.
 
 In Python a call of a unit raises NotImplementedError. Where ``NUMBA_DISABLE_JIT`` leaves all functions to Python,
 a unit is the function itself.
@@ -154,12 +155,33 @@ def make_choices(choices: Sequence[Callable[..., Any]]) -> None:
             made.make()
 
 
+def make_all_choices(functions: Sequence[Callable[..., Any]]) -> None:
+    """Make all choices that compiled functions can reach."""
+    seen, waiting = set[Callable[..., Any]](), [each.py_func for each in functions if is_jitted(each)]
+    while waiting:
+        function = waiting.pop()
+        if function in seen:
+            continue
+        seen.add(function)
+        units, kernels = _named_by(function)
+        for each in units:
+            if each.is_choice:
+                each.make()
+        waiting += [*kernels, *(each.function for each in units)]
+
+
 @functools.cache
+def _named_by(function: Callable[..., Any]) -> tuple[list[Unit], list[Callable[..., Any]]]:
+    """Return the units that a Python function names, and the Python functions of kernels."""
+    named = named_in(function)
+    units = [made for each in named if (made := unit_of(each)) is not None]
+    return units, [each.py_func for each in named if is_jitted(each)]
+
+
 def _called_by(function: Callable[..., Any]) -> tuple[list[Unit], list[Callable[..., Any]]]:
     """Return the units but choices that a Python function names, and the Python functions of kernels."""
-    named = named_in(function)
-    units = [made for each in named if (made := unit_of(each)) is not None and not made.is_choice]
-    return units, [each.py_func for each in named if is_jitted(each)]
+    units, kernels = _named_by(function)
+    return [each for each in units if not each.is_choice], kernels
 
 
 def signature_of(function: Callable[..., Any], kinds: dict[str, Any]) -> Any:

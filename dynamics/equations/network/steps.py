@@ -472,7 +472,7 @@ class NetworkStepSystem(flow.NetworkSystem):
         second = write_polynomial_second if source.is_polynomial else write_erf_second
         if not source.is_polynomial and source.layout[1] == ERF_ALONE:
             second = write_central_erf_second
-        self.functions = replace(self.functions, rhs=rhs, choices=(*self.functions.choices, second))
+        self.functions = replace(self.functions, rhs=rhs, choices=(*(self.functions.choices or ()), second))
         step = [learning_rate, batch_size, problem.dimension, problem.label_noise**2]
         teacher = [[-unit.coefficient for unit in units], [unit.bias for unit in units]]
         directions = [unit.direction for unit in units]

@@ -893,7 +893,7 @@ class NetworkSystem(FlowSystem):
         y = np.ascontiguousarray(state)
         of_events = self.functions.event_values
         assert of_events is not None
-        make_choices(self.functions.choices)
+        make_choices(self.functions.choices or ())
         functions = callback(self.of_means, _EVALUATION), callback(of_events, _EVALUATION)
         evaluate_means(*functions, y, np.empty_like(y), events, (self.parameters, sizes, work))
         v, _, M, _ = self.unpack(y)
