@@ -32,7 +32,7 @@ LONG = {
     "python -m dynamics.study widths.toml --output here.nc --workers 8",
     "python -m sgd_check.run question.nc -- --activation gelu --coefficients @weights.csv --width 64 --dimension 512 --learning-steps 1,10",
     "python -m sgd_check.study calibration",
-    "python -m sgd_check.study calibration --kinds all --repetitions 15",
+    "python -m sgd_check.study calibration --kinds all --repetitions 31",
     "python -m sgd_check.study epochs",
     "python -m sgd_check.study calibration --repetitions 400",
     "python -m sgd_check.study full-batch --cut 4 --dimensions 200,400",
