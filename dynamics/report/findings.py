@@ -402,8 +402,8 @@ def plot(answer: xr.Dataset | xr.DataTree, *, style: str | None = None) -> Figur
     >>> import dynamics
     >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=2, dimension=64)
     >>> figure = dynamics.plot(dynamics.predict_emergence(problem))
-    >>> [ax.get_xlabel() for ax in figure.axes][1]
-    'flow time $t$'
+    >>> [ax.get_xlabel() for ax in figure.axes]
+    ['flow time $t$', 'predicted emergence time']
     """
     findings = checked_findings(answer)
     draw = findings.overview or next((drawing.draw for drawing in findings.drawings), None)

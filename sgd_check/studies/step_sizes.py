@@ -129,7 +129,7 @@ def step_size_phases(
     >>> found = step_size_phases(dimension=16, learning_rates=[1e-5, 1e-3], seeds=4, progress=False)
     >>> ratio = found.emergence_time.median("run") / found.predicted_emergence_time
     >>> ratio.values.ravel().round(1).tolist(), f"{found.attrs['learning_rate_limit']:.2g}"
-    ([1.0, 1.4], '0.00034')
+    ([1.0, 1.4], '0.00024')
     """
     asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
     check_problem(asked)

@@ -174,7 +174,7 @@ def test_pairs_have_the_times_of_the_page(k, alpha, p, expected):
     weight = 1e-3 * np.sqrt(s / s.sum())  # so that C_0² = s_p / tr Σ
     off = np.arange(s.size) != p - 1
     link = hermite.expand(f"he{k}")
-    pair = WhitenedPair(link, 1.0, s[p - 1 : p], np.ones(1), weight[p - 1 : p], s[off], weight[off] ** 2)
+    pair = WhitenedPair(link, 1.0, s[p - 1 : p], np.ones(1), weight[p - 1 : p], s[off], weight[off] ** 2, 0.5)
     assert pair.times()[0] / pair.leading_order() == pytest.approx(expected, abs=1e-3)
 
 

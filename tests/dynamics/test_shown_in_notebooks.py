@@ -123,10 +123,9 @@ def test_times_of_learning_show_the_interval_or_why_there_is_none():
     }
     gone = dict.fromkeys(("steps_deviation", "steps_low", "steps_high"), float("nan"))
     late = dynamics.LearningSteps(**values, event="learned", steps=5000.0, **gone, notes=("no <interval>",))
-    assert str(late) == "direction 2, learned: 5000 steps, 160000 samples; no <interval>"
+    assert str(late) == "direction 2, learned: unknown (about 5000 by the flow alone); no <interval>"
     assert read(late)[1] == {
-        "steps": "5000",
-        "samples": "160000",
+        "steps": "unknown (about 5000 by the flow alone)",
         "step": "η = 0.001, batch 32",
         "not modelled": "no <interval>",
     }

@@ -3,10 +3,8 @@
 `python tests/fuzz/changed_files.py` counts them, each in a process of its own, since a damaged file can end one.
 """
 
-import os
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
@@ -208,31 +206,11 @@ def main():
         for every in (cases(paths, folder, rng), cases_of_sweep(folder, rng)):
             for label, judge in every:
                 count += 1
-                if text := _apart(judge):
+                if text := judge():
                     complaints[label] = text
                     print(f"{label}: {text}", flush=True)
     print(f"{count - len(complaints)} of {count}")
     return bool(complaints)
-
-
-def _apart(judge, seconds=90.0):
-    """Return the complaint, found in a process of its own."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, (judge() or "").encode()[:4000])
-        os._exit(0)
-    os.close(writer)
-    deadline = time.monotonic() + seconds
-    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if ended == (0, 0):
-        os.kill(child, 9)
-        ended = os.waitpid(child, 0)
-        return f"takes more than {seconds:g} seconds"
-    with os.fdopen(reader, "rb") as said:
-        text = said.read().decode(errors="replace")
-    return text if ended[1] == 0 else f"ends the process with {ended[1]}"
 
 
 if __name__ == "__main__":
