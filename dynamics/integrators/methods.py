@@ -13,7 +13,7 @@ from dynamics.integrators import METHODS
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.stepper import Stepper, Tolerances
 from dynamics.integrators.system_calls import BoundSystem
-from dynamics.kernels.compilation import compiled_seconds
+from dynamics.kernels.compile_time import compiled_seconds
 from hermite.text.messages import not_a_choice, refuse, shown
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ import hashlib
 import time as clock
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from llvmlite.binding import get_host_cpu_name
 from numba.core.event import Listener, install_listener
 
 from dynamics.kernels.cache import PACKAGES, ROOT, is_interpreted
+from dynamics.kernels.compile_time import TIMER_OF_RUN
 
 #: Kinds of questions of which this process has noted that their functions are compiled.
 _noted: set[str] = set()
@@ -61,9 +61,6 @@ class Compilation(Listener):
         self.functions += event.kind == PASS and LAST_PASS in event.data["name"]
 
 
-_of_run: ContextVar[Compilation | None] = ContextVar("of_run", default=None)
-
-
 @contextmanager
 def listening(listener: Compilation) -> Iterator[None]:
     """Have a listener count the functions that are compiled in the body."""
@@ -75,18 +72,12 @@ def listening(listener: Compilation) -> Iterator[None]:
 def compilation_of_run() -> Iterator[Compilation]:
     """Count what is compiled in the body, which is one run, for `compiled_seconds`."""
     compilation = Compilation()
-    token = _of_run.set(compilation)
+    token = TIMER_OF_RUN.set(compilation)
     try:
         with listening(compilation):
             yield compilation
     finally:
-        _of_run.reset(token)
-
-
-def compiled_seconds() -> float:
-    """Return the seconds in which functions were compiled since this run began, 0 outside of runs."""
-    compilation = _of_run.get()
-    return 0.0 if compilation is None else compilation.seconds
+        TIMER_OF_RUN.reset(token)
 
 
 def _directory() -> Path:

@@ -23,7 +23,7 @@ from dynamics.cores import one_of_the_runs
 from dynamics.equations.interface import OfStates, takes_stacks
 from dynamics.integrators import Status
 from dynamics.integrators.stepper import end_threads, leaping
-from dynamics.kernels.compilation import compiled_seconds
+from dynamics.kernels.compile_time import compiled_seconds
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack_records
 from dynamics.runs.run_file import packed, unpacked
 from dynamics.runs.trackers import CHUNK_SECONDS, Progress, Run, Tracker

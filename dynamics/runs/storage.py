@@ -511,7 +511,8 @@ def _loaded(path: Path, content: bytes | None, *, checkpoint: bool) -> xr.DataTr
     import xarray as xr
 
     as_store: Any = xr.backends.NetCDF4DataStore
-    with netCDF4.Dataset(path) if content is None else netCDF4.Dataset(path.name, memory=content) as file:
+    # A name that begins with a bracket is read as constraints on an address.
+    with netCDF4.Dataset(path.absolute()) if content is None else netCDF4.Dataset(path.name, memory=content) as file:
         waiting, parts = [(ROOT, file)], {}
         while waiting:
             name, group = waiting.pop()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dynamics.kernels.compilation import compiled_seconds
+from dynamics.kernels.compile_time import compiled_seconds
 from dynamics.problem.checks import check_switch, check_type, checked_number, require
 from dynamics.runs.result import StopReason
 from dynamics.threads import Stopped, interruption

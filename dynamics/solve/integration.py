@@ -22,7 +22,8 @@ from dynamics.cores import one_blas_thread
 from dynamics.equations.losses import DEGREES
 from dynamics.integrators import Stepper, check_method, stepper_of
 from dynamics.integrators.stepper import end_threads
-from dynamics.kernels.compilation import compilation_of_run, compiled_seconds, note_compiled
+from dynamics.kernels.compilation import compilation_of_run, note_compiled
+from dynamics.kernels.compile_time import compiled_seconds
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.hints import check_names

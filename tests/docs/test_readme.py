@@ -181,7 +181,7 @@ def test_example_2_learns_every_term_of_the_staircase_one_after_the_other(tmp_pa
     times = learned_in_turn(text)
     assert len(times) == 1 + re.search('--teacher "(.*?)"', command)[1].count("+")
     assert times == pytest.approx(told, rel=0.03)
-    assert "Learned: half of the teacher's value is first reached." in text
+    assert "learned: half of the teacher's value f* is first reached." in text
 
 
 def test_example_3_gives_datasets_with_labels_units_and_the_whole_problem():

@@ -11,7 +11,8 @@ import pytest
 from numba.core.event import Event, EventStatus
 
 import dynamics
-from dynamics.kernels.compilation import Compilation, compiled_seconds, is_compiled, listening, note_compiled
+from dynamics.kernels.compilation import Compilation, is_compiled, listening, note_compiled
+from dynamics.kernels.compile_time import compiled_seconds
 from dynamics.runs.compiling import EXPECTED, CompilationNotice, Expected, noticed_compilation
 from dynamics.runs.trackers import SecondsLeft
 

@@ -502,7 +502,19 @@ def test_the_command_tells_tests_and_training(here, capsys):
     assert found.train_loss[-1] < found.loss[-1] < 0.05
     assert (here / "run.png").stat().st_size > 1000
     assert len(dynamics.plot_loss(found).get_legend().get_texts()) >= 2
-    more = ["--batches", "4", "--reshuffle", "--learning-rate", "0.5", "--biases", "fixed", "--width", "2", "--dry-run", "--overwrite"]
+    more = [
+        "--batches",
+        "4",
+        "--reshuffle",
+        "--learning-rate",
+        "0.5",
+        "--biases",
+        "fixed",
+        "--width",
+        "2",
+        "--dry-run",
+        "--overwrite",
+    ]
     assert solve_command([*line, *more]) == 0
     assert "64 steps, 8192 points in 8 groups" in capsys.readouterr().out
     assert solve_command([*line, "--batches", "99", "--overwrite"]) == 2

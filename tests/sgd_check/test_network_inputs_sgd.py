@@ -119,7 +119,7 @@ def problem():
 def runs(problem):
     return [
         sgd_check.simulate(problem, learning_rate=rate, steps=round(40.0 / rate), seeds=24, **QUIET)
-        for rate in (4e-3, 2e-3)
+        for rate in (2e-3, 1e-3)
     ]
 
 
