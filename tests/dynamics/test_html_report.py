@@ -178,7 +178,7 @@ def test_a_run_that_failed_says_so_first(written):
     cautions = page.text("li")
     censored = "2 of 2 directions did not emerge by the end: their times are unknown (censored)."
     assert any(caution.startswith(censored) for caution in cautions)
-    assert any("exceeds 0.00042, the limit of stability" in text for text in cautions)
+    assert any("exceeds 0.000303, the limit of stability" in text for text in cautions)
     emerged = numbers(page.tables["Emergence times against prediction"], "emerged")
     assert emerged == pytest.approx([np.nan] * 2, nan_ok=True)
 

@@ -118,7 +118,7 @@ def problem():
 @pytest.fixture(scope="module")
 def runs(problem):
     return [
-        sgd_check.simulate(problem, learning_rate=rate, steps=round(40.0 / rate), seeds=24, **QUIET)
+        sgd_check.simulate(problem, learning_rate=rate, steps=round(40.0 / rate), seeds=64, **QUIET)
         for rate in (2e-3, 1e-3)
     ]
 

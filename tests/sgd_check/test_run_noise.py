@@ -311,7 +311,7 @@ def test_intervals_of_steps_hold_runs_in_which_noise_exchanges_neurons(part, see
     answer = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([4.0]), progress=False)
     for p in (1, 2):
         found = dynamics.learning_steps(answer, direction=p, learning_rate=rate)
-        assert found.notes[-1].startswith("the interval is drawn: ")
+        assert found.notes[-1].startswith("the interval is drawn: ") or found.notes[-1].endswith("holds these runs too")
         steps = np.nan_to_num(runs["emergence_time"].values[:, p - 1] / rate, nan=np.inf)
         outside = int(np.sum((steps < found.steps_low) | (steps > found.steps_high)))
         assert outside <= {48: 12, 64: 14}[seeds]
