@@ -71,7 +71,9 @@ def solve_with_ours(
 
 
 OUR_METHODS = tuple(
-    method for method in FLOW_METHODS if method not in {"auto", "gradient-descent"} and not method.startswith("scipy:")
+    method
+    for method in FLOW_METHODS
+    if method not in {"auto", "gradient-descent", "map"} and not method.startswith("scipy:")
 )
 # An explicit method is held by stability, whatever its tolerance.
 _TWO = (1e-6, 1e-9)
