@@ -24,17 +24,17 @@ class Expected(NamedTuple):
 
 #: Answer -> what its first run compiles at its default settings (`python -m benchmarks.compilation`).
 EXPECTED = {
-    "overlaps": Expected(59, 5),
-    "overlaps, k <= 2": Expected(106, 13),
+    "overlaps": Expected(59, 4),
+    "overlaps, k <= 2": Expected(106, 10),
     "decoupled": Expected(0, 0),
     "quadratic": Expected(0, 0),
-    "network": Expected(69, 7),
+    "network": Expected(69, 5),
     "correlation": Expected(35, 3),
-    "mean-field": Expected(66, 9),
-    "reused-data": Expected(97, 17),
+    "mean-field": Expected(50, 4),
+    "reused-data": Expected(46, 3),
 }
 #: Answers of an optimizer other than SGD, whose steps compile further functions.
-OF_OPTIMIZERS = Expected(119, 13)
+OF_OPTIMIZERS = Expected(119, 10)
 
 
 def expected_compilation(answer: str, *, has_optimizer: bool = False, decouples: bool = True) -> Expected | None:
