@@ -12,7 +12,7 @@ import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -27,8 +27,8 @@ Result = TypeVar("Result")
 
 #: Number that compiled code finds in its slot once it must stop; no size has this value.
 STOP = -(2**62)
-#: Seconds between two looks of a caller for a reason to stop.
-LOOK = 0.05
+#: Seconds between two looks of a caller for a reason to stop, and between two of the main thread for the end of work.
+LOOK, WAIT = 0.05, 0.5
 
 _given_up: contextvars.ContextVar[StopFlag | None] = contextvars.ContextVar("given_up", default=None)
 _asked: contextvars.ContextVar[StopFlag | None] = contextvars.ContextVar("asked", default=None)
@@ -122,14 +122,14 @@ def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | Non
     thread = _Worker(work, _given_up, given_up)
     try:
         thread.start()
-        while reason is None and not wait((thread.outcome,), LOOK).done:
+        while reason is None and not thread.ended_within(LOOK):
             reason = reason_to_stop()
     finally:
         given_up.set()
         thread.end()
-    if isinstance(thread.outcome.exception(), GivenUp):
+    if isinstance(thread.error, GivenUp):
         raise Stopped(reason)
-    return thread.outcome.result()
+    return thread.result()
 
 
 def in_worker(work: Callable[[], Result]) -> Result:
@@ -144,39 +144,69 @@ def in_worker(work: Callable[[], Result]) -> Result:
     thread = _Worker(work, _asked, asked)
     try:
         thread.start()
-        while not wait((thread.outcome,), 10.0 * LOOK).done:  # Windows hears no signal in a wait without end
+        while not thread.ended_within(WAIT):
             pass
     except BaseException as error:
         try:
             asked.set()
         finally:  # another signal may raise in between
             thread.end()
-        stopped = asked.seen and not thread.outcome.cancelled() and thread.outcome.exception() is None
-        if not (isinstance(error, KeyboardInterrupt) and stopped):
+        if not (isinstance(error, KeyboardInterrupt) and asked.seen and thread.has_result):
             raise
     else:
         thread.join()
-    return thread.outcome.result()
+    return thread.result()
 
 
 class _Worker(threading.Thread, Generic[Result]):
-    """A thread that does work, in whose context a variable holds a flag."""
+    """A thread that does work, in whose context a variable holds a flag.
+
+    The thread that waits for it may be the main one, where the handler of a signal can raise between any two lines,
+    also of the standard library's Python code, whose locks then stay taken. So it waits on one lock of the interpreter,
+    never without end (a signal that comes as a wait begins is handled after it), and believes attributes alone.
+    """
+
+    error: BaseException | None = None
 
     def __init__(
         self, work: Callable[[], Result], variable: contextvars.ContextVar[StopFlag | None], flag: StopFlag
     ) -> None:
         super().__init__(name="worker")
-        self.outcome: Future[Result] = Future()
         self._work, self._flag = work, flag
+        self._results: list[Result] = []
+        self._begun = self._ended = False
+        self._busy = threading.Lock()
+        self._busy.acquire()  # released by the thread as it ends
         self._context_of_work = contextvars.copy_context()
         self._context_of_work.run(variable.set, flag)
 
     def run(self) -> None:
-        if self.outcome.set_running_or_notify_cancel():
-            try:
-                self.outcome.set_result(self._context_of_work.run(self._work))
-            except BaseException as error:  # raised in the caller's thread
-                self.outcome.set_exception(error)
+        self._begun = True
+        try:
+            if not self._flag.is_set:
+                self._results.append(self._context_of_work.run(self._work))
+        except BaseException as error:  # raised in the caller's thread
+            self.error = error
+        finally:
+            self._ended = True
+            self._busy.release()
+
+    @property
+    def has_result(self) -> bool:
+        """Whether the work has returned."""
+        return bool(self._results)
+
+    def result(self) -> Result:
+        """Return what the work returned, or raise what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self._results[0]
+
+    def ended_within(self, seconds: float) -> bool:
+        """Return whether the work has ended, after waiting for that at most so long."""
+        if not self._ended and self._busy.acquire(timeout=seconds):
+            self._busy.release()
+        return self._ended
 
     def end(self) -> None:
         """Wait for the end of work that was asked to stop; work that has not begun never will.
@@ -184,18 +214,18 @@ class _Worker(threading.Thread, Generic[Result]):
         An exception from a signal's handler is raised afterwards, but for a further KeyboardInterrupt.
         """
         late: BaseException | None = None
-        # Not by `join`: CPython takes a thread for ended whose `join` was interrupted.
-        while not self.outcome.done():
+        while True:
             try:
                 self._flag.set()  # again, where a signal came while it was set
-                if not self.outcome.cancel():
-                    wait((self.outcome,))
+                if not self._begun:  # work that begins after this sees the flag
+                    break
+                if self.ended_within(WAIT):
+                    self.join()
+                    break
             except KeyboardInterrupt:
                 continue
             except BaseException as error:
                 late = error
-        if not self.outcome.cancelled():
-            self.join()
         if late is not None:
             raise late
 

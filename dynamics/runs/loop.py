@@ -14,7 +14,9 @@ from __future__ import annotations
 import threading
 import time as clock
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -272,19 +274,18 @@ class _Remote(Tracker):
         self.stop = threading.Event()
         #: How far the run is.
         self.time = 0.0
-        self._wanted: Future[Snapshot] | None = None
+        self._asked: SimpleQueue[Future[Snapshot]] = SimpleQueue()
 
     def snapshot(self) -> Future[Snapshot]:
         """Ask for a snapshot, which comes between two chunks of steps or during a long step, never after the end."""
-        wanted: Future[Snapshot] = Future()
-        self._wanted = wanted
-        return wanted
+        snapshot: Future[Snapshot] = Future()
+        self._asked.put(snapshot)
+        return snapshot
 
     def check(self, view: Run) -> StopReason | None:
         self.time = view.time
-        wanted, self._wanted = self._wanted, None
-        if wanted is not None:
-            wanted.set_result(view.snapshot())
+        with suppress(Empty):
+            self._asked.get_nowait().set_result(view.snapshot())
         return StopReason.CALLBACK if self.stop.is_set() else None
 
     urgent = check

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time as clock
 
@@ -139,6 +140,50 @@ def test_work_is_asked_to_stop_again_where_a_signal_came_while_it_was_asked(monk
     with pytest.raises(KeyboardInterrupt):
         stopping.in_worker(work)
     assert (len(asked), threads()) == (2, [])
+
+
+def test_an_interrupt_between_any_two_instructions_is_survived(monkeypatch):
+    """The handler of a signal may raise anywhere in Python code of the main thread, also where a lock was just taken."""
+    monkeypatch.setattr(stopping, "WAIT", 0.002)
+
+    def interrupted_after(count, seconds):
+        """Interrupt the wait after `count` of its instructions, again `seconds` after that; return if it was so long."""
+        seen, counted = [], None
+
+        def work():
+            is_interrupted, end = stopping.interruption(), clock.monotonic() + 20.0
+            while not is_interrupted() and clock.monotonic() < end:
+                clock.sleep(1e-4)
+            clock.sleep(seconds)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            seen.append(clock.monotonic() < end)
+
+        def trace(frame, event, _argument):
+            nonlocal counted
+            frame.f_trace_opcodes = True
+            if counted is None and frame.f_code.co_name == "ended_within":
+                counted = 0  # from here on: to start a thread is the standard library's, some microseconds
+            if event == "opcode" and counted is not None:
+                counted += 1
+                if counted == count:
+                    raise KeyboardInterrupt  # which ends the tracing
+            return trace
+
+        before = sys.gettrace()
+        try:
+            try:
+                sys.settrace(trace)
+                stopping.in_worker(work)
+            finally:
+                sys.settrace(before)
+                clock.sleep(1e-3)  # the second interrupt may come as late as here
+        except KeyboardInterrupt:
+            pass
+        assert (seen, threads()) == ([True], []), (count, seconds)
+        return counted >= count
+
+    # A round of the wait has some fifty instructions.
+    assert all(interrupted_after(count, seconds) for count in range(1, 120) for seconds in (0.0, 2e-4, 1e-3))
 
 
 @pytest.mark.parametrize("joined", [False, True], ids=["while it works", "while the thread is joined"])
