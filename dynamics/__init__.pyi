@@ -1,9 +1,12 @@
+from . import laws as laws
 from . import tokens as tokens
 from .laws.chaos import propagation_of_chaos as propagation_of_chaos
+from .laws.fit import fit_surface as fit_surface
 from .laws.quadratic import quadratic_laws as quadratic_laws
 from .laws.scaling import compute_frontier as compute_frontier
 from .laws.scaling import finite_size as finite_size
 from .laws.scaling import scaling_study as scaling_study
+from .laws.theorem import check_theorem as check_theorem
 from .laws.transfer import transfer_study as transfer_study
 from .problem.inputs import Inputs as Inputs
 from .problem.optimizers import SGD as SGD

@@ -33,7 +33,12 @@ COMMANDS = [
     pytest.param(run.build_parser(), ["run.nc"], run.OPTIONS, id="run"),
     pytest.param(tokens_check.build_parser(), ["run.nc"], tokens_check.ALL_OPTIONS, id="check of tokens"),
     *(
-        pytest.param(build_parser(catalogue), [name], options_of(name, study), id=f"{catalogue.prog} {name}")
+        pytest.param(
+            build_parser(catalogue),
+            [name, *(["run.csv"] if study.argument else [])],
+            options_of(name, study),
+            id=f"{catalogue.prog} {name}",
+        )
         for catalogue in (laws.CATALOGUE, mean_field_study.CATALOGUE, sgd_study.CATALOGUE, tokens.CATALOGUE)
         for name, study in catalogue.studies.items()
     ),
@@ -44,7 +49,7 @@ COMMANDS = [
 def test_a_file_of_options_takes_every_option_as_it_is_typed(parser, arguments, options, tmp_path):
     path = tmp_path / "options.toml"
     from_file = [*arguments, "--config", str(path)]
-    flags = {flag for flag in parser.values(arguments) if flag not in ("name", "prediction", "version")}
+    flags = {flag for flag in parser.values(arguments) if flag not in ("name", "prediction", "table", "version")}
     assert {option.key for option in options} == flags
     for option in options:
         if option.name == "config":
@@ -119,7 +124,8 @@ def parameters_of(study):
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_has_an_option_for_each_setting_with_its_default(study):
     parameters = parameters_of(study)
-    assert {option.key for option in study.options} | {"progress"} == set(parameters)
+    argument = set(study.argument[:1]) if study.argument else set()
+    assert {option.key for option in study.options} | {"progress"} | argument == set(parameters)
     for option in study.options:
         if option.default is not None:
             assert option.read(option.default) == parameters[option.key].default, option.name

@@ -79,6 +79,8 @@ class StudyCommand(NamedTuple):
     prepares: str
     help: str
     options: tuple[Option, ...]
+    #: An argument without a flag: its name in the function, its metavar and its help.
+    argument: tuple[str, str, str] | None = None
 
     def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Prepared:
         """Import the module and return the prepared study."""
@@ -101,8 +103,11 @@ def build_parser(catalogue: Catalogue) -> parsing.Parser:
     parser = parsing.command_parser(catalogue.prog, catalogue.description, catalogue.examples)
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     for name, study in catalogue.studies.items():
-        usage = f"{parser.prog} {name} [options]"
+        usage = " ".join([parser.prog, name, "[options]", *(study.argument or ())[1:2]])
         one = names.add_parser(name, usage=usage, help=study.help, description=study.help, allow_abbrev=False)
+        if study.argument is not None:
+            argument, metavar, explanation = study.argument
+            one.add_argument(argument, metavar=metavar, help=explanation)
         one.add_options(options_of(name, study))
     return parser
 
@@ -148,6 +153,8 @@ def _named_study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
             f"Option --{option.name} must be absent when --problem is given, but is {text}.",
         )
     settings = {option.key: parsing.read_option(option, text) for option, text in given.items()}
+    if command.argument is not None:
+        settings[command.argument[0]] = values[command.argument[0]]
     from dynamics.problem import Problem
     from dynamics.runs.storage import StorageError, load_answer
 

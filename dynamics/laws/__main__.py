@@ -23,6 +23,12 @@ examples:
       the experiment of arXiv:2504.19983 by matched pairs and by the sum formula
   python -m dynamics.laws compute-frontier --coupled --largest-width 256
       the same by the exact coupled flow too; minutes
+  python -m dynamics.laws theorem
+      how far the theorem of arXiv:2504.19983 on emergence times holds at d = 1024 to 262144
+  python -m dynamics.laws decoupling --gamma 0.75 --dimensions 64,256
+      emerged over predicted times when P grows as a power of d
+  python -m dynamics.laws fit runs.csv
+      L = E + A m^-alpha + B n^-beta, and the same with a maximum, of your losses
 
 `python -m dynamics.laws NAME --help` lists the options of a study. stdout holds the result, stderr everything else.
 exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
@@ -106,6 +112,40 @@ STUDIES = {
             table.WORKERS,
         ),
     ),
+    "theorem": StudyCommand(
+        "dynamics.laws.theorem:theorem_study.prepare",
+        "the bounds of the theorem on emergence times, measured on flows at growing dimension",
+        (
+            table.EXPONENT,
+            table.BETA,
+            table.DIRECTIONS._replace(default="4"),
+            Option("width", table.positive_integer, "number of neurons m [3 P]", "M"),
+            Option("dimensions", table.integers, "input dimensions, increasing", "D,D,...", "1024,16384,262144"),
+            table.STARTS._replace(default="1"),
+            table.START_SEED,
+        ),
+    ),
+    "decoupling": StudyCommand(
+        "dynamics.laws.decoupling:decoupling.prepare",
+        "do directions emerge one by one when P = d^gamma? coupled flows beside matched pairs",
+        (
+            table.EXPONENT,
+            table.BETA,
+            Option("gamma", table.positive, "power of d that the number of directions is", default="0.5"),
+            Option("dimensions", table.integers, "input dimensions, increasing", "D,D,...", "64,256,1024"),
+            table.STARTS._replace(default="6"),
+            table.START_SEED,
+        ),
+    ),
+    "fit": StudyCommand(
+        "dynamics.laws.fit:surface_fits.prepare",
+        "fit the losses of a table over width and samples by two power laws and a floor, added or the larger",
+        (
+            Option("bootstrap", table.integer, "fits to drawn rows, for the errors", "N", "100", group="answer"),
+            table.START_SEED._replace(help="seed of the drawn rows"),
+        ),
+        argument=("table", "FILE", "CSV with columns width, samples and loss, or a sweep's dataset"),
+    ),
 }
 
 CATALOGUE = Catalogue(
@@ -113,7 +153,7 @@ CATALOGUE = Catalogue(
     description="Scaling laws of the theory alone, each fitted beside its prediction.",
     examples=EXAMPLES,
     studies=STUDIES,
-    findings="dynamics.report.laws:law_findings",
+    findings="dynamics.report.findings:any_findings",
 )
 
 

@@ -41,6 +41,7 @@ FINDINGS = {
         ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "transfer"),
         "dynamics.report.laws:law_findings",
     ),
+    **dict.fromkeys(("theorem", "theorem-study", "decoupling", "surface-fit"), "dynamics.report.claims:claim_findings"),
     "recovery": "dynamics.report.laws:recovery_findings",
     "tokens-closed": "dynamics.report.tokens:closed_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",

@@ -308,6 +308,19 @@ recovered_share |  | share of the runs of descent that recover the direction exa
 online_samples |  | samples after which online SGD arrives | n
 mean_overlap_squared |  | squared overlap averaged over samples | \overline{\langle\hat\theta,\theta\rangle^2}
 allowed_deviation |  | deviation from its law that a finite dimension is allowed | \Delta
+delta_b |  | smallest Delta with which part (b) of the theorem holds | \Delta_b
+delta_c |  | smallest Delta with which part (c) of the theorem holds | \Delta_c
+delta_c_leading_order |  | its leading order | \Delta_c^0
+delta_b_of_direction | direction | smallest Delta with which part (b) holds for the direction | \Delta_{b,p}
+delta_c_of_direction | direction | smallest Delta with which part (c) holds for the direction | \Delta_{c,p}
+irrelevant_before | direction | largest squared overlap of another neuron with the direction, until T_p | C^2_<
+irrelevant_after | direction | largest squared overlap of another neuron with the direction, after T_p | C^2_>
+unused_squared_norm |  | largest squared norm of a neuron that no direction is matched with | n_0
+start | start | seed of the random start | s_0
+time_ratio |  | mean over directions of emerged over predicted time | \langle T/T^{\mathrm{pair}} \rangle
+taken_share |  | share of directions that another neuron than the matched one learns | q
+unlearned_share |  | share of directions that did not emerge by the end | c
+directions_at_dimension |  | number of directions at each dimension | P
 rate_drift |  | distance of the best step size from that of the largest width, in the logarithm | \delta\ln\eta^*
 """
 
@@ -366,6 +379,9 @@ compute | compute, $m\times$ steps
 best_width | best width $m$
 num_directions | number of directions $P$
 time_exponent | exponent $x$ of $L \propto t^x$
+theorem_delta | smallest $\Delta$ of the theorem
+emerged_over_predicted | emerged over predicted time
+direction_share | share of directions
 law_loss | loss
 plateau_loss | loss (dotted: plateaus)
 moved_attention | attention, first trigger shifted

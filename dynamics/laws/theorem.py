@@ -1,0 +1,239 @@
+r"""The bounds of the theorem of Ren, Nichani, Wu and Lee (arXiv:2504.19983), measured on a flow.
+
+With T_p the leading order of the time at which direction p emerges, the theorem says of its matched neuron:
+
+* part (b): from T_p (1 + Δ/4) on, C_p² ≥ 1 − ε and |n/a_p − 1| ≤ ε;
+* part (c): until T_p (1 − Δ/256), C_p² ≤ d^(−½).
+
+The smallest Δ with which a flow keeps each part is measured. The theorem wants Δ < 1, and takes d → ∞.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from dynamics.commands.studies import study_function
+from dynamics.laws.study import PreparedStudy, checked_problem, checked_starts, under_way
+from dynamics.problem import Problem
+from dynamics.problem.checks import check_that, checked_increasing, checked_integer
+from dynamics.problem.schedule import SaveAt
+from dynamics.runs.dataset import Values, study_dataset
+from dynamics.runs.result import uninterrupted
+from dynamics.solve.overlaps import solve_overlaps
+from dynamics.theory.prediction import default_schedule, predict
+from hermite.arrays import Array
+from hermite.text.messages import require
+
+#: ε of part (b): how near to learned the matched neuron must stay.
+ACCURACY = 0.1
+#: Shares of T_p that part (b) and part (c) leave to Δ.
+SHARE_B, SHARE_C = 4.0, 256.0
+#: Saved times of the study, geometric.
+TIMES = 1500
+TITLE = "Bounds of the theorem on emergence times, measured"
+BY_DIRECTION = ("delta_b_of_direction", "delta_c_of_direction", "irrelevant_before", "irrelevant_after")
+OF_FLOW = ("delta_b", "delta_c", "delta_c_leading_order", "unused_squared_norm")
+
+
+def check_theorem(flow: xr.Dataset) -> xr.Dataset:
+    r"""Return the smallest Δ with which a flow keeps parts (b) and (c) of the theorem on emergence times.
+
+    .. math:: \Delta_b = \max_p 4 \Big(\frac{t_b}{T_p} - 1\Big), \qquad
+        \Delta_c = \max_p 256 \Big(1 - \frac{t_c}{T_p}\Big)
+
+    T_p is the leading order of the emergence time, t_b the first saved time from which on the matched neuron keeps
+    C² ≥ 0.9 and |n/a_p − 1| ≤ 0.1, and t_c the time at which its C² first reaches d^(−½), linear between saved times.
+    The leading order of Δ_c is 256 max_p (C_p(0)² √d)^((k−2)/2), which falls as d^(−(k−2)/4).
+
+    Parameters
+    ----------
+    flow : Dataset
+        Answer of `dynamics.solve_overlaps` with all overlaps (`keep="full"`), link of k ≥ 3, isotropic inputs. Part (c)
+        is known to 256 times the relative distance of its saved times.
+
+    Returns
+    -------
+    Dataset
+        `delta_b`, `delta_c`, `delta_c_leading_order`; both by direction, NaN for one that no neuron is matched with;
+        `irrelevant_before` and `irrelevant_after` (direction), the largest C² of any other neuron with the direction
+        until T_p and after it; and `unused_squared_norm`, the largest n of a neuron that no direction is matched with.
+        All are dimensionless; Δ_b is inf if a direction is not learned by the end.
+
+    Raises
+    ------
+    ValueError
+        If the dataset is no such flow.
+
+    Examples
+    --------
+    >>> from dynamics import Problem, SaveAt, Teacher, solve_overlaps
+    >>> problem = Problem(activation="he4", teacher=Teacher.power_law(2, 1.0), width=6, dimension=256)
+    >>> flow = solve_overlaps(problem, save_at=SaveAt.geometric(0.1, 400.0, 500), progress=False)
+    >>> bounds = check_theorem(flow)
+    >>> bounds.delta_b.round(1).item(), bounds.delta_c.round().item()
+    (0.7, 22.0)
+    """
+    problem = _checked_flow(flow)
+    bounds = _bounds(problem, flow)
+    arrays: Values = {name: ((), bounds[name]) for name in (*OF_FLOW, *BY_DIRECTION)}
+    coords = {"direction": np.arange(1, problem.num_directions + 1)}
+    settings = {"answer": "theorem", "accuracy": ACCURACY}
+    attributes = {
+        "answer": "theorem",
+        "stop_reason": flow.attrs.get("stop_reason"),
+        "sentence": sentence(problem, bounds),
+    }
+    return study_dataset(problem, arrays, title=TITLE, coords=coords, settings=settings, attributes=attributes)
+
+
+def _checked_flow(flow: xr.Dataset) -> Problem:
+    """Return the problem of a flow that the theorem can be held against."""
+    names = ("teacher_overlap", "squared_norm", "matched_neuron", "leading_order_time")
+    missing = [name for name in names if name not in flow]
+    require(
+        not missing,
+        "Argument `flow` must be an answer of solve_overlaps with all overlaps (keep='full'), "
+        f"but has no variable {', '.join(missing)}.",
+    )
+    problem = Problem.from_dataset(flow)
+    k = problem.information_exponent
+    check_that(k >= 3, "flow", "have a link of information exponent at least 3", f"its link has k = {k}")
+    check_that(problem.inputs is None, "flow", "have isotropic inputs", "its inputs have a covariance")
+    check_that((flow["matched_neuron"].values >= 0).any(), "flow", "have a matched neuron", "has none")
+    return problem
+
+
+def _bounds(problem: Problem, flow: xr.Dataset) -> dict[str, Any]:
+    """Return the measured bounds of one flow."""
+    time, threshold = flow["time"].values, problem.dimension**-0.5
+    leading, neurons = flow["leading_order_time"].values, flow["matched_neuron"].values.astype(np.int64)
+    squared, norms = flow["teacher_overlap"].values ** 2, flow["squared_norm"].values
+    delta_b, delta_c, before, after = np.full((4, problem.num_directions), np.nan)
+    for p in np.flatnonzero(neurons >= 0).tolist():
+        i, T = neurons[p], leading[p]
+        size = norms[:, i] / problem.teacher.coefficients[p]
+        learned = (squared[:, i, p] >= 1.0 - ACCURACY) & (np.abs(size - 1.0) <= ACCURACY)
+        delta_b[p] = SHARE_B * (_kept_from(time, learned) / T - 1.0)
+        delta_c[p] = SHARE_C * (1.0 - _first_reached(time, squared[:, i, p], threshold) / T)
+        rest = np.delete(squared[:, :, p], i, axis=1)
+        before[p], after[p] = (rest[part].max(initial=0.0) for part in (time <= T, time > T))
+    start = problem.start().teacher_overlap
+    matched = np.flatnonzero(neurons >= 0)
+    power = 0.5 * (problem.information_exponent - 2)
+    used = np.isin(np.arange(problem.width), neurons)
+    return {
+        "delta_b": np.nanmax(delta_b),
+        "delta_c": np.nanmax(delta_c),
+        "delta_c_leading_order": SHARE_C * np.max(start[neurons[matched], matched] ** 2 / threshold) ** power,
+        "unused_squared_norm": norms[:, ~used].max(initial=0.0),
+        "delta_b_of_direction": delta_b,
+        "delta_c_of_direction": delta_c,
+        "irrelevant_before": before,
+        "irrelevant_after": after,
+    }
+
+
+def _kept_from(time: Array, holds: Any) -> float:
+    """Return the first saved time from which a condition holds to the end, inf if it does not hold there."""
+    failures = np.flatnonzero(~holds)
+    first = 0 if failures.size == 0 else int(failures[-1]) + 1
+    return float(time[first]) if first < time.size else np.inf
+
+
+def _first_reached(time: Array, values: Array, level: float) -> float:
+    """Return when values first reach a level, linear between times; the end if never, the first time if before it."""
+    reached = np.flatnonzero(values >= level)
+    if reached.size == 0:
+        return float(time[-1])
+    at = int(reached[0])
+    return float(np.interp(level, values[at - 1 : at + 1], time[at - 1 : at + 1]) if at else time[0])
+
+
+def sentence(problem: Problem, values: dict[str, Any]) -> str:
+    """Return which parts of the theorem hold at a dimension, and from which dimension part (c) would."""
+    delta_b, delta_c, d = float(values["delta_b"]), float(values["delta_c"]), problem.dimension
+    parts = [
+        f"part ({name}) {'holds' if delta < 1.0 else 'does not hold'} at d = {d} (Delta_{name} = {delta:.3g})"
+        for name, delta in (("b", delta_b), ("c", delta_c))
+    ]
+    if delta_c >= 1.0:
+        needed = d * delta_c ** (4.0 / (problem.information_exponent - 2))
+        parts.append(f"by its leading order it would from d near {needed:.1g} on")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _theorem(study: PreparedStudy, problems: Sequence[Problem], seeds: range) -> xr.Dataset:
+    """Measure the bounds at each dimension and start; those that an interruption leaves out are NaN."""
+    shape = (len(problems), len(seeds))
+    values = {name: np.full(shape, np.nan) for name in OF_FLOW}
+    text = ""
+    with under_way(len(problems) * len(seeds), study.progress) as meter:
+        for row, problem in enumerate(problems):
+            for column, seed in enumerate(seeds):
+                start = replace(problem, seed=seed)
+                times = default_schedule(start, predict(start)).times
+                save_at = SaveAt.geometric(float(times[0]), float(times[-1]), TIMES)
+                flow = solve_overlaps(start, save_at=save_at, error_estimate=False, progress=False)
+                bounds = _bounds(start, uninterrupted(flow))
+                for name in OF_FLOW:
+                    values[name][row, column] = bounds[name]
+                meter.add(1)
+            text = sentence(problem, {name: np.nanmax(values[name][row]) for name in OF_FLOW})
+    arrays: Values = {name: (("dimension", "start"), array) for name, array in values.items()}
+    coords = {"dimension": [problem.dimension for problem in problems], "start": np.array(seeds)}
+    return study.dataset(meter, arrays, coords, sentence=text, starts=len(seeds))
+
+
+@study_function
+def theorem_study(
+    *,
+    information_exponent: int = 4,
+    beta: float = 1.0,
+    directions: int = 4,
+    width: int | None = None,
+    dimensions: Sequence[int] = (1024, 16384, 262144),
+    starts: int = 1,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> PreparedStudy:
+    """Measure the bounds of the theorem on emergence times at growing dimension, by `dynamics.check_theorem`.
+
+    Parameters
+    ----------
+    information_exponent, beta : int, float
+        k ≥ 3 of the link h_k, and decay of the teacher's coefficients.
+    directions, width : int, int
+        P, and number m of neurons, by default 3 P.
+    dimensions : sequence of int
+        Input dimensions d ≥ P, increasing.
+    starts, seed : int
+        Random starts at every dimension, and the seed of the first.
+
+    Returns
+    -------
+    Dataset
+        `delta_b`, `delta_c`, `delta_c_leading_order` and `unused_squared_norm` (dimension, start).
+
+    Examples
+    --------
+    >>> bounds = theorem_study(directions=2, dimensions=(64, 1024), progress=False)
+    >>> bool((bounds.delta_c.diff("dimension") < 0.0).all())
+    True
+    """
+    sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=1)
+    count = checked_integer(directions, "directions", minimum=1, maximum=sizes[0])
+    m = 3 * count if width is None else checked_integer(width, "width", minimum=1)
+    seeds = checked_starts(starts, seed)
+    problem = checked_problem(information_exponent, beta, count, sizes[-1], widest=m, seed=seeds.start, fewest=1)
+    problems = [replace(problem, dimension=d) for d in sizes]
+    settings = {"accuracy": ACCURACY, "starts": len(seeds)}
+    work = f"{len(sizes) * len(seeds)} coupled flows of {m} neurons and {count} directions."
+    solve = partial(_theorem, problems=problems, seeds=seeds)
+    return PreparedStudy("theorem-study", TITLE, settings, problem, progress, solve, work)

@@ -1,0 +1,176 @@
+"""Claims of the founding paper: accepted numbers, exact laws, and draws."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import dynamics
+from dynamics import Problem, SaveAt, Teacher, laws
+from dynamics.laws.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("dimension", "delta_b", "delta_c", "leading"), [(1024, 0.550, 39.3, 41.7), (16384, 0.043, 10.4, 10.7)]
+)
+def test_the_bounds_of_the_theorem_are_the_accepted_numbers(dimension, delta_b, delta_c, leading):
+    """P = 4, m = 12, beta = 1, 1500 saved times, of which one step changes Delta_c by .9 and Delta_b by .015."""
+    bounds = laws.theorem_study(dimensions=[dimension], progress=False).isel(dimension=0, start=0)
+    assert bounds.delta_b.item() == pytest.approx(delta_b, abs=0.015)
+    assert bounds.delta_c.item() == pytest.approx(delta_c, abs=0.2)
+    assert bounds.delta_c_leading_order.item() == pytest.approx(leading, abs=0.05)
+
+
+def test_the_bounds_by_direction_are_those_of_the_flow():
+    problem = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=2, dimension=256, seed=2)
+    flow = dynamics.solve_overlaps(problem, save_at=SaveAt.geometric(0.1, 800.0, 1000), progress=False)
+    bounds = dynamics.check_theorem(flow)
+    p = int(np.flatnonzero(flow.matched_neuron.values >= 0)[0])
+    neuron, time = int(flow.matched_neuron[p]), flow.time.values
+    squared = flow.teacher_overlap.values[:, neuron, p] ** 2
+    last_bad = time[
+        np.flatnonzero(
+            (squared < 0.9)
+            | (np.abs(flow.squared_norm.values[:, neuron] / flow.teacher_coefficient.values[p] - 1.0) > 0.1)
+        )[-1]
+    ]
+    leading = flow.leading_order_time.values[p]
+    at = np.searchsorted(time, last_bad) + 1
+    expected = 4.0 * (time[at] / leading - 1.0) if at < time.size else np.inf
+    assert bounds.delta_b_of_direction[p].item() == pytest.approx(expected)
+    assert np.isnan(bounds.delta_b_of_direction.values[flow.matched_neuron.values < 0]).all()
+    other = np.delete(flow.teacher_overlap.values[:, :, p] ** 2, neuron, axis=1)
+    assert bounds.irrelevant_before[p].item() == other[time <= leading].max()
+    assert "part (c) does not hold" in bounds.sentence
+    with pytest.raises(ValueError, match="all overlaps"):
+        dynamics.check_theorem(flow.drop_vars("teacher_overlap"))
+
+
+@pytest.mark.parametrize("k", [3, 4, 5])
+def test_layerwise_chances_are_shares_of_the_correlation_flow(k):
+    """Its winners are argmax a_p |C_p|^(k-2), and shares of 20 000 draws are within 4.5 errors (false alarms 1e-4)."""
+    a, rng = Teacher.power_law(6, 1.0).coefficients, np.random.default_rng(k)
+    chances = laws.layerwise_chances(Teacher(a), f"he{k}")
+    strength = rng.standard_normal((20_000, 6))
+    strength = np.maximum(strength, 0.0) if k % 2 else np.abs(strength)
+    won = strength.max(axis=1) > 0.0
+    winners = np.argmax(a * strength ** (k - 2), axis=1)[won]
+    shares = np.bincount(winners, minlength=6) / 20_000
+    assert (np.abs(shares - chances) < 4.5 * np.sqrt(chances * (1.0 - chances) / 20_000)).all()
+    for _ in range(20):
+        C = 0.2 * rng.standard_normal(6)
+        seen = np.maximum(C, 0.0) if k % 2 else np.abs(C)
+        if seen.max() == 0.0:
+            continue
+
+        def motion(_, C):
+            return k * (a * C ** (k - 1) - C * np.sum(a * C**k))
+
+        end = solve_ivp(motion, (0.0, 1e5), C, method="LSODA", rtol=1e-8, atol=1e-12).y[:, -1]
+        assert np.argmax(end**2) == np.argmax(a * seen ** (k - 2))
+
+
+def test_layerwise_numbers_are_the_accepted_ones():
+    assert laws.layerwise_chances(Teacher.power_law(16, 1.0))[-1] == pytest.approx(0.003717, abs=1e-6)
+    assert laws.layerwise_loss(Teacher.power_law(1024, 1.0), [16, 256]) == pytest.approx([0.1240, 0.0364], abs=5e-5)
+    for beta, k, exponent in [(1.0, 4, 0.514), (0.8, 4, 0.456), (1.0, 6, 0.336)]:
+        q = -np.log(laws.layerwise_chances(Teacher.power_law(1024, beta), f"he{k}"))
+        assert np.log(q[1023] / q[255]) / np.log(4.0) == pytest.approx(exponent, abs=1e-3)
+    with pytest.raises(ValueError, match="information exponent"):
+        laws.layerwise_chances(Teacher([1.0]), "he2")
+
+
+def test_the_width_that_matches_the_first_directions():
+    """P = 256, chance .95: accepted 17 and 27, each known to 12 %."""
+    teacher = Teacher.power_law(256, 1.0)
+    for top, width in [(4, 17), (8, 27)]:
+        found = laws.width_for(teacher, top=top, draws=300)
+        assert abs(found.neurons / width - 1.0) <= 0.12
+        assert found.chance_low < found.chance < found.chance_high
+        assert found.chance >= 0.95
+    assert laws.width_for(Teacher([1.0]), top=1, link="he3", draws=2000).neurons == 5  # 1 - 2^-5 = .969, 2^-4: .9375
+    with pytest.raises(ValueError, match="top"):
+        laws.width_for(teacher, top=257)
+
+
+def test_directions_decouple_as_the_dimension_grows():
+    """Accepted at gamma = 1/2, d = 64 and 256: 1.24 and 1.07, shares .35 and .09; errors over six starts .09, .02."""
+    found = laws.decoupling(dimensions=[64, 256], progress=False)
+    ratio = found.time_ratio.mean("start").values
+    assert ratio == pytest.approx([1.24, 1.07], abs=0.12)
+    assert found.taken_share.mean("start").values == pytest.approx([0.35, 0.09], abs=0.03)
+    assert found.directions_at_dimension.values.tolist() == [8, 16]
+    assert not found.unlearned_share.any()
+
+
+SIZES = np.geomspace(1e7, 1e10, 12), np.geomspace(1e9, 1e12, 10)
+
+
+def surface(form, parameters, sizes=SIZES, noise=0.0):
+    E, A, alpha, B, beta = parameters
+    m, n = (axis.ravel() for axis in np.meshgrid(*sizes))
+    width, samples = A / m**alpha, B / n**beta
+    loss = E + (width + samples if form == "sum" else np.maximum(width, samples))
+    return {"width": m, "samples": n, "loss": loss * np.exp(noise * np.random.default_rng(1).standard_normal(m.size))}
+
+
+@pytest.mark.parametrize(
+    ("form", "parameters", "sizes"),
+    [
+        ("sum", (1.69, 406.4, 0.34, 410.7, 0.28), SIZES),
+        ("max", (0.0, 1.0, 0.6, 1.0, 0.75), (np.geomspace(4, 1024, 9), np.geomspace(10, 1e5, 11))),
+        ("max", (0.01, 3.0, 1.0, 20.0, 0.5), (np.geomspace(4, 1024, 9), np.geomspace(1e3, 1e7, 11))),
+    ],
+)
+def test_surfaces_without_noise_are_found_exactly(form, parameters, sizes):
+    fit = dynamics.fit_surface(surface(form, parameters, sizes), form, bootstrap=0)
+    assert fit.fitted.values == pytest.approx(parameters, rel=1e-6, abs=1e-9)
+    assert fit.residual.item() < 1e-8
+
+
+def test_errors_of_a_fit_are_its_scatter():
+    """Noise of .5 % at 120 points: exponents within four of their errors, which are those of fits to other draws."""
+    truth = (1.69, 406.4, 0.34, 410.7, 0.28)
+    fit = dynamics.fit_surface(surface("sum", truth, noise=0.005), bootstrap=60, progress=False)
+    error = fit.fitted_error.values[[2, 4]]
+    assert (np.abs(fit.fitted.values[[2, 4]] - [0.34, 0.28]) < 4.0 * error).all()
+    assert ((error > 0.002) & (error < 0.008)).all()
+
+
+def test_a_table_is_read_from_a_file_and_both_forms_are_told(tmp_path, capsys):
+    table = surface("max", (0.0, 2.0, 0.6, 30.0, 0.5), ([8, 16, 32, 64], np.geomspace(1e3, 1e7, 9)))
+    rows = np.stack([table[name] for name in ("width", "samples", "loss")], axis=1)
+    np.savetxt(tmp_path / "runs.csv", rows, delimiter=",", header="width,samples,loss", comments="", fmt="%.17g")
+    output = tmp_path / "fit.nc"
+    command = ["fit", str(tmp_path / "runs.csv"), "--bootstrap", "3", "--output", str(output)]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "The form 'max' has the smallest." in said
+    fits = dynamics.load(output)
+    assert fits.fitted.sel(form="max", parameter="width_exponent").item() == pytest.approx(0.6)
+    assert output.with_suffix(".png").exists()
+    assert dynamics.plot(fits).axes
+    assert main(["fit", str(tmp_path / "none.csv")]) == 2
+    assert "must name a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ({"width": [1.0], "loss": [1.0]}, "no samples"),
+        ({"width": [1.0] * 9, "samples": range(1, 10), "loss": [1.0] * 9}, "3 widths"),
+        ({"width": [-1.0] * 9, "samples": range(1, 10), "loss": [1.0] * 9}, "positive"),
+        ({"width": [1.0] * 9, "samples": range(1, 9), "loss": [1.0] * 9}, "one length"),
+    ],
+)
+def test_tables_that_hold_no_surface_are_refused(table, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        dynamics.fit_surface(table)
+
+
+def test_a_sweep_over_widths_is_a_table():
+    problem = Problem(activation="he4", teacher=Teacher.power_law(8, 1.0), width=4, dimension=64)
+    widths = [8, 16, 32]
+    times = SaveAt.geometric(0.5, 20.0, 12)
+    losses = dynamics.sweep(problem, {"width": widths}, options={"save_at": times}, workers=1, progress=False)
+    fit = dynamics.fit_surface(losses, bootstrap=0)
+    assert fit.sizes["row"] == 3 * 12
