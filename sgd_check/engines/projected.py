@@ -21,7 +21,7 @@ how many steps were taken before one was not finite.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,14 +32,16 @@ from dynamics.problem.checks import check_that
 from hermite.arrays import Array, Integers, Matrix, Vector
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
-from sgd_check.engines.registry import EngineOptions, Measurement, measured
+from sgd_check.engines.registry import EngineOptions, Measurement, Replay, measured
 from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_link
-from sgd_check.engines.seeded_runs import Drawn, SteppedRuns
+from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, Drawn, SteppedRuns, generators
 
 Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
 
 # Samples that are labelled at a time.
 CHUNK = 256
+# Steps whose samples are drawn again at a time.
+REPLAYED_STEPS = 2**13
 
 
 def teacher_of(problem: Problem) -> Teacher:
@@ -600,3 +602,17 @@ class ProjectedEngine(SteppedRuns):
             write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
         weights, layers = own if len(own) > 1 else (own[0], None)
         return int(motion.take(weights, layers, rates, motion.student, axes.axes, draws))
+
+
+def make_replay(problem: Problem) -> Replay:
+    """Return the samples of runs of plain SGD on isotropic inputs, with batches of one."""
+    start = reduced_factor(problem.reduced_weights(), problem.teacher.span)
+
+    def draws(seed: int, steps: int) -> Iterator[tuple[Array, Array]]:
+        axes, labels = generators(seed, (AXES, LABEL_NOISE))
+        for begin in range(0, steps, REPLAYED_STEPS):
+            block = min(REPLAYED_STEPS, steps - begin)
+            samples = axes.standard_normal((block, len(start)))
+            yield samples, problem.label_noise * labels.standard_normal(block)
+
+    return Replay(start, draws)

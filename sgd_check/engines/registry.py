@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
@@ -129,6 +129,17 @@ class SpanEngine(Engine):
         """Return one sentence if the engine's assumptions fail at the start, for this learning rate and many steps."""
 
 
+class Replay(NamedTuple):
+    """The samples of runs once more, for engines that can draw them from the seed alone.
+
+    `start` (axes, m) has the neurons at the start on the axes of the samples, first those of the teacher.
+    `draws(seed, steps)` yields, block by block, samples (block, axes) and label noise (block,) of so many first steps.
+    """
+
+    start: Array
+    draws: Callable[[int, int], Iterator[tuple[Array, Array]]]
+
+
 class Declaration(NamedTuple):
     """One engine: its maker, and the options, problems and further `fields` of these that it takes, its type first."""
 
@@ -142,6 +153,8 @@ class Declaration(NamedTuple):
     optimizers: Mapping[str, str] = MappingProxyType({})
     #: Whether it knows the steps of an optimizer that it takes on a problem that it takes.
     knows: Callable[[Problem, Optimizer], bool] = lambda problem, optimizer: True  # noqa: ARG005
+    #: Maker of the `Replay` of runs of plain SGD with batches of one; "" where samples are not drawn again.
+    replay: str = ""
 
     def takes(self, problem: Problem) -> bool:
         """Return whether the engine simulates problems of this kind."""
@@ -166,7 +179,7 @@ ENGINES: dict[str, Declaration] = {
                              students=("homogeneous", "network", "stiefel"), fields=("inputs",),
                              optimizers={"sgd": "sgd_check.engines.projected_memory:RememberingEngine",
                                          "zeroth-order": "sgd_check.engines.projected_zeroth:DirectionsEngine"},
-                             knows=_projections_suffice),
+                             knows=_projections_suffice, replay="sgd_check.engines.projected:make_replay"),
     "torch": Declaration("sgd_check.engines.torch.engine:make_engine", ("float32", "float64"), ("auto", "cpu", "cuda"),
                          ("homogeneous", "committee", "spherical", "network", "stiefel"), ("inputs",),
                          optimizers=dict.fromkeys(OPTIMIZERS, "sgd_check.engines.torch.engine:make_engine")),
@@ -183,6 +196,12 @@ def engine_of(problem: Problem, optimizer: Optimizer = PLAIN) -> str:
     takers = [name for name, declared in ENGINES.items() if declared.takes(problem)]
     stepping = [name for name in takers if ENGINES[name].steps(problem, optimizer)]
     return next(iter([*stepping, *takers]), DEFAULT_ENGINE)
+
+
+def replay_of(name: str, problem: Problem) -> Replay | None:
+    """Return the samples of runs by the engine of that name, with batches of one; None if it cannot draw them again."""
+    declared = ENGINES.get(name)
+    return cast("Replay", resolve_name(declared.replay)(problem)) if declared and declared.replay else None
 
 
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:

@@ -20,14 +20,13 @@ from dynamics import theory
 from dynamics.problem import Problem, decouples
 from dynamics.theory import EmergencePrediction
 from hermite.arrays import Array, Integers, Switches
-from sgd_check.engines.projected import reduced_factor
-from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
+from sgd_check.engines import Replay, replay_of
 from sgd_check.verdicts.expectation import LARGEST_FLUCTUATION
 from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR, reach_in_errors, sound_runs
 
 #: Numbers that are drawn once more at most: a few seconds.
 MOST_NUMBERS = 2**28
-_BLOCK, _PATH_POINTS = 2**13, 2001
+_PATH_POINTS = 2001
 #: Errors among which the least visible one is looked for.
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 9.0
 #: With so many runs a regression on their noise costs less than it gives.
@@ -52,33 +51,32 @@ def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
     runs, attrs = np.flatnonzero(sound_runs(simulation)), simulation.attrs
     found = np.full((runs.size, problem.num_directions), np.nan)
     # The samples must be known from the seeds, and single pairs must escape from noise of mean 0.
-    separate = decouples(problem) and problem.teacher.directions is None and attrs["engine"] == "projected"
+    separate = decouples(problem) and problem.teacher.directions is None
     if not separate or runs.size == 0 or int(attrs["batch_size"]) != 1 or isinstance(attrs["learning_rate"], str):
         return found
-    prediction = theory.predict(problem)
-    if prediction.notes:
+    prediction, replay = theory.predict(problem), replay_of(str(attrs["engine"]), problem)
+    if prediction.notes or replay is None:
         return found
     rate, times = float(attrs["learning_rate"]), prediction.predicted_emergence_time
-    axes_of_sample = problem.width + problem.teacher.span
-    last = min(float(attrs["end_time"]), MOST_NUMBERS * rate / (runs.size * axes_of_sample))
-    paths = {p: _path_of(problem, prediction, p) for p in np.flatnonzero((times <= last) & (times > 0)).tolist()}
+    last = min(float(attrs["end_time"]), MOST_NUMBERS * rate / (runs.size * len(replay.start)))
+    due = np.flatnonzero((times <= last) & (times > 0)).tolist()
+    paths = {p: _path_of(problem, prediction, replay, p) for p in due}
     steps = max((int(end / rate) for end, _ in paths.values()), default=0)
     found[:, list(paths)] = 0.0
     for row, seed in zip(found, simulation["seed"].values[runs].tolist(), strict=True):
-        axes, labels = generators(int(seed), (AXES, LABEL_NOISE))
-        for begin in range(0, steps, _BLOCK):
-            at = rate * np.arange(begin, min(begin + _BLOCK, steps), dtype=np.float64)
-            samples = axes.standard_normal((at.size, axes_of_sample))
-            noise = problem.label_noise * labels.standard_normal(at.size)
+        begin = 0
+        for samples, noise in replay.draws(int(seed), steps):
+            at = rate * np.arange(begin, begin + noise.size, dtype=np.float64)
             teacher = problem.activation.value(samples[:, : problem.num_directions])
             for p, (end, lost) in paths.items():
                 part = slice(max(int(end / rate) - begin, 0))
                 row[p] -= rate / end * lost(at[part], samples[part], teacher[part], noise[part])
+            begin += noise.size
     return found
 
 
 def _path_of(
-    problem: Problem, prediction: EmergencePrediction, p: int
+    problem: Problem, prediction: EmergencePrediction, replay: Replay, p: int
 ) -> tuple[float, Callable[[Array, Array, Array, Array], float]]:
     """Return the time T_0 of a direction and its neuron alone, and the function that gives Σ ξ/b over steps.
 
@@ -87,7 +85,7 @@ def _path_of(
     """
     link, coefficients, P = problem.activation, problem.teacher.coefficients, problem.num_directions
     neuron, first = int(prediction.matched_neuron[p]), float(prediction.matched_overlap[p])
-    rest = reduced_factor(problem.reduced_weights(), problem.teacher.span)[:, neuron].copy()
+    rest = replay.start[:, neuron].copy()
     rest[p] = 0.0
     rest /= np.linalg.norm(rest)
 
