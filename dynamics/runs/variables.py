@@ -181,6 +181,22 @@ quantity_allowance | quantity | half-width of the allowed band around the predic
 quantity_p_value | quantity | smallest p-value of the looks | p
 quantity_power | quantity | probability that an error of 30 % in time is seen | \pi
 quantity_fresh_power | quantity | probability that theory of fresh samples is seen to be wrong | \pi^{\mathrm{fresh}}
+evidence | row | what was tested |
+evidence_label | row | which of its kind was tested, such as the number of a direction |
+evidence_test | row | kind of the test |
+evidence_time | row | time at which a curve is farthest from theory, or predicted time | t_r
+evidence_value | row | mean of the runs less theory, of a curve over its range, of times as ln ratio, or number of runs |
+    x_r
+evidence_low | row | least value that theory allows | b_r^-
+evidence_high | row | largest value that theory allows | b_r^+
+evidence_z | row | distance of the value from what is allowed, as a normal score | z_r
+evidence_p_value | row | p-value with its share of the rate of false alarms, which it is compared with | p_r
+evidence_power | row | probability that an error of 30 % is seen | \pi_r
+evidence_visible_error | row | least error that is seen with probability 0.8 | \epsilon_r
+evidence_runs | row | number of runs that were tested | n_r
+evidence_required | row | whether the row has to agree before the verdict does |
+evidence_decision | row | what the row says: agree, disagree or undecided |
+evidence_cause | row | why the row is undecided |
 information_exponent | information_exponent | information exponent of the link | k
 dimension | dimension | input dimension | d
 learning_rate | learning_rate | step size of SGD | \eta

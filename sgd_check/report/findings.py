@@ -7,6 +7,8 @@ them by the answer of a result without knowing this package.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +21,20 @@ from hermite.text.messages import with_error
 from sgd_check.report import figures
 from sgd_check.report.figures import by_curves, late_quartiles
 from sgd_check.report.studies import STUDIES, plot_study
+from sgd_check.verdicts.evidence import AGREE, DISAGREE, UNDECIDED, rows_of
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
 from sgd_check.verdicts.reused_data import THEORY as REUSED
 from sgd_check.verdicts.verdict import ALIGNMENT, event_of, of_sound_runs, tell_alike, with_emergence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
 
     from dynamics.report import Chart
     from hermite.arrays import Array
+    from sgd_check.verdicts.evidence import Row
 
     Rows = list[dict[str, Any]]
     #: Tables, figures and numbers.
@@ -40,8 +44,10 @@ if TYPE_CHECKING:
 TOKENS = "tokens"
 #: Compared times that a table shows.
 MOST_TIMES = 10
-_TONES = {"agree": report.Tone.GOOD, "disagree": report.Tone.BAD, "undecided": report.Tone.CAUTION}
-_VERDICTS = {"agree": "Theory and {} agree.", "disagree": "Theory and {} disagree.", "undecided": "Undecided."}
+#: Rows of evidence that a table shows.
+MOST_EVIDENCE = 12
+_TONES = {AGREE: report.Tone.GOOD, DISAGREE: report.Tone.BAD, UNDECIDED: report.Tone.CAUTION}
+_VERDICTS = {AGREE: "Theory and {} agree.", DISAGREE: "Theory and {} disagree.", UNDECIDED: "Undecided."}
 #: Answer of a file that a comparison was given -> title of its times.
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _SEEN = "seen: the least error of a predicted time that this check sees with probability 0.8."
@@ -83,6 +89,9 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     end = "." if of_tokens else "; a check of a right theory ends in disagreement with that probability."
     values = {"verdict": word, "theory": theory, "reasons": attrs["reasons"], "false_alarm_rate": rate}
     values |= {"usable_runs": runs, **({} if of_tokens else {"blown_up_count": blown}), **numbers}
+    if evidence := rows_of(tree["comparison"].to_dataset()):
+        tables.append(_evidence_table(evidence))
+        values["evidence"] = [jsonable(asdict(row)) for row in evidence]
     said = [f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs{end}"]
     return Findings(
         tone=_TONES[word],
@@ -94,6 +103,33 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
         values=values,
         chart=_chart(tree),
         overview=drawings[0].draw if of_tokens else partial(figures.plot_comparison, tree),
+    )
+
+
+def _evidence_table(evidence: Sequence[Row]) -> Table:
+    """Return the table of the rows of evidence that decide, and how many others there are."""
+    first = sorted(evidence, key=lambda row: (row.decision != DISAGREE, not row.required, row.decision == AGREE))
+    rest = Counter(row.decision for row in first[MOST_EVIDENCE:])
+    others = ", ".join(f"{count} {word}" for word, count in sorted(rest.items()))
+    columns = {"at time": "time", "value": "value", "from": "low", "to": "high", "z": "z", "p": "p_value"}
+    columns |= {"power": "power", "visible error": "visible_error"}
+    rows = [
+        {"tested": row.name, "kind": row.test}
+        | jsonable({title: getattr(row, name) for title, name in columns.items()})
+        | {"required": "yes" if row.required else "no", "says": row.decision}
+        for row in first[:MOST_EVIDENCE]
+    ]
+    note = (
+        "value: SGD less theory, of curves over their range, of times as ln of a ratio, or a number of runs; theory "
+        "allows from … to; z: distance from that as a normal score; p: with its share of the false-alarm rate; power: "
+        "to see an error of 30 %. One row that disagrees refutes theory; all required rows have to agree."
+    )
+    return Table(
+        caption="Evidence",
+        rows=rows,
+        note=f"{note} Rows that are not shown: {others}." if others else note,
+        short={title: title for title in ("tested", "z", "p", "power", "required", "says")},
+        digits=3,
     )
 
 

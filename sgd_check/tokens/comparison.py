@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,12 @@ from dynamics.problem.checks import check_that, require
 from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.arrays import Array
 from hermite.text.messages import shown
+from sgd_check.verdicts.evidence import AGREE, DISAGREE, UNDECIDED, Row, judged, word_of
 from sgd_check.verdicts.time_tests import combined_p_value
-from sgd_check.verdicts.verdict import Sentences, reach_in_errors, verdict_tree
+from sgd_check.verdicts.verdict import LEARNING, reach_in_errors, verdict_tree
 
-#: Title, coordinates, sentences, variables and attributes of a comparison.
-Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
+#: Title, coordinates, evidence, reason, variables and attributes of a comparison.
+Compared = tuple[str, dict[str, Any], list[Row], str, dict[str, Any], dict[str, Any]]
 
 
 #: Error of a time that is not held against theory, since looks at a run are so far apart, and one that an agreement
@@ -25,6 +28,9 @@ Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
 TOLERATED, VISIBLE_ERROR = 0.004, 0.05
 #: The same two for the number of recovered items, of which the closed form is an approximation.
 TOLERATED_COUNT, VISIBLE_COUNT = 0.06, 0.2
+#: Causes of rows of evidence.
+LEARNED, UNLEARNED = "learned, but predicted never to be", "predicted to be learned, but no run does"
+UNSEEN = "an error could have gone unseen"
 
 
 def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate: float = 0.01) -> xr.DataTree:
@@ -88,9 +94,10 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         compared = _items_compared(prediction, simulation, rate)
     else:
         compared = _times_compared(problem, prediction, simulation, rate)
-    title, coords, sentences, values, attributes = compared
+    title, coords, rows, reason, values, attributes = compared
     return verdict_tree(
-        sentences,
+        rows,
+        [reason],
         values,
         problem=problem,
         prediction=prediction,
@@ -119,31 +126,58 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     found = distances(simulation, times, rate / max(times.size, 1))
     mean, p_value = found["mean_log_ratio"], found["component_p_value"]
     worst = combined_p_value(p_value, np.full(times.size, 1.0 / max(times.size, 1)))
-    never, difference = np.isposinf(prediction["predicted_learned_time"].values), ""
+    never = np.isposinf(prediction["predicted_learned_time"].values)
     surprising = never & np.isfinite(measured).any(axis=0)
     due = times * (1.0 + 2.0 * VISIBLE_ERROR) < float(simulation["time"].values[-1])
     missing = due & np.isnan(measured).all(axis=0) & (simulation.attrs["stop_reason"] == "reached_end")
-    if worst < rate:
-        at = int(np.nanargmin(p_value))
-        off = f"{100 * abs(np.expm1(mean[at])):.1f} % {'late' if mean[at] > 0 else 'early'}"
-        difference = f"{names[at]} is learned {off} (p = {worst:.2g} < {rate:g})."
-    elif surprising.any():
-        difference = f"{', '.join(names[surprising])} is learned, but predicted never to be."
-    elif missing.any():
-        difference = f"{', '.join(names[missing])} is predicted to be learned, but no run does."
-    unseen, error = ~(found["visible_error"] <= VISIBLE_ERROR) & ~never, f"n error of {100 * VISIBLE_ERROR:.0f} %"
-    agreement = f"No time of learning leaves its band (p = {worst:.2g}), and a{error} would have been seen."
-    lacking = ""
-    if unseen.any():
-        advice = "use more steps or seeds, or larger batches"
-        lacking = f"A{error} could have gone unseen in {', '.join(names[unseen])}: {advice}."
-    if never.all():
-        agreement = "Nothing is predicted ever to be learned, and nothing was."
-        lacking = _too_short(prediction, simulation)
-    sentences = Sentences(difference=difference, lacking=lacking, agreement=agreement)
+    short = _too_short(prediction, simulation) if never.all() else ""
+    rows = [
+        Row(
+            quantity=str(name),
+            test=LEARNING.noun,
+            time=float(times[at]),
+            value=float(mean[at]),
+            low=-TOLERATED,
+            high=TOLERATED,
+            p_value=float(np.minimum(1.0, p_value[at] / (1.0 / times.size))),
+            visible_error=float(found["visible_error"][at]),
+            runs=float(np.isfinite(measured[:, at]).sum()),
+            required=bool(never.all() or not never[at]),
+        )
+        for at, name in enumerate(names)
+    ]
+    for at, row in enumerate(rows):
+        cause, decision = "", AGREE
+        if row.p_value < rate or surprising[at] or missing[at]:
+            cause, decision = LEARNED if surprising[at] else UNLEARNED if missing[at] else "", DISAGREE
+        elif short or not (never[at] or row.visible_error <= VISIBLE_ERROR):
+            cause, decision = short or UNSEEN, UNDECIDED
+        rows[at] = replace(row, decision=decision, cause=cause)
     title = f"Runs on tokens against theory: {problem.kind}"
     attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
-    return title, {"component": names}, sentences, {"expected_time": times, **found}, attributes
+    reason = _reason(rows, worst, rate, nothing=bool(never.all()))
+    return title, {"component": names}, rows, reason, {"expected_time": times, **found}, attributes
+
+
+def _reason(rows: Sequence[Row], p_value: float, rate: float, *, nothing: bool) -> str:
+    """Return the sentence that gives the reason of the word; `nothing` is ever learned by theory, or something is."""
+    word = word_of(rows)
+    if p_value < rate:
+        worst = min((row for row in rows if row.p_value < rate), key=lambda row: row.p_value)
+        off = f"{100 * abs(np.expm1(worst.value)):.1f} % {'late' if worst.value > 0 else 'early'}"
+        return f"{worst.name} is learned {off} (p = {p_value:.2g} < {rate:g})."
+    if word == DISAGREE:
+        learned = [row.name for row in rows if row.cause == LEARNED]
+        lost = ", ".join(row.name for row in rows if row.cause == UNLEARNED)
+        never = f"{', '.join(learned)} is learned, but predicted never to be."
+        return never if learned else f"{lost} is predicted to be learned, but no run does."
+    if nothing:
+        return "Nothing is predicted ever to be learned, and nothing was." if word == AGREE else rows[0].cause
+    error = f"n error of {100 * VISIBLE_ERROR:.0f} %"
+    if word == AGREE:
+        return f"No time of learning leaves its band (p = {p_value:.2g}), and a{error} would have been seen."
+    unseen = ", ".join(row.name for row in rows if row.cause == UNSEEN)
+    return f"A{error} could have gone unseen in {unseen}: use more steps or seeds, or larger batches."
 
 
 def _too_short(prediction: xr.Dataset, simulation: xr.Dataset) -> str:
@@ -166,13 +200,26 @@ def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
     visible = TOLERATED_COUNT + reach_in_errors(counts.size - 1, rate) * error
     found = f"{counts.mean():.4g} items are recovered, {closed:.4g} predicted"
     seen = f"an error of {100 * VISIBLE_COUNT:.0f} %"
-    sentences = Sentences(
-        difference=f"{found} (p = {p:.2g} < {rate:g})." if p < rate else "",
-        lacking=f"{found}; {seen} could have gone unseen: use more seeds." if visible > VISIBLE_COUNT else "",
-        agreement=f"{found} (p = {p:.2g}), and {seen} would have been seen.",
+    row = judged(
+        rate,
+        quantity="recovered items",
+        value=ratio,
+        low=-TOLERATED_COUNT,
+        high=TOLERATED_COUNT,
+        p_value=p,
+        visible_error=visible,
+        runs=float(counts.size),
+        required=True,
+        seen=visible <= VISIBLE_COUNT,
+        cause=UNSEEN,
     )
+    reasons = {
+        DISAGREE: f"{found} (p = {p:.2g} < {rate:g}).",
+        UNDECIDED: f"{found}; {seen} could have gone unseen: use more seeds.",
+        AGREE: f"{found} (p = {p:.2g}), and {seen} would have been seen.",
+    }
     numbers = {"p_value": p, "relative_distance": ratio, "relative_error": error, "visible_error": visible}
-    return "Recovered items against theory", {}, sentences, {}, numbers
+    return "Recovered items against theory", {}, [row], reasons[row.decision], {}, numbers
 
 
 def distances(simulation: xr.Dataset, times: Array, level: float) -> dict[str, Array]:

@@ -8,7 +8,6 @@ the range of y and Δ the remaining effect of the step size (`docs/verdict_curve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,23 +20,37 @@ from dynamics.problem import Problem, is_network
 from dynamics.solve.reused_data import GROUPS
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.runs.recording import observables_of
+from sgd_check.verdicts.evidence import (
+    AGREE,
+    CURVE,
+    DISAGREE,
+    REQUIREMENT,
+    START,
+    TIME,
+    Row,
+    global_p_value,
+    judged,
+    named,
+    word_of,
+)
 from sgd_check.verdicts.expectation import Expectation, predicted_times
-from sgd_check.verdicts.path_tests import LossBand, PathTest, interpolated, known_between
+from sgd_check.verdicts.path_tests import LossBand, PathTest, interpolated, known_between, rows_of_paths
 from sgd_check.verdicts.starts import tests_of_starts
 from sgd_check.verdicts.time_tests import OneSided, TimeTest, assess_direction, scatter
 from sgd_check.verdicts.times import EventTests, time_variables
 from sgd_check.verdicts.verdict import (
-    FEWEST_RUNS,
     MORE_WORK,
     POWER,
+    USABLE,
     VISIBLE_ERROR,
-    Sentences,
     definition_of_learned,
+    difference,
     event_of,
     has_step,
+    lacking_row,
+    leave,
     other_optimizer,
     reach_in_errors,
-    side_of,
     significantly,
     sound_runs,
     tell_alike,
@@ -74,6 +87,13 @@ TIMES = {
     "component_learned_time": ("", "learning time of component"),
     "learned_time": ("learned time of direction", ""),
 }
+#: Why nothing is decided by a curve or time.
+STILL = "theory hardly moves it"
+STEP_MOVES = "the step size moves it too much to extrapolate from two learning rates"
+FEW, WIDE = "too few runs have it", "theory allows an error of 30 %, whatever the number of runs"
+UNSEEN = "an error of 30 % could have gone unseen"
+#: Why a difference does not speak against theory.
+STEP_MAY = "That may be the effect of the step size: simulate at half of the learning rate too, and compare with both."
 #: Times in which an error of 30 % is to be seen; learned times are those of the learned masses, which are curves.
 AWAITED = ("emergence_time", "component_learned_time")
 
@@ -173,10 +193,39 @@ class CurveTest(NamedTuple):
         distance = np.abs(self.curve.dilated[:, self.places] - self.curve.theory[self.places])
         return bool(np.nanmin(np.nanmax(distance, axis=1)) <= self.allowance)
 
-    @property
-    def leaves(self) -> bool:
-        """Whether a mean lies outside the band, significantly or not."""
-        return bool(self.score.any())
+    def row(self, rate: float, count: int, excuse: str = "") -> Row:
+        """Return the row of evidence, of `count` tests that share a rate of false alarms."""
+        curve, distance = self.curve, self.mean - self.predicted
+        at = int(np.argmax(np.abs(self.score if self.score.any() else np.nan_to_num(distance))))
+        width = self.allowance / curve.range
+        return judged(
+            rate,
+            quantity=curve.kind,
+            label=curve.label,
+            test=TIME if curve.is_time else CURVE,
+            time=float(curve.times[self.places[at]]),
+            value=float(distance[at] / curve.range),
+            low=-width,
+            high=width,
+            z=float(self.score[at]),
+            p_value=min(1.0, count * self.p) if curve.known else np.nan,
+            power=self.power,
+            runs=curve.runs.shape[0],
+            required=curve.moves,
+            seen=curve.known and self.power >= POWER,
+            cause=self._cause(),
+            excuse=excuse,
+        )
+
+    def _cause(self) -> str:
+        """Return why an error of 30 % may go unseen."""
+        if not self.curve.moves:
+            return STILL
+        if not self.curve.known:
+            return STEP_MOVES
+        if self.curve.is_time and np.isnan(self.mean).any():
+            return FEW
+        return WIDE if self.is_too_wide else UNSEEN
 
 
 def places_of(theory: Array, saved: Switches | None = None) -> Integers:
@@ -227,7 +276,7 @@ def _assess_censored(curve: Curve, places: Integers, level: float) -> CurveTest:
         test = assess_direction(logs, reach, -allowance, allowance, level)
     if test is not None:
         mean, error, score, p = curve.theory + test.mean, np.array([test.standard_error]), np.array([test.z]), test.p
-        power = min(0.0 if side is None else side.power for side in (test.early, test.late))
+        power = test.power
     power = power if curve.moves else np.nan
     return CurveTest(curve, places, mean, curve.theory, error, freedom, allowance, score, p, power, level)
 
@@ -473,31 +522,24 @@ def curve_verdict(
     problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float
 ) -> xr.DataTree:
     """Test all curves and times that prediction and runs have in common; curves decide, times can only refute."""
-    pairs, curves, times = paired_runs(simulations), [], []
-    if pairs.size >= FEWEST_RUNS:
+    pairs, curves, times, starts = paired_runs(simulations), [], [], []
+    lacking = too_few(pairs.size)
+    end = min(float(part.attrs["end_time"]) for part in simulations)
+    if not lacking:
         curves = curves_over_time(problem, prediction, simulations)
         times = times_as_curves(problem, prediction, simulations)
-    starts = tests_of_starts(problem, prediction, simulations[0]) if pairs.size >= FEWEST_RUNS else []
-    tests, by_curves = assess_curves([*curves, *times], rate, others=len(starts))
-    looks = len(starts) + sum(test.places.size for test in tests)
-    by_start = min([1.0, *(looks * start.p for start in starts)])
-    p_value = min(by_curves, by_start)
-    end = min(float(part.attrs["end_time"]) for part in simulations)
+        starts = tests_of_starts(problem, prediction, simulations[0])
+        lacking = _unmet(prediction, simulations, end)
+    tests, _ = assess_curves([*curves, *times], rate, others=len(starts))
+    count, excuse = looks_of(tests, starts), _excuse(prediction, simulations, tests)
+    rows = [*rows_of_paths(starts, rate, START, count), *(test.row(rate, count, excuse) for test in tests), *lacking]
     first, loss = simulations[0], next((test for test in tests if test.curve.kind == "loss"), None)
     said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
     band = None if loss is None else _band(prediction, simulations, pairs, loss)
+    p_value = global_p_value(rows)
     return verdict_tree(
-        CurveTests(
-            prediction=prediction,
-            simulations=simulations,
-            curves=tests[: len(curves)],
-            times=tests[len(curves) :],
-            starts=starts,
-            p_value=p_value,
-            by_start=by_start <= by_curves,
-            rate=rate,
-            end=end,
-        ).sentences(),
+        rows,
+        [_reason(rows, prediction, simulations, rate, end), *_remarks(rows, prediction, first)],
         {
             **time_variables(prediction, first, [_tests_of_times(prediction, first, pairs, tests)], band, p_value),
             **values_of(tests),
@@ -526,6 +568,11 @@ def curve_verdict(
     )
 
 
+def looks_of(tests: Sequence[CurveTest], starts: Sequence[PathTest]) -> int:
+    """Return the number of looks at curves and starts, which share the rate of false alarms."""
+    return len(starts) + sum(test.places.size for test in tests)
+
+
 def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:
     """Return the variables by `quantity` and `look`."""
     names = ("time", "mean", "prediction", "error", "z")
@@ -543,95 +590,66 @@ def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurveTests:
-    """The tests of `curves`, of single `times` and of `starts`, up to an `end`, at a `rate` of false alarms.
+def _excuse(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], tests: Sequence[CurveTest]) -> str:
+    """Return what else may be the cause of a difference in curves and times, as a sentence; empty if nothing.
 
-    `p_value` is of all, and `by_start` says whether the start has it.
+    Without allowance for the step size only a start speaks against theory.
     """
-
-    prediction: xr.Dataset
-    simulations: Sequence[xr.Dataset]
-    curves: list[CurveTest]
-    times: list[CurveTest]
-    starts: Sequence[PathTest]
-    p_value: float
-    by_start: bool
-    rate: float
-    end: float
-
-    def sentences(self) -> Sentences:
-        """Return what the tests say. Without allowance for the step size only a start speaks against theory."""
-        prediction, simulations = self.prediction, self.simulations
-        refutable = has_step(prediction) or len(simulations) > 1
-        moving = [test for test in [*self.curves, *self.times] if test.curve.moves]
-        difference, excuse = "", ""
-        if self.p_value < self.rate:
-            difference = self._difference()
-        lacking = too_few(paired_runs(simulations).size) or _unseen(prediction, simulations, moving)
-        agreement = "" if lacking else self._agreement(moving, refutable=refutable)
-        if not lacking and difference and not refutable:
-            advice = "simulate at half of the learning rate too, and compare with both"
-            lacking = f"{difference} That may be the effect of the step size: {advice}."
-        elif not lacking and (unmet := _unmet(prediction, simulations, self.end)):
-            lacking = f"The curves of theory and SGD agree: {agreement} But {unmet}"
-        wild = [test for test in self.curves if test.curve.moves and test.curve.scatters]
-        if wild and not self.by_start:
-            over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"
-            excuse = f"That may be the effect of noise, since {over}: use a smaller learning rate."
-        still = [test for test in self.curves if not test.curve.moves]
-        remarks = [f"By the end theory hardly moves {named(still)}."] if still else []
-        remarks += other_optimizer(prediction, simulations[0])
-        if samples := simulations[0].attrs.get("training_samples"):
-            remarks.append(f"The runs use {samples} samples again, the prediction is of fresh ones.")
-        speaks = difference if refutable or self.by_start else ""
-        return Sentences(speaks, lacking, agreement, excuse=excuse, remarks=remarks)
-
-    def _difference(self) -> str:
-        """Return a sentence on the largest difference."""
-        end = f"(global p = {self.p_value:.2g} < {self.rate:g})."
-        if not self.by_start:
-            return difference_of([*self.curves, *self.times], end)
-        off = min(self.starts, key=lambda start: start.p)
-        return f"The {off.what} is {side_of(off.score)} than predicted, z = {off.score:.1f} {end}"
-
-    def _agreement(self, moving: list[CurveTest], *, refutable: bool) -> str:
-        """Return what was tested and how far, and which error would have been seen."""
-        bands = [_widest(moving, times=False), _widest(moving, times=True)]
-        within = " and ".join(words for words in bands if words)
-        step = "" if refutable else ", without any allowance for the step size"
-        # A start that differs by less than its tolerance has the score 0.
-        left = any(test.leaves for test in [*self.curves, *self.times]) or any(one.score for one in self.starts)
-        return (
-            f"No tested curve leaves its band around theory{significantly(left)}, of at most {within}{step}, up to "
-            f"time {self.end:.3g} (global p = {self.p_value:.2g}), and an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {named(moving)}."
-        )
+    if not (has_step(prediction) or len(simulations) > 1):
+        return STEP_MAY
+    curves = [test.curve for test in tests if test.curve.moves and test.curve.scatters]
+    wild = [Row(quantity=curve.kind, label=curve.label) for curve in curves]
+    over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"
+    return f"That may be the effect of noise, since {over}: use a smaller learning rate." if wild else ""
 
 
-def _widest(moving: list[CurveTest], *, times: bool) -> str:
-    """Return the widest band of curves that move, or of awaited times, in words; empty if there are none."""
-    bands = [test.allowance / test.curve.range for test in moving if test.curve.is_time == times]
-    if not bands:
-        return ""
-    share = f"{100 * max(bands):.2g} %"
-    return f"{share} in an awaited time" if times else f"{share} of the range of a curve that theory moves"
+def _reason(
+    rows: Sequence[Row], prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float, end: float
+) -> str:
+    """Return the sentence that gives the reason of the word."""
+    word, p_value, looked = word_of(rows), global_p_value(rows), [row for row in rows if row.test in (CURVE, TIME)]
+    moving = [row for row in looked if not np.isnan(row.power)]
+    refuting = [row for row in rows if row.p_value < rate]
+    if word == DISAGREE:
+        return difference([row for row in refuting if row.decision == DISAGREE], p_value, rate)
+    if excused := [row for row in refuting if row.cause != STEP_MAY]:
+        return f"{difference(excused, p_value, rate)} {excused[0].cause}"
+    missing = [row for row in rows if row.test == REQUIREMENT]
+    if few := [row.cause for row in missing if row.quantity == USABLE]:
+        return few[0]
+    if unseen := _unseen(prediction, simulations, moving):
+        return unseen
+    if refuting:
+        return f"{difference(refuting, p_value, rate)} {STEP_MAY}"
+    step = "" if has_step(prediction) or len(simulations) > 1 else ", without any allowance for the step size"
+    agreement = (
+        f"No tested curve leaves its band around theory{significantly(leave(rows))}, of at most "
+        f"{_widest(moving)}{step}, up to time {end:.3g} (global p = {p_value:.2g}), and an error of "
+        f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {named(moving)}."
+    )
+    return agreement if word == AGREE else f"The curves of theory and SGD agree: {agreement} But {missing[0].cause}"
 
 
-def difference_of(tests: list[CurveTest], end: str) -> str:
-    """Return a sentence on the largest difference, with such an end."""
-    worst = min((test for test in tests if test.curve.known), key=lambda test: test.p)
-    at = int(np.argmax(np.abs(worst.score)))
-    z = worst.score[at]
-    if worst.curve.is_time:
-        return f"The {worst.curve.name} is {'later' if z > 0 else 'earlier'} than predicted, z = {z:.1f} {end}"
-    time = worst.curve.times[worst.places[at]]
-    return f"The {worst.curve.name} is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
+def _remarks(rows: Sequence[Row], prediction: xr.Dataset, simulation: xr.Dataset) -> list[str]:
+    """Return sentences that follow the reason."""
+    still = [row for row in rows if row.test == CURVE and np.isnan(row.power)]
+    remarks = [f"By the end theory hardly moves {named(still)}."] if still else []
+    remarks += other_optimizer(prediction, simulation)
+    if samples := simulation.attrs.get("training_samples"):
+        remarks.append(f"The runs use {samples} samples again, the prediction is of fresh ones.")
+    return remarks
 
 
-def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: list[CurveTest]) -> str:
-    """Return which error could have gone unseen in the curves that move, and why; empty if none."""
-    unresolved = [test for test in moving if not test.power >= POWER]
+def _widest(moving: Sequence[Row]) -> str:
+    """Return the widest bands of curves that move, and of awaited times, in words."""
+    words = {CURVE: "of the range of a curve that theory moves", TIME: "in an awaited time"}
+    widths = {test: max((row.high for row in moving if row.test == test), default=None) for test in words}
+    return " and ".join(f"{100 * width:.2g} % {words[test]}" for test, width in widths.items() if width is not None)
+
+
+def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: Sequence[Row]) -> str:
+    """Return which error could have gone unseen in the rows that move, and why; empty if none."""
+    unresolved = [row for row in moving if not row.power >= POWER]
     early = [*(unfinished("The runs", one) for one in simulations), unfinished("The prediction", prediction)]
     if any(early) and (unresolved or not moving):
         what = named(unresolved) if unresolved else "anything"
@@ -641,7 +659,7 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: l
             "Nothing that theory predicts moves by the end of the runs, at times that are saved closely enough to "
             "be compared: use more steps, or save more times."
         )
-    if unknown := [test for test in moving if not test.curve.known]:
+    if unknown := [row for row in moving if row.cause == STEP_MOVES]:
         return (
             f"The step size moves {named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
             "extrapolate from two learning rates: use smaller ones."
@@ -649,19 +667,19 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: l
     return _unresolved(unresolved) if unresolved else ""
 
 
-def _unresolved(unresolved: list[CurveTest]) -> str:
+def _unresolved(unresolved: Sequence[Row]) -> str:
     """Return in which curves and times an error could have gone unseen, and what helps."""
     error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {named(unresolved)}"
-    if lost := [test for test in unresolved if test.curve.is_time and np.isnan(test.mean).any()]:
+    if lost := [row for row in unresolved if row.cause == FEW]:
         return f"{error}, since too few runs have {named(lost)}: {MORE_WORK}."
-    if wide := [test for test in unresolved if test.is_too_wide]:
+    if wide := [row for row in unresolved if row.cause == WIDE]:
         band = f"theory allows as much in {named(wide)}, whatever the number of runs"
         return f"{error}, since {band}: use a smaller learning rate."
     return f"{error}: {MORE_WORK}."
 
 
-def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float) -> str:
-    """Return that half of the runs have an emergence that theory has not, or none that theory has; else nothing.
+def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float) -> list[Row]:
+    """Return the row that says that half of the runs have an emergence that theory has not, or none that theory has.
 
     Only what is well before the end of the runs counts: 30 % later is still within them.
     """
@@ -676,13 +694,15 @@ def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float
         early &= (measured * (1 + VISIBLE_ERROR) <= end).mean(axis=0) >= 0.5
     if early.any():
         which = ", ".join(str(label) for label in prediction["direction"].values[early])
-        return f"direction {which}, predicted never or after the runs, emerges well before their end in half of them."
+        which = f"direction {which}, predicted never or after the runs"
+        return [lacking_row("emergences", f"{which}, emerges well before their end in half of them.")]
     if met.any() or np.isinf(first):
-        return ""
-    return (
+        return []
+    cause = (
         f"no direction that is predicted to emerge well before the end of the runs, at time {end:.3g}, does "
         f"so in half of them: the first one is predicted at {first:.3g}."
     )
+    return [lacking_row("emergences", cause)]
 
 
 def _tests_of_times(
@@ -718,11 +738,3 @@ def _band(
     error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
     low, high = expected - test.allowance, expected + test.allowance
     return LossBand(values.mean(axis=0), error, expected, low, high, np.isfinite(z), z, test.p)
-
-
-def named(tests: Sequence[CurveTest]) -> str:
-    """Return the quantities of tests, in words."""
-    kinds: dict[str, list[str]] = {}
-    for test in tests:
-        kinds.setdefault(test.curve.kind, []).append(test.curve.label)
-    return " and ".join(f"{kind} {', '.join(labels)}".strip() for kind, labels in kinds.items())

@@ -23,10 +23,10 @@ from dynamics.problem.checks import check_that
 from dynamics.solve import coupled_problem
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, with_error
+from sgd_check.verdicts.evidence import DISAGREE, Row, judged
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
     POWER,
-    Sentences,
     check_dataset,
     check_question,
     normal_score,
@@ -125,14 +125,22 @@ def _common_starts(simulations: list[xr.Dataset]) -> Integers:
 
 
 class ExponentTest(NamedTuple):
-    """The exponent of the function gap, averaged over log time at the compared times `places`, and its test, or NaN."""
+    """The exponent of the function gap, averaged over log time at the compared times `places`, and its test, or NaN.
+
+    An exponent that is off by `visible` is seen.
+    """
 
     places: slice
     exponent: float = np.nan
     error: float = np.nan
     z: float = np.nan
     p: float = np.nan
-    resolved: bool = False
+    visible: float = np.nan
+
+    @property
+    def resolved(self) -> bool:
+        """Whether exponents of −1/2 and −3/2 would have been seen."""
+        return self.visible <= 0.5
 
 
 def _tracers(runs: WidthRuns, mean_field: xr.Dataset) -> Array | None:
@@ -190,7 +198,7 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
     off = exponent + 1.0
     z = normal_score(float(np.sign(off)) * max(abs(off) - WIDTH_CORRECTION, 0.0), error, count - 1)
     visible = WIDTH_CORRECTION + reach_in_errors(count - 1, rate) * error
-    return ExponentTest(places, exponent, error, z, two_sided(z), visible <= 0.5)  # −1/2 or −3/2 would have been seen
+    return ExponentTest(places, exponent, error, z, two_sided(z), visible)
 
 
 def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> xr.DataTree:
@@ -198,7 +206,7 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
     runs = checked_runs(mean_field, simulations)
     values = _distances(runs, mean_field)
     test = exponent_test(runs, mean_field, values["function_gap"], rate)
-    sentences = _sentences(runs, mean_field, values, test, rate)
+    row, reasons = _row(runs, mean_field, test, rate), _remarks(runs, mean_field, values, test)
     coupling = values.pop("squared_coupling")
     values["coupling_error"] = np.sqrt(np.maximum(coupling, 0.0))
     values["mean_field_loss"] = mean_field["loss"].values[runs.saved]
@@ -209,7 +217,8 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
     blown_up = int(sum(np.sum(~sound_runs(one)) for one in runs.simulations))
     window, levels = runs.times[test.places], mean_field["loss_level"].values
     return verdict_tree(
-        sentences,
+        [row],
+        [_reason(runs, test, row, rate), *reasons],
         {
             **values,
             "loss_level_time": mean_field["loss_level_time"].values,
@@ -237,25 +246,53 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
     )
 
 
-def _sentences(
-    runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array], test: ExponentTest, rate: float
-) -> Sentences:
-    window, found = runs.times[test.places], f"exponent {with_error(test.exponent, test.error)}"
-    span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
-    compatible = f"The {found} {span} is compatible with {_BAND}"
+def _row(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: float) -> Row:
+    """Return the evidence of the exponent."""
     levels = mean_field["loss_level_time"].values
     levels = levels[np.isfinite(levels)]
-    end, lacking = min(float(one.attrs["end_time"]) for one in runs.simulations), ""
-    if not test.resolved:
+    end, cause = min(float(one.attrs["end_time"]) for one in runs.simulations), ""
+    if np.isnan(test.p):
+        cause = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
+    elif not test.resolved:
         advice = "use more starts, a wider range of widths, a larger batch or a smaller learning rate"
-        lacking = f"{compatible}, but one of −1/2 or −3/2 could have gone unseen: {advice}."
+        cause = f"one of −1/2 or −3/2 could have gone unseen: {advice}."
     elif levels.size and not (runs.times[-1] >= levels[0] and end >= levels[-1]):
         early = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
-        lacking = f"{compatible}, but the runs, or their records, end {early}."
-    side = "slower" if test.z > 0 else "faster"
-    falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
-    none = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
+        cause = f"the runs, or their records, end {early}."
+    return judged(
+        rate,
+        quantity="exponent of the width",
+        time=float(runs.times[test.places][-1]),
+        value=test.exponent,
+        low=-1.0 - WIDTH_CORRECTION,
+        high=-1.0 + WIDTH_CORRECTION,
+        z=test.z,
+        p_value=test.p,
+        visible_error=test.visible,
+        runs=float(runs.starts.size),
+        required=True,
+        seen=not cause,
+        cause=cause,
+    )
+
+
+def _reason(runs: WidthRuns, test: ExponentTest, row: Row, rate: float) -> str:
+    """Return the sentence that gives the reason of the word."""
+    if np.isnan(test.p):
+        return row.cause
+    window, found = runs.times[test.places], f"exponent {with_error(test.exponent, test.error)}"
+    span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
+    if row.decision == DISAGREE:
+        side = "slower" if test.z > 0 else "faster"
+        falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
+        return f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
+    compatible = f"The {found} {span} is compatible with {_BAND}"
     seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
+    return f"{compatible}, but {row.cause}" if row.cause else f"{compatible} (p = {test.p:.2g}), {seen}."
+
+
+def _remarks(runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array], test: ExponentTest) -> list[str]:
+    """Return sentences that follow the reason."""
     noise, gap = (distances[n][:, :, test.places].mean(axis=(1, 2)) for n in ("function_gap_noise", "function_gap"))
     share, particles = float(np.max(noise / gap)), int(mean_field.attrs.get("particles", 0))
     # A random mean field of N particles is off by 1/N itself.
@@ -264,10 +301,4 @@ def _sentences(
     random = f"The mean field has {particles} random particles and a distance of its own of that order."
     lost = "The prediction has no tracers from the starts of the runs, so neurons are not followed."
     no_tracers = np.isnan(distances["largest_coupling_error"]).all()
-    return Sentences(
-        untested=none if np.isnan(test.p) else "",
-        difference=f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})." if test.p < rate else "",
-        lacking=lacking,
-        agreement=f"{compatible} (p = {test.p:.2g}), {seen}.",
-        remarks=[words for holds, words in ((share > 0, of_noise), (coarse, random), (no_tracers, lost)) if holds],
-    )
+    return [words for holds, words in ((share > 0, of_noise), (coarse, random), (no_tracers, lost)) if holds]

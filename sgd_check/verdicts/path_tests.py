@@ -16,6 +16,7 @@ from scipy import special
 
 from dynamics.theory import FAR_APART
 from hermite.arrays import Array, Integers, Switches
+from sgd_check.verdicts.evidence import Row, judged
 from sgd_check.verdicts.expectation import Expectation
 from sgd_check.verdicts.time_tests import FEWEST_EXPLAINED, permutation_test
 from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, normal_score, of_sound_runs, two_sided
@@ -73,6 +74,14 @@ def tests_of_paths(
         score = float(max(-special.ndtri(max(tail, 1e-300)), 0.0))
         found.append(PathTest(f"scatter of the times of direction {p + 1}", score, tail))
     return found
+
+
+def rows_of_paths(tests: Sequence[PathTest], rate: float, test: str, count: int, share: float = 1.0) -> list[Row]:
+    """Return rows of evidence, if `count` tests have so much of the rate of false alarms together."""
+    return [
+        judged(rate, quantity=one.what, test=test, z=one.score, p_value=min(1.0, count * one.p / share), seen=True)
+        for one in tests
+    ]
 
 
 def path_p_value(tests: Sequence[PathTest]) -> float:
@@ -229,7 +238,7 @@ def against_sample(
         second = np.arange(both.shape[0]) >= predicted.shape[0]
         n, m = losses.shape[0], predicted.shape[0]
         z[compared] = second @ ranks / np.sqrt(n * m * (n + m + 1) / 12.0)
-        _, p = permutation_test(ranks, second)
+        p = float(permutation_test(ranks, second)[1].min())
     return LossBand(mean, error, expected, expected, expected, compared, z, p)
 
 

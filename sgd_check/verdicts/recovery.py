@@ -14,9 +14,9 @@ from dynamics.problem import Problem
 from dynamics.problem.checks import check_that
 from hermite.arrays import Array
 from hermite.text.messages import with_error
+from sgd_check.verdicts.evidence import AGREE, DISAGREE, UNDECIDED, judged
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
-    Sentences,
     check_alike,
     check_dataset,
     check_link,
@@ -84,26 +84,40 @@ def estimate_verdict(prediction: xr.Dataset, estimates: object, rate: float) -> 
         p = min(1.0, 2.0 * float(special.stdtr(runs - 1, -abs(z))))
         visible = float(allowed + reach_in_errors(runs - 1, rate) * error)
     samples, threshold = int(estimated.attrs["samples"]), float(prediction.attrs.get("threshold_samples", np.nan))
-    near, untested = "", ""
+    near, cause = "", ""
     if samples < LEAST_THRESHOLDS * threshold:
         near = f"{samples} samples are {samples / threshold:.2g} times the threshold {threshold:.4g}"
     elif np.isnan(threshold) and degree == 2 and not q >= LEAST_LAW:
         near = f"the law of these samples, {q:.2g}, is below {LEAST_LAW:g}"
     if near:
-        untested = f"Not tested: {near}; from {LEAST_THRESHOLDS:g} times the threshold on d deviates by little."
+        cause = f"Not tested: {near}; from {LEAST_THRESHOLDS:g} times the threshold on d deviates by little."
     elif np.isnan(p):
-        untested = f"Only {runs} samples are usable; the test needs {FEWEST_RUNS} that differ."
+        cause = f"Only {runs} samples are usable; the test needs {FEWEST_RUNS} that differ."
     found = f"Mean squared overlap {with_error(q + mean, error)}, law {with_error(q, allowed)}"
-    end = f"z = {z:.1f} (p = {p:.2g} < {rate:g})."
     off = f"{found}; a law that is off by"
-    unseen = f"{off} {VISIBLE_DEVIATION:g} could have gone unseen: use more seeds or a larger d."
+    row = judged(
+        rate,
+        quantity="squared overlap",
+        value=mean,
+        low=-allowed,
+        high=allowed,
+        z=z,
+        p_value=p,
+        visible_error=visible,
+        runs=runs,
+        required=True,
+        seen=not cause and visible <= VISIBLE_DEVIATION,
+        cause=cause or f"{off} {VISIBLE_DEVIATION:g} could have gone unseen: use more seeds or a larger d.",
+        excuse=cause,
+    )
+    words = {
+        AGREE: f"{off} {visible:.2g} would have been seen.",
+        DISAGREE: f"{found}: {side_of(z)} than allowed, z = {z:.1f} (p = {p:.2g} < {rate:g}).",
+        UNDECIDED: row.cause,
+    }
     return verdict_tree(
-        Sentences(
-            untested=untested,
-            difference=f"{found}: {side_of(z)} than allowed, {end}" if p < rate else "",
-            lacking="" if visible <= VISIBLE_DEVIATION else unseen,
-            agreement=f"{off} {visible:.2g} would have been seen.",
-        ),
+        [row],
+        [words[row.decision]],
         {
             "mean_overlap_squared": q + mean,
             "predicted_overlap_squared": q,

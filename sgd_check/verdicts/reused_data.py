@@ -22,21 +22,35 @@ from hermite.arrays import Array
 from sgd_check.engines import EngineOptions
 from sgd_check.verdicts import curves
 from sgd_check.verdicts.curves import LARGEST_SCATTER, CurveTest
-from sgd_check.verdicts.path_tests import PathTest, interpolated
+from sgd_check.verdicts.evidence import (
+    AGREE,
+    CURVE,
+    DISAGREE,
+    START,
+    UNDECIDED,
+    Row,
+    global_p_value,
+    judged,
+    named,
+    word_of,
+)
+from sgd_check.verdicts.path_tests import interpolated, rows_of_paths
 from sgd_check.verdicts.starts import tests_of_starts
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
     POWER,
     RATE_TOLERANCE,
+    USABLE,
     VISIBLE_ERROR,
-    Sentences,
     check_alike,
     check_dataset,
     check_question,
     check_rates,
     check_start,
+    difference,
+    lacking_row,
+    leave,
     optimizer_of,
-    side_of,
     significantly,
     sound_runs,
     too_few,
@@ -45,6 +59,8 @@ from sgd_check.verdicts.verdict import (
 )
 
 THEORY = "reused data"
+#: Kind of the test of whether the theory of fresh samples would have been refuted.
+FRESH = "fresh samples"
 #: Dimension from which on deviations are known to lie within the band: half of the least that was measured.
 LEAST_DIMENSION = 100
 
@@ -113,14 +129,16 @@ def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> x
     enough = usable >= FEWEST_RUNS
     found = curves.curves_over_time(problem, prediction, [runs]) if enough else []
     starts = tests_of_starts(problem, prediction, runs) if enough else []
-    tests, p_value = curves.assess_curves(found, rate, others=len(starts))
-    count = len(starts) + sum(test.places.size for test in tests)
-    p_value = min([p_value, *(count * start.p for start in starts)])
-    level = rate / max(count, 1)
-    fresh = _power_against_fresh(problem, prediction, tests, level)
+    tests, _ = curves.assess_curves(found, rate, others=len(starts))
+    count = curves.looks_of(tests, starts)
+    fresh = _power_against_fresh(problem, prediction, tests, rate / max(count, 1))
+    rows = rows_of_paths(starts, rate, START, count) + _rows(tests, fresh, rate, count, problem.dimension)
+    rows += too_few(usable)
+    still = [row for row in rows if row.cause == curves.STILL]
     return verdict_tree(
-        _sentences(runs, tests, starts, fresh, p_value, rate, level, usable, end),
-        {**curves.values_of(tests), "quantity_fresh_power": fresh, "p_value": p_value},
+        rows,
+        [_reason(rows, runs, rate, end), *([f"Theory hardly moves {named(still)}."] if still else [])],
+        {**curves.values_of(tests), "quantity_fresh_power": fresh, "p_value": global_p_value(rows)},
         problem=problem,
         prediction=prediction,
         simulations={"/simulation": runs},
@@ -167,59 +185,61 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
     return np.array(found)
 
 
-def _sentences(
-    runs: xr.Dataset,
-    tests: list[CurveTest],
-    starts: Sequence[PathTest],
-    fresh: Array,
-    p_value: float,
-    rate: float,
-    level: float,
-    usable: int,
-    until: float,
-) -> Sentences:
-    """Return what the tests say, each at a `level`."""
-    moving, end = [test for test in tests if test.curve.moves], f"(global p = {p_value:.2g}"
-    difference, excuse, agreement = "", "", ""
-    if wrong := [start for start in starts if start.p < level]:
-        off = min(wrong, key=lambda start: start.p)
-        difference = f"The {off.what} is {side_of(off.score)} than predicted, z = {off.score:.1f} {end} < {rate:g})."
-    elif p_value < rate:
-        refuting = [test for test in tests if test.p < level]
-        sure = [test for test in refuting if not test.curve.scatters]
-        difference = curves.difference_of(sure or refuting, f"{end} < {rate:g}).")
-        dimension, cause = Problem.from_dataset(runs).dimension, ""
-        if not sure:
-            cause = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {curves.named(refuting)}"
-        elif dimension < LEAST_DIMENSION:
-            cause = f"{dimension} is less than the {LEAST_DIMENSION} from which on the band is known to hold"
+def _rows(tests: Sequence[CurveTest], fresh: Array, rate: float, count: int, dimension: int) -> list[Row]:
+    """Return the evidence of all curves, and of each whether the theory of fresh samples would have been refuted."""
+    refuting = [test.curve for test in tests if count * test.p < rate]
+    wild = [Row(quantity=curve.kind, label=curve.label) for curve in refuting if curve.scatters]
+    scatter = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"
+    few = f"{dimension} is less than the {LEAST_DIMENSION} from which on the band is known to hold"
+    rows = []
+    for test in tests:
+        cause = scatter if test.curve.scatters else few if dimension < LEAST_DIMENSION else ""
         excuse = f"That may be the effect of the finite dimension, since {cause}: use a larger one." if cause else ""
-    lacking = too_few(usable) or _unseen(runs, moving, fresh)
-    if not lacking:
-        widest = max(test.allowance / test.curve.range for test in moving)
-        left = any(test.leaves for test in tests) or any(start.score for start in starts)
-        shown = [test for test, power in zip(tests, fresh, strict=True) if power >= POWER]
-        agreement = (
-            f"No tested curve leaves its band around theory{significantly(left)}, of at most {100 * widest:.2g} % of "
-            f"its range where theory moves it, up to time {until:.3g} {end}); an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {curves.named(moving)}, and fresh samples "
-            f"instead of those that are used again in {curves.named(shown)}."
-        )
-    still = [test for test in tests if not test.curve.moves]
-    remarks = [f"Theory hardly moves {curves.named(still)}."] if still else []
-    return Sentences(difference, lacking, agreement, excuse=excuse, remarks=remarks)
+        rows.append(test.row(rate, count, excuse))
+    asked = [(row, float(power)) for row, power in zip(rows, fresh, strict=True) if np.isfinite(power)]
+    if not asked:
+        rows.append(lacking_row("fresh samples", "fresh samples could have gone unseen"))
+    best = max((power for _, power in asked), default=np.nan)
+    for row, power in asked:
+        seen, required = power >= POWER, power == best
+        cause = "" if seen else "fresh samples could have gone unseen"
+        numbers: Any = {"quantity": row.quantity, "label": row.label, "power": power, "runs": row.runs}
+        rows.append(judged(rate, test=FRESH, p_value=np.nan, seen=seen, required=required, cause=cause, **numbers))
+    return rows
 
 
-def _unseen(runs: xr.Dataset, moving: Sequence[CurveTest], fresh: Array) -> str:
-    """Return which error could have gone unseen, and why; empty if none."""
+def _reason(rows: Sequence[Row], runs: xr.Dataset, rate: float, until: float) -> str:
+    """Return the sentence that gives the reason of the word."""
+    word, p_value = word_of(rows), global_p_value(rows)
+    refuting = [row for row in rows if row.p_value < rate]
+    if word == DISAGREE:
+        sure = [row for row in refuting if row.decision == DISAGREE]
+        return difference([row for row in sure if row.test == START] or sure, p_value, rate)
+    if refuting:
+        sure = [row for row in refuting if "scatter" not in row.cause] or refuting
+        return f"{difference(sure, p_value, rate)} {sure[0].cause}"
+    if few := [row.cause for row in rows if row.quantity == USABLE]:
+        return few[0]
+    moving = [row for row in rows if row.test == CURVE and not np.isnan(row.power)]
+    shown = [row for row in rows if row.test == FRESH and row.decision == AGREE]
+    if word == UNDECIDED:
+        return _unseen(runs, moving)
+    return (
+        f"No tested curve leaves its band around theory{significantly(leave(rows))}, of at most "
+        f"{100 * max(row.high for row in moving):.2g} % of its range where theory moves it, up to time {until:.3g} "
+        f"(global p = {p_value:.2g}); an error of {100 * VISIBLE_ERROR:.0f} % in time would have been seen in "
+        f"{named(moving)}, and fresh samples instead of those that are used again in {named(shown)}."
+    )
+
+
+def _unseen(runs: xr.Dataset, moving: Sequence[Row]) -> str:
+    """Return which error could have gone unseen, and why."""
     more = "more seeds or a larger dimension"
     early = f"{stopped}. " if (stopped := unfinished("The runs", runs)) else ""
     if not moving:
         return f"{early}Nothing that theory predicts moves by the end of the runs: use more steps."
-    if unresolved := [test for test in moving if not test.power >= POWER]:
-        error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {curves.named(unresolved)}"
+    if unresolved := [row for row in moving if not row.power >= POWER]:
+        error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {named(unresolved)}"
         return f"{early}{error}: use {more}."
-    if not np.nanmax(fresh, initial=0.0) >= POWER:
-        seen = "Fresh samples instead of those that are used again could have gone unseen"
-        return f"{early}{seen}: use more passes, {more}."
-    return ""
+    seen = "Fresh samples instead of those that are used again could have gone unseen"
+    return f"{early}{seen}: use more passes, {more}."

@@ -155,9 +155,14 @@ class TimeTest(NamedTuple):
     both: Callable[[float], tuple[OneSided | None, OneSided | None]] | None = None
 
     @property
+    def power(self) -> float:
+        """Probability that an error of 30 % is seen on the side where it is smaller."""
+        return min(0.0 if side is None else side.power for side in (self.early, self.late))
+
+    @property
     def resolved(self) -> bool:
         """Whether an error of 30 % to either side would have been seen."""
-        return _seen(self.early, self.late)
+        return self.power >= POWER
 
     def runs_needed(self, level: float) -> float:
         """Return how many runs that scatter as these see an error of 30 % at a two-sided level; inf: no number does."""
@@ -392,10 +397,11 @@ def log_rank_scores(emergence: Array, horizon: float) -> Array:
     return np.asarray(emerged - hazard[np.searchsorted(at, np.minimum(times, horizon), side="right")])
 
 
-def permutation_test(scores: Array, second: Switches) -> tuple[Array, float]:
-    """Return p-values of every column, and of all together, that two samples of runs have one law; two-sided.
+def permutation_test(scores: Array, second: Switches) -> tuple[Array, Array]:
+    """Return two-sided p-values of every column, alone and among all columns, that two samples of runs have one law.
 
-    `scores` (runs, columns) sum to 0 in every column; `second` marks the runs of the second sample.
+    The least one among all columns is that of all of them together. `scores` (runs, columns) sum to 0 in every column;
+    `second` marks the runs of the second sample.
     """
     spread = np.sqrt(np.mean(scores**2, axis=0))
     scaled = scores / np.where(spread > 0, spread, 1.0)
@@ -404,8 +410,9 @@ def permutation_test(scores: Array, second: Switches) -> tuple[Array, float]:
     # Sums of the same scores in another order differ by rounding.
     tolerance = 1e-9 * max(1.0, float(found.max(initial=0.0)))
     each = (1 + np.count_nonzero(sums >= found - tolerance, axis=0)) / (1 + PERMUTATIONS)
-    largest = np.count_nonzero(sums.max(axis=1, initial=0.0) >= found.max(initial=0.0) - tolerance)
-    return np.asarray(each), float((1 + largest) / (1 + PERMUTATIONS))
+    largest = np.sort(sums.max(axis=1, initial=0.0))
+    among = (1 + PERMUTATIONS - np.searchsorted(largest, found - tolerance)) / (1 + PERMUTATIONS)
+    return np.asarray(each), np.asarray(among)
 
 
 def permutation_quantile(scores: Array, count: int, level: float) -> float:

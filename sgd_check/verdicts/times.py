@@ -6,7 +6,7 @@ Of directions beyond the runs the number of runs that have them is tested (`docs
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,22 +19,41 @@ from dynamics.problem import Problem, decouples, is_correlation, is_homogeneous
 from dynamics.theory.step_noise import SearchNoise
 from hermite.arrays import Array, Switches
 from sgd_check.verdicts import path_tests, time_tests
+from sgd_check.verdicts.evidence import (
+    AGREE,
+    DISAGREE,
+    PATH,
+    RANKS,
+    REQUIREMENT,
+    START,
+    UNDECIDED,
+    Row,
+    global_p_value,
+    judged,
+    labels_of,
+    named,
+    word_of,
+)
 from sgd_check.verdicts.expectation import NOISE_DECIDES, Expectation, expectation, learned_expectation
-from sgd_check.verdicts.path_tests import PATH_SHARE, LossBand, PathTest
+from sgd_check.verdicts.path_tests import PATH_SHARE, LossBand, PathTest, rows_of_paths
 from sgd_check.verdicts.starts import tests_of_starts
 from sgd_check.verdicts.time_tests import TimeTest
 from sgd_check.verdicts.verdict import (
+    EVENTS,
     FEWEST_RUNS,
     LEARNING,
     MORE_WORK,
+    USABLE,
     VISIBLE_ERROR,
     Event,
-    Sentences,
+    count_sentence,
+    difference,
     event_of,
     has_step,
+    lacking_row,
+    leave,
     of_sound_runs,
     other_optimizer,
-    side_of,
     significantly,
     sound_runs,
     tell_alike,
@@ -45,15 +64,18 @@ from sgd_check.verdicts.verdict import (
 
 #: How early the mean of ln T may be where theory does not say: an error that is to be seen.
 LEAST_EDGE = float(np.log1p(VISIBLE_ERROR))
+#: Why a direction is undecided, beside what the number of runs that have it says.
+CUT = "the runs stopped early"
+NOISE = "the noise of the steps decides when it"
+UNSEEN = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen"
 
 
 class CountTest(NamedTuple):
     """The number of runs that have a direction by their end though theory puts it beyond.
 
     `time` is the predicted one, inf for never, and NaN where the prediction ended before the runs: p is NaN then.
-    `told` says whether the scatter of theory gives the share of runs that it allows. Until the end noise moves an
-    overlap by `moved`, and `needed` is enough; `scatter` is that of ln T; NaN where theory does not say, or the share
-    has it.
+    `share` is that of the runs that the scatter of theory allows. Until the end noise moves an overlap by `moved`, and
+    `needed` is enough; `scatter` is that of ln T; NaN where theory does not say, or the share has it.
     """
 
     direction: int
@@ -61,24 +83,28 @@ class CountTest(NamedTuple):
     time: float
     having: int
     runs: int
-    told: bool = False
+    share: float = np.nan
     p: float = np.nan
     moved: float = np.nan
     needed: float = np.nan
     scatter: float = np.nan
 
-    def sentence(self, end: str) -> str:
-        """Return how many runs have the direction, the prediction, an end, and whether noise is the cause."""
-        when = "never" if np.isinf(self.time) else f"at {self.time:.3g}, after the end of the runs"
-        cause, noise = "", "The noise of the steps, which this theory leaves out,"
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether runs have the direction, and theory does not say how many may."""
+        return self.having > 0 and bool(np.isnan(self.share))
+
+    @property
+    def cause(self) -> str:
+        """A sentence on the noise that may be why runs have the direction; empty if it is not known to be."""
+        noise = "The noise of the steps, which this theory leaves out,"
         if self.scatter > NOISE_DECIDES:
             decides = f"decides when it {self.event.present}"
-            cause = f"{noise} {decides}, and scatters the logarithm of the time by more than 1."
-        elif self.moved >= self.needed > 0.0:
+            return f"{noise} {decides}, and scatters the logarithm of the time by more than 1."
+        if self.moved >= self.needed > 0.0:
             moves = f"until the end of the runs it moves an overlap by {self.moved:.2g}"
-            cause = f"{noise} carries runs over: {moves}, and {self.needed:.2g} is enough."
-        found = f"{self.having} of {self.runs} runs {self.event.past}{end}"
-        return f"Direction {self.direction + 1}, predicted {when}: {found} {cause}".rstrip()
+            return f"{noise} carries runs over: {moves}, and {self.needed:.2g} is enough."
+        return ""
 
 
 class EventTests(NamedTuple):
@@ -123,36 +149,49 @@ class EventTests(NamedTuple):
         """Awaited directions (P,) for which theory has a band, or noise decides."""
         return self.awaited if self.event is not LEARNING else self.awaited & np.isfinite(self.expected.low)
 
-    def doubts(self) -> Iterator[str]:
-        """Yield which directions theory puts beyond its end, or the runs', and runs have."""
-        had = [each for each in self.counts if each.having]
-        ended = [f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in had if np.isnan(each.time)]
-        if ended:
-            yield f"The prediction ended before the runs, without {self.event.noun} of direction {', '.join(ended)}."
-        few = ", too few to refute theory, too many to agree with it."
-        yield from (each.sentence(few) for each in had if np.isfinite(each.p) and not each.told)
+    def rows(self, p_values: Array, rate: float, *, cut: bool) -> list[Row]:
+        """Return the evidence of every direction; `p_values` (P,) have their shares of the rate of false alarms.
 
-    def gaps(self) -> dict[str, Switches]:
-        """Return the awaited directions that are not known to agree, by the sentence on them."""
-        found: dict[str, Switches] = {}
-        what, few = f"{self.event.what} {{}}", f"since too few runs {self.event.past}"
-        for p in np.flatnonzero(self.due).tolist():
-            test = self.tests[p]
-            if test is None and self.expected.low[p] == -np.inf:
-                noise = f"Not tested, since the noise of the steps decides when it {self.event.present}"
-                words = f"{noise}: {what}; use a smaller learning rate."
-            elif test is None:
-                words = f"Not tested, {few}: {what}."
-            elif test.early is None:
-                words = f"Tested for lateness only, {few}: {what}."
-            elif test.late is None:
-                words = f"Tested for earliness only, since theory does not bound the lateness: {what}."
-            elif not test.resolved:
-                words = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {what}: {MORE_WORK}."
-            else:
-                continue
-            found.setdefault(words, np.zeros_like(self.due))[p] = True
+        If the runs were `cut` before their end, directions that are predicted and not tested are required too.
+        """
+        counted, found = {one.direction: one for one in self.counts}, []
+        lost = cut & self.unresolved & np.isfinite(self.expected.time) & ~(self.awaited & self.tested)
+        for p, test in enumerate(self.tests):
+            count, gap = counted.get(p), self._gap(p) if self.due[p] else ""
+            numbers: dict[str, Any] = {"time": float(self.expected.time[p])}
+            if count is not None:
+                numbers = {"time": count.time, "value": float(count.having), "runs": float(count.runs)}
+                numbers |= {"low": 0.0, "high": count.share * count.runs}
+            elif test is not None:
+                numbers |= {"value": test.mean, "low": test.low, "high": test.high, "z": test.z}
+                numbers |= {"power": test.power, "runs": float(test.runs)}
+            doubtful = count is not None and count.is_doubtful and not lost[p]
+            row = judged(
+                rate,
+                quantity=self.event.what,
+                label=str(p + 1),
+                test=self.event.noun,
+                p_value=float(p_values[p]),
+                required=bool(self.due[p] or lost[p] or doubtful),
+                seen=not (gap or lost[p] or doubtful) and (count is not None or (test is not None and test.resolved)),
+                cause=CUT if lost[p] else gap,
+                **numbers,
+            )
+            found.append(replace(row, cause=count.cause) if count is not None and doubtful else row)
         return found
+
+    def _gap(self, p: int) -> str:
+        """Return why an awaited direction is not known to agree; empty if it is."""
+        test, few = self.tests[p], f"since too few runs {self.event.past}"
+        if test is None and self.expected.low[p] == -np.inf:
+            return f"Not tested, since {NOISE} {self.event.present}"
+        if test is None:
+            return f"Not tested, {few}"
+        if test.early is None:
+            return f"Tested for lateness only, {few}"
+        if test.late is None:
+            return "Tested for earliness only, since theory does not bound the lateness"
+        return "" if test.resolved else UNSEEN
 
     def runs_needed(self, level: float) -> float:
         """Return how many runs see an error of 30 % in every awaited direction; inf if no number does, or none is."""
@@ -178,91 +217,91 @@ class EventTests(NamedTuple):
 class TimesTests:
     """The tests of times at a `rate` of false alarms, against the theory "flow", "finite step" or "sample".
 
-    `parts` are of times of emergence and, where these are compared, of learned times; `loss` enters the verdict if its
-    p is a number; `by_path` says whether the tests that do not depend on times, `path`, differ more. `p_value` is of
-    all.
+    `parts` are of times of emergence and, where these are compared, of learned times, with p-values (P,) that have
+    their share of the rate; `others` are rows of evidence on all else. `loss` enters the verdict if its p is a number.
     """
 
     prediction: xr.Dataset
     simulation: xr.Dataset
     rate: float
     theory: str
-    p_value: float
     parts: list[EventTests]
+    p_values: Sequence[Array]
     loss: LossBand | None
+    others: Sequence[Row] = ()
     path: Sequence[PathTest] = ()
-    by_path: bool = False
 
-    def sentences(self) -> Sentences:
-        """Return what the tests say."""
+    def rows(self) -> list[Row]:
+        """Return the evidence, the rows of paths and starts first."""
+        rows, first = [*self.others], self.parts[0]
+        for part, p_values in zip(self.parts, self.p_values, strict=True):
+            cut = part is first and self.simulation.attrs["stop_reason"] != "reached_end"
+            rows += part.rows(p_values, self.rate, cut=cut)
+        rows += too_few(int(np.sum(sound_runs(self.simulation))))
+        return rows if first.awaited.any() else [*rows, lacking_row("awaited directions", self._nothing_awaited())]
+
+    def _nothing_awaited(self) -> str:
+        """Return why no direction could be tested."""
         first, end = self.parts[0], float(self.simulation.attrs["end_time"])
-        near = first.unresolved & (first.tested | (first.expected.time <= end))
-        met = [(one, one.awaited & ~one.unresolved) for one in self.parts]
-        compared = [f"{one.event.noun} of direction {_named(which)}" for one, which in met if which.any()]
+        predicted = "" if self.theory == "sample" else unfinished("The prediction", self.prediction)
+        if early := unfinished("The runs", self.simulation) or predicted:
+            return f"{early}, before any direction could be tested."
+        soonest = np.min(first.expected.time, initial=np.inf, where=np.isfinite(first.expected.time))
+        when = f", and the first one is predicted at {soonest:.3g}" if np.isfinite(soonest) else ""
+        none = f"none is predicted to {first.event.verb} well before the end of the runs, at time {end:.3g}"
+        return f"No direction could be tested: {none}{when}."
+
+    def reason(self, rows: Sequence[Row]) -> str:
+        """Return the sentence that gives the reason of the word."""
+        word, p_value, end = word_of(rows), global_p_value(rows), float(self.simulation.attrs["end_time"])
+        if word == DISAGREE:
+            return difference([row for row in rows if row.decision == DISAGREE], p_value, self.rate)
+        if word == UNDECIDED:
+            return self._lacking(rows, p_value)
+        first = [row for row in rows if row.test == self.parts[0].event.noun]
+        unresolved = [row for row in first if np.isnan(row.z) or row.decision != AGREE]
+        near = [row for row in unresolved if not np.isnan(row.z) or row.time <= end]
+        met = {name: [row for row in rows if row.test == name and row.required] for name in EVENTS}
+        compared = [f"{name} of direction {labels_of(which)}" for name, which in met.items() if which]
         none = "No difference of the laws shows"
         if self.theory != "sample":
-            none = f"No tested direction leaves its band{significantly(self._leaves)}"
-        save = f", save in direction {_named(near)}, predicted near the end of the runs" if near.any() else ""
-        later = [words for one in self.parts if first.tested.any() for words in one.later(end)]
-        return Sentences(
-            difference=self._difference() if self.p_value < self.rate else "",
-            lacking=self._lacking(first, end),
-            agreement=f"{none} up to time {end:.3g} (global p = {self.p_value:.2g}), and an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}{save}.",
-            remarks=[*first.expected.notes, *later, *other_optimizer(self.prediction, self.simulation)],
+            none = f"No tested direction leaves its band{significantly(leave(rows))}"
+        save = f", save in direction {labels_of(near)}, predicted near the end of the runs" if near else ""
+        return (
+            f"{none} up to time {end:.3g} (global p = {p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % "
+            f"would have been seen in the {' and the '.join(compared)}{save}."
         )
 
-    @property
-    def _leaves(self) -> bool:
-        """Whether a mean lies outside its band, significantly or not."""
-        scores = np.concatenate([one.column("z") for one in self.parts])
-        return bool(np.nan_to_num(scores).any()) or any(test.score for test in self.path)
-
-    def _difference(self) -> str:
-        end = f"(global p = {self.p_value:.2g} < {self.rate:g})."
-        if self.by_path:
-            off = min(self.path, key=lambda test: test.p)
-            return f"The {off.what} is {side_of(off.score)} than predicted, z = {off.score:.1f} {end}"
-        least = [float(np.nanmin(one.p_values, initial=np.inf)) for one in self.parts]
-        if self.loss is not None and self.loss.loss_p_value < min(least):
-            at = int(np.nanargmax(np.abs(self.loss.loss_z)))
-            time, z = float(self.simulation["time"].values[at]), self.loss.loss_z[at]
-            return f"The loss is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
-        farthest = self.parts[int(np.argmin(least))]
-        worst = int(np.nanargmin(farthest.p_values))
-        test = farthest.tests[worst]
-        if test is None:
-            return next(one for one in farthest.counts if one.direction == worst).sentence(f" {end}")
-        side = "late" if test.z > 0 else "early"
-        return f"Direction {worst + 1} {farthest.event.present} {side}, z = {test.z:.1f} {end}"
-
-    def _lacking(self, first: EventTests, end: float) -> str:
-        """Return what could not be tested or told apart up to the end of the runs; empty if nothing."""
-        reason, time = self.simulation.attrs["stop_reason"], first.expected.time
-        cut_off = first.unresolved & np.isfinite(time) & ~(first.awaited & first.tested)
-        if few := too_few(int(np.sum(sound_runs(self.simulation)))):
-            return few
-        if reason != "reached_end" and cut_off.any():
-            return f"The runs stopped early ({reason}), before direction {_named(cut_off)} could be tested."
-        if doubts := " ".join(words for one in self.parts for words in one.doubts()):
+    def _lacking(self, rows: Sequence[Row], p_value: float) -> str:
+        """Return what could not be tested or told apart."""
+        missing = [row for row in rows if row.test == REQUIREMENT]
+        if few := [row.cause for row in missing if row.quantity == USABLE]:
+            return few[0]
+        if lost := [row for row in rows if row.cause == CUT]:
+            reason = self.simulation.attrs["stop_reason"]
+            return f"The runs stopped early ({reason}), before direction {labels_of(lost)} could be tested."
+        if doubts := " ".join(words for part in self.parts for words in _doubts(part.event, rows)):
             return doubts
-        if not first.awaited.any():
-            predicted = "" if self.theory == "sample" else unfinished("The prediction", self.prediction)
-            if early := unfinished("The runs", self.simulation) or predicted:
-                return f"{early}, before any direction could be tested."
-            soonest = np.min(time, initial=np.inf, where=np.isfinite(time))
-            when = f", and the first one is predicted at {soonest:.3g}" if np.isfinite(soonest) else ""
-            none = f"none is predicted to {first.event.verb} well before the end of the runs, at time {end:.3g}"
-            return f"No direction could be tested: {none}{when}."
-        lacks, agreed = list[str](), list[str]()
-        for one in self.parts:
-            gaps, due = one.gaps(), int(one.due.sum())
-            lacks += [words.format(_named(which)) for words, which in gaps.items()]
-            if count := due - sum(int(which.sum()) for which in gaps.values()):
-                agreed.append(f"{count} of {due} {'learned times' if one.event is LEARNING else 'directions'}")
+        if missing:
+            return missing[0].cause
+        gaps, agreed = dict[tuple[str, str], list[Row]](), list[str]()
+        for event in EVENTS.values():
+            due = [row for row in rows if row.test == event.noun and row.required]
+            for row in due:
+                if row.decision != AGREE:
+                    gaps.setdefault((row.cause, row.quantity), []).append(row)
+            if count := sum(row.decision == AGREE for row in due):
+                agreed.append(f"{count} of {len(due)} {'learned times' if event is LEARNING else 'directions'}")
         who = "The two samples" if self.theory == "sample" else "Theory and SGD"
-        on = f"{who} agree on {' and '.join(agreed)} (global p = {self.p_value:.2g})."
-        return " ".join([on] * bool(agreed) + lacks) if lacks else ""
+        on = f"{who} agree on {' and '.join(agreed)} (global p = {p_value:.2g})."
+        lacks = [_gap_sentence(cause, named(which)) for (cause, _), which in gaps.items()]
+        return " ".join([on] * bool(agreed) + lacks)
+
+    def _remarks(self) -> list[str]:
+        """Return sentences that follow the reason."""
+        first, end = self.parts[0], float(self.simulation.attrs["end_time"])
+        later = [words for one in self.parts if first.tested.any() for words in one.later(end)]
+        return [*first.expected.notes, *later, *other_optimizer(self.prediction, self.simulation)]
 
     def verdict(self, problem: Problem) -> xr.DataTree:
         """Return the tree of the comparison."""
@@ -272,9 +311,11 @@ class TimesTests:
             farthest = f"of {len(self.path)} quantities the {worst.what} is farthest off, p = {worst.p:.2g}."
             path = f"Path, part of the verdict: {farthest}"
         lost = int(np.sum(~sound_runs(self.prediction))) if self.theory == "sample" else None
+        rows = self.rows()
         return verdict_tree(
-            self.sentences(),
-            time_variables(self.prediction, self.simulation, self.parts, self.loss, self.p_value)
+            rows,
+            [self.reason(rows), *self._remarks()],
+            time_variables(self.prediction, self.simulation, self.parts, self.loss, global_p_value(rows))
             | {"path_p_value": path_tests.path_p_value(self.path) if self.path else np.nan},
             problem=problem,
             prediction=self.prediction,
@@ -318,6 +359,22 @@ class TimesTests:
         return found | {"loss_outside": outside, "loss_critical_score": critical, "loss_statement": statement}
 
 
+def _doubts(event: Event, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield which directions theory puts beyond its end, or the runs', and runs have."""
+    had = [row for row in rows if row.test == event.noun and row.value > 0.0 and np.isnan(row.z) and np.isnan(row.high)]
+    if ended := [f"{row.label} ({row.value:.0f} of {row.runs:.0f} runs)" for row in had if np.isnan(row.time)]:
+        yield f"The prediction ended before the runs, without {event.noun} of direction {', '.join(ended)}."
+    few = ", too few to refute theory, too many to agree with it."
+    yield from (count_sentence(row, few) for row in had if not np.isnan(row.time))
+
+
+def _gap_sentence(cause: str, names: str) -> str:
+    """Return why awaited directions are not known to agree."""
+    if cause == UNSEEN:
+        return f"{UNSEEN} in {names}: {MORE_WORK}."
+    return f"{cause}: {names}{'; use a smaller learning rate' if NOISE in cause else ''}."
+
+
 def _named(directions: Switches) -> str:
     return ", ".join(str(p + 1) for p in np.flatnonzero(directions))
 
@@ -340,26 +397,28 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         when[[p for p, one in counts[event].items() if np.isfinite(one.p)]] = np.inf
         due.append(when)
     shares = np.split(time_tests.shares_of_rate(np.concatenate(due), end), len(expected))
-    noise, level, parts, by_time = time_tests.noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate, [], np.inf
+    noise, level = time_tests.noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate
+    parts, p_values = list[EventTests](), list[Array]()
     for (event, each), share in zip(expected.items(), shares, strict=True):
         tests = _tests_of_times(simulation, event, each, level * share, noise)
         tests = [None if p in counts[event] else test for p, test in enumerate(tests)]
         awaited = each.time * (1.0 + VISIBLE_ERROR) <= end
         parts.append(EventTests(event, each, tests, awaited, tuple(counts[event].values())))
-        by_time = min(by_time, time_tests.combined_p_value(parts[-1].p_values, share) / (1.0 - PATH_SHARE))
-    path = tests_of_starts(problem, prediction, simulation)
-    path += path_tests.tests_of_paths(prediction, simulation, emergence, noise)
-    by_path = path_tests.path_p_value(path) / PATH_SHARE
+        with np.errstate(invalid="ignore"):
+            p_values.append(np.minimum(1.0, parts[-1].p_values / share / (1.0 - PATH_SHARE)))
+    starts = tests_of_starts(problem, prediction, simulation)
+    paths = path_tests.tests_of_paths(prediction, simulation, emergence, noise)
+    count, shared = len(starts) + len(paths), {START: starts, PATH: paths}.items()
     return TimesTests(
         prediction=prediction,
         simulation=simulation,
         rate=rate,
         theory="finite step" if has_step(prediction) else "flow",
-        p_value=min(1.0, by_time, by_path),
         parts=parts,
+        p_values=p_values,
         loss=_loss_against_theory(prediction, simulation, emergence.time),
-        path=path,
-        by_path=by_path < by_time,
+        others=[row for kind, tests in shared for row in rows_of_paths(tests, rate, kind, count, PATH_SHARE)],
+        path=[*starts, *paths],
     ).verdict(problem)
 
 
@@ -419,7 +478,8 @@ def count_tests(
             share = float(np.clip(1.0 / (1.0 + far**2), 0.01, 0.5))
         reach = reach_of_noise(problem, rate, p, end) if n and not told else (np.nan, np.nan)
         chance = float(special.bdtrc(n - 1, runs, share)) if n else 1.0
-        found[p] = CountTest(p, event, time, n, runs, told, chance, *reach, np.nan if told else scatter)
+        known = (share, np.nan) if told else (np.nan, scatter)
+        found[p] = CountTest(p, event, time, n, runs, known[0], chance, *reach, known[1])
     return found
 
 
@@ -467,7 +527,7 @@ def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Datase
     second = np.arange(both.shape[0]) >= theirs.shape[0]
     tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
     scores = np.array([time_tests.log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
-    (chances, together), loss = time_tests.permutation_test(scores, second), None
+    (chances, among), loss = time_tests.permutation_test(scores, second), None
     if "loss" in prediction and second.any() and not second.all():
         losses = [(part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction)]
         loss = path_tests.against_sample(*losses[0], *losses[1], float(np.nanmin(both, initial=np.inf)))
@@ -477,8 +537,9 @@ def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Datase
     tests: list[TimeTest | None] = [None] * ours.shape[1]
     for p, chance in zip(tested, chances.tolist(), strict=True):
         tests[p] = time_tests.assess_samples(both[~second, p], both[second, p], horizon, chance, level)
-    awaited = np.array([test is not None for test in tests])
-    families = [together if awaited.any() else 1.0, *of_loss]
+    awaited, p_values = np.array([test is not None for test in tests]), np.full(len(tests), np.nan)
+    if awaited.any():
+        p_values[tested] = np.minimum(1.0, (1 + len(of_loss)) * among)
     # The first time at which at most half of the predicted runs are without emergence, if it is within these.
     late = np.sort(np.where(np.isnan(theirs), np.inf, theirs), axis=0)
     medians = late[(late.shape[0] - 1) // 2] if late.size else np.full(ours.shape[1], np.nan)
@@ -489,10 +550,18 @@ def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Datase
         simulation=simulation,
         rate=rate,
         theory="sample",
-        p_value=min(1.0, len(families) * min(families)),
         parts=[EventTests(event_of(simulation), expected, tests, awaited)],
+        p_values=[p_values],
         loss=loss,
+        others=_row_of_ranks(simulation, loss, rate) if loss is not None and of_loss else (),
     ).verdict(problem)
+
+
+def _row_of_ranks(simulation: xr.Dataset, loss: LossBand, rate: float) -> list[Row]:
+    """Return the evidence of the loss, which shares the rate of false alarms with the times, as one row."""
+    at = int(np.nanargmax(np.abs(loss.loss_z)))
+    time, z, p_value = float(simulation["time"].values[at]), float(loss.loss_z[at]), min(1.0, 2.0 * loss.loss_p_value)
+    return [judged(rate, quantity="loss", test=RANKS, p_value=p_value, seen=True, time=time, z=z)]
 
 
 def log_scatter(times: Array) -> Array:

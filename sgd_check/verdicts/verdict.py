@@ -1,8 +1,9 @@
 """Shared parts of all comparisons: whether two datasets answer one question, results of tests, the rule of the verdict.
 
-A comparison aligns prediction and runs, tests them, and collects numbers and sentences of the tests as evidence: of
-times (`times`), of curves (`curves`), of the distance between networks and their mean field (`mean_field`), of
-estimates (`recovery`) and of runs on tokens (`sgd_check.tokens.comparison`). One rule turns these into a word.
+A comparison aligns prediction and runs, tests them, and collects the tests as rows of evidence: of times (`times`), of
+curves (`curves`), of the distance between networks and their mean field (`mean_field`), of estimates (`recovery`) and
+of runs on tokens (`sgd_check.tokens.comparison`). One rule turns the rows into a word (`evidence`), and templates turn
+them into the sentence that gives the reason.
 """
 
 from __future__ import annotations
@@ -23,6 +24,15 @@ from dynamics.solve import reused_data
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Switches
 from hermite.text.messages import refuse, shown
+from sgd_check.verdicts.evidence import (
+    CURVE,
+    RANKS,
+    REQUIREMENT,
+    TIME,
+    Row,
+    evidence_variables,
+    word_of,
+)
 
 #: Fewest runs that a test takes.
 FEWEST_RUNS = 4
@@ -30,6 +40,8 @@ FEWEST_RUNS = 4
 VISIBLE_ERROR, POWER = 0.3, 0.8
 MORE_WORK = "use more seeds, a smaller learning rate or more steps"
 START_TOLERANCE, RATE_TOLERANCE = 1e-7, 1e-9
+#: What a row of evidence says is too little.
+USABLE = "usable runs"
 #: Two learning rates that differ by less leave hardly anything to extrapolate from.
 LEAST_RATE_RATIO = 1.2
 
@@ -50,6 +62,7 @@ class Event(NamedTuple):
 EMERGENCE = Event("emergence", "emerge", "emerged", "emerges", "emergence_time")
 ALIGNMENT = Event("alignment", "align", "aligned", "aligns", "emergence_time")
 LEARNING = Event("learning", "be learned", "learned it", "is learned", "learned_time", "learned time of direction")
+EVENTS = {event.noun: event for event in (EMERGENCE, ALIGNMENT, LEARNING)}
 
 
 def event_of(dataset: xr.Dataset) -> Event:
@@ -253,32 +266,30 @@ def check_start(predicted: Problem, simulated: Problem) -> None:
         check_alike(f"initial {field}", "of its start", found, same=same)
 
 
-class Sentences(NamedTuple):
-    """Sentences of the tests of one comparison; a sentence is empty where it does not apply.
+def difference(rows: Sequence[Row], p_value: float, rate: float) -> str:
+    """Return a sentence on the row that differs most from theory; `p_value` is that of all rows."""
+    worst, end = min(rows, key=lambda row: row.p_value), f"(global p = {p_value:.2g} < {rate:g})."
+    if worst.test in EVENTS and np.isnan(worst.z):
+        return count_sentence(worst, f" {end}")
+    if worst.test in EVENTS:
+        side = "late" if worst.z > 0 else "early"
+        return f"Direction {worst.label} {EVENTS[worst.test].present} {side}, z = {worst.z:.1f} {end}"
+    if worst.test == TIME:
+        return f"The {worst.name} is {'later' if worst.z > 0 else 'earlier'} than predicted, z = {worst.z:.1f} {end}"
+    where = f", most at time {worst.time:.3g}" if worst.test in (CURVE, RANKS) else ""
+    return f"The {worst.name} is {side_of(worst.z)} than predicted{where}, z = {worst.z:.1f} {end}"
 
-    `difference` speaks against theory, and `excuse` says that it may have another cause; `lacking` says why theory and
-    runs that do not differ are not known to agree, and `agreement` which error would have been seen; `remarks` follow.
-    """
 
-    difference: str
-    lacking: str
-    agreement: str
-    untested: str = ""
-    excuse: str = ""
-    remarks: Sequence[str] = ()
-
-
-def decide(said: Sentences) -> tuple[str, str]:
-    """Return "agree", "disagree" or "undecided", and the reason."""
-    if said.untested:
-        return "undecided", said.untested
-    if said.difference:
-        return ("undecided", f"{said.difference} {said.excuse}") if said.excuse else ("disagree", said.difference)
-    return ("undecided", said.lacking) if said.lacking else ("agree", said.agreement)
+def count_sentence(row: Row, end: str) -> str:
+    """Return how many runs have a direction that theory puts beyond them, with an end, and the part of noise in it."""
+    when = "never" if np.isinf(row.time) else f"at {row.time:.3g}, after the end of the runs"
+    having = f"{row.value:.0f} of {row.runs:.0f} runs {EVENTS[row.test].past}"
+    return f"Direction {row.label}, predicted {when}: {having}{end} {row.cause}".rstrip()
 
 
 def verdict_tree(
-    sentences: Sentences,
+    rows: Sequence[Row],
+    reasons: Sequence[str],
     values: Mapping[str, Any],
     *,
     problem: Any,
@@ -294,21 +305,21 @@ def verdict_tree(
 ) -> xr.DataTree:
     """Return the tree of `sgd_check.compare`: prediction, simulations by their place, and the comparison.
 
-    `values` are its variables, `attributes` those that others lack, and `labels` arguments of `make_dataset`.
+    The word follows from the `rows`; `reasons` are sentences. `values` are its further variables, `attributes` those
+    that others lack, and `labels` arguments of `make_dataset`.
     """
-    verdict, reason = decide(sentences)
     lost = [f"Runs left out because they blew up: {blown_up}."] if blown_up else []
     comparison = make_dataset(
-        values,
+        {**values, **evidence_variables(rows)},
         problem=problem,
         title=title,
         solver={"answer": "comparison", "false_alarm_rate": rate},
         attributes={
             "answer": "comparison",
             "prediction": str(prediction.attrs.get("answer", "simulation" if "seed" in prediction.dims else "unknown")),
-            "verdict": verdict,
+            "verdict": word_of(rows),
             "false_alarm_rate": rate,
-            "reasons": " ".join([reason, *sentences.remarks, *lost]),
+            "reasons": " ".join([*reasons, *lost]),
             "theory": theory,
             "usable_runs": usable,
             "blown_up_count": blown_up,
@@ -319,9 +330,22 @@ def verdict_tree(
     return xr.DataTree.from_dict({"/prediction": prediction, **simulations, "/comparison": comparison})
 
 
-def too_few(usable: int) -> str:
-    """Return that fewer runs are usable than a test takes; empty if they are enough."""
-    return f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}." if usable < FEWEST_RUNS else ""
+def too_few(usable: int) -> list[Row]:
+    """Return the row that says that fewer runs are usable than a test takes; none if they are enough."""
+    if usable >= FEWEST_RUNS:
+        return []
+    cause = f"Only {usable} runs are usable; the test needs {FEWEST_RUNS}."
+    return [lacking_row(USABLE, cause, value=usable, low=FEWEST_RUNS)]
+
+
+def lacking_row(quantity: str, cause: str, **numbers: Any) -> Row:
+    """Return the row of something without which nothing agrees; `cause` is a sentence."""
+    return Row(quantity=quantity, test=REQUIREMENT, required=True, cause=cause, **numbers)
+
+
+def leave(rows: Sequence[Row]) -> bool:
+    """Return whether a mean lies outside its band, significantly or not; losses by ranks have none."""
+    return any(abs(row.z) > 0.0 for row in rows if row.test != RANKS)
 
 
 def significantly(left: bool) -> str:

@@ -108,7 +108,7 @@ def test_another_student_is_refused(flow, staircase):
 def test_findings_and_figure_show_components(flow, runs):
     tree = sgd_check.compare(flow, runs)
     found = find_findings(tree)
-    assert [table.caption for table in found.tables] == ["Curves of SGD against prediction"]
+    assert [table.caption for table in found.tables] == ["Curves of SGD against prediction", "Evidence"]
     assert found.tables[0].rows[1]["what"] == "component x1"
     chart = found.chart()
     for at, curve in enumerate(chart.curves):

@@ -9,6 +9,7 @@ from scipy import stats
 
 import dynamics
 import sgd_check
+from sgd_check.verdicts.evidence import word_of
 from sgd_check.verdicts.expectation import Expectation
 from sgd_check.verdicts.time_tests import (
     LARGEST_DISTANCE,
@@ -18,7 +19,7 @@ from sgd_check.verdicts.time_tests import (
     one_sided,
 )
 from sgd_check.verdicts.times import EventTests, TimesTests, count_tests
-from sgd_check.verdicts.verdict import EMERGENCE, decide, reach_in_errors
+from sgd_check.verdicts.verdict import EMERGENCE, reach_in_errors
 
 HORIZON = np.log(2.5)
 
@@ -388,12 +389,13 @@ def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
     tests = [None if test.early is None is test.late else test for test in tests]
     expected = Expectation.uniform(time, delay=0.0, scatter=0.0, low=0.0, high=0.0)
     simulation = xr.Dataset({"blown_up": ("seed", np.zeros(runs))}, attrs={"end_time": end, "stop_reason": stop_reason})
+    part = EventTests(EMERGENCE, expected, tests, time * 1.3 <= end)
     found = TimesTests(
         prediction=xr.Dataset(), simulation=simulation, rate=0.01, theory="flow",
-        p_value=min(1.0, count * min(test.p for test in tests if test is not None)),
-        parts=[EventTests(EMERGENCE, expected, tests, time * 1.3 <= end)], loss=None,
+        parts=[part], p_values=[np.minimum(1.0, count * part.p_values)], loss=None,
     )  # fmt: skip
-    return dict(zip(("verdict", "reasons"), decide(found.sentences()), strict=True))
+    rows = found.rows()
+    return {"verdict": word_of(rows), "reasons": found.reason(rows)}
 
 
 @pytest.fixture
