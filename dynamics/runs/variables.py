@@ -183,7 +183,7 @@ quantity_power | quantity | probability that an error of 30 % in time is seen | 
 quantity_fresh_power | quantity | probability that theory of fresh samples is seen to be wrong | \pi^{\mathrm{fresh}}
 evidence | row | what was tested |
 evidence_label | row | which of its kind was tested, such as the number of a direction |
-evidence_test | row | kind of the test |
+evidence_kind | row | kind of the row |
 evidence_time | row | time at which a curve is farthest from theory, or predicted time | t_r
 evidence_value | row | mean of the runs less theory, of a curve over its range, of times as ln ratio, or number of runs |
     x_r

@@ -21,7 +21,7 @@ from hermite.text.messages import with_error
 from sgd_check.report import figures
 from sgd_check.report.figures import by_curves, late_quartiles
 from sgd_check.report.studies import STUDIES, plot_study
-from sgd_check.verdicts.evidence import AGREE, DISAGREE, UNDECIDED, rows_of
+from sgd_check.verdicts.evidence import Decision, rows_of
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
 from sgd_check.verdicts.reused_data import THEORY as REUSED
@@ -46,8 +46,8 @@ TOKENS = "tokens"
 MOST_TIMES = 10
 #: Rows of evidence that a table shows.
 MOST_EVIDENCE = 12
-_TONES = {AGREE: report.Tone.GOOD, DISAGREE: report.Tone.BAD, UNDECIDED: report.Tone.CAUTION}
-_VERDICTS = {AGREE: "Theory and {} agree.", DISAGREE: "Theory and {} disagree.", UNDECIDED: "Undecided."}
+_TONES = dict(zip(Decision, (report.Tone.GOOD, report.Tone.BAD, report.Tone.CAUTION), strict=True))
+_VERDICTS = dict(zip(Decision, ("Theory and {} agree.", "Theory and {} disagree.", "Undecided."), strict=True))
 #: Answer of a file that a comparison was given -> title of its times.
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _SEEN = "seen: the least error of a predicted time that this check sees with probability 0.8."
@@ -73,7 +73,7 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     """Return the findings on a comparison of `sgd_check.compare` or `sgd_check.tokens.compare`: first the verdict."""
     attrs = tree["comparison"].attrs
     theory, of_tokens = attrs["theory"], attrs["theory"] == TOKENS
-    word, reasons, rate = str(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
+    word, reasons, rate = Decision(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
     others = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts, REUSED: _reused_parts}
     find = others.get(theory, _time_parts)
@@ -87,7 +87,7 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
             verdict = f"Unfinished: {verdict[0].lower() + verdict[1:] if 'stopped early' in reasons else early}"
             break
     end = "." if of_tokens else "; a check of a right theory ends in disagreement with that probability."
-    values = {"verdict": word, "theory": theory, "reasons": attrs["reasons"], "false_alarm_rate": rate}
+    values = {"verdict": str(word), "theory": theory, "reasons": attrs["reasons"], "false_alarm_rate": rate}
     values |= {"usable_runs": runs, **({} if of_tokens else {"blown_up_count": blown}), **numbers}
     if evidence := rows_of(tree["comparison"].to_dataset()):
         tables.append(_evidence_table(evidence))
@@ -108,13 +108,13 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
 
 def _evidence_table(evidence: Sequence[Row]) -> Table:
     """Return the table of the rows of evidence that decide, and how many others there are."""
-    first = sorted(evidence, key=lambda row: (row.decision != DISAGREE, not row.required, row.decision == AGREE))
+    first = sorted(evidence, key=lambda row: (not row.disagrees, not row.required, row.agrees))
     rest = Counter(row.decision for row in first[MOST_EVIDENCE:])
     others = ", ".join(f"{count} {word}" for word, count in sorted(rest.items()))
     columns = {"at time": "time", "value": "value", "from": "low", "to": "high", "z": "z", "p": "p_value"}
     columns |= {"power": "power", "visible error": "visible_error"}
     rows = [
-        {"tested": row.name, "kind": row.test}
+        {"tested": row.name, "kind": row.kind}
         | jsonable({title: getattr(row, name) for title, name in columns.items()})
         | {"required": "yes" if row.required else "no", "says": row.decision}
         for row in first[:MOST_EVIDENCE]

@@ -15,7 +15,7 @@ from dynamics.problem.checks import check_that, require
 from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.arrays import Array
 from hermite.text.messages import shown
-from sgd_check.verdicts.evidence import AGREE, DISAGREE, UNDECIDED, Row, judged, word_of
+from sgd_check.verdicts.evidence import Decision, Row, judged, word_of
 from sgd_check.verdicts.time_tests import combined_p_value
 from sgd_check.verdicts.verdict import LEARNING, reach_in_errors, verdict_tree
 
@@ -134,7 +134,7 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     rows = [
         Row(
             quantity=str(name),
-            test=LEARNING.noun,
+            kind=LEARNING.noun,
             time=float(times[at]),
             value=float(mean[at]),
             low=-TOLERATED,
@@ -147,11 +147,11 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
         for at, name in enumerate(names)
     ]
     for at, row in enumerate(rows):
-        cause, decision = "", AGREE
+        cause, decision = "", Decision.AGREE
         if row.p_value < rate or surprising[at] or missing[at]:
-            cause, decision = LEARNED if surprising[at] else UNLEARNED if missing[at] else "", DISAGREE
+            cause, decision = LEARNED if surprising[at] else UNLEARNED if missing[at] else "", Decision.DISAGREE
         elif short or not (never[at] or row.visible_error <= VISIBLE_ERROR):
-            cause, decision = short or UNSEEN, UNDECIDED
+            cause, decision = short or UNSEEN, Decision.UNDECIDED
         rows[at] = replace(row, decision=decision, cause=cause)
     title = f"Runs on tokens against theory: {problem.kind}"
     attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
@@ -166,15 +166,15 @@ def _reason(rows: Sequence[Row], p_value: float, rate: float, *, nothing: bool) 
         worst = min((row for row in rows if row.p_value < rate), key=lambda row: row.p_value)
         off = f"{100 * abs(np.expm1(worst.value)):.1f} % {'late' if worst.value > 0 else 'early'}"
         return f"{worst.name} is learned {off} (p = {p_value:.2g} < {rate:g})."
-    if word == DISAGREE:
+    if word == Decision.DISAGREE:
         learned = [row.name for row in rows if row.cause == LEARNED]
         lost = ", ".join(row.name for row in rows if row.cause == UNLEARNED)
         never = f"{', '.join(learned)} is learned, but predicted never to be."
         return never if learned else f"{lost} is predicted to be learned, but no run does."
     if nothing:
-        return "Nothing is predicted ever to be learned, and nothing was." if word == AGREE else rows[0].cause
+        return "Nothing is predicted ever to be learned, and nothing was." if word == Decision.AGREE else rows[0].cause
     error = f"n error of {100 * VISIBLE_ERROR:.0f} %"
-    if word == AGREE:
+    if word == Decision.AGREE:
         return f"No time of learning leaves its band (p = {p_value:.2g}), and a{error} would have been seen."
     unseen = ", ".join(row.name for row in rows if row.cause == UNSEEN)
     return f"A{error} could have gone unseen in {unseen}: use more steps or seeds, or larger batches."
@@ -214,9 +214,9 @@ def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
         cause=UNSEEN,
     )
     reasons = {
-        DISAGREE: f"{found} (p = {p:.2g} < {rate:g}).",
-        UNDECIDED: f"{found}; {seen} could have gone unseen: use more seeds.",
-        AGREE: f"{found} (p = {p:.2g}), and {seen} would have been seen.",
+        Decision.DISAGREE: f"{found} (p = {p:.2g} < {rate:g}).",
+        Decision.UNDECIDED: f"{found}; {seen} could have gone unseen: use more seeds.",
+        Decision.AGREE: f"{found} (p = {p:.2g}), and {seen} would have been seen.",
     }
     numbers = {"p_value": p, "relative_distance": ratio, "relative_error": error, "visible_error": visible}
     return "Recovered items against theory", {}, [row], reasons[row.decision], {}, numbers

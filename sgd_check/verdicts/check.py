@@ -175,7 +175,8 @@ def compare(
         `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step",
         "sample", "mean field", "law of recovery" or "reused data"), `loss_statement`, and the counts of runs;
         `decided_by` is "curves" where they decide, `runs_needed` how many runs would have seen an error of 30 % in all
-        that is awaited (inf: no number). Runs that blew up are excluded and counted. NaN: not tested.
+        that is awaited (inf: no number). Runs that blew up are excluded and counted. NaN: not tested. `evidence` and
+        `evidence_…` (row) hold one row for each test, from which the verdict follows.
 
         Per direction among others: `emergence_ratio` (by seed), the tested `emergence_time` with its band `band_low` to
         `band_high` of `mean_log_ratio`, `z_score`, `direction_p_value`, `early_power` and `late_power` (to see a time

@@ -20,19 +20,7 @@ from dynamics.problem import Problem, is_network
 from dynamics.solve.reused_data import GROUPS
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.runs.recording import observables_of
-from sgd_check.verdicts.evidence import (
-    AGREE,
-    CURVE,
-    DISAGREE,
-    REQUIREMENT,
-    START,
-    TIME,
-    Row,
-    global_p_value,
-    judged,
-    named,
-    word_of,
-)
+from sgd_check.verdicts.evidence import Decision, Row, RowKind, global_p_value, judged, named, word_of
 from sgd_check.verdicts.expectation import Expectation, predicted_times
 from sgd_check.verdicts.path_tests import LossBand, PathTest, interpolated, known_between, rows_of_paths
 from sgd_check.verdicts.starts import tests_of_starts
@@ -202,7 +190,7 @@ class CurveTest(NamedTuple):
             rate,
             quantity=curve.kind,
             label=curve.label,
-            test=TIME if curve.is_time else CURVE,
+            kind=RowKind.TIME if curve.is_time else RowKind.CURVE,
             time=float(curve.times[self.places[at]]),
             value=float(distance[at] / curve.range),
             low=-width,
@@ -532,7 +520,8 @@ def curve_verdict(
         lacking = _unmet(prediction, simulations, end)
     tests, _ = assess_curves([*curves, *times], rate, others=len(starts))
     count, excuse = looks_of(tests, starts), _excuse(prediction, simulations, tests)
-    rows = [*rows_of_paths(starts, rate, START, count), *(test.row(rate, count, excuse) for test in tests), *lacking]
+    rows = rows_of_paths(starts, rate, RowKind.START, count)
+    rows += [*(test.row(rate, count, excuse) for test in tests), *lacking]
     first, loss = simulations[0], next((test for test in tests if test.curve.kind == "loss"), None)
     said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
     band = None if loss is None else _band(prediction, simulations, pairs, loss)
@@ -607,14 +596,14 @@ def _reason(
     rows: Sequence[Row], prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float, end: float
 ) -> str:
     """Return the sentence that gives the reason of the word."""
-    word, p_value, looked = word_of(rows), global_p_value(rows), [row for row in rows if row.test in (CURVE, TIME)]
-    moving = [row for row in looked if not np.isnan(row.power)]
+    word, p_value = word_of(rows), global_p_value(rows)
+    moving = [row for row in rows if not np.isnan(row.power)]
     refuting = [row for row in rows if row.p_value < rate]
-    if word == DISAGREE:
-        return difference([row for row in refuting if row.decision == DISAGREE], p_value, rate)
+    if word == Decision.DISAGREE:
+        return difference([row for row in refuting if row.disagrees], p_value, rate)
     if excused := [row for row in refuting if row.cause != STEP_MAY]:
         return f"{difference(excused, p_value, rate)} {excused[0].cause}"
-    missing = [row for row in rows if row.test == REQUIREMENT]
+    missing = [row for row in rows if row.kind == RowKind.REQUIREMENT]
     if few := [row.cause for row in missing if row.quantity == USABLE]:
         return few[0]
     if unseen := _unseen(prediction, simulations, moving):
@@ -627,12 +616,12 @@ def _reason(
         f"{_widest(moving)}{step}, up to time {end:.3g} (global p = {p_value:.2g}), and an error of "
         f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {named(moving)}."
     )
-    return agreement if word == AGREE else f"The curves of theory and SGD agree: {agreement} But {missing[0].cause}"
+    return f"The curves of theory and SGD agree: {agreement} But {missing[0].cause}" if missing else agreement
 
 
 def _remarks(rows: Sequence[Row], prediction: xr.Dataset, simulation: xr.Dataset) -> list[str]:
     """Return sentences that follow the reason."""
-    still = [row for row in rows if row.test == CURVE and np.isnan(row.power)]
+    still = [row for row in rows if row.kind == RowKind.CURVE and np.isnan(row.power)]
     remarks = [f"By the end theory hardly moves {named(still)}."] if still else []
     remarks += other_optimizer(prediction, simulation)
     if samples := simulation.attrs.get("training_samples"):
@@ -642,9 +631,9 @@ def _remarks(rows: Sequence[Row], prediction: xr.Dataset, simulation: xr.Dataset
 
 def _widest(moving: Sequence[Row]) -> str:
     """Return the widest bands of curves that move, and of awaited times, in words."""
-    words = {CURVE: "of the range of a curve that theory moves", TIME: "in an awaited time"}
-    widths = {test: max((row.high for row in moving if row.test == test), default=None) for test in words}
-    return " and ".join(f"{100 * width:.2g} % {words[test]}" for test, width in widths.items() if width is not None)
+    words = {RowKind.CURVE: "of the range of a curve that theory moves", RowKind.TIME: "in an awaited time"}
+    widths = {kind: max((row.high for row in moving if row.kind == kind), default=None) for kind in words}
+    return " and ".join(f"{100 * width:.2g} % {words[kind]}" for kind, width in widths.items() if width is not None)
 
 
 def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: Sequence[Row]) -> str:

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-AGREE, DISAGREE, UNDECIDED = "agree", "disagree", "undecided"
-#: Kinds of tests: of a curve over time, of one time as a curve, of a start, of paths, of losses by ranks, and of one
-#: number. Times that are tested one by one have the noun of their event.
-CURVE, TIME, START, PATH, RANKS, NUMBER = "curve", "time", "start", "path", "ranks", "number"
-#: What must hold so that anything is known.
-REQUIREMENT = "requirement"
+
+class Decision(StrEnum):
+    """The decision of a row, and the word of a verdict."""
+
+    AGREE = "agree"
+    DISAGREE = "disagree"
+    UNDECIDED = "undecided"
+
+
+class RowKind(StrEnum):
+    """Kinds of rows; times of directions that are tested one by one have the noun of their event instead."""
+
+    CURVE = "curve"
+    TIME = "time"
+    START = "start"
+    PATH = "path"
+    RANKS = "ranks"
+    NUMBER = "number"
+    FRESH = "fresh samples"
+    REQUIREMENT = "requirement"
+
+
 #: Name of a variable with one column of the rows, or the beginning of it.
 EVIDENCE = "evidence"
 
@@ -23,7 +40,7 @@ EVIDENCE = "evidence"
 class Row:
     """One test of a comparison and what follows from it; numbers that do not apply are NaN, all are dimensionless.
 
-    `quantity` and `label` name what was tested, such as "emergence time of direction" and "2", and `test` how. `value`
+    `quantity` and `label` name what was tested, such as "emergence time of direction" and "2", and `kind` how. `value`
     is the mean of the runs less theory, in parts of the range of a curve and as ln of a ratio of times, or a number of
     runs; theory allows `low` to `high`. `time` is where a curve is farthest from theory, or the predicted time. `z` is
     the distance from the band as a normal score. `p_value` is to be compared with the whole rate of false alarms.
@@ -34,7 +51,7 @@ class Row:
 
     quantity: str
     label: str = ""
-    test: str = NUMBER
+    kind: str = RowKind.NUMBER
     time: float = np.nan
     value: float = np.nan
     low: float = np.nan
@@ -45,13 +62,23 @@ class Row:
     visible_error: float = np.nan
     runs: float = np.nan
     required: bool = False
-    decision: str = UNDECIDED
+    decision: Decision = Decision.UNDECIDED
     cause: str = ""
 
     @property
     def name(self) -> str:
         """Name of what was tested, in sentences."""
         return f"{self.quantity} {self.label}".strip()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it agrees with theory."""
+        return self.decision == Decision.AGREE
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether it refutes theory."""
+        return self.decision == Decision.DISAGREE
 
 
 def judged(
@@ -70,26 +97,30 @@ def judged(
     it agrees if an error would have been `seen`.
     """
     refutes = p_value < rate
-    decision = AGREE if seen and not refutes else DISAGREE if refutes and not excuse else UNDECIDED
-    told = "" if decision == AGREE else excuse if refutes else cause
-    return Row(p_value=p_value, required=required or refutes, decision=decision, cause=told, **numbers)
+    if refutes:
+        decision, cause = Decision.UNDECIDED if excuse else Decision.DISAGREE, excuse
+    elif seen:
+        decision, cause = Decision.AGREE, ""
+    else:
+        decision = Decision.UNDECIDED
+    return Row(p_value=p_value, required=required or refutes, decision=decision, cause=cause, **numbers)
 
 
-def word_of(rows: Iterable[Row]) -> str:
+def word_of(rows: Iterable[Row]) -> Decision:
     """Return "disagree" if a row does, "agree" if there are required rows and all of them do, else "undecided".
 
     Examples
     --------
-    >>> word_of([Row(quantity="loss", required=True, decision="agree"), Row(quantity="start", decision="undecided")])
-    'agree'
-    >>> word_of([])
-    'undecided'
+    >>> print(word_of([Row(quantity="loss", required=True, decision=Decision.AGREE), Row(quantity="bias")]))
+    agree
+    >>> print(word_of([]))
+    undecided
     """
-    decisions = [(row.decision, row.required) for row in rows]
-    if any(decision == DISAGREE for decision, _ in decisions):
-        return DISAGREE
-    required = {decision for decision, required in decisions if required}
-    return AGREE if required == {AGREE} else UNDECIDED
+    found = list(rows)
+    if any(row.disagrees for row in found):
+        return Decision.DISAGREE
+    required = [row.agrees for row in found if row.required]
+    return Decision.AGREE if required and all(required) else Decision.UNDECIDED
 
 
 def global_p_value(rows: Iterable[Row]) -> float:
@@ -112,7 +143,7 @@ def labels_of(rows: Iterable[Row]) -> str:
 
 def evidence_variables(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the variables (row,) that store the rows."""
-    types = {"required": np.int8, "quantity": np.str_, "label": np.str_, "test": np.str_, "decision": np.str_}
+    types = {"required": np.int8, "quantity": np.str_, "label": np.str_, "kind": np.str_, "decision": np.str_}
     types["cause"] = np.str_
     return {
         variable: np.array([getattr(row, name) for row in rows], dtype=types.get(name, np.float64))
@@ -126,7 +157,7 @@ def rows_of(comparison: xr.Dataset | Mapping[str, Any]) -> list[Row]:
         return []
     columns = [np.asarray(comparison[variable]).tolist() for variable in _COLUMNS.values()]
     rows = [dict(zip(_COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)]
-    return [Row(**row | {"required": bool(row["required"])}) for row in rows]
+    return [Row(**row | {"required": bool(row["required"]), "decision": Decision(row["decision"])}) for row in rows]
 
 
 #: Field of a row -> the variable that stores it.

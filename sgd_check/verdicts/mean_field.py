@@ -23,7 +23,7 @@ from dynamics.problem.checks import check_that
 from dynamics.solve import coupled_problem
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, with_error
-from sgd_check.verdicts.evidence import DISAGREE, Row, judged
+from sgd_check.verdicts.evidence import Row, judged
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
     POWER,
@@ -282,7 +282,7 @@ def _reason(runs: WidthRuns, test: ExponentTest, row: Row, rate: float) -> str:
         return row.cause
     window, found = runs.times[test.places], f"exponent {with_error(test.exponent, test.error)}"
     span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
-    if row.decision == DISAGREE:
+    if row.disagrees:
         side = "slower" if test.z > 0 else "faster"
         falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
         return f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."

@@ -79,7 +79,7 @@ def tests_of_paths(
 def rows_of_paths(tests: Sequence[PathTest], rate: float, test: str, count: int, share: float = 1.0) -> list[Row]:
     """Return rows of evidence, if `count` tests have so much of the rate of false alarms together."""
     return [
-        judged(rate, quantity=one.what, test=test, z=one.score, p_value=min(1.0, count * one.p / share), seen=True)
+        judged(rate, quantity=one.what, kind=test, z=one.score, p_value=min(1.0, count * one.p / share), seen=True)
         for one in tests
     ]
 

@@ -14,7 +14,7 @@ from dynamics.problem import Problem
 from dynamics.problem.checks import check_that
 from hermite.arrays import Array
 from hermite.text.messages import with_error
-from sgd_check.verdicts.evidence import AGREE, DISAGREE, UNDECIDED, judged
+from sgd_check.verdicts.evidence import Decision, judged
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
     check_alike,
@@ -111,9 +111,9 @@ def estimate_verdict(prediction: xr.Dataset, estimates: object, rate: float) -> 
         excuse=cause,
     )
     words = {
-        AGREE: f"{off} {visible:.2g} would have been seen.",
-        DISAGREE: f"{found}: {side_of(z)} than allowed, z = {z:.1f} (p = {p:.2g} < {rate:g}).",
-        UNDECIDED: row.cause,
+        Decision.AGREE: f"{off} {visible:.2g} would have been seen.",
+        Decision.DISAGREE: f"{found}: {side_of(z)} than allowed, z = {z:.1f} (p = {p:.2g} < {rate:g}).",
+        Decision.UNDECIDED: row.cause,
     }
     return verdict_tree(
         [row],

@@ -22,18 +22,7 @@ from hermite.arrays import Array
 from sgd_check.engines import EngineOptions
 from sgd_check.verdicts import curves
 from sgd_check.verdicts.curves import LARGEST_SCATTER, CurveTest
-from sgd_check.verdicts.evidence import (
-    AGREE,
-    CURVE,
-    DISAGREE,
-    START,
-    UNDECIDED,
-    Row,
-    global_p_value,
-    judged,
-    named,
-    word_of,
-)
+from sgd_check.verdicts.evidence import Decision, Row, RowKind, global_p_value, judged, named, word_of
 from sgd_check.verdicts.path_tests import interpolated, rows_of_paths
 from sgd_check.verdicts.starts import tests_of_starts
 from sgd_check.verdicts.verdict import (
@@ -59,8 +48,6 @@ from sgd_check.verdicts.verdict import (
 )
 
 THEORY = "reused data"
-#: Kind of the test of whether the theory of fresh samples would have been refuted.
-FRESH = "fresh samples"
 #: Dimension from which on deviations are known to lie within the band: half of the least that was measured.
 LEAST_DIMENSION = 100
 
@@ -132,7 +119,7 @@ def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> x
     tests, _ = curves.assess_curves(found, rate, others=len(starts))
     count = curves.looks_of(tests, starts)
     fresh = _power_against_fresh(problem, prediction, tests, rate / max(count, 1))
-    rows = rows_of_paths(starts, rate, START, count) + _rows(tests, fresh, rate, count, problem.dimension)
+    rows = rows_of_paths(starts, rate, RowKind.START, count) + _rows(tests, fresh, rate, count, problem.dimension)
     rows += too_few(usable)
     still = [row for row in rows if row.cause == curves.STILL]
     return verdict_tree(
@@ -203,8 +190,8 @@ def _rows(tests: Sequence[CurveTest], fresh: Array, rate: float, count: int, dim
     for row, power in asked:
         seen, required = power >= POWER, power == best
         cause = "" if seen else "fresh samples could have gone unseen"
-        numbers: Any = {"quantity": row.quantity, "label": row.label, "power": power, "runs": row.runs}
-        rows.append(judged(rate, test=FRESH, p_value=np.nan, seen=seen, required=required, cause=cause, **numbers))
+        told: Any = {"quantity": row.quantity, "label": row.label, "power": power, "runs": row.runs, "cause": cause}
+        rows.append(judged(rate, kind=RowKind.FRESH, p_value=np.nan, seen=seen, required=required, **told))
     return rows
 
 
@@ -212,17 +199,17 @@ def _reason(rows: Sequence[Row], runs: xr.Dataset, rate: float, until: float) ->
     """Return the sentence that gives the reason of the word."""
     word, p_value = word_of(rows), global_p_value(rows)
     refuting = [row for row in rows if row.p_value < rate]
-    if word == DISAGREE:
-        sure = [row for row in refuting if row.decision == DISAGREE]
-        return difference([row for row in sure if row.test == START] or sure, p_value, rate)
+    if word == Decision.DISAGREE:
+        sure = [row for row in refuting if row.disagrees]
+        return difference([row for row in sure if row.kind == RowKind.START] or sure, p_value, rate)
     if refuting:
         sure = [row for row in refuting if "scatter" not in row.cause] or refuting
         return f"{difference(sure, p_value, rate)} {sure[0].cause}"
     if few := [row.cause for row in rows if row.quantity == USABLE]:
         return few[0]
-    moving = [row for row in rows if row.test == CURVE and not np.isnan(row.power)]
-    shown = [row for row in rows if row.test == FRESH and row.decision == AGREE]
-    if word == UNDECIDED:
+    moving = [row for row in rows if row.kind == RowKind.CURVE and not np.isnan(row.power)]
+    shown = [row for row in rows if row.kind == RowKind.FRESH and row.agrees]
+    if word == Decision.UNDECIDED:
         return _unseen(runs, moving)
     return (
         f"No tested curve leaves its band around theory{significantly(leave(rows))}, of at most "

@@ -19,21 +19,7 @@ from dynamics.problem import Problem, decouples, is_correlation, is_homogeneous
 from dynamics.theory.step_noise import SearchNoise
 from hermite.arrays import Array, Switches
 from sgd_check.verdicts import path_tests, time_tests
-from sgd_check.verdicts.evidence import (
-    AGREE,
-    DISAGREE,
-    PATH,
-    RANKS,
-    REQUIREMENT,
-    START,
-    UNDECIDED,
-    Row,
-    global_p_value,
-    judged,
-    labels_of,
-    named,
-    word_of,
-)
+from sgd_check.verdicts.evidence import Decision, Row, RowKind, global_p_value, judged, labels_of, named, word_of
 from sgd_check.verdicts.expectation import NOISE_DECIDES, Expectation, expectation, learned_expectation
 from sgd_check.verdicts.path_tests import PATH_SHARE, LossBand, PathTest, rows_of_paths
 from sgd_check.verdicts.starts import tests_of_starts
@@ -170,7 +156,7 @@ class EventTests(NamedTuple):
                 rate,
                 quantity=self.event.what,
                 label=str(p + 1),
-                test=self.event.noun,
+                kind=self.event.noun,
                 p_value=float(p_values[p]),
                 required=bool(self.due[p] or lost[p] or doubtful),
                 seen=not (gap or lost[p] or doubtful) and (count is not None or (test is not None and test.resolved)),
@@ -254,14 +240,14 @@ class TimesTests:
     def reason(self, rows: Sequence[Row]) -> str:
         """Return the sentence that gives the reason of the word."""
         word, p_value, end = word_of(rows), global_p_value(rows), float(self.simulation.attrs["end_time"])
-        if word == DISAGREE:
-            return difference([row for row in rows if row.decision == DISAGREE], p_value, self.rate)
-        if word == UNDECIDED:
+        if word == Decision.DISAGREE:
+            return difference([row for row in rows if row.disagrees], p_value, self.rate)
+        if word == Decision.UNDECIDED:
             return self._lacking(rows, p_value)
-        first = [row for row in rows if row.test == self.parts[0].event.noun]
-        unresolved = [row for row in first if np.isnan(row.z) or row.decision != AGREE]
+        first = [row for row in rows if row.kind == self.parts[0].event.noun]
+        unresolved = [row for row in first if np.isnan(row.z) or not row.agrees]
         near = [row for row in unresolved if not np.isnan(row.z) or row.time <= end]
-        met = {name: [row for row in rows if row.test == name and row.required] for name in EVENTS}
+        met = {name: [row for row in rows if row.kind == name and row.required] for name in EVENTS}
         compared = [f"{name} of direction {labels_of(which)}" for name, which in met.items() if which]
         none = "No difference of the laws shows"
         if self.theory != "sample":
@@ -274,7 +260,7 @@ class TimesTests:
 
     def _lacking(self, rows: Sequence[Row], p_value: float) -> str:
         """Return what could not be tested or told apart."""
-        missing = [row for row in rows if row.test == REQUIREMENT]
+        missing = [row for row in rows if row.kind == RowKind.REQUIREMENT]
         if few := [row.cause for row in missing if row.quantity == USABLE]:
             return few[0]
         if lost := [row for row in rows if row.cause == CUT]:
@@ -286,11 +272,11 @@ class TimesTests:
             return missing[0].cause
         gaps, agreed = dict[tuple[str, str], list[Row]](), list[str]()
         for event in EVENTS.values():
-            due = [row for row in rows if row.test == event.noun and row.required]
+            due = [row for row in rows if row.kind == event.noun and row.required]
             for row in due:
-                if row.decision != AGREE:
+                if not row.agrees:
                     gaps.setdefault((row.cause, row.quantity), []).append(row)
-            if count := sum(row.decision == AGREE for row in due):
+            if count := sum(row.agrees for row in due):
                 agreed.append(f"{count} of {len(due)} {'learned times' if event is LEARNING else 'directions'}")
         who = "The two samples" if self.theory == "sample" else "Theory and SGD"
         on = f"{who} agree on {' and '.join(agreed)} (global p = {p_value:.2g})."
@@ -361,7 +347,7 @@ class TimesTests:
 
 def _doubts(event: Event, rows: Sequence[Row]) -> Iterator[str]:
     """Yield which directions theory puts beyond its end, or the runs', and runs have."""
-    had = [row for row in rows if row.test == event.noun and row.value > 0.0 and np.isnan(row.z) and np.isnan(row.high)]
+    had = [row for row in rows if row.kind == event.noun and row.value > 0.0 and np.isnan(row.z) and np.isnan(row.high)]
     if ended := [f"{row.label} ({row.value:.0f} of {row.runs:.0f} runs)" for row in had if np.isnan(row.time)]:
         yield f"The prediction ended before the runs, without {event.noun} of direction {', '.join(ended)}."
     few = ", too few to refute theory, too many to agree with it."
@@ -408,7 +394,7 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
             p_values.append(np.minimum(1.0, parts[-1].p_values / share / (1.0 - PATH_SHARE)))
     starts = tests_of_starts(problem, prediction, simulation)
     paths = path_tests.tests_of_paths(prediction, simulation, emergence, noise)
-    count, shared = len(starts) + len(paths), {START: starts, PATH: paths}.items()
+    count, shared = len(starts) + len(paths), {RowKind.START: starts, RowKind.PATH: paths}.items()
     return TimesTests(
         prediction=prediction,
         simulation=simulation,
@@ -561,7 +547,7 @@ def _row_of_ranks(simulation: xr.Dataset, loss: LossBand, rate: float) -> list[R
     """Return the evidence of the loss, which shares the rate of false alarms with the times, as one row."""
     at = int(np.nanargmax(np.abs(loss.loss_z)))
     time, z, p_value = float(simulation["time"].values[at]), float(loss.loss_z[at]), min(1.0, 2.0 * loss.loss_p_value)
-    return [judged(rate, quantity="loss", test=RANKS, p_value=p_value, seen=True, time=time, z=z)]
+    return [judged(rate, quantity="loss", kind=RowKind.RANKS, p_value=p_value, seen=True, time=time, z=z)]
 
 
 def log_scatter(times: Array) -> Array:

@@ -24,15 +24,7 @@ from dynamics.solve import reused_data
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Switches
 from hermite.text.messages import refuse, shown
-from sgd_check.verdicts.evidence import (
-    CURVE,
-    RANKS,
-    REQUIREMENT,
-    TIME,
-    Row,
-    evidence_variables,
-    word_of,
-)
+from sgd_check.verdicts.evidence import Row, RowKind, evidence_variables, word_of
 
 #: Fewest runs that a test takes.
 FEWEST_RUNS = 4
@@ -40,7 +32,7 @@ FEWEST_RUNS = 4
 VISIBLE_ERROR, POWER = 0.3, 0.8
 MORE_WORK = "use more seeds, a smaller learning rate or more steps"
 START_TOLERANCE, RATE_TOLERANCE = 1e-7, 1e-9
-#: What a row of evidence says is too little.
+#: Name of the number of runs that tests can use, in rows of evidence.
 USABLE = "usable runs"
 #: Two learning rates that differ by less leave hardly anything to extrapolate from.
 LEAST_RATE_RATIO = 1.2
@@ -269,21 +261,21 @@ def check_start(predicted: Problem, simulated: Problem) -> None:
 def difference(rows: Sequence[Row], p_value: float, rate: float) -> str:
     """Return a sentence on the row that differs most from theory; `p_value` is that of all rows."""
     worst, end = min(rows, key=lambda row: row.p_value), f"(global p = {p_value:.2g} < {rate:g})."
-    if worst.test in EVENTS and np.isnan(worst.z):
+    if worst.kind in EVENTS and np.isnan(worst.z):
         return count_sentence(worst, f" {end}")
-    if worst.test in EVENTS:
+    if worst.kind in EVENTS:
         side = "late" if worst.z > 0 else "early"
-        return f"Direction {worst.label} {EVENTS[worst.test].present} {side}, z = {worst.z:.1f} {end}"
-    if worst.test == TIME:
+        return f"Direction {worst.label} {EVENTS[worst.kind].present} {side}, z = {worst.z:.1f} {end}"
+    if worst.kind == RowKind.TIME:
         return f"The {worst.name} is {'later' if worst.z > 0 else 'earlier'} than predicted, z = {worst.z:.1f} {end}"
-    where = f", most at time {worst.time:.3g}" if worst.test in (CURVE, RANKS) else ""
+    where = f", most at time {worst.time:.3g}" if worst.kind in (RowKind.CURVE, RowKind.RANKS) else ""
     return f"The {worst.name} is {side_of(worst.z)} than predicted{where}, z = {worst.z:.1f} {end}"
 
 
 def count_sentence(row: Row, end: str) -> str:
     """Return how many runs have a direction that theory puts beyond them, with an end, and the part of noise in it."""
     when = "never" if np.isinf(row.time) else f"at {row.time:.3g}, after the end of the runs"
-    having = f"{row.value:.0f} of {row.runs:.0f} runs {EVENTS[row.test].past}"
+    having = f"{row.value:.0f} of {row.runs:.0f} runs {EVENTS[row.kind].past}"
     return f"Direction {row.label}, predicted {when}: {having}{end} {row.cause}".rstrip()
 
 
@@ -340,12 +332,12 @@ def too_few(usable: int) -> list[Row]:
 
 def lacking_row(quantity: str, cause: str, **numbers: Any) -> Row:
     """Return the row of something without which nothing agrees; `cause` is a sentence."""
-    return Row(quantity=quantity, test=REQUIREMENT, required=True, cause=cause, **numbers)
+    return Row(quantity=quantity, kind=RowKind.REQUIREMENT, required=True, cause=cause, **numbers)
 
 
 def leave(rows: Sequence[Row]) -> bool:
     """Return whether a mean lies outside its band, significantly or not; losses by ranks have none."""
-    return any(abs(row.z) > 0.0 for row in rows if row.test != RANKS)
+    return any(abs(row.z) > 0.0 for row in rows if row.kind != RowKind.RANKS)
 
 
 def significantly(left: bool) -> str:
