@@ -151,7 +151,7 @@ class EventTests(NamedTuple):
             elif test is not None:
                 numbers |= {"value": test.mean, "low": test.low, "high": test.high, "z": test.z}
                 numbers |= {"power": test.power, "runs": float(test.runs)}
-            doubtful = count is not None and count.is_doubtful and not lost[p]
+            doubtful = count is not None and count.is_doubtful
             row = judged(
                 rate,
                 quantity=self.event.what,
@@ -163,7 +163,9 @@ class EventTests(NamedTuple):
                 cause=CUT if lost[p] else gap,
                 **numbers,
             )
-            found.append(replace(row, cause=count.cause) if count is not None and doubtful else row)
+            if count is not None and doubtful and row.cause != CUT:
+                row = replace(row, cause=count.cause)
+            found.append(row)
         return found
 
     def _gap(self, p: int) -> str:
