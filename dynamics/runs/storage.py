@@ -293,7 +293,9 @@ LARGE_BYTES, MEMORY_BYTES = 2**20, 2**16
 ONE_THREAD = threading.RLock()
 
 
-def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True) -> Path:
+def save(
+    result: xr.Dataset | xr.DataTree, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True
+) -> Path:
     """Write a dataset, or a tree of them, to netCDF, whole or not at all.
 
     Parameters

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from math import comb
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from dynamics.problem.problem import flow_numbers_of, is_network
 from dynamics.problem.question import OWN, Question, check_question
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem
     from dynamics.runs.trackers import Tracker
+    from dynamics.solve.arguments import ProblemArguments
     from dynamics.solve.system import System
 
 
-def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
+def solve_problem(problem: Question, **arguments: Unpack[ProblemArguments]) -> xr.Dataset:
     """Integrate the flow of a problem's own student, at its own width and dimension.
 
     Parameters
@@ -61,7 +62,7 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     if name := next((name for name in arguments if name not in known), None):
         need = f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}."
         refuse(need + suggestion(name, known, mark="`"), TypeError)
-    return cast("xr.Dataset", solve(problem, **arguments))
+    return solve(problem, **arguments)
 
 
 def resume(
@@ -131,10 +132,18 @@ def resume(
     elif system is not None:
         need = f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file"
         refuse(f"{need}, but is given.")
-    watching = {"trackers": trackers, "progress": progress, "max_runtime": max_runtime, "on_failure": on_failure}
     solve = resumable[begun.answer].solve()
     try:
-        return cast("xr.Dataset", solve(problem, save_at=begun.save_at, **begun.settings, **watching, checkpoint=file))
+        return solve(
+            problem,
+            save_at=begun.save_at,
+            **begun.settings,
+            trackers=trackers,
+            progress=progress,
+            max_runtime=max_runtime,
+            on_failure=on_failure,
+            checkpoint=file,
+        )
     except (TypeError, ValueError) as error:
         msg = f"File {where!r} must hold a run that can be resumed, but does not: {error}"
         raise StorageError(msg) from error

@@ -1,20 +1,18 @@
 """Every answer that is integrated in time: its arguments are checked, its equations built, run, and labelled.
 
-A public function `solve_*` is a function of a `Run` and of the arguments that this answer alone has, which returns an
-`Integration`: a method for a system, the observables of a state, and the attributes of the dataset. `integrated` makes
-it a function of a problem and of all arguments.
+A public function `solve_*` names a function of a `Run` and of the arguments that this answer alone has, which returns
+an `Integration`: a method for a system, the observables of a state, and the attributes of the dataset. `integrate`
+calls it, and runs.
 """
 
 from __future__ import annotations
 
-import inspect
-import os
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cache, partial, wraps
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
+from functools import partial
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, cast
 
 import numpy as np
 
@@ -26,7 +24,6 @@ from dynamics.kernels.compilation import compilation_of_run, note_compiled
 from dynamics.kernels.compile_time import compiled_seconds
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
-from dynamics.problem.hints import check_names
 from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import SaveAt, schedule_until
 from dynamics.runs import loop
@@ -36,148 +33,49 @@ from dynamics.runs.result import RunResult, SolveError, SolveInterrupted, StopRe
 from dynamics.runs.run_file import RunFile, as_run_file
 from dynamics.runs.trackers import Soundness, Tracker, all_trackers
 from dynamics.runs.variables import VARIABLES, Variable
+from dynamics.solve.arguments import DEFAULTS, Shared
 from dynamics.solve.registry import Answer, registered
 from hermite import HermiteExpansion
 from hermite.arrays import Array
-from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.equations import System
+    from dynamics.equations.interface import System
+    from dynamics.problem.question import Question
 
+OwnArguments = ParamSpec("OwnArguments")
 
 #: Largest share of a mean that is taken to be left when the order of a link is doubled.
 SLOWEST = 0.9
 #: The shared arguments that change an answer, in the order in which its file has them.
 STORED = ("method", "rtol", "atol", "keep", "error_estimate")
-
-
 #: Arguments that do not change which functions are compiled.
 WITHOUT_FUNCTIONS = ("save_at", "t_max", "trackers", "progress", "max_runtime", "on_failure", "checkpoint")
 
 
-class Solver(Protocol):
-    """A public function `solve_*`: the arguments that all of them share, which `SHARED` explains."""
-
-    def __call__(
-        self,
-        problem: Any,
-        *,
-        save_at: SaveAt | None = None,
-        t_max: float | None = None,
-        keep: Literal["full", "summary"] = "full",
-        method: str = "auto",
-        rtol: float = 1e-8,
-        atol: float = 1e-10,
-        trackers: Sequence[Tracker] = (),
-        progress: bool | None = None,
-        max_runtime: float | None = None,
-        on_failure: Literal["raise", "return"] = "raise",
-        error_estimate: bool | None = None,
-        checkpoint: str | os.PathLike[str] | RunFile | None = None,
-        **own: Any,
-    ) -> xr.Dataset:
-        """Return the answer to a problem; `own` are arguments of this answer alone."""
+def chosen_method(answer: Answer, problem: Question, arguments: Mapping[str, object]) -> str:
+    """Return the name of the method of a run, without taking a step."""
+    run = Run.of(answer, problem, arguments)
+    own = {name: value for name, value in run.arguments.items() if name not in DEFAULTS}
+    integration: Integration = resolve_name(answer.integration)(run, **own)
+    return integration.method.name
 
 
-#: Text on the shared arguments, for docstrings of answers.
-SHARED = """\
-t_max : float, optional
-    Last saved time, in place of that of the default times; only without `save_at`.
-keep : {"full", "summary"}
-    Whether all observables are saved at every time, or "summary" leaves out large ones, as said under Returns.
-method : {METHODS}
-    Of those in the list, "explicit" is of order 8; "bdf" is matrix-free, of order 1 to 5; "sundials" is CVODE (an
-    extra); "scipy:<name>" are referees; "map" takes every step of momentum and averages, of which "auto" passes over
-    most; of others "auto" is "explicit" while that is cheap, else a method for stiff equations.
-rtol, atol : float
-    Wanted accuracy of the state, from which each method takes its tolerances per step.
-trackers : sequence of Tracker
-    Watch the run and may stop it.
-progress : bool, optional
-    Progress bar on stderr; by default if stderr is a terminal.
-max_runtime : float, optional
-    Wall-clock budget in seconds. Times after an early stop hold NaN; the attribute `stop_reason` says why it was.
-on_failure : {"raise", "return"}
-    What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
-error_estimate : bool, optional
-    Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of loss
-    and times of events, in variables that end in `_error`: two thirds more work. They are inf if the looser run does
-    not agree that an event happens. Where cutting the series of a link may change more than the tolerance, solve once
-    more with half of its order, for variables that end in `_truncation_error`. By default for all methods but referees.
-checkpoint : path or RunFile, optional
-    File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume` goes on
-    from it if the run ends early, but for "sundials" and "scipy:<name>"."""
-#: Errors of every answer, for docstrings.
-RAISES = """\
-Raises
-------
-SolveError
-    If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
-SolveInterrupted
-    A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
-TypeError, ValueError, ImportError
-    For bad arguments or a missing extra, before any work."""
-
-
-def integrated(
+def integrate(
     name: str,
-    *,
-    check: Callable[[Any], None] = lambda _problem: None,
-    lacks: Sequence[str] = (),
-    before: str = "trackers",
-    question: str = "problem",
-    **defaults: object,
-) -> Callable[[Callable[..., Integration]], Solver]:
-    """Turn a function of a `Run` and further arguments, which returns an `Integration`, into the function of an answer.
+    build: Callable[Concatenate[Run, OwnArguments], Integration],
+    problem: Question,
+    shared: Mapping[str, object],
+    *arguments: OwnArguments.args,
+    **own: OwnArguments.kwargs,
+) -> xr.Dataset:
+    """Return the dataset of the answer of a name to a problem.
 
-    That takes a problem, named `question`, and the shared arguments but those that it `lacks`, with these `defaults`;
-    its own ones stand before the shared one named `before`. `check` refuses problems before anything else is looked at.
+    `build` is given the run and the arguments that this answer alone has; `shared` are those of all answers.
     """
-    every = list(inspect.signature(Solver.__call__).parameters.values())[1:-1]
-    shared = [each.replace(default=defaults.get(each.name, each.default)) for each in every if each.name not in lacks]
-    shared[0] = shared[0].replace(name=question)
-
-    def decorate(build: Callable[..., Integration]) -> Solver:
-        place = [each.name for each in shared].index(before)
-        own = list(inspect.signature(build).parameters.values())[1:]
-        signature = inspect.Signature([*shared[:place], *own, *shared[place:]], return_annotation="xr.Dataset")
-
-        @wraps(build)
-        def solve(*arguments: Any, **named: Any) -> xr.Dataset:
-            check_names(build.__name__, named, signature.parameters)
-            try:
-                given = dict(signature.bind(*arguments, **named).arguments)
-            except TypeError as error:
-                refuse(f"{build.__name__}() {error}", TypeError)
-            problem = given.pop(question)
-            check(problem)
-            return Run.of(registered(name), problem, given, build).dataset()
-
-        solve.__doc__ = _told(build.__doc__ or "", {each.name for each in shared}, registered(name).methods)
-        vars(solve)["__signature__"] = signature
-        return cast("Solver", solve)
-
-    return decorate
-
-
-@cache
-def _own_arguments(build: Callable[..., Integration]) -> list[str]:
-    """Return the names of the arguments of an answer behind its run."""
-    return list(inspect.signature(build).parameters)[1:]
-
-
-def _told(own: str, names: Collection[str], methods: Sequence[str]) -> str:
-    """Return the docstring of an answer, with the shared arguments and errors where numpydoc wants them."""
-    menu = dict.fromkeys(f'"{re.sub(":.*", ":<name>", each)}"' for each in methods)
-    shared = SHARED.replace("METHODS", ", ".join(menu))
-    entries = [each for each in re.split(r"\n(?=\w)", shared) if re.split(r"\W", each, maxsplit=1)[0] in names]
-    sections = re.split(r"\n\n(?=[A-Z]\w+\n---)", inspect.cleandoc(own))
-    after = (i for i, each in enumerate(sections) if each.startswith(("Warns", "Notes", "References", "Examples")))
-    place = next(after, len(sections))
-    sections[place:place] = ["\n".join(["Other Parameters\n----------------", *entries]), RAISES]
-    return "\n\n".join(sections)
+    run = Run.of(registered(name), problem, {**shared, **own})
+    return run.dataset(lambda: build(run, *arguments, **own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +84,9 @@ class Run:
 
     answer: Answer
     problem: Problem
-    #: Function of a run and of the answer's further arguments that returns the integration.
-    build: Callable[..., Integration]
-    #: All arguments as they were given, or their defaults.
-    given: Mapping[str, Any]
-    save_at: SaveAt | None
+    #: All arguments by name, as they were given, or their defaults, and those of them that answers share.
+    arguments: Mapping[str, object]
+    shared: Shared
     keep: str
     method: str
     rtol: float
@@ -199,72 +95,63 @@ class Run:
     file: RunFile
 
     @classmethod
-    def of(
-        cls,
-        answer: Answer,
-        problem: Any,
-        arguments: Mapping[str, Any],
-        build: Callable[..., Integration] | None = None,
-    ) -> Run:
+    def of(cls, answer: Answer, problem: Question, arguments: Mapping[str, object]) -> Run:
         """Return the run of a call, with defaults for missing arguments."""
         if answer.students[0] in KINDS:
             check_question(problem, answer.students)
         else:
             student = getattr(problem, "kind", None)
             check_problem(problem, student if student in answer.students else answer.students[0], answer.fields)
-        given = {**answer.defaults(), **arguments}
-        method = check_method(given["method"], answer.methods) if answer.methods else ""
-        keep, estimate = given.get("keep", "full"), given.get("error_estimate")
+        every = {**answer.defaults(), **arguments}
+        shared = cast("Shared", {name: value for name, value in every.items() if name in DEFAULTS})
+        method = check_method(shared["method"], answer.methods) if answer.methods else ""
+        keep, estimate = shared.get("keep", "full"), shared.get("error_estimate")
         check_choice("keep", keep, ("full", "summary"))
         check_switch("error_estimate", estimate, optional=True)
-        rtol, atol = checked_tolerances(given["rtol"], given["atol"]) if "rtol" in given else (0.0, 0.0)
-        file, build = as_run_file(given.get("checkpoint")), build or inspect.unwrap(answer.solve())
-        return cls(answer, problem, build, given, given["save_at"], keep, method, rtol, atol, estimate, file)
+        rtol, atol = checked_tolerances(shared["rtol"], shared["atol"]) if "rtol" in shared else (0.0, 0.0)
+        file, asked = as_run_file(shared.get("checkpoint")), cast("Problem", problem)
+        return cls(answer, asked, every, shared, keep, method, rtol, atol, estimate, file)
 
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
-        given = self.save_at
-        return schedule_until(given, self.given.get("t_max"), default() if given is None else given)
+        save_at = self.shared.get("save_at")
+        return schedule_until(save_at, self.shared.get("t_max"), default() if save_at is None else save_at)
 
     def estimates(self, method: str) -> bool:
         """Return whether errors are estimated: by default for all methods but those of SciPy."""
         return not method.startswith("scipy:") if self.error_estimate is None else self.error_estimate
 
-    def neurons(self) -> dict[str, Any]:
+    def neurons(self) -> dict[str, object]:
         """Return the coordinates of overlaps of neurons."""
         numbers = np.arange(self.problem.width)
-        return {"neuron": numbers} | ({"neuron_2": numbers} if self.keep == "full" else {})
+        return dict.fromkeys(("neuron", "neuron_2") if self.keep == "full" else ("neuron",), numbers)
 
     def cut(self, make: Callable[[Problem], tuple[Method, Callable[[Array], float]]]) -> HalvedOrder | None:
         """Return the flow that `make` builds with links of half their order; None where cutting them is not seen."""
         half = halved(self.problem, self.rtol)
         return None if half is None else HalvedOrder(*make(half[0]), half[1])
 
-    def built(self) -> Integration:
-        """Return the integration without taking a step."""
-        return self.build(self, **{name: self.given[name] for name in _own_arguments(self.build)})
-
     def expected_compilation(self) -> Expected | None:
         """Return what the first run of this kind compiles, None if that is not known."""
         decouples = getattr(self.problem, "information_exponent", 3) >= 3
-        has_optimizer = self.given.get("optimizer") is not None
+        has_optimizer = self.arguments.get("optimizer") is not None
         return expected_compilation(self.answer.name, has_optimizer=has_optimizer, decouples=decouples)
 
     def kind_of_question(self) -> str:
         """Return a text that two runs share which need the same functions: it lacks most numbers."""
-        settings = {name: value for name, value in self.given.items() if name not in WITHOUT_FUNCTIONS}
+        settings = {name: value for name, value in self.arguments.items() if name not in WITHOUT_FUNCTIONS}
         sizes = [getattr(self.problem, name, None) for name in ("width", "num_directions")]
         return repr((self.answer.name, sizes, _kinds(self.problem.parameters()), _kinds(settings)))
 
     @np.errstate(under="ignore")
-    def dataset(self) -> xr.Dataset:
+    def dataset(self, build: Callable[[], Integration]) -> xr.Dataset:
         """Return the dataset of the answer; raise SolveError or SolveInterrupted as `on_failure` says."""
-        on_failure = self.given["on_failure"]
+        on_failure, progress = self.shared["on_failure"], self.shared["progress"]
         check_choice("on_failure", on_failure, ("raise", "return"))
-        watchers = all_trackers(self.given["trackers"], self.given["progress"], self.given["max_runtime"])
-        with noticed_compilation(self.given["progress"], self.expected_compilation()), compilation_of_run():
+        watchers = all_trackers(self.shared["trackers"], progress, self.shared["max_runtime"])
+        with noticed_compilation(progress, self.expected_compilation()), compilation_of_run():
             with one_blas_thread():  # the start has the same bits, whatever runs at the same time
-                integration = self.built()
+                integration = build()
             result, dataset = integration.carried_out(self, watchers)
         if result.stop_reason is StopReason.REACHED_END:
             note_compiled(self.kind_of_question())
@@ -279,7 +166,7 @@ class Run:
         return dataset
 
 
-def _kinds(value: Any) -> Any:
+def _kinds(value: object) -> object:
     """Return a value with texts and switches as they are, and anything else by its type."""
     if value is None or isinstance(value, bool | str):
         return value
@@ -349,6 +236,8 @@ class Integration:
     settings: Mapping[str, Any] = field(default_factory=dict)
     #: Variables of the dataset -> further attributes.
     attributes: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _values: {}
+    #: E of the squares of the parts of f* by `DEGREES`, where the loss is told by degree.
+    teacher_by_degree: Array | None = None
     notes: Sequence[str] = ()
     sound: Soundness | None = None
     #: State at which no step succeeds -> why, None if it is not known.
@@ -363,27 +252,6 @@ class Integration:
     warn: Callable[[Mapping[str, Any]], None] = lambda _attributes: None
     #: Name -> how a variable is labelled.
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
-
-    @classmethod
-    def of(cls, system: System, run: Run, **values: Any) -> Integration:
-        """Return the integration of a system by a method for any system, with its observables and directions' events.
-
-        `values` differ from that, or are further ones; degrees are added where the loss is told by them.
-        """
-        P, summary = run.problem.num_directions, system.observer("summary")
-        given = {
-            "method": PlainMethod(system, run.method, run.atol),
-            "observe": system.observer(run.keep),
-            "start": system.initial_state,
-            "events": {"emergence_time": P, "learned_time": P},
-            "loss": (lambda state: float(summary(state)["loss"])) if run.estimates(run.method) else None,
-            "coords": run.neurons(),
-            **values,
-        }
-        if system.teacher_by_degree is not None:
-            given["coords"] = {**given["coords"], "degree": list(DEGREES)}
-            given["constants"] = {**given["constants"], "teacher_by_degree": system.teacher_by_degree}
-        return cls(**given)
 
     def carried_out(self, run: Run, trackers: Sequence[Tracker]) -> tuple[RunResult, xr.Dataset]:
         """Return the result of the run and its dataset."""
@@ -410,9 +278,11 @@ class Integration:
     ) -> xr.Dataset:
         """Return the dataset of a run, wherever it stands."""
         count, times = len(self.schedule), self.schedule.times
+        by_degree = {} if self.teacher_by_degree is None else {"teacher_by_degree": self.teacher_by_degree}
         values: dict[str, Any] = {
             **stack_records(result.records, count, lambda: self.observe(self.start)),
             **self.constants,
+            **by_degree,
             **self._by_name(result.event_times),
         }
         if looser is not None:
@@ -422,13 +292,20 @@ class Integration:
             for kind, (of_loss, of_events) in errors.items():
                 values[f"loss_{kind}"] = of_loss
                 values |= {f"{name}_{kind}": each for name, each in self._by_name(of_events).items()}
-        shared: dict[str, Any] = {name: getattr(run, name) for name in STORED if name in run.given}
+        stored = {
+            "method": run.method,
+            "rtol": run.rtol,
+            "atol": run.atol,
+            "keep": run.keep,
+            "error_estimate": run.error_estimate,
+        }
+        stored = {name: value for name, value in stored.items() if name in run.shared}
         return make_dataset(
             values,
             problem=run.problem,
             title=self.title,
-            coords={"time": times, **self.coords},
-            solver={"answer": run.answer.name, **shared, **self.settings},
+            coords={"time": times, **self.coords, **({"degree": list(DEGREES)} if by_degree else {})},
+            solver={"answer": run.answer.name, **stored, **self.settings},
             attributes={
                 "answer": run.answer.name,
                 **self.method.attributes(stepper),
@@ -438,7 +315,7 @@ class Integration:
                 "solve_seconds": result.solve_seconds,
                 "tracker_seconds": result.tracker_seconds,
                 **result.statistics,
-                **{name: shared[name] for name in ("rtol", "atol") if name in shared},
+                **{name: stored[name] for name in ("rtol", "atol") if name in stored},
                 **self.attributes(values),
                 "notes": "; ".join(self.notes),
             },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,11 +13,14 @@ from dynamics.problem.checks import check_choice, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
+from dynamics.solve.arguments import ParticleArguments, integrated
+from dynamics.solve.integration import Integration, PlainMethod, Run, integrate
 from hermite.arrays import Array
 from hermite.text.messages import warn
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from dynamics.problem import Problem
 
 NOTE = (
@@ -30,14 +33,15 @@ LOSS_LEVELS = (0.5, 0.1)
 FIRST_SAVED, LAST_SAVED = 0.02, 20.0
 
 
-@integrated("mean-field", lacks=("error_estimate",), before="save_at", method="explicit")
+@integrated("mean-field", ParticleArguments, before="save_at", method="explicit")
 def solve_mean_field(
-    run: Run,
+    problem: Problem,
     *,
     particles: int | None = None,
     quadrature: Literal["auto", "graded", "quantiles", "random", "neurons"] = "auto",
     tracers: ArrayLike | None = None,
-) -> Integration:
+    **shared: Unpack[ParticleArguments],
+) -> xr.Dataset:
     r"""Integrate the infinite-width limit of the spherical or the 2-homogeneous network, exactly at finite d.
 
     .. math:: f(x) = \int \sigma(w\cdot x)\, \rho_t(dw), \quad |w| = 1, \qquad
@@ -106,6 +110,21 @@ def solve_mean_field(
     >>> flow.loss.values.round(3).tolist()
     [0.99, 0.545, 0.19]
     """
+    return integrate(
+        "mean-field",
+        mean_field_integration,
+        problem,
+        shared,
+        particles=particles,
+        quadrature=quadrature,
+        tracers=tracers,
+    )
+
+
+def mean_field_integration(
+    run: Run, *, particles: int | None, quadrature: str, tracers: ArrayLike | None
+) -> Integration:
+    """Return the integration of the particles of a mean field."""
     from dynamics.integrators.particles import stepper_of_particles
 
     problem = run.problem

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from dynamics.cores import blas_threads_for
 from dynamics.problem.checks import check_that
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve import steps
-from dynamics.solve.integration import Integration, Run, integrated
+from dynamics.solve.arguments import Shared, integrated
+from dynamics.solve.integration import Integration, Run, integrate
 from dynamics.solve.steps import StepSettings
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 from hermite.text.messages import warn
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from dynamics.equations.network.system import NetworkSystem
     from dynamics.problem import Optimizer, Problem, Student
     from dynamics.problem.rates import Schedule
 
 
-@integrated("network")
+@integrated("network", Shared)
 def solve_network(
-    run: Run,
+    problem: Problem,
     *,
     learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
-) -> Integration:
+    **shared: Unpack[Shared],
+) -> xr.Dataset:
     r"""Integrate the gradient flow of any two-layer network on its teacher, in overlap space, exactly at every d.
 
     .. math:: f(x) = s \sum_i v_i\, \sigma(w_i\cdot x + b_i), \qquad
@@ -104,6 +108,22 @@ def solve_network(
     >>> flow.loss.values.round(3).tolist()
     [0.977, 0.027, 0.003]
     """
+    return integrate(
+        "network",
+        network_integration,
+        problem,
+        shared,
+        learning_rate=learning_rate,
+        step_theory=step_theory,
+        batch_size=batch_size,
+        optimizer=optimizer,
+    )
+
+
+def network_integration(
+    run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
+) -> Integration:
+    """Return the integration of a two-layer network."""
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
     step, schedule = step.planned(run, lambda: default_network_schedule(problem))
@@ -114,19 +134,20 @@ def solve_network(
         lead = f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that"
         notes.append(f"{lead} order is 0 at every norm and bias that the student has")
         warn(f"{notes[-1]}; trained biases, or fixed ones that are not 0, may help.")
-    known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
+    known: dict[str, object] = {"teacher_sensitivity": system.teacher_sensitivity()}
     falls = system.falls and not step.descends
     if system.teacher.components.size:
         known["teacher_component"] = system.teacher.components
         known["predicted_component_time"] = predicted_component_times(problem)
-    return Integration.of(
-        system,
-        run,
+    return Integration(
         title=f"Two-layer network on its teacher{'' if problem.inputs is None else ', inputs not isotropic'}",
         schedule=schedule,
         method=flow,
+        observe=system.observer(run.keep),
+        start=system.initial_state,
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
         coords=run.neurons() | step.coords(schedule) | ({"component_name": names} if names else {}),
+        teacher_by_degree=system.teacher_by_degree,
         constants=known,
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher.square, **step.attributes},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
@@ -16,13 +16,17 @@ from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values, prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve import steps
-from dynamics.solve.integration import Integration, Run, integrated
+from dynamics.solve.arguments import Shared, integrated
+from dynamics.solve.integration import Integration, Method, Run, integrate
 from dynamics.theory import prediction as theory
 from dynamics.theory.learning_rates import quick_limit
 from dynamics.theory.prediction import predict
+from hermite.arrays import Array
 from hermite.text.messages import warn
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from dynamics.problem.optimizers import Optimizer
     from dynamics.problem.rates import Schedule
     from dynamics.problem.schedule import SaveAt
@@ -33,16 +37,17 @@ GRAM_WARNING = 1e3
 TRUNCATION_WARNING = 1e-2
 
 
-@integrated("overlaps")
+@integrated("overlaps", Shared)
 def solve_overlaps(
-    run: Run,
+    problem: Problem,
     *,
     learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
     device: str | None = None,
-) -> Integration:
+    **shared: Unpack[Shared],
+) -> xr.Dataset:
     r"""Integrate the exact coupled overlap flow, the gradient flow of ½ E(f − f*)² in overlap space.
 
     .. math::
@@ -107,7 +112,24 @@ def solve_overlaps(
     >>> flow.loss.values[[0, -1]].round(3).tolist()
     [1.0, 0.0]
     """
-    problem = run.problem
+    return integrate(
+        "overlaps",
+        overlap_integration,
+        problem,
+        shared,
+        learning_rate=learning_rate,
+        step_theory=step_theory,
+        batch_size=batch_size,
+        optimizer=optimizer,
+        device=device,
+    )
+
+
+def overlap_integration(
+    run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object, device: str | None
+) -> Integration:
+    """Return the integration of the coupled flow, or of its mean steps."""
+    problem, P = run.problem, run.problem.num_directions
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
     steps.refuse_beside_map(step, device=device)
     prediction = predict(problem)
@@ -133,7 +155,7 @@ def solve_overlaps(
     if step.step_theory is not None:
         title = f"Overlaps of the two-homogeneous student under SGD{inputs or ' of a finite learning rate'}"
 
-    def halved(problem: Problem) -> Any:
+    def halved(problem: Problem) -> tuple[Method, Callable[[Array], float]]:
         coarse = steps.make_system(problem, step)
         return replace(flow, system=coarse), coarse.loss_of_states()
 
@@ -147,14 +169,15 @@ def solve_overlaps(
             "smallest_gram_margin": float(np.nanmin(margin)) if np.isfinite(margin).any() else None,
         }
 
-    return Integration.of(
-        system,
-        run,
+    return Integration(
         title=title,
         schedule=schedule,
         method=flow,
         observe=system.observer(run.keep, lambda: not flow.carries_vectors),
+        start=system.initial_state,
+        events={"emergence_time": P, "learned_time": P},
         coords=run.neurons() | step.coords(schedule),
+        teacher_by_degree=system.teacher_by_degree,
         constants={
             **prediction_values(prediction),
             "predicted_loss": theory.sum_formula_loss(problem, prediction, schedule.times),
@@ -170,15 +193,16 @@ def solve_overlaps(
     )
 
 
-@integrated("committee")
+@integrated("committee", Shared)
 def solve_committee(
-    run: Run,
+    problem: Problem,
     *,
     learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
-) -> Integration:
+    **shared: Unpack[Shared],
+) -> xr.Dataset:
     r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
 
     .. math:: f(x) = \sum_i \sigma(w_i\cdot x), \qquad R' = -E[\bar e\, \sigma'_i\, \theta_p\cdot x], \qquad
@@ -226,6 +250,22 @@ def solve_committee(
     >>> flow.loss.values.round(3).tolist()  # neurons are alike on the plateau
     [0.666, 0.023, 0.023, 0.0]
     """
+    return integrate(
+        "committee",
+        committee_integration,
+        problem,
+        shared,
+        learning_rate=learning_rate,
+        step_theory=step_theory,
+        batch_size=batch_size,
+        optimizer=optimizer,
+    )
+
+
+def committee_integration(
+    run: Run, *, learning_rate: object, step_theory: str, batch_size: object, optimizer: object
+) -> Integration:
+    """Return the integration of a committee."""
     from dynamics.equations.committee import CommitteeSystem
 
     problem, P = run.problem, run.problem.num_directions
@@ -238,13 +278,15 @@ def solve_committee(
     if rate is not None:
         steps.warn_limit(step, quick_limit(problem, step.batch_size, step.optimizer))
     flow = step.method(system, run, schedule)
-    return Integration.of(
-        system,
-        run,
+    return Integration(
         title="Online learning of a committee with fixed second layer",
         schedule=schedule,
         method=flow,
+        observe=system.observer(run.keep),
+        start=system.initial_state,
+        events={"emergence_time": P, "learned_time": P},
         coords=run.neurons() | step.coords(schedule),
+        teacher_by_degree=system.teacher_by_degree,
         constants=no_prediction_values(P),
         settings=step.arguments,
         attributes=lambda _: step.attributes,

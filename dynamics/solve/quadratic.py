@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,16 @@ from dynamics.problem import Problem, is_frame
 from dynamics.problem.checks import check_memory
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
-from dynamics.solve.integration import STORED, Integration, Run, integrated
+from dynamics.solve.arguments import TimedArguments, integrated
+from dynamics.solve.integration import Integration, Run, integrate
 from dynamics.theory import quadratic as theory
 from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.quadratic import check_quadratic
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from dynamics.integrators import Stepper
 
 
@@ -104,8 +107,8 @@ ARRAYS_OF_MOTION, ARRAYS_OF_RECORDS = 12, 4
 NOTE_ROTATIONS = "a rotation of the neurons changes nothing: only their span and Q = W^T W are known, no single neuron"
 
 
-@integrated("quadratic", check=check_quadratic, lacks=STORED)
-def solve_quadratic(run: Run) -> Integration:
+@integrated("quadratic", TimedArguments)
+def solve_quadratic(problem: Problem, **shared: Unpack[TimedArguments]) -> xr.Dataset:
     r"""Solve a quadratic network exactly, without time stepping, at any dimension.
 
     .. math:: f(x) = \sum_i |w_i|^2 h_2(u_i\cdot x) = \tfrac{1}{\sqrt2} \langle Q, xx^T - I\rangle, \quad Q = W^T W,
@@ -155,6 +158,12 @@ def solve_quadratic(run: Run) -> Integration:
     >>> found.aligned_time.values.round(2).tolist(), found.predicted_aligned_time.values.round(2).tolist()
     ([1.95, 5.36], [1.95, 5.25])
     """
+    check_quadratic(problem)
+    return integrate("quadratic", quadratic_integration, problem, shared)
+
+
+def quadratic_integration(run: Run) -> Integration:
+    """Return the integration of a quadratic network."""
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
     schedule = run.schedule(lambda: default_quadratic_schedule(problem))
     jumps_needed(schedule.times, float(a.max()))

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
 from dynamics.integrators import (
     COMMITTEE_METHODS,
@@ -21,6 +21,9 @@ from dynamics.integrators import (
     PARTICLE_METHODS,
 )
 from dynamics.problem.question import OF_TOKENS, OWN, Question
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Answer:
     methods: tuple[str, ...] = ()
     #: Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
     fields: tuple[str, ...] = ()
+    #: (run, *, arguments that this answer alone has) -> its integration, where the end of a run decides on the method.
+    integration: str = ""
     #: (problem) -> the times it saves by default.
     schedule: str = ""
     #: Whether it writes checkpoints, from which `dynamics.resume` goes on: others are begun anew.
@@ -47,17 +52,18 @@ class Answer:
     #: Whether it can be asked at every point of a sweep.
     sweeps: bool = True
 
-    def solve(self) -> Callable[..., Any]:
+    def solve(self) -> Callable[..., xr.Dataset]:
         """Return the function."""
-        return cast("Callable[..., Any]", resolve_name(self.function))
+        function: Callable[..., xr.Dataset] = resolve_name(self.function)
+        return function
 
-    def defaults(self) -> Mapping[str, Any]:
+    def defaults(self) -> Mapping[str, object]:
         """Return the arguments of the function but the problem by name, with their defaults."""
         return _defaults(self.function)
 
 
 @functools.cache
-def _defaults(function: str) -> dict[str, Any]:
+def _defaults(function: str) -> dict[str, object]:
     parameters = list(inspect.signature(resolve_name(function)).parameters.items())[1:]
     return {name: given.default for name, given in parameters}
 
@@ -70,7 +76,7 @@ _FLOWS = "dynamics.report.flows:flow_findings"
 ANSWERS = (
     Answer(
         "overlaps", "dynamics.solve.overlaps:solve_overlaps", _FLOWS, methods=FLOW_METHODS, fields=("inputs",),
-        schedule=_FLOW_TIMES,
+        integration="dynamics.solve.overlaps:overlap_integration", schedule=_FLOW_TIMES,
     ),
     Answer("decoupled", "dynamics.solve.decoupled:solve_decoupled", _FLOWS, schedule=_FLOW_TIMES, resumes=False),
     Answer(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
+from dynamics.solve.arguments import Shared, integrated
+from dynamics.solve.integration import Integration, Method, PlainMethod, Run, integrate
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
 from dynamics.solve.steps import StepSettings, check_needless, sgd_step
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
@@ -34,14 +35,15 @@ if TYPE_CHECKING:
     from dynamics.problem.rates import Schedule
 
 
-@integrated("spherical", method="explicit")
+@integrated("spherical", Shared, method="explicit")
 def solve_spherical(
-    run: Run,
+    problem: Problem,
     *,
     learning_rate: float | str | None = None,
     step_theory: Literal["infinite-d"] = "infinite-d",
     batch_size: int = 1,
-) -> Integration:
+    **shared: Unpack[Shared],
+) -> xr.Dataset:
     r"""Integrate the spherical network of finite width, exactly, in its unit vectors.
 
     .. math:: f(x) = \frac1m \sum_i \sigma(w_i\cdot x), \quad |w_i| = 1, \qquad
@@ -100,6 +102,19 @@ def solve_spherical(
     >>> flow.loss.values.round(3).tolist()
     [1.062, 0.631, 0.37]
     """
+    return integrate(
+        "spherical",
+        spherical_integration,
+        problem,
+        shared,
+        learning_rate=learning_rate,
+        step_theory=step_theory,
+        batch_size=batch_size,
+    )
+
+
+def spherical_integration(run: Run, *, learning_rate: object, step_theory: str, batch_size: object) -> Integration:
+    """Return the integration of a spherical network."""
     problem, P = run.problem, run.problem.num_directions
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     step = sgd_step(problem, learning_rate, step_theory, batch_size)
@@ -111,18 +126,19 @@ def solve_spherical(
     warn_of_mixture(problem)
     system, estimates = _system(problem, step), run.estimates(run.method)
 
-    def halved(problem: Problem) -> Any:
+    def halved(problem: Problem) -> tuple[Method, Callable[[Array], float]]:
         coarse = _system(problem, step)
         return PlainMethod(coarse, run.method, run.atol), coarse.loss
 
     coords = run.neurons() if run.keep == "full" else {}
     if rate is None:
         coords.pop("neuron_2", None)
-    return Integration.of(
-        system,
-        run,
+    return Integration(
         title="Spherical network of finite width" + ("" if rate is None else " under SGD of a finite learning rate"),
         schedule=schedule,
+        method=PlainMethod(system, run.method, run.atol),
+        observe=system.observer(run.keep),
+        start=system.initial_state,
         events={"loss_level_time": len(LOSS_LEVELS), "emergence_time": P, "learned_time": P},
         coords={"loss_level": np.array(LOSS_LEVELS), **coords},
         constants=no_prediction_values(P),
@@ -289,15 +305,16 @@ def _nodes(times: Array, largest_step: float) -> tuple[Array, NDArray[np.intp]]:
     return np.concatenate([*parts, stops[-1:]]), places[stops.size - times.size :]
 
 
-@integrated("correlation")
+@integrated("correlation", Shared)
 def solve_correlation(
-    run: Run,
+    problem: Problem,
     *,
     learning_rate: float | str | Schedule | None = None,
     step_theory: Literal["finite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
-) -> Integration:
+    **shared: Unpack[Shared],
+) -> xr.Dataset:
     r"""Integrate the overlap C = w·θ of one spherical neuron that descends −E[f* σ(w·x)], smoothed or not.
 
     .. math:: C' = a\, g_\lambda'(C)\, (1 - C^2), \qquad
@@ -348,17 +365,35 @@ def solve_correlation(
     >>> flow.emergence_time.values.round(2).tolist(), flow.predicted_emergence_time.values.round(2).tolist()
     ([20.5], [20.5])
     """
+    return integrate(
+        "correlation",
+        correlation_integration,
+        problem,
+        shared,
+        learning_rate=learning_rate,
+        step_theory=step_theory,
+        batch_size=batch_size,
+        optimizer=optimizer,
+    )
+
+
+def correlation_integration(
+    run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
+) -> Integration:
+    """Return the integration of the overlap of one neuron."""
     problem = run.problem
     step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)
     prediction, stepped = predict(problem), step.learning_rate is not None
     step, schedule = step.planned(run, lambda: default_schedule(problem, prediction))
     system = correlation_system(problem, step)
-    return Integration.of(
-        system,
-        run,
+    flow, summary = step.method(system, run, schedule), system.observer("summary")
+    return Integration(
         title="Correlation of one neuron and one direction" + (" under steps of SGD" if stepped else ""),
         schedule=schedule,
-        method=step.method(system, run, schedule),
+        method=flow,
+        observe=system.observer(run.keep),
+        start=system.initial_state,
+        events={"emergence_time": 1, "learned_time": 1},
         coords=({"neuron": np.arange(1)} if run.keep == "full" else {}) | step.coords(schedule),
         constants={
             **prediction_values(prediction),
@@ -368,6 +403,7 @@ def solve_correlation(
         attributes=lambda _: prediction_attributes(prediction) | step.attributes,
         notes=prediction.notes,
         sound=Soundness(run.rtol, teacher_term(problem), falls=not stepped and problem.smoothing == 0.0),
+        loss=(lambda state: float(summary(state)["loss"])) if run.estimates(run.method) else None,
     )
 
 

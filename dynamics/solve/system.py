@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numba import NumbaError
@@ -24,11 +25,14 @@ from dynamics.problem.question import OWN
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
-from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
+from dynamics.solve.arguments import SystemArguments, integrated
+from dynamics.solve.integration import Integration, PlainMethod, Run, integrate
 from hermite.arrays import Array, Integers, as_scalar, real_array
 from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from dynamics.integrators import Stepper
 
 Dims = tuple[str, ...]
@@ -202,8 +206,8 @@ def _check(system: object) -> None:
     system.parameters()
 
 
-@integrated(OWN, check=_check, lacks=("t_max",), question="system", save_at=inspect.Parameter.empty, method="explicit")
-def solve_system(run: Run) -> Integration:
+@integrated(OWN, SystemArguments, before="keep", method="explicit")
+def solve_system(system: System, *, save_at: SaveAt, **shared: Unpack[SystemArguments]) -> xr.Dataset:
     r"""Integrate a system of your own, :math:`y' = f(t, y)`, by the methods of all answers.
 
     Parameters
@@ -240,9 +244,13 @@ def solve_system(run: Run) -> Integration:
     >>> found.state.values.ravel().round(4).tolist()
     [1.0, 0.3679]
     """
-    system: Any = run.problem
-    schedule: Any = run.save_at
-    check_type("save_at", schedule, SaveAt, "a SaveAt, such as SaveAt.at([...])")
+    _check(system)
+    check_type("save_at", save_at, SaveAt, "a SaveAt, such as SaveAt.at([...])")
+    return integrate(OWN, partial(system_integration, system, save_at), system, {**shared, "save_at": save_at})
+
+
+def system_integration(system: System, schedule: SaveAt, run: Run) -> Integration:
+    """Return the integration of a user's own system."""
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
     has_loss = observables.get("loss") == ()

@@ -115,7 +115,7 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
 
 def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str:
     """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not."""
-    from dynamics.solve.integration import Run
+    from dynamics.solve.integration import chosen_method
 
     answer = next((each for each in ANSWERS if each.sweeps and each.function == study), None)
     if answer is None:
@@ -126,9 +126,9 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
         if answer.resumes:
             unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
             with warnings.catch_warnings(action="ignore"):
-                if "stiff" in answer.methods:
+                if answer.integration:
                     # The end of a run decides which method it takes.
-                    unwatched["method"] = Run.of(answer, problem, unwatched).built().method.name
+                    unwatched["method"] = chosen_method(answer, problem, unwatched)
                 find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
     except Exception as error:
         return str(error) if isinstance(error, (TypeError, ValueError, ImportError)) else ""

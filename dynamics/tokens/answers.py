@@ -20,8 +20,8 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.run_file import RunFile
 from dynamics.runs.trackers import Tracker
-from dynamics.solve.integration import Integration, Run
-from dynamics.solve.registry import registered
+from dynamics.solve.arguments import ParticleArguments
+from dynamics.solve.integration import Integration, Run, integrate
 from dynamics.tokens.causal_graph import CausalGraphSystem
 from dynamics.tokens.chain import ChainSystem
 from dynamics.tokens.composition import CompositionSystem
@@ -115,13 +115,29 @@ def solve(
     >>> found.learned_time.values.round(1).tolist()
     [98.0, 223.2, 352.0]
     """
-    given = dict(locals())
-    del given["problem"]
     if getattr(problem, "embeddings", None) == "gaussian":
-        for name in ("save_at", "learning_rate", "max_runtime", "checkpoint"):
-            check_that(given[name] is None, name, "be None for Gaussian embeddings, which are one step", "is given")
+        absent = {
+            "save_at": save_at,
+            "learning_rate": learning_rate,
+            "max_runtime": max_runtime,
+            "checkpoint": checkpoint,
+        }
+        for name, value in absent.items():
+            check_that(value is None, name, "be None for Gaussian embeddings, which are one step", "is given")
         return predict(problem)
-    return Run.of(registered(NAME), problem, given, build=_integration).dataset()
+    shared = ParticleArguments(
+        save_at=save_at,
+        keep=keep,
+        method=method,
+        rtol=rtol,
+        atol=atol,
+        trackers=trackers,
+        progress=progress,
+        max_runtime=max_runtime,
+        on_failure=on_failure,
+        checkpoint=checkpoint,
+    )
+    return integrate(NAME, _integration, problem, shared, learning_rate=learning_rate)
 
 
 def predict(problem: TokenProblem) -> xr.Dataset:
