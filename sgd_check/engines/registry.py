@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn, cast
+from typing import Literal, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from dynamics.problem import Problem, is_frame, is_homogeneous
 from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer, ZerothOrder
 from hermite.arrays import Array
 from hermite.text.messages import not_a_choice, refuse, shown
+
+#: What `simulate` takes as its engine.
+EngineName = Literal["auto", "projected", "torch", "diffusion", "scalar"]
 
 
 class Measurement(NamedTuple):

@@ -6,6 +6,7 @@ Options of `python -m dynamics.solve` behind `--` make the prediction first.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,25 +116,40 @@ def _simulate(
         if not settings["quiet"]:
             say(line)
 
-    def asked(names: str) -> dict[str, Any]:
-        return {name: settings[name] for name in names.split()}
-
-    engine, progress = settings["engine"], shown_progress(settings)
-    again = {name: settings[name] for name in ("training_samples", "reshuffle") if name in settings}
-    options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size device dtype optimizer"))
-    choice = asked("directions theory learning_rate steps t_max false_alarm_rate")
+    engine, progress, directions = settings["engine"], shown_progress(settings), settings["directions"]
+    options = EngineOptions(
+        seeds=tuple(range(settings["seeds"])),
+        batch_size=settings["batch_size"],
+        training_samples=settings.get("training_samples"),
+        reshuffle=settings.get("reshuffle", True),
+        device=settings["device"],
+        dtype=settings["dtype"],
+        optimizer=settings["optimizer"],
+    )
+    plan_for = partial(
+        plan_check,
+        prediction,
+        engine,
+        options,
+        theory=settings["theory"],
+        learning_rate=settings["learning_rate"],
+        steps=settings["steps"],
+        t_max=settings["t_max"],
+        false_alarm_rate=settings["false_alarm_rate"],
+        progress=progress,
+    )
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
-        if again:
-            problem, (rate, steps) = Problem.from_dataset(prediction), asked("learning_rate steps").values()
-            plan, seconds = CheckPlan(problem, rate, steps, math.inf, 0, 0), None
+        if options.training_samples is not None:
+            problem = Problem.from_dataset(prediction)
+            plan = CheckPlan(problem, settings["learning_rate"], settings["steps"], math.inf, 0, 0)
+            seconds = None
         else:
-            plan, seconds = plan_check(prediction, engine, options, progress=progress, **choice)
+            plan, seconds = plan_for(directions=directions)
             wanted = _wanted_directions(prediction)
-            is_free = all(settings[name] is None for name in ("directions", "t_max", "steps"))
+            is_free = directions is None and settings["t_max"] is None and settings["steps"] is None
             if is_free and plan.checked < wanted:
-                choice["directions"] = wanted
-                longer, cost = plan_check(prediction, engine, options, progress=progress, **choice)
+                longer, cost = plan_for(directions=wanted)
                 price = "" if cost is None else f", which takes about {duration(cost)}"
                 if cost is not None and cost <= LONG_RUN_SECONDS:
                     plan, seconds = longer, cost
@@ -151,13 +167,16 @@ def _simulate(
             tree, ended = carry_out(
                 plan,
                 prediction,
+                engine,
+                options,
                 say=tell,
                 words=("the file", "--theory finite-step", "--t-max"),
                 checkpoint=file,
                 announce=tell,
                 progress=progress,
-                **asked("theory false_alarm_rate max_runtime seeds engine batch_size device dtype"),
-                **again,
+                theory=settings["theory"],
+                false_alarm_rate=settings["false_alarm_rate"],
+                max_runtime=settings["max_runtime"],
             )
             return finish_check(tree, output, figure, settings, ended, file)
     except NoFiniteStepError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -26,7 +26,7 @@ from sgd_check.run.run_files import finish_check, refusal_of
 from sgd_check.verdicts.check import measured_seconds_per_step
 from sgd_check.verdicts.mean_field import check_field
 
-ENGINE = "torch"
+ENGINE: Final = "torch"
 WIDTHS, RUNS, REPLICAS = (16, 32, 64), 64, 2
 #: Learning rate times g'(1), half of the rate at which an aligned neuron relaxes.
 STEP_SHARE = 0.08

@@ -50,7 +50,7 @@ from dynamics.threads import in_worker
 from hermite.text.messages import refuse, require, shown, warn
 from sgd_check.engines import ENGINES, Engine, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
-from sgd_check.engines.registry import Stepper
+from sgd_check.engines.registry import EngineName, Stepper
 from sgd_check.runs.plan import LearningRate, Plan, make_plan, stability_limit
 from sgd_check.runs.recording import Looks, Recorder, keeps_vectors
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 RECORD_LIMIT = 16 * 2**30
 
 
-def checked_engine(problem: object, engine: str, optimizer: object = None, *, reused: bool = False) -> str:
+def checked_engine(problem: object, engine: str, optimizer: object = None, *, reused: bool = False) -> EngineName:
     """Return the name of an engine, "auto" resolved; refuse problems and reused samples that it does not take."""
     if not isinstance(problem, Problem):
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
@@ -81,7 +81,7 @@ def checked_engine(problem: object, engine: str, optimizer: object = None, *, re
     takes = problem.kind in (declared.students if declared else (HOMOGENEOUS,))
     need = f"have the homogeneous student for engine {engine!r}"
     check_that(takes, "problem", need, f"has the {problem.kind} student, which {which}")
-    return name
+    return cast("EngineName", name)
 
 
 def checked_options(
@@ -295,7 +295,7 @@ def simulate(
     learning_rate: LearningRate | str,
     steps: int | None = None,
     seeds: int | Sequence[int],
-    engine: str = "auto",
+    engine: EngineName = "auto",
     save_at: SaveAt | None = None,
     batch_size: int = 1,
     device: str = "auto",
@@ -434,17 +434,25 @@ def simulate(
     >>> bool((runs.loss.isel(time=-1) < 0.2 * runs.loss.isel(time=0)).all())
     True
     """
-    engine = checked_engine(problem, engine, optimizer, reused=training_samples is not None)
+    name = checked_engine(problem, engine, optimizer, reused=training_samples is not None)
     check_switch("progress", progress, optional=True)
-    given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype, "starts": starts}
-    given |= {"training_samples": training_samples, "reshuffle": reshuffle, "optimizer": optimizer}
-    options = checked_options(problem, **given)
+    options = checked_options(
+        problem,
+        seeds=seeds,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        starts=starts,
+        training_samples=training_samples,
+        reshuffle=reshuffle,
+        optimizer=optimizer,
+    )
     steps = checked_steps(steps, passes, options)
     rates = resolved_schedule(problem, learning_rate, options.batch_size, options.optimizer)
     plan = make_plan(rates, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
-    made = make_engine(engine, problem, options)
+    made = make_engine(name, problem, options)
     limit, peak = stability_limit(problem, options.batch_size, options.optimizer), plan.peak_rate
     above = "the limit of stability for this problem, so runs may blow up"
     if is_frame(problem):
@@ -459,7 +467,7 @@ def simulate(
     others = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
     records = Recorder(problem, plan, len(options.seeds), others=others)
     shared = {
-        "engine": engine,
+        "engine": name,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
         "effective_learning_rate": plan.effective_rate,
         "steps": plan.steps,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -49,6 +49,7 @@ from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from hermite.arrays import Array, Integers
 from hermite.text.messages import warn
 from sgd_check.engines import Engine, EngineOptions, SpanEngine, make_engine
+from sgd_check.engines.registry import EngineName
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.simulation import checked_engine, checked_options, checked_steps, simulate
 from sgd_check.verdicts import curves
@@ -227,8 +228,8 @@ def check(
     t_max: float | None = None,
     directions: int | None = None,
     seeds: int | Sequence[int] = DEFAULT_SEEDS,
-    engine: str | None = None,
-    theory: str = "auto",
+    engine: EngineName | None = None,
+    theory: Literal["auto", "flow", "finite-step"] = "auto",
     false_alarm_rate: float = 0.01,
     save_at: SaveAt | None = None,
     batch_size: int = 1,
@@ -335,15 +336,21 @@ def check(
     chosen, reused = checked_optimizer(optimizer), training_samples is not None
     name = checked_engine(problem, "auto" if engine is None else engine, chosen, reused=reused)
     check_choice("theory", theory, THEORIES)
-    given: Any = {"batch_size": batch_size, "device": device, "dtype": dtype}
-    samples: Any = {"training_samples": training_samples, "reshuffle": reshuffle}
-    options = checked_options(problem, seeds=seeds, optimizer=optimizer, **given, **samples)
+    options = checked_options(
+        problem,
+        seeds=seeds,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        training_samples=training_samples,
+        reshuffle=reshuffle,
+        optimizer=optimizer,
+    )
     rate = resolved_rate(problem, learning_rate, options.batch_size, optimizer=chosen)
     steps = None if steps is None else checked_integer(steps, "steps", minimum=1)
     if reused or passes is not None:
         steps = checked_steps(steps, passes, options)
         _check_reused(chosen, rate, theory, ends=(directions, t_max))
-        given |= {"training_samples": options.training_samples, "reshuffle": reshuffle}
     t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
     level = checked_rate(false_alarm_rate)
     count = None if directions is None else checked_integer(directions, "directions", minimum=1)
@@ -366,24 +373,32 @@ def check(
                 prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
         tree = xr.DataTree.from_dict({"/prediction": prediction})
         if not (reused or chosen.sees_axes):
-            choice: Any = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
-            choice |= {"directions": count, "theory": theory, "progress": progress}
-            plan, _ = plan_check(in_time_of(chosen, prediction), name, options, **choice)
+            plan, _ = plan_check(
+                in_time_of(chosen, prediction),
+                name,
+                options,
+                learning_rate=rate,
+                steps=steps,
+                t_max=t_max,
+                directions=count,
+                theory=theory,
+                false_alarm_rate=level,
+                progress=progress,
+            )
             plan = replace(plan, flexible=plan.flexible and isinstance(seeds, int))
         tree, ended = carry_out(
             plan,
             prediction,
+            name,
+            options,
             theory=theory,
             say=warn,
             words=("the prediction", 'theory="finite-step"', "t_max"),
             false_alarm_rate=level,
             max_runtime=max_runtime,
             checkpoint=checkpoint,
-            seeds=options.seeds,
-            engine=name,
             save_at=save_at,
             progress=progress,
-            **given,
         )
     except dynamics.SolveInterrupted as stop:
         # The flow itself, or pilot runs or the equation, which stand beside the flow.
@@ -419,6 +434,8 @@ def in_time_of(optimizer: Optimizer, flow: xr.Dataset) -> xr.Dataset:
 def carry_out(
     plan: CheckPlan,
     prediction: xr.Dataset,
+    engine: EngineName,
+    options: EngineOptions,
     *,
     theory: str,
     say: Callable[[str], None],
@@ -426,36 +443,58 @@ def carry_out(
     false_alarm_rate: float,
     max_runtime: float | None,
     checkpoint: str | os.PathLike[str] | RunFile | None,
+    progress: bool | None,
+    save_at: SaveAt | None = None,
     announce: Callable[[str], object] = str,
-    **arguments: Any,
 ) -> tuple[xr.DataTree, str]:
     """Simulate a plan, compare, and return the tree and why the last simulation ended.
 
     If an error of 30 % could have gone unseen, a plan that the check chose itself makes as many runs more as show it,
-    as far as ten minutes reach. `arguments` are those of `simulate`; `announce` takes a sentence on a simulation that
-    follows. `words` name in sentences the given prediction, the argument that tests the finite-step equation, and the
-    one that sets the end; `say` takes the sentence why theory "auto" tests the given prediction.
+    as far as ten minutes reach. `announce` takes a sentence on a simulation that follows. `words` name in sentences the
+    given prediction, the argument that tests the finite-step equation, and the one that sets the end; `say` takes the
+    sentence why theory "auto" tests the given prediction.
     """
-    tested = prediction_to_test(
-        prediction, plan, arguments["batch_size"], arguments["progress"], theory=theory, say=say, words=words[:2]
-    )
+    tested = prediction_to_test(prediction, plan, options.batch_size, progress, theory=theory, say=say, words=words[:2])
     started, runs = clock.perf_counter(), list[xr.Dataset]()
 
-    def run(rate: float, steps: int, before: int, after: int, **ends: Any) -> None:
+    def run(
+        rate: float,
+        steps: int,
+        seeds: Sequence[int],
+        seconds: float | None,
+        before: int = 0,
+        after: int = 0,
+        file: str | os.PathLike[str] | RunFile | None = None,
+    ) -> None:
         with part_of_work("runs", before, after):
-            given = {"learning_rate": rate, "steps": steps, **ends, **arguments}
-            if not plan.optimizer.is_plain:
-                given["optimizer"] = plan.optimizer
-            runs.append(also_interrupted(partial(simulate, plan.problem, **given)))
+            simulation = partial(
+                simulate,
+                plan.problem,
+                learning_rate=rate,
+                steps=steps,
+                seeds=seeds,
+                engine=engine,
+                save_at=save_at,
+                batch_size=options.batch_size,
+                device=options.device,
+                dtype=options.dtype,
+                training_samples=options.training_samples,
+                reshuffle=options.reshuffle,
+                optimizer=None if plan.optimizer.is_plain else plan.optimizer,
+                progress=progress,
+                max_runtime=seconds,
+                checkpoint=file,
+            )
+            runs.append(also_interrupted(simulation))
 
     needs_two = decided_by_curves(plan.problem, plan.optimizer) and not has_step(tested)
     try:
         second = 2 * plan.steps if needs_two else 0
-        run(plan.learning_rate, plan.steps, 0, second, max_runtime=max_runtime, checkpoint=checkpoint)
+        run(plan.learning_rate, plan.steps, options.seeds, max_runtime, after=second, file=checkpoint)
         if needs_two and runs[0].attrs["stop_reason"] == "reached_end":
             announce(f"Then {second} steps at half of the learning rate, so that the effect of the step size is known.")
             left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
-            run(0.5 * plan.learning_rate, second, plan.steps, 0, max_runtime=left)
+            run(0.5 * plan.learning_rate, second, options.seeds, left, before=plan.steps)
         tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
         ended = str(runs[-1].attrs["stop_reason"])
         longest = min(AFFORDABLE_SECONDS, np.inf if max_runtime is None else max_runtime)
@@ -466,9 +505,8 @@ def carry_out(
                 break
             last, first = max(runs[0]["seed"].values.tolist()) + 1, list(runs)
             announce(f"Then {more} runs more, so that an error of {100 * VISIBLE_ERROR:.0f} % would be seen.")
-            arguments["seeds"] = range(last, last + more)
             for one in first:
-                run(one.attrs["learning_rate"], int(one.attrs["steps"]), 0, 0, max_runtime=longest - spent)
+                run(one.attrs["learning_rate"], int(one.attrs["steps"]), range(last, last + more), longest - spent)
             others, runs = runs[len(first) :], first
             reasons = {str(part.attrs["stop_reason"]) for part in others}
             if reasons != {"reached_end"}:  # what there was before stays
@@ -536,8 +574,6 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     plain = plan.optimizer.is_plain
     whole = is_network(problem) or is_correlation(problem) or not plain
     solve = dynamics.solve_problem if whole else dynamics.solve_overlaps
-    size: Any = {} if whole and batch_size == 1 else {"batch_size": batch_size}
-    size |= {} if plain else {"optimizer": plan.optimizer}
     try:
         if not whole:  # refuses a link without exact moments before the flow warns of its series
             make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
@@ -554,7 +590,8 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
                 max_runtime=120.0,  # its right-hand side grows like the fourth power of the width
                 on_failure="return",
                 error_estimate=False,
-                **size,
+                batch_size=batch_size,
+                optimizer=None if plain else plan.optimizer,
             )
     except (TypeError, ValueError) as error:
         raise NoFiniteStepError(str(error)) from None
@@ -713,28 +750,38 @@ def _or_longer(prediction: xr.Dataset) -> str:
 
 def plan_check(
     prediction: xr.Dataset,
-    name: str,
+    name: EngineName,
     options: EngineOptions,
     *,
+    learning_rate: float | str | None,
+    steps: int | None,
     directions: int | None,
     theory: str,
+    false_alarm_rate: float,
     t_max: float | None = None,
     progress: bool | None = False,
-    **choice: Any,
 ) -> tuple[CheckPlan, float | None]:
     """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
 
-    `choice` has learning rate and steps, None to choose them, and the rate of false alarms.
+    A learning rate and a number of steps that are None are chosen.
     """
     check_prediction(prediction)
-    problem, steps = Problem.from_dataset(prediction), choice["steps"]
-    rate = resolved_rate(problem, choice.pop("learning_rate"), options.batch_size, optimizer=options.optimizer)
+    problem = Problem.from_dataset(prediction)
+    rate = resolved_rate(problem, learning_rate, options.batch_size, optimizer=options.optimizer)
     if t_max is not None and steps is not None:
         require(rate is None, THREE_ENDS)
         rate = t_max / steps
     by_curves = decided_by_curves(problem, options.optimizer)
-    sampling = {"batch_size": options.batch_size, "seeds": len(options.seeds)}
-    plan_for = partial(plan_by_times, prediction, rate, t_max=t_max, **sampling, **choice)
+    plan_for = partial(
+        plan_by_times,
+        prediction,
+        rate,
+        steps,
+        batch_size=options.batch_size,
+        seeds=len(options.seeds),
+        false_alarm_rate=false_alarm_rate,
+        t_max=t_max,
+    )
     if not by_curves:
         plan_for(directions=1)  # refuses a problem without a plan before an engine is made
     engine = make_engine(name, problem, options)
@@ -748,7 +795,7 @@ def plan_check(
                 stepped = True
         # Without an equation every step at the learning rate has two at half of it.
         seconds = (1 if stepped else 3) * (per_step or 0.0)
-        pilot = Pilot(problem, prediction, name, options, choice["false_alarm_rate"], stepped, seconds, progress)
+        pilot = Pilot(problem, prediction, name, options, false_alarm_rate, stepped, seconds, progress)
         plan, per_step = _plan_by_curves(pilot, rate, steps, directions, t_max), seconds or None
     else:
         plan = plan_for(directions=directions)
@@ -841,7 +888,7 @@ class Pilot(NamedTuple):
 
     problem: Problem
     prediction: xr.Dataset
-    name: str
+    name: EngineName
     options: EngineOptions
     false_alarm_rate: float
     stepped: bool
@@ -937,7 +984,7 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
     limit = stability_limit(pilot.problem, pilot.options.batch_size, pilot.options.optimizer)
     rate, best, best_end = min(ends[-1] / 500, np.inf if limit is None else 0.5 * limit), np.nan, 0.0
     first = first_end(pilot.prediction, ends)
-    tried: Any = None
+    tried: xr.Dataset | None = None
     for _ in range(MOST_RATES):
         within = pilot.affordable(rate, ends, LONG_SECONDS)
         if not within or within[-1] <= best_end:
@@ -961,7 +1008,9 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
     if not pilot.affordable(PILOT_FACTOR * rate, [first], AFFORDABLE_SECONDS):
         return rate, LONG_SECONDS * rate / pilot.seconds, np.nan
     rate *= PILOT_FACTOR
-    shares = [] if tried is None else [PILOT_FACTOR**-halvings for halvings in range(1, MOST_RATES)]
+    if tried is None:
+        return rate, first, np.nan
+    shares = [PILOT_FACTOR**-halvings for halvings in range(1, MOST_RATES)]
     return rate, first, rate * next((share for share in shares if _sees(pilot, tried, first, share)), np.nan)
 
 
