@@ -12,10 +12,9 @@ with the moments μ_k of the mean field and their features F_k, exact at every d
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -130,10 +129,19 @@ def propagation_of_chaos(
     checked_particles(problem, particles, "random")
     asked = replace(problem, initial_weights=None, initial_overlaps=None)
 
-    solver: dict[str, Any] = {"save_at": schedule, "rtol": rtol, "atol": atol, "progress": False}
     tracers = coupled_tracers(asked, counts[-1], numbers)
-    field = solve_mean_field(asked, particles=particles, tracers=tracers, keep="summary", **solver)
-    values, reason = _distances_of_starts(asked, counts, numbers, field, solver, progress=progress)
+    field = solve_mean_field(
+        asked,
+        particles=particles,
+        tracers=tracers,
+        save_at=schedule,
+        keep="summary",
+        rtol=rtol,
+        atol=atol,
+        progress=False,
+    )
+    solve = partial(solve_spherical, save_at=schedule, rtol=rtol, atol=atol, error_estimate=False, progress=False)
+    values, reason = _distances_of_starts(asked, counts, numbers, field, solve, progress=progress)
 
     for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
         exponent, error = width_exponents(scaled, np.array(counts))
@@ -164,7 +172,13 @@ def propagation_of_chaos(
 
 
 def _distances_of_starts(
-    problem: Problem, widths: list[int], seeds: list[int], field: xr.Dataset, solver: dict[str, Any], *, progress: bool
+    problem: Problem,
+    widths: list[int],
+    seeds: list[int],
+    field: xr.Dataset,
+    solve: Callable[[Problem], xr.Dataset],
+    *,
+    progress: bool,
 ) -> tuple[dict[str, Array], str]:
     """Return the distances (width, seed, time) by name, of the seeds that were finished, and why it ended."""
     from dynamics.equations.spherical import make_particle_system
@@ -179,7 +193,7 @@ def _distances_of_starts(
             for width in widths:
                 if progress:
                     say(f"seed {seed} ({s + 1} of {len(seeds)}), width {width}")
-                flow = solve_spherical(coupled_problem(problem, width, seed), error_estimate=False, **solver)
+                flow = solve(coupled_problem(problem, width, seed))
                 rows.append(_distances(flow, followers[:, s, :width], field["law_moment"].values, system))
             finished.append(rows)
     if len(finished) < 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -113,8 +113,10 @@ def predict_recovery(
         require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", TypeError)
         size = checked_integer(dimension, "dimension", minimum=2)
         noise = 0.0 if label_noise is None else checked_number(label_noise, "label_noise", positive=False)
-        one: dict[str, Any] = {"teacher": Teacher([1.0]), "width": 1, "student": "spherical"}
-        problem = Problem(activation=link, dimension=size, label_noise=noise, **one)
+        teacher = Teacher([1.0])
+        problem = Problem(
+            activation=link, teacher=teacher, width=1, dimension=size, student="spherical", label_noise=noise
+        )
     d, several = problem.dimension, not isinstance(samples, (bool, str, int, float, np.number))
     given = list(samples) if several and np.iterable(samples) else [samples]
     require(given, "Argument `samples` must hold at least one number of samples, but is empty.")
@@ -163,7 +165,7 @@ def single_direction(problem: object) -> Problem:
     return problem
 
 
-def direction_attributes(estimator: Estimator, dimension: int, transform: object) -> dict[str, Any]:
+def direction_attributes(estimator: Estimator, dimension: int, transform: object) -> dict[str, object]:
     """Return the attributes of an estimator that are known before any sample."""
     k, threshold = estimator.degree, estimator.threshold(dimension)
     known = k > 1 and not np.isnan(threshold)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,7 +244,7 @@ def solve_coupling(
     settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
     nodes, saved = _nodes(schedule.times, largest_step)
     return make_dataset(
-        {name: values[saved] for name, values in _integrated(problem, nodes, settings).items()},
+        {name: values[saved] for name, values in _integrated(problem, nodes, count, rtol, atol).items()},
         problem=problem,
         title="Linearised distance of a spherical network from its mean field",
         coords={"time": schedule.times, "neuron": np.arange(problem.width)},
@@ -253,7 +253,7 @@ def solve_coupling(
     )
 
 
-def _integrated(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> dict[str, Array]:
+def _integrated(problem: Problem, nodes: Array, particles: int, rtol: float, atol: float) -> dict[str, Array]:
     """Return the distance at all nodes, its Frobenius norm, that of the noise, the largest growth, and the bound."""
     from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
     from dynamics.equations.vectors import unit_vectors
@@ -263,8 +263,16 @@ def _integrated(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> 
     # The method of order 4 looks at the middle of every step.
     times = SaveAt.at(np.sort(np.concatenate([nodes, 0.5 * (nodes[1:] + nodes[:-1])])))
     isotropic = replace(problem, initial_weights=None, initial_overlaps=None)
-    asked = {name: settings[name] for name in ("particles", "rtol", "atol")}
-    law = solve_mean_field(isotropic, tracers=tracers, save_at=times, keep="summary", progress=False, **asked)
+    law = solve_mean_field(
+        isotropic,
+        tracers=tracers,
+        save_at=times,
+        particles=particles,
+        keep="summary",
+        rtol=rtol,
+        atol=atol,
+        progress=False,
+    )
     projections, moments = law["tracer_projection"].values, law["law_moment"].values
     system = make_particle_system(problem, tracers)
 
@@ -426,7 +434,7 @@ def correlation_system(problem: Problem, step: StepSettings) -> CorrelationSyste
     return CorrelationSystem(problem, step.learning_rate or 0.0, step.batch_size, step.optimizer, step.table)
 
 
-def check(problem: Problem, options: Mapping[str, Any]) -> None:
+def check(problem: Problem, options: Mapping[str, object]) -> None:
     """Refuse a link of which the means are not known."""
     names = "learning_rate", "step_theory", "batch_size", "optimizer"
     correlation_system(problem, correlation_step(problem, *(options[name] for name in names)))

@@ -39,23 +39,31 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
     names = ("reused_overlap", "reused_overlap_error", "reused_loss", "fresh_overlap", "fresh_loss")
     theory = {name: np.full((*shape, epochs + 1), np.nan) for name in names}
     measured = {name: np.full((*shape, epochs + 1, runs), np.nan) for name in ("overlap", "loss", "train_loss")}
-    given = {"learning_rate": rate, "steps": epochs * batches, "draws": settings["draws"], "progress": False}
+    solve = partial(
+        solve_reused_data, learning_rate=rate, steps=epochs * batches, draws=settings["draws"], progress=False
+    )
     with study.stepping() as meter:
         for number, at in enumerate(np.ndindex(shape)):
             link, noise, ratio = (axis[i] for axis, i in zip(axes, at, strict=True))
             problem = epochs_problem(link, noise, settings)
-            again = solve_reused_data(problem, samples=f"{ratio!r}d", batches_per_epoch=batches, **given)
-            fresh = solve_reused_data(
-                problem, samples=f"{ratio * epochs!r}d", batches_per_epoch=epochs * batches, **given
-            )
+            again = solve(problem, samples=f"{ratio!r}d", batches_per_epoch=batches)
+            fresh = solve(problem, samples=f"{ratio * epochs!r}d", batches_per_epoch=epochs * batches)
             for source, prefix in ((again, "reused"), (fresh, "fresh")):
                 theory[f"{prefix}_overlap"][at] = source["teacher_overlap"].values[records, 0, 0]
                 theory[f"{prefix}_loss"][at] = source["loss"].values[records]
             theory["reused_overlap_error"][at] = again["teacher_overlap_error"].values[records, 0, 0]
             samples = round(ratio * settings["dimension"])
-            reused: Any = {"training_samples": samples, "batch_size": samples // batches, "reshuffle": False}
             steps, seeds = records.tolist(), study.seeds_of(number)
-            found = study.simulated(problem, rate, steps[-1], seeds, steps, engine="torch", **reused)
+            found = study.simulated(
+                problem,
+                rate,
+                steps[-1],
+                seeds,
+                steps,
+                training_samples=samples,
+                batch_size=samples // batches,
+                reshuffle=False,
+            )
             measured["overlap"][at] = found["teacher_overlap"].values[:, :, 0, 0].T
             for name in ("loss", "train_loss"):
                 measured[name][at] = found[name].values.T
@@ -116,10 +124,19 @@ def _seconds(settings: dict[str, Any], steps: float) -> float:
     """Return about how many seconds theory and runs take, from a burst of the runs on the most samples."""
     ratios, batches = settings["ratios"], settings["batches_per_epoch"]
     samples = round(ratios[-1] * settings["dimension"])
-    given: Any = {"batch_size": samples // batches, "training_samples": samples, "reshuffle": False, "dtype": "float32"}
     share = float(np.mean(ratios)) / ratios[-1]
     problem = epochs_problem(settings["links"][0], 0.0, settings)
-    runs = seconds_of(problem, settings["seeds"], steps * share, "torch", 2, **given)
+    runs = seconds_of(
+        problem,
+        settings["seeds"],
+        steps * share,
+        "torch",
+        2,
+        training_samples=samples,
+        batch_size=samples // batches,
+        reshuffle=False,
+        dtype="float32",
+    )
     points = len(settings["links"]) * len(settings["label_noises"]) * len(ratios)
     theory = 2 * points * cost(settings["epochs"] * batches, settings["draws"]).seconds
     return runs + theory

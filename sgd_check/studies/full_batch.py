@@ -54,9 +54,8 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
             problem, seeds = descent_problem(link, d), study.seeds_of(number)
             found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
             spectral[at] = found["overlap_squared"].to_numpy()
-            reused: Any = {"batch_size": samples, "training_samples": samples}
             rate, steps = settings["rate"], settings["steps"]
-            last = study.simulated(problem, rate, steps, seeds, [steps], engine="torch", **reused)
+            last = study.simulated(problem, rate, steps, seeds, [steps], training_samples=samples, batch_size=samples)
             descent[at] = last["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
             meter.add(settings["steps"] * runs)
         for row, d in enumerate(settings["online_dimensions"]):
@@ -124,10 +123,10 @@ def _seconds(link: str, settings: dict[str, Any], arrivals: float) -> float:
     """Return about how many seconds the steps take, from bursts of the largest descent and of online SGD."""
     runs, d = settings["seeds"], settings["dimensions"][-1]
     batch = round(max(settings["ratios"]) * d)
-    given: Any = {"batch_size": batch, "training_samples": batch, "dtype": "float32"}
     sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
     steps = runs * settings["steps"] * sizes / (d * batch)
-    descent = seconds_of(descent_problem(link, d), runs, steps, "torch", 10, **given)
+    problem = descent_problem(link, d)
+    descent = seconds_of(problem, runs, steps, "torch", 10, training_samples=batch, batch_size=batch, dtype="float32")
     return descent + seconds_of(lone_sphere(link, 100, LEAD / 10.0), runs, runs * arrivals, "scalar")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -18,6 +18,7 @@ import dynamics.tokens
 import sgd_check.tokens
 from dynamics.problem import Inputs, Problem, SaveAt, Student, Teacher
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, SignSGD, ZerothOrder
+from dynamics.solve.arguments import ProblemArguments
 from hermite.arrays import Array
 from sgd_check.runs.plan import make_plan
 from sgd_check.runs.simulation import simulate
@@ -59,7 +60,7 @@ class Kind:
     rate: float
     end: float
     runs: int = 16
-    step_theory: str = ""
+    step_theory: Literal["", "finite-d", "infinite-d"] = ""
     optimizer: Optimizer = PLAIN
     batch_size: int = 1
     #: Of one repetition, about, on one core of an AMD EPYC.
@@ -89,18 +90,29 @@ class Kind:
         """Return the theory of a problem, beyond the end of the runs too."""
         plan = make_plan(self.rate, self.steps, None)
         late = self.end * np.linspace(1.0, 1.5, 11)[1:]
-        asked: dict[str, Any] = {"save_at": SaveAt.at(np.concatenate([plan.times(plan.recorded), late]))}
+        save_at = SaveAt.at(np.concatenate([plan.times(plan.recorded), late]))
+        asked: ProblemArguments = {"save_at": save_at, "error_estimate": False, "progress": False}
         if self.step_theory:
             asked |= {"learning_rate": self.rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
-            asked |= {} if self.optimizer.is_plain else {"optimizer": self.optimizer}
-        return dynamics.solve_problem(problem, **asked, error_estimate=False, progress=False)
+            if not self.optimizer.is_plain:
+                asked["optimizer"] = self.optimizer
+        return dynamics.solve_problem(problem, **asked)
 
     def simulated(self, problem: Any, seeds: range) -> Any:
         """Return the runs, as `compared` takes them."""
-        asked: dict[str, Any] = {"seeds": seeds, "batch_size": self.batch_size, "progress": False}
-        asked |= {} if self.optimizer.is_plain else {"optimizer": self.optimizer}
         rates = (self.rate,) if self.step_theory else (self.rate, self.rate / 2)
-        found = [simulate(problem, learning_rate=rate, steps=round(self.end / rate), **asked) for rate in rates]
+        found = [
+            simulate(
+                problem,
+                learning_rate=rate,
+                steps=round(self.end / rate),
+                seeds=seeds,
+                batch_size=self.batch_size,
+                optimizer=None if self.optimizer.is_plain else self.optimizer,
+                progress=False,
+            )
+            for rate in rates
+        ]
         return found[0] if self.step_theory else found
 
     def compared(self, theory: xr.Dataset, runs: Any, false_alarm_rate: float) -> xr.Dataset:
@@ -159,8 +171,15 @@ class ReusedKind(Kind):
     def theory(self, problem: Any) -> xr.Dataset:
         """Return the theory of a problem."""
         steps = round(LATE * self.steps) + 2
-        given: dict[str, Any] = {"learning_rate": self.rate, "steps": steps, "batches_per_epoch": self.batches}
-        return dynamics.solve_reused_data(problem, samples="1.5d", **given, draws=2**16, progress=False)
+        return dynamics.solve_reused_data(
+            problem,
+            samples="1.5d",
+            learning_rate=self.rate,
+            steps=steps,
+            batches_per_epoch=self.batches,
+            draws=2**16,
+            progress=False,
+        )
 
     def simulated(self, problem: Any, seeds: range) -> Any:
         """Return the runs."""

@@ -74,9 +74,18 @@ class SgdStudy(PreparedStudy):
             yield meter
 
     def simulated(
-        self, problem: Problem, learning_rate: float, steps: int, seeds: range, records: Sequence[int], **options: Any
+        self,
+        problem: Problem,
+        learning_rate: float,
+        steps: int,
+        seeds: range,
+        records: Sequence[int],
+        *,
+        training_samples: int | None = None,
+        batch_size: int = 1,
+        reshuffle: bool = True,
     ) -> xr.Dataset:
-        """Return the runs of one point, recorded after so many steps; `options` are further ones of `simulate`."""
+        """Return the runs of one point, recorded after so many steps."""
         return simulate(
             problem,
             learning_rate=learning_rate,
@@ -84,16 +93,34 @@ class SgdStudy(PreparedStudy):
             seeds=seeds,
             save_at=SaveAt.at([learning_rate * record for record in records]),
             progress=False,
-            **options,
+            batch_size=batch_size,
+            training_samples=training_samples,
+            reshuffle=reshuffle,
         )
 
 
 def seconds_of(
-    problem: Problem, runs: int, steps: float, engine: str = "", burst: int = BURST_STEPS, **options: Any
+    problem: Problem,
+    runs: int,
+    steps: float,
+    engine: str = "",
+    burst: int = BURST_STEPS,
+    *,
+    training_samples: int | None = None,
+    batch_size: int = 1,
+    reshuffle: bool = True,
+    dtype: str = "auto",
 ) -> float:
     """Return the seconds that so many steps, of all runs together, take on this machine, from the best short burst."""
     timed = min(runs, 256)  # more take as long each
-    made = make_engine(engine or engine_of(problem), problem, EngineOptions(seeds=tuple(range(timed)), **options))
+    options = EngineOptions(
+        seeds=tuple(range(timed)),
+        batch_size=batch_size,
+        training_samples=training_samples,
+        reshuffle=reshuffle,
+        dtype=dtype,
+    )
+    made = make_engine(engine or engine_of(problem), problem, options)
     # Whatever else the machine does can only make a burst slower.
     return min(measured_seconds_per_step(made, burst) for _ in range(3)) / timed * steps
 
