@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command_line.exit_code_of(lambda: _run(build_parser().values(arguments)))
 
 
-def _run(given: Mapping[str, Any]) -> int:
+def _run(given: Mapping[str, object]) -> int:
     try:
         if given["resume"]:
             return _resume(given)
@@ -147,7 +147,7 @@ def _run(given: Mapping[str, Any]) -> int:
 # --- options ------------------------------------------------------------------------------------------------
 
 
-def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _options(given: Mapping[str, object]) -> Mapping[str, object]:
     if given["model"] is None:  # options of one model alone imply it
         own = [option.models for option in OPTIONS if given[option.key] not in (None, False)]
         own = [CORRELATION] if given["objective"] == CORRELATION[0] else own
@@ -173,7 +173,7 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(values)
 
 
-def _check_student(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_student(values: Mapping[str, Any], given: Mapping[str, object]) -> None:
     """Refuse a student that the model does not have, and layers of a committee that are given otherwise."""
     model, student = values["model"], values["student"]
     takers = {"stiefel": QUADRATIC, COMMITTEE: NETWORK[0]}
@@ -187,7 +187,7 @@ def _check_student(values: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         require_usage(given[key] is None, need)
 
 
-def _epochs(values: Mapping[str, Any]) -> dict[str, Any]:
+def _epochs(values: Mapping[str, Any]) -> dict[str, object]:
     """Return the options of samples that are used again, with their defaults and the number of steps."""
     from dynamics.solve.reused_data import DRAWS
 
@@ -328,7 +328,7 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
         load_torch(options["device"])
 
 
-def _counted_directions(given: Mapping[str, Any], problem: Problem, options: Mapping[str, Any]) -> tuple[int, ...]:
+def _counted_directions(given: Mapping[str, object], problem: Problem, options: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the numbers of the directions whose steps are to be told; refuse a problem without a learning rate."""
     numbers: tuple[int, ...] = parsing.value_of(LEARNING_STEPS, given) or ()
     if not numbers:
@@ -354,7 +354,7 @@ def _counted_directions(given: Mapping[str, Any], problem: Problem, options: Map
 LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws")
 
 
-def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
+def _stem(problem: Problem, options: Mapping[str, object]) -> str:
     """Return a file name made of the parameters, which ends in a short hash of all of them."""
     import hashlib
     import json
@@ -372,7 +372,7 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 # --- runs ---------------------------------------------------------------------------------------------------
 
 
-def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+def _solve(given: Mapping[str, object], options: Mapping[str, Any]) -> int:
     has_optimizer = options["optimizer"] is not None
     with parsing.noticed_compilation(given, options["model"], has_optimizer=has_optimizer):
         return _solve_problem(given, options)
@@ -423,7 +423,7 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, store_steps)
 
 
-def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, Any]) -> str:
+def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, object]) -> str:
     """Return a line on what a run has to compile before it begins."""
     from dynamics.kernels.compilation import is_compiled
     from dynamics.runs.compiling import expected_compilation
@@ -467,7 +467,7 @@ def _finish(
     solve: Callable[[], xr.Dataset],
     file: RunFile,
     figure: Path | None,
-    given: Mapping[str, Any],
+    given: Mapping[str, object],
     store_steps: Callable[[xr.Dataset], xr.Dataset] | None = None,
 ) -> int:
     from dynamics.report.findings import find_findings
@@ -512,7 +512,7 @@ def _interrupted(_answer: xr.Dataset) -> Findings | None:
     raise KeyboardInterrupt
 
 
-def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
+def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, object]) -> tuple[xr.Dataset, int]:
     """Return the answer and the exit code; a run that failed or was interrupted gives its records."""
     from dynamics.runs.result import SolveError, SolveInterrupted, StopReason
 

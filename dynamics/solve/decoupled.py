@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -146,6 +146,6 @@ def _dataset(
     )
 
 
-def check(problem: Problem, _options: Mapping[str, Any]) -> None:
+def check(problem: Problem, _options: Mapping[str, object]) -> None:
     """Refuse a problem whose directions are not learned apart from each other."""
     check_decouples(problem)

@@ -185,7 +185,7 @@ class Method(Protocol):
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
 
-    def attributes(self, stepper: Stepper) -> Mapping[str, Any]:
+    def attributes(self, stepper: Stepper) -> Mapping[str, object]:
         """Return the attributes of a dataset that tell which method ran."""
 
 
@@ -202,7 +202,7 @@ class PlainMethod:
         """Return a stepper at the start of the system."""
         return self.make(self.system, self.name, rtol=rtol, atol=self.atol)
 
-    def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
+    def attributes(self, _stepper: Stepper) -> Mapping[str, object]:
         """Return name and compile time."""
         return {"method": self.name, "compile_seconds": compiled_seconds()}
 
@@ -224,18 +224,18 @@ class Integration:
     schedule: SaveAt
     method: Method
     #: State -> named observables, one record per saved time.
-    observe: Callable[[Array], Mapping[str, Any]]
+    observe: Callable[[Array], Mapping[str, object]]
     #: A state; its record tells the shapes.
     start: Array
     #: Name of the times of events -> their number, None for one without a dim, in the order of the stepper's.
     events: Mapping[str, int | None]
     #: Variables that are known before the run, and coordinates other than `time`.
-    constants: Mapping[str, Any]
-    coords: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, object]
+    coords: Mapping[str, object] = field(default_factory=dict)
     #: Arguments that this answer alone has, as they are stored.
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     #: Variables of the dataset -> further attributes.
-    attributes: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _values: {}
+    attributes: Callable[[Mapping[str, Any]], Mapping[str, object]] = lambda _values: {}
     #: E of the squares of the parts of f* by `DEGREES`, where the loss is told by degree.
     teacher_by_degree: Array | None = None
     notes: Sequence[str] = ()
@@ -249,7 +249,7 @@ class Integration:
     #: Context of the run that holds BLAS to its number of threads.
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
     #: Attributes of the dataset -> None; warns where they are suspect.
-    warn: Callable[[Mapping[str, Any]], None] = lambda _attributes: None
+    warn: Callable[[Mapping[str, object]], None] = lambda _attributes: None
     #: Name -> how a variable is labelled.
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
@@ -279,7 +279,7 @@ class Integration:
         """Return the dataset of a run, wherever it stands."""
         count, times = len(self.schedule), self.schedule.times
         by_degree = {} if self.teacher_by_degree is None else {"teacher_by_degree": self.teacher_by_degree}
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             **stack_records(result.records, count, lambda: self.observe(self.start)),
             **self.constants,
             **by_degree,
@@ -322,9 +322,9 @@ class Integration:
             variables=self.variables,
         )
 
-    def _by_name(self, times: Array) -> dict[str, Any]:
+    def _by_name(self, times: Array) -> dict[str, object]:
         """Return the times of events, one array per name, or one number."""
-        found, end = dict[str, Any](), 0
+        found, end = dict[str, object](), 0
         for name, count in self.events.items():
             found[name] = times[end] if count is None else times[end : end + count]
             end += 1 if count is None else count

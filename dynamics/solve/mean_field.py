@@ -141,7 +141,7 @@ def mean_field_integration(
     size, edges, P = system.initial_state.size, equations.overlap_edges(), problem.num_directions
     observe = equations.make_observer(system, run.keep, mirrored=equations.halves_are_alike(problem, count, rule))
 
-    def observe_all(state: Array) -> dict[str, Any]:
+    def observe_all(state: Array) -> dict[str, object]:
         tracers = {"tracer_projection": state[size:].reshape(followers.shape).copy()} if followers.size > 0 else {}
         return observe(state[:size]) | tracers
 
@@ -218,14 +218,14 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
     return SaveAt.geometric(FIRST_SAVED * alone / rate, LAST_SAVED * alone / rate, DEFAULT_COUNT)
 
 
-def loss_rise(loss: Array, rtol: float) -> dict[str, Any]:
+def loss_rise(loss: Array, rtol: float) -> dict[str, object]:
     """Return whether the loss never rises by more than `rtol` of its largest value, and its largest rise."""
     known = loss[np.isfinite(loss)]
     rise = float(np.max(np.diff(known), initial=0.0))
     return {"loss_is_monotone": rise <= rtol * float(np.max(np.abs(known), initial=0.0)), "largest_loss_rise": rise}
 
 
-def warn_of_rise(attributes: Mapping[str, Any]) -> None:
+def warn_of_rise(attributes: Mapping[str, object]) -> None:
     """Warn of a loss that rises."""
     if not attributes["loss_is_monotone"]:
         rise = attributes["largest_loss_rise"]

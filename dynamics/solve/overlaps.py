@@ -159,7 +159,7 @@ def overlap_integration(
         coarse = steps.make_system(problem, step)
         return replace(flow, system=coarse), coarse.loss_of_states()
 
-    def attributes(values: Mapping[str, Any]) -> dict[str, Any]:
+    def attributes(values: Mapping[str, Any]) -> dict[str, object]:
         margin = values["gram_margin"]
         return {
             **step.attributes,

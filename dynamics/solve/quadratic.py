@@ -43,7 +43,7 @@ class JumpStepper:
         """Return the stepper itself."""
         return self
 
-    def attributes(self, _stepper: Stepper) -> dict[str, Any]:
+    def attributes(self, _stepper: Stepper) -> dict[str, object]:
         """Return nothing: there is no choice."""
         return {}
 
@@ -74,7 +74,7 @@ class JumpStepper:
         check_inside(t, self.time, self.time)
         return self._course.velocity()
 
-    def observe(self, numbers: Array) -> Mapping[str, Any]:
+    def observe(self, numbers: Array) -> Mapping[str, object]:
         """Return the record of a state."""
         return self._course.standing(numbers).record()
 

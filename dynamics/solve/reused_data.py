@@ -174,7 +174,7 @@ def solve_reused_data(
     reason = _without_noise(values)
     if interrupted:
         reason = StopReason.INTERRUPTED
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "samples": data.ratio * problem.dimension,
         "batches_per_epoch": data.batches,
         "reshuffle": data.reshuffle,
@@ -204,7 +204,7 @@ def solve_reused_data(
     return uninterrupted(dataset)
 
 
-def check(problem: Problem, options: Mapping[str, Any]) -> None:
+def check(problem: Problem, options: Mapping[str, object]) -> None:
     """Refuse what is not known, and more steps than memory or noise allow."""
     names = ("samples", "learning_rate", "steps", "batches_per_epoch", "reshuffle", "draws")
     checked_data(problem, *(options[name] for name in names))

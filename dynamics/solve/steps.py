@@ -61,7 +61,7 @@ class StepSettings:
         return found if self.optimizer is None else {**found, "optimizer": str(self.optimizer)}
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Attributes of a dataset, none for the flow: the arguments, with a schedule and its mean rate over time."""
         if self.learning_rate is None or self.step_theory is None:
             return {"learning_rate": self.learning_rate}
@@ -129,7 +129,7 @@ class StepSettings:
             name = "explicit" if is_explicit else stiff
         return FlowMethod(system, name, run.atol, self.fixed_step, device, last, run.rtol)
 
-    def coords(self, save_at: SaveAt) -> dict[str, Any]:
+    def coords(self, save_at: SaveAt) -> dict[str, object]:
         """Return the coordinate `step` where an optimizer or a schedule is given; it counts whole steps of a map."""
         if self.table is not None:
             return {"step": self.table.steps(save_at.times)}

@@ -38,7 +38,7 @@ class Axis:
     """One key of the grid: the values that the problem or the study is given, and what stands for them in a dataset."""
 
     name: str
-    values: tuple[Any, ...]
+    values: tuple[object, ...]
     labels: NDArray[Any]
 
 
@@ -62,7 +62,7 @@ class Grid:
     axes: tuple[Axis, ...]
     #: Study, as `study_path` gives it.
     study: Study
-    options: dict[str, Any]
+    options: dict[str, object]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ class Grid:
         )
         return replace(self, axes=axes)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return study, axes and options, JSON-ready, for the attributes of a dataset."""
         return {
             "study": name_of_study(self.study),
@@ -179,7 +179,7 @@ def keys_of(problem: Question) -> tuple[str, ...]:
     return names
 
 
-def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
+def changed_problem(problem: Question, changes: Mapping[str, Any]) -> object:
     """Return a problem with fields replaced; of one with Gaussian inputs also k, beta, num_directions or alpha.
 
     A new link comes with its own order of truncation unless `order` is changed too.
@@ -221,7 +221,7 @@ def _axis(name: str, values: Any) -> Axis:
     return Axis(name, found, labels)
 
 
-def _labels(name: str, values: tuple[Any, ...]) -> NDArray[Any]:
+def _labels(name: str, values: tuple[object, ...]) -> NDArray[Any]:
     """Return numbers as they are, links by text or name, text for text and choices; otherwise the place in the list."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.array(values)
@@ -235,7 +235,7 @@ def _labels(name: str, values: tuple[Any, ...]) -> NDArray[Any]:
     return np.array(names, dtype=object) if plain else np.arange(len(values))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return an option as JSON-ready values that tell it from every other."""
     if isinstance(value, SaveAt):
         return {"times": value.times.tolist()}

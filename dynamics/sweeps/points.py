@@ -97,7 +97,7 @@ def name_of_study(study: Study) -> str:
     return f"{getattr(study, '__module__', '')}:{getattr(study, '__qualname__', type(study).__qualname__)}"
 
 
-def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] = ()) -> None:
+def check_options(study: Study, options: Mapping[str, object], keys: Iterable[str] = ()) -> None:
     """Raise ValueError if the study does not take one of these options, or needs one that is absent."""
     function = find_study(study)
     parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -113,7 +113,7 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
         check_that(has_value, "options", f"hold `{each.name}` for the study {name_of_study(study)}", "does not")
 
 
-def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str:
+def compile_study(study: Study, problem: Any, options: Mapping[str, object]) -> str:
     """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not."""
     from dynamics.solve.integration import chosen_method
 
@@ -201,7 +201,7 @@ class PointDirectory:
     `overwrite` empties instead.
     """
 
-    def __init__(self, path: Path, digest: str, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    def __init__(self, path: Path, digest: str, settings: Mapping[str, object], *, overwrite: bool = False) -> None:
         self.path, description = path, path / SETTINGS
         what = f"Directory {str(path)!r} must"
         try:
@@ -316,7 +316,7 @@ class PointVariable(NamedTuple):
     """A variable of a point."""
 
     dims: tuple[str, ...]
-    attributes: dict[str, Any]
+    attributes: dict[str, object]
     #: Numbers, or objects that are text.
     values: NDArray[Any]
 
@@ -328,7 +328,7 @@ class Point(NamedTuple):
     variables: dict[str, PointVariable]
     #: Coordinates that are not those of a dim.
     auxiliary: frozenset[str]
-    attributes: dict[str, Any]
+    attributes: dict[str, object]
 
 
 def packed_point(dataset: xr.Dataset) -> bytes:
@@ -357,7 +357,7 @@ def packed_point(dataset: xr.Dataset) -> bytes:
     for name, variable in [*dataset.data_vars.items(), *dataset.coords.items()]:
         array = variable.to_numpy()
         if array.dtype.kind in NUMBERS:
-            held: dict[str, Any] = {"kind": array.dtype.str}
+            held: dict[str, object] = {"kind": array.dtype.str}
             arrays.append(array.tobytes())
         else:
             held = {"text": array.ravel().tolist()}
@@ -381,7 +381,7 @@ def _is_whole(content: bytes) -> bool:
     return zlib.crc32(memoryview(content)[first:]) == int.from_bytes(content[len(MAGIC) : first], "little")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return an attribute as netCDF gives it back, ready for JSON; a list of one value is that value."""
     if value is None or isinstance(value, (str, int, float)):
         return value

@@ -57,9 +57,9 @@ class StudyFile(NamedTuple):
 
     problem: Question
     #: Key -> list of values.
-    grid: dict[str, list[Any]]
+    grid: dict[str, list[object]]
     study: str
-    options: dict[str, Any]
+    options: dict[str, object]
     output: Path
 
 
@@ -98,7 +98,7 @@ def _kind(table: dict[str, Any]) -> Any:
     return None if kind is None else resolve_name(KINDS[kind])
 
 
-def _with_none(value: Any) -> Any:
+def _with_none(value: object) -> Any:
     """Return a value with every `NOTHING` in it replaced by None."""
     if isinstance(value, dict):
         return {key: _with_none(entry) for key, entry in value.items()}
@@ -107,7 +107,7 @@ def _with_none(value: Any) -> Any:
     return None if isinstance(value, str) and value == NOTHING else value
 
 
-def _token_problem(kind: Any, table: dict[str, Any], grid: dict[str, list[Any]]) -> Question:
+def _token_problem(kind: Any, table: dict[str, object], grid: dict[str, list[object]]) -> Question:
     """Return the problem that the points have in common, which is that of the first valid point."""
     names, refused = [field.name for field in fields(kind)], ""
     _refuse_others("problem", table, ("kind", *names))
@@ -142,14 +142,14 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
     return {name: stored.get(name, {}) for name in TABLES}
 
 
-def _refuse_others(table: str, entries: dict[str, Any], known: tuple[str, ...]) -> None:
+def _refuse_others(table: str, entries: dict[str, object], known: tuple[str, ...]) -> None:
     menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
     for key in entries:
         if key not in known:
             refuse(f"Key `{key}` of [{table}] must be {menu}, but is not.{suggestion(key, known)}", UsageError)
 
 
-def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
+def _problem(table: dict[str, object], grid: dict[str, list[Any]]) -> Problem:
     """Return the problem that the points have in common; what only the grid says is taken from its first point."""
     _refuse_others("problem", table, PROBLEM_KEYS)
     given = {key: values[0] for key, values in grid.items() if key in PROBLEM_KEYS} | table
@@ -186,7 +186,7 @@ def _teacher(given: dict[str, Any]) -> Teacher:
     return Teacher.power_law(given["num_directions"], beta)
 
 
-def _values(key: str, value: Any, integers: Collection[str]) -> list[Any]:
+def _values(key: str, value: object, integers: Collection[str]) -> list[object]:
     """Return the values of a key of the grid: a list, or a table {range = […]}, {geometric = […]}, {linear = […]}."""
     if isinstance(value, list) and value:
         return value
@@ -202,7 +202,7 @@ def _values(key: str, value: Any, integers: Collection[str]) -> list[Any]:
     return refuse(need, UsageError)
 
 
-def _option(key: str, value: Any) -> Any:
+def _option(key: str, value: object) -> object:
     """Return an option as the study takes it: `save_at` is {geometric = […]}, {linear = […]} or {at = […]}."""
     if key != "save_at":
         return value

@@ -74,7 +74,7 @@ class Merged:
     dims: tuple[str, ...]
     #: Whether it holds text rather than numbers.
     text: bool
-    attributes: dict[str, Any]
+    attributes: dict[str, object]
     #: Values of a coordinate, the longest seen, as long as all points agree on it.
     shared: NDArray[Any] | None
 
@@ -118,7 +118,7 @@ class Survey:
         seen.attributes = {k: v for k, v in seen.attributes.items() if variable.attributes.get(k) == v}
         seen.shared = None if shared is None or seen.shared is None else _common(seen.shared, shared)
 
-    def _add_attribute(self, name: str, index: int, value: Any) -> None:
+    def _add_attribute(self, name: str, index: int, value: object) -> None:
         """Note an attribute as numbers or text of the grid."""
         number = isinstance(value, (int, float))
         if isinstance(value, list) and not any(isinstance(entry, str) for entry in value):
@@ -210,7 +210,7 @@ def _write_whole(merged: Any, name: str, dims: tuple[str, ...], values: NDArray[
 
 
 def _create(
-    merged: Any, name: str, dims: tuple[str, ...], labels: dict[str, Any], dtype: Any, chunks: Any = None
+    merged: Any, name: str, dims: tuple[str, ...], labels: dict[str, object], dtype: object, chunks: object = None
 ) -> Any:
     """Create a variable, compressed where it has dims; where points lack entries, numbers are NaN."""
     if dtype is str:
@@ -241,10 +241,10 @@ def _labels_of(name: str) -> dict[str, str]:
 
 def sweep(
     problem: Question,
-    grid: Mapping[str, Iterable[Any]],
+    grid: Mapping[str, Iterable[object]],
     *,
     study: str | Callable[..., xr.Dataset] = "overlaps",
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     output: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     executor: Executor | None = None,

@@ -88,7 +88,7 @@ def _check(given: Mapping[str, Any], question: Sequence[str]) -> int:
 
 
 def _check_prediction(
-    asked: Mapping[str, Any], prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
+    asked: Mapping[str, object], prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
 ) -> int:
     """Check a prediction, or the rest of the runs that had begun; return the exit code."""
     check_targets(asked, output, figure)
@@ -196,7 +196,7 @@ def _wanted_directions(prediction: xr.Dataset) -> int:
     return 0 if times is None or not counted else int((times <= times[counted].max()).sum())
 
 
-def _described(plan: CheckPlan, seconds: float | None, settings: Mapping[str, Any]) -> list[str]:
+def _described(plan: CheckPlan, seconds: float | None, settings: Mapping[str, object]) -> list[str]:
     """Return lines on the simulation, about how long it takes, and options that make it faster or check more."""
     seeds = settings["seeds"]
     lines = [plan.describe(), f"{plan.steps} steps of {seeds} runs; --max-runtime bounds the time."]
@@ -230,7 +230,7 @@ def _read_prediction(source: Path) -> xr.Dataset:
     return prediction
 
 
-def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str, Any]:
+def _completed(asked: Mapping[str, object], prediction: xr.Dataset) -> Mapping[str, object]:
     """Return the settings with learning rate and batch size of a prediction that carries them, else with defaults."""
     from dynamics.problem import Problem
     from dynamics.solve.reused_data import ANSWER as REUSED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from dynamics.commands import (
     CONFIG,
@@ -124,7 +123,7 @@ def build_parser() -> Parser:
     return command_parser("sgd_check.run", about, EXAMPLES, OPTIONS, file)
 
 
-def read_arguments(arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
+def read_arguments(arguments: Sequence[str] | None = None) -> Mapping[str, object]:
     """Return the arguments of the command by name, read and checked."""
     parser = build_parser()
     values = dict(completed(parser.values(arguments), OPTIONS))

@@ -13,22 +13,24 @@ from sgd_check.run.options import OPTIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import xarray as xr
+
     from dynamics.report import Findings
     from dynamics.runs import RunFile
 
 
 def finish_check(
-    tree: Any,
+    tree: xr.DataTree,
     output: Path,
     figure: Path | None,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     stop_reason: str,
     file: RunFile | None = None,
     command: str = "sgd_check.run",
 ) -> int:
     """Write tree and figure, print the comparison, remove the file of runs that have ended; return the exit code."""
 
-    def find(tree: Any) -> Findings | None:
+    def find(tree: xr.DataTree) -> Findings | None:
         from sgd_check.report.findings import comparison_findings
 
         return comparison_findings(tree) if "comparison" in tree.children else None
@@ -74,7 +76,7 @@ def reopened_runs(given: Mapping[str, Any], stored: Sequence[str] = STORED_OPTIO
     return file
 
 
-def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun: RunFile | None) -> RunFile:
+def file_of_runs(settings: Mapping[str, Any], problem: object, output: Path, begun: RunFile | None) -> RunFile:
     """Return the file that keeps the runs of a problem while they go on: the one that was begun, or a new one."""
     from dynamics.runs import RunFile, StorageError
 

@@ -197,7 +197,7 @@ class Looks:
         """Return all that later looks depend on, except the records."""
         return {"blown_up": self.blown_up.copy()}
 
-    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, object]) -> None:
         """Go on from what `state` returned and from the records of a dataset."""
         self.blown_up[:] = state["blown_up"]
         for name, array in self.records.items():
@@ -269,7 +269,7 @@ class Recorder(Looks):
         for s in np.flatnonzero(~self.blown_up):
             self.records[name][s, place] = self._observables.loss(*(each[s] for each in own))
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> dict[str, object]:
         """Return the recorded variables by name."""
         emergence = self._watch.emergence.time
         return {
@@ -286,7 +286,7 @@ class Recorder(Looks):
         found = {prefix + name: array for prefix, one in states.items() for name, array in one.items()}
         return super().state() | found
 
-    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, object]) -> None:
         """Go on from what `state` returned and from the records of a dataset."""
         super().restore(state, records)
         for prefix, tracker in self._trackers.items():

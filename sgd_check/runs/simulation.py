@@ -259,7 +259,7 @@ def run_with_file(
     plan: Plan,
     records: Looks,
     file: RunFile,
-    labelled: Callable[[Any, str], xr.Dataset],
+    labelled: Callable[[_SgdRun, str], xr.Dataset],
     *,
     budget: float,
     progress: bool | None,
