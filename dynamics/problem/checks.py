@@ -47,6 +47,15 @@ def check_that(holds: object, name: str, need: str, but: str) -> None:
     require(holds, f"Argument `{name}` must {need}, but {but}.")
 
 
+def first_false(holds: NDArray[np.bool_]) -> int | None:
+    """Return the place of the first False, None where there is none.
+
+    >>> first_false(np.array([True, False])), first_false(np.array([True]))
+    (1, None)
+    """
+    return None if holds.all() else int(np.argmin(holds))
+
+
 def is_at_most(value: float, bound: float, scale: float = 0.0) -> bool:
     """Return whether a computed number is at most a bound, up to the rounding of float64.
 
@@ -64,7 +73,7 @@ def is_same(value: float, other: float) -> bool:
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
-    """Raise TypeError unless an argument is of a kind, in words `what`."""
+    """Raise TypeError unless an argument is an instance of `kind`, which the message calls `what`."""
     require(isinstance(value, kind), f"Argument `{name}` must be {what}, but is {shown(value)}.", TypeError)
 
 
@@ -91,9 +100,11 @@ def share_of_limit(text: str) -> float | None:
 def checked_number(value: object, name: str, *, positive: bool, maximum: float = math.inf) -> float:
     """Return `value` as a finite float, positive or at least 0, and at most `maximum`, which rounding may pass."""
     number = checked_real(value, name)
-    if not math.isfinite(number) or number < 0 or (positive and number == 0):
-        need, given = "positive" if positive else "at least 0", shown(value) if isinstance(value, int) else number
-        refuse(f"Argument `{name}` must be finite and {need}, but is {given}.")
+    if not 0 <= number < math.inf or (positive and number == 0):
+        text = shown(value) if isinstance(value, int) else str(number)  # the float of a large int is infinite
+        if positive:
+            refuse(f"Argument `{name}` must be finite and positive, but is {text}.")
+        refuse(f"Argument `{name}` must be finite and at least 0, but is {text}.")
     require(is_at_most(number, maximum), f"Argument `{name}` must be at most {maximum:g}, but is {number}.")
     return min(number, maximum)
 
@@ -101,7 +112,10 @@ def checked_number(value: object, name: str, *, positive: bool, maximum: float =
 def checked_tolerances(rtol: object, atol: object) -> tuple[float, float]:
     """Return the tolerances of a solver as floats that float64 can honour."""
     relative, absolute = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
-    check_that(SMALLEST_RTOL <= relative < 1, "rtol", f"be at least {SMALLEST_RTOL:g} and below 1", f"is {relative}")
+    require(
+        SMALLEST_RTOL <= relative < 1,
+        f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {relative}.",
+    )
     return relative, absolute
 
 
@@ -110,9 +124,10 @@ def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LA
     number = as_integer(value)
     if number is None:
         refuse(f"Argument `{name}` must be an integer, but is {shown(value)}.", TypeError)
-    if not minimum <= number <= maximum:
-        bound = f"at least {minimum}" if number < minimum else f"at most {maximum}"
-        refuse(f"Argument `{name}` must be {bound}, but is {shown(number)}.")
+    if number < minimum:
+        refuse(f"Argument `{name}` must be at least {minimum}, but is {shown(number)}.")
+    if number > maximum:
+        refuse(f"Argument `{name}` must be at most {maximum}, but is {shown(number)}.")
     return number
 
 
@@ -122,22 +137,23 @@ def checked_list(values: object, name: str) -> list[object]:
         refuse(f"Argument `{name}` must be a list of numbers, but is {shown(values)}.", TypeError)
     if not hasattr(values, "shape"):
         return list(values)
-    found = real_column(values, name)  # a table of one column would give its name
-    require(found.ndim == 1, f"Argument `{name}` must be a list of numbers, but has shape {found.shape}.")
-    return list(found.tolist())
+    column = real_column(values, name)  # a table of one column would give its name
+    require(column.ndim == 1, f"Argument `{name}` must be a list of numbers, but has shape {column.shape}.")
+    return list(column.tolist())
 
 
 def checked_increasing(values: object, name: str, *, minimum: int, fewest: int = 2) -> list[int]:
     """Return a list of increasing integers, of which there must be at least `fewest`."""
     numbers = [checked_integer(value, name, minimum=minimum) for value in checked_list(values, name)]
-    if len(numbers) < fewest or any(b <= a for a, b in pairwise(numbers)):
-        many = f"at least {fewest} " if fewest > 1 else ""
-        refuse(f"Argument `{name}` must hold {many}increasing integers, but is {shown(numbers)}.")
-    return numbers
+    if len(numbers) >= fewest and all(a < b for a, b in pairwise(numbers)):
+        return numbers
+    if fewest > 1:
+        refuse(f"Argument `{name}` must hold at least {fewest} increasing integers, but is {shown(numbers)}.")
+    return refuse(f"Argument `{name}` must hold increasing integers, but is {shown(numbers)}.")
 
 
 def checked_integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
-    """Return a sequence of integers of at least 0; the sentence of refusal names `wanted`."""
+    """Return integers of at least 0 as a tuple; TypeError for any other value says that it must be `wanted`."""
     try:
         return tuple(checked_integer(value, name, minimum=0) for value in values)
     except TypeError:
@@ -145,32 +161,25 @@ def checked_integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """Return the seeds of a number of runs, or those given."""
+    """Return the seeds 0 to n − 1 for a number n of runs, or a given sequence of distinct seeds."""
     if isinstance(seeds, bool) or as_integer(seeds) is not None:
         return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
     chosen = checked_integers(seeds, "seeds", "a number of runs or a sequence of integers")
     require(chosen, "Argument `seeds` must name at least one seed, but is empty.")
-    is_distinct = len(set(chosen)) == len(chosen)
-    check_that(is_distinct, "seeds", "be distinct, since equal seeds give equal runs", "has repetitions")
-    check_that(max(chosen) <= LARGEST_SEED, "seeds", "stay below 2^32", f"has {max(chosen)}")
+    require(
+        len(set(chosen)) == len(chosen),
+        "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions.",
+    )
+    require(max(chosen) <= LARGEST_SEED, f"Argument `seeds` must stay below 2^32, but has {max(chosen)}.")
     return chosen
 
 
-def check_entries(
-    name: str, values: Array, good: NDArray[np.bool_], need: str, but: str = "entry {} of {} is {:g}"
-) -> None:
-    """Raise ValueError by the first of the entries that is not good: its number, that of all, and its value."""
-    if not good.all():
-        at = int(np.argmin(good))
-        refuse(f"Argument `{name}` must {need}, but {but.format(at + 1, good.size, values[at])}.")
-
-
 def float_vector(values: ArrayLike, name: str, count: int, what: str) -> Array:
-    """Return one finite number for each of `count` things, in words `what`; read-only."""
-    found = real_column(values, name)
-    if found.shape != (count,) or not np.isfinite(found).all():
+    """Return a read-only array of `count` finite numbers, one for each neuron, unit or group as `what` names them."""
+    vector = real_column(values, name)
+    if vector.shape != (count,) or not np.isfinite(vector).all():
         refuse(f"Argument `{name}` must hold one finite number for each of {count} {what}, but is {shown(values)}.")
-    return read_only(found)
+    return read_only(vector)
 
 
 def read_only(values: ArrayLike) -> Array:
@@ -181,7 +190,7 @@ def read_only(values: ArrayLike) -> Array:
 
 
 def checked_link(value: object, name: str, order: int | None = None) -> HermiteExpansion:
-    """Return the expansion of a link, or raise what `hermite.expand` has against it under the argument's own name."""
+    """Return the expansion of a link; an error of `hermite.expand` is raised under the name of the argument."""
     try:
         return expand(value, order=order)
     except (TypeError, ValueError) as error:
@@ -189,16 +198,18 @@ def checked_link(value: object, name: str, order: int | None = None) -> HermiteE
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise one sentence with the menu unless `value` is on it."""
+    """Raise ValueError, which lists the choices, unless `value` is one of them."""
     if not isinstance(value, str) or value not in choices:
         refuse(not_a_choice(f"Argument `{name}`", value, choices))
 
 
 def check_switch(name: str, value: object, *, optional: bool = False) -> None:
-    """Raise one sentence unless `value` is True or False, or None where this is allowed."""
-    if not (isinstance(value, (bool, np.bool_)) or (optional and value is None)):
-        menu = "True, False or None" if optional else "True or False"
-        refuse(f"Argument `{name}` must be {menu}, but is {shown(value)}.", TypeError)
+    """Raise TypeError unless `value` is True or False, or None where this is allowed."""
+    if isinstance(value, (bool, np.bool_)) or (optional and value is None):
+        return
+    if optional:
+        refuse(f"Argument `{name}` must be True, False or None, but is {shown(value)}.", TypeError)
+    refuse(f"Argument `{name}` must be True or False, but is {shown(value)}.", TypeError)
 
 
 def machine_memory() -> int:
@@ -221,10 +232,10 @@ def check_memory(name: str, value: object, numbers: float) -> None:
 
 
 def flow_numbers(width: int, directions: int, *, full: bool, times: int, axes: int | None = None) -> int:
-    """Return about how many numbers the coupled flow holds: the method's arrays, and the records of each saved time.
+    """Return an estimate of the count of numbers that the coupled flow holds: arrays of the method, and saved records.
 
-    `full` says whether that are all overlaps, or a summary; a flow on inputs that are not isotropic moves the
-    components on so many `axes`.
+    With `full` each of the saved `times` keeps all overlaps, otherwise a summary. `axes` is the number of axes of
+    inputs that are not isotropic, whose flow moves the components of neurons on them.
     """
     overlaps = width * (directions + width + 1)
     state = overlaps if axes is None else width * (axes + 1)
@@ -232,12 +243,12 @@ def flow_numbers(width: int, directions: int, *, full: bool, times: int, axes: i
 
 
 class Frozen:
-    """A value whose slots are set once, by `_set`; a subclass names them in `__slots__`."""
+    """A value with slots that are set once, by `_set`; a subclass names them in `__slots__`."""
 
     __slots__: tuple[str, ...] = ()
 
     def _set(self, **values: Any) -> None:
-        """Set the slots, those that are not named to None."""
+        """Set every slot, to None where no value is passed."""
         for name in self.__slots__:
             object.__setattr__(self, name, values.get(name))
 

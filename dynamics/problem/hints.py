@@ -30,7 +30,7 @@ OTHER_NAMES = {
     "batch_size": "B batch",
     "steps": "n_steps num_steps iterations",
 }
-_OURS = {other: name for name, others in OTHER_NAMES.items() for other in others.split()}
+_OURS = {synonym: name for name, synonyms in OTHER_NAMES.items() for synonym in synonyms.split()}
 #: Argument -> an example of it.
 EXAMPLES = {
     "activation": 'activation="he4"',
@@ -46,33 +46,32 @@ EXAMPLES = {
 
 
 def hint(name: str, arguments: Iterable[str]) -> str:
-    """Return the end of a sentence: which of these arguments is meant by a name that none of them has, or nothing.
+    """Return the end of a message that says which of the arguments an unknown name may mean; empty if none is near.
 
     >>> hint("k", ["activation", "teacher"])
     ' Use `activation`, such as activation="he4".'
     >>> hint("widht", ["width"]), hint("k", ["width"])
     (' Did you mean `width`?', '')
     """
-    known = list(arguments)
+    names = list(arguments)
     ours = _OURS.get(name)
-    if ours in known:
-        example = f", such as {EXAMPLES[ours]}" if ours in EXAMPLES else ""
-        return f" Use `{ours}`{example}."
-    return suggestion(name, known, mark="`")
+    if ours not in names:
+        return suggestion(name, names, mark="`")
+    return f" Use `{ours}`, such as {EXAMPLES[ours]}." if ours in EXAMPLES else f" Use `{ours}`."
 
 
-def check_names(function: str, given: Iterable[str], arguments: Iterable[str]) -> None:
-    """Raise Python's TypeError on the first given name that is no argument of a function, with a hint."""
-    known = list(arguments)
-    for name in given:
-        if name not in known and (end := hint(name, known)):
+def check_names(function: str, keywords: Iterable[str], arguments: Iterable[str]) -> None:
+    """Raise Python's TypeError with a hint on the first keyword that is no argument of a function and has a hint."""
+    names = list(arguments)
+    for name in keywords:
+        if name not in names and (end := hint(name, names)):
             refuse(f"{function}() got an unexpected keyword argument {name!r}.{end}", TypeError)
 
 
 def with_hints(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Return a function whose TypeError on an unknown argument has a hint; its signature stays."""
     parameters = inspect.signature(function).parameters
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
     @wraps(function)
     def hinted(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -85,6 +84,6 @@ def with_hints(function: Callable[Parameters, Result]) -> Callable[Parameters, R
 
 def class_with_hints(kind: Class) -> Class:
     """Return a class whose constructor has hints."""
-    made: Any = kind
-    made.__init__ = with_hints(made.__init__)
+    untyped: Any = kind  # mypy lets no method be assigned to a class that it knows
+    untyped.__init__ = with_hints(untyped.__init__)
     return kind

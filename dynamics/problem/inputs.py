@@ -15,18 +15,19 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     Frozen,
-    check_entries,
     check_memory,
-    check_that,
     checked_integer,
     checked_list,
     checked_number,
+    first_false,
     read_only,
+    require,
 )
 from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, Integers, real_column
 from hermite.text.formulas import first_of, table_of_pairs
+from hermite.text.messages import refuse
 
 #: Largest number of weights m·D that a problem may keep, D the axes that its classes leave.
 MOST_WEIGHTS = 1 << 24
@@ -56,9 +57,9 @@ class Axes(NamedTuple):
 
     def squares(self, weights: Array) -> Array:
         """Return the squared lengths of the parts of whitened weights (m, D) in every class, shape (m, classes)."""
-        found = np.zeros((self.sizes.size, len(weights)))
-        np.add.at(found, self.kind, weights.T**2)
-        return found.T
+        squared_lengths = np.zeros((self.sizes.size, len(weights)))
+        np.add.at(squared_lengths, self.kind, weights.T**2)
+        return squared_lengths.T
 
     def columns(self, kind: int, span: int) -> Integers:
         """Return the kept axes of a class beyond the teacher's, by their place among the kept ones."""
@@ -102,16 +103,20 @@ class Inputs(Compared, Frozen):
     def __init__(self, eigenvalues: ArrayLike, multiplicities: Iterable[int] | None = None) -> None:
         values = real_column(eigenvalues, "eigenvalues")
         is_list = values.ndim == 1 and values.size != 0
-        check_that(is_list, "eigenvalues", "have shape (classes,)", f"has shape {values.shape}")
-        good = (values >= SMALLEST_EIGENVALUE) & (values <= LARGEST_EIGENVALUE)
-        ends = f"{SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}"
-        check_entries("eigenvalues", values, good, f"be positive, from {ends}")
+        require(is_list, f"Argument `eigenvalues` must have shape (classes,), but has shape {values.shape}.")
+        if (c := first_false((values >= SMALLEST_EIGENVALUE) & (values <= LARGEST_EIGENVALUE))) is not None:
+            refuse(
+                f"Argument `eigenvalues` must be positive, from {SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}, "
+                f"but entry {c + 1} of {values.size} is {values[c]:g}."
+            )
         counts = np.ones(values.size, dtype=np.int64)
         if multiplicities is not None:
-            given = checked_list(multiplicities, "multiplicities")
-            counts = np.array([checked_integer(each, "multiplicities", minimum=1) for each in given], dtype=np.int64)
-        need = f"have {values.size} entries, as `eigenvalues`"
-        check_that(counts.size == values.size, "multiplicities", need, f"has {counts.size}")
+            numbers = checked_list(multiplicities, "multiplicities")
+            counts = np.array([checked_integer(n, "multiplicities", minimum=1) for n in numbers], dtype=np.int64)
+        require(
+            counts.size == values.size,
+            f"Argument `multiplicities` must have {values.size} entries, as `eigenvalues`, but has {counts.size}.",
+        )
         counts.setflags(write=False)
         self._set(eigenvalues=read_only(values), multiplicities=counts)
 
@@ -125,10 +130,13 @@ class Inputs(Compared, Frozen):
     def check_dimension(self, dimension: int) -> None:
         """Raise ValueError unless there are as many eigenvalues as dimensions."""
         total = dimension if self.multiplicities is None else sum(self.multiplicities.tolist())
-        check_that(total == dimension, "inputs", f"have `dimension` = {dimension} eigenvalues in all", f"has {total}")
+        require(
+            total == dimension,
+            f"Argument `inputs` must have `dimension` = {dimension} eigenvalues in all, but has {total}.",
+        )
 
     def axes(self, dimension: int, span: int, width: int) -> Axes:
-        """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need.
+        """Return the axes that a teacher on the first `span` of them and m further directions per class take.
 
         ValueError is raised if there are more eigenvalues than a problem of this width can keep.
         """
@@ -141,12 +149,12 @@ class Inputs(Compared, Frozen):
         left = np.minimum(total, of_teacher + width)
         _check_size(width, int(left.sum()))
         index = []
-        for own, end, count in zip(kind, ends.tolist(), counts.tolist(), strict=True):
-            kept = min(count, int(left[own]))
-            left[own] -= kept
+        for axis_class, end, count in zip(kind, ends.tolist(), counts.tolist(), strict=True):
+            kept = min(count, int(left[axis_class]))
+            left[axis_class] -= kept
             index.append(np.arange(end - count, end - count + kept))
-        found = np.concatenate(index)
-        return Axes(eigenvalue, total, found, kind[np.searchsorted(ends, found, side="right")])
+        places = np.concatenate(index)
+        return Axes(eigenvalue, total, places, kind[np.searchsorted(ends, places, side="right")])
 
     def eigenvalues_of_axes(self, dimension: int) -> Array:
         """Return the eigenvalue of every axis of R^d, shape (d,)."""
@@ -163,7 +171,7 @@ class Inputs(Compared, Frozen):
     # --- to and from a dataset ----------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, float | None]:
-        """Return the parameters that a file holds beside `arrays`."""
+        """Return the parameters that a file stores in addition to `arrays`."""
         return {"alpha": self.alpha}
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
@@ -182,8 +190,8 @@ class Inputs(Compared, Frozen):
             return cls.power_law(stored["alpha"])
         if eigenvalue is None or count is None:
             raise KeyError  # which refuses the file
-        known = ~np.isnan(eigenvalue)  # of a sweep, arrays are as long as the longest of any point
-        return cls(eigenvalue[known], count[known].astype(np.int64).tolist())
+        is_stored = ~np.isnan(eigenvalue)  # of a sweep, arrays are as long as the longest of any point
+        return cls(eigenvalue[is_stored], count[is_stored].astype(np.int64).tolist())
 
     def _identity(self) -> tuple[object, ...]:
         return (self.alpha, *(array.tobytes() for _, array in self.arrays().values()))
@@ -207,9 +215,11 @@ class Inputs(Compared, Frozen):
 
 
 def _check_size(width: int, axes: int) -> None:
-    but = f"has {axes} axes that no class holds; give fewer distinct eigenvalues"
-    need = f"leave at most {MOST_WEIGHTS} weights of {width} neurons"
-    check_that(width * axes <= MOST_WEIGHTS, "inputs", need, but)
+    require(
+        width * axes <= MOST_WEIGHTS,
+        f"Argument `inputs` must leave at most {MOST_WEIGHTS} weights of {width} neurons, but has {axes} axes that no "
+        "class holds; give fewer distinct eigenvalues.",
+    )
 
 
 def random_whitened(rng: np.random.Generator, axes: Axes, span: int, width: int, norm: float) -> Array:
@@ -234,10 +244,10 @@ def whitened(weights: Array, inputs: Inputs, axes: Axes, span: int) -> Array:
     values, _, index, kind = axes
     of_axis = inputs.eigenvalues_of_axes(weights.shape[1])
     full = weights * np.sqrt(of_axis)
-    found: Array = full[:, index]
-    for which in np.flatnonzero(axes.sizes > np.bincount(kind, minlength=values.size)):
-        beyond = np.flatnonzero(of_axis[span:] == values[which]) + span
+    rows: Array = full[:, index]
+    for axis_class in np.flatnonzero(axes.sizes > np.bincount(kind, minlength=values.size)):
+        beyond = np.flatnonzero(of_axis[span:] == values[axis_class]) + span
         factor = np.linalg.qr(full[:, beyond].T).R
         factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
-        found[:, axes.columns(int(which), span)] = factor.T
-    return found
+        rows[:, axes.columns(int(axis_class), span)] = factor.T
+    return rows

@@ -45,6 +45,6 @@ SPHERICAL_TEACHERS = {
 def spherical_problem(name: str, *, dimension: int, width: int = 1, seed: int = 0) -> Problem:
     """Return the problem of a teacher in `SPHERICAL_TEACHERS`; the mean field has no use for its width."""
     check_choice("name", name, tuple(SPHERICAL_TEACHERS))
-    _, link, teacher, other = SPHERICAL_TEACHERS[name]
+    _, link, teacher, teacher_link = SPHERICAL_TEACHERS[name]
     sizes: dict[str, Any] = {"width": width, "dimension": dimension, "seed": seed}
-    return Problem(activation=link, teacher=teacher, teacher_activation=other, student="spherical", **sizes)
+    return Problem(activation=link, teacher=teacher, teacher_activation=teacher_link, student="spherical", **sizes)

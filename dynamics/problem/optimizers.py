@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dynamics.problem.checks import check_switch, check_that, checked_integer, checked_number, checked_real
+from dynamics.problem.checks import check_switch, checked_integer, checked_number, checked_real, require
 from hermite.text.messages import refuse, shown, suggestion
 from hermite.text.signs import keyboard_text
 
@@ -40,7 +40,7 @@ class Optimizer:
         return self.sees_axes or getattr(self, "smoothing", 0.0) > 0.0
 
     def __str__(self) -> str:
-        changed = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        changed = [setting.name for setting in fields(self) if getattr(self, setting.name) != setting.default]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
 
 
@@ -79,16 +79,19 @@ class SGD(Optimizer):
     def __post_init__(self) -> None:
         _check_shares(self, "momentum", "dampening")
         check_switch("nesterov", self.nesterov)
-        needing = "`nesterov`" if self.nesterov else "`dampening`"
-        has_momentum = self.momentum > 0.0 or not (self.nesterov or self.dampening)
-        check_that(has_momentum, "momentum", f"be above 0 for {needing}", "is 0")
-        alone = not (self.nesterov and self.dampening)
-        check_that(alone, "dampening", "be 0 with `nesterov`", f"is {self.dampening:g}")
+        has_momentum = self.momentum > 0.0
+        require(has_momentum or not self.nesterov, "Argument `momentum` must be above 0 for `nesterov`, but is 0.")
+        require(has_momentum or not self.dampening, "Argument `momentum` must be above 0 for `dampening`, but is 0.")
+        is_undamped = not (self.nesterov and self.dampening)
+        require(is_undamped, f"Argument `dampening` must be 0 with `nesterov`, but is {self.dampening:g}.")
         if self.average is not None and self.average != "polyak":
-            need, given = "be None, 'polyak' or a number above 0 and up to 1", f"is {shown(self.average)}"
-            check_that(not isinstance(self.average, str), "average", need, given)
-            average = checked_real(self.average, "average")
-            check_that(0.0 < average <= 1.0, "average", need, given)
+            value: object = self.average
+            average = 0.0 if isinstance(value, str) else checked_real(value, "average")
+            require(
+                0.0 < average <= 1.0,
+                "Argument `average` must be None, 'polyak' or a number above 0 and up to 1, but is "
+                f"{shown(self.average)}.",
+            )
             object.__setattr__(self, "average", average)
 
     @property
@@ -207,7 +210,7 @@ class SignSGD(Optimizer):
     sees_axes: ClassVar[bool] = True
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {each.name: each for each in (SGD, ZerothOrder, Adam, RMSprop, SignSGD)}
+OPTIMIZERS: dict[str, type[Optimizer]] = {kind.name: kind for kind in (SGD, ZerothOrder, Adam, RMSprop, SignSGD)}
 
 
 def checked_optimizer(value: object) -> Optimizer:
@@ -223,49 +226,64 @@ def checked_optimizer(value: object) -> Optimizer:
     if isinstance(value, Optimizer):
         return value
     if not isinstance(value, str):
-        need = "Argument `optimizer` must be an optimizer, such as dynamics.SGD(momentum=0.9), or its name"
-        refuse(f"{need}, but is {shown(value)}.", TypeError)
+        refuse(
+            "Argument `optimizer` must be an optimizer, such as dynamics.SGD(momentum=0.9), or its name, but is "
+            f"{shown(value)}.",
+            TypeError,
+        )
     head, opened, _ = value.partition("(")
-    makers = OPTIMIZERS | {each.__name__: each for each in OPTIMIZERS.values()}
+    makers = OPTIMIZERS | {kind.__name__: kind for kind in OPTIMIZERS.values()}
     make = makers.get(head.strip())
     if make is None:
-        need = f"Argument `optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}, or a call such as"
-        refuse(f"{need} 'SGD(momentum=0.9)', but is {shown(value)}.{suggestion(head, OPTIMIZERS)}")
+        refuse(
+            f"Argument `optimizer` must be one of {', '.join(map(repr, OPTIMIZERS))}, or a call such as "
+            f"'SGD(momentum=0.9)', but is {shown(value)}.{suggestion(head, OPTIMIZERS)}"
+        )
     return make(**(_keywords(value, make) if opened else {}))
 
 
 def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
     """Return the keyword arguments of a call, which must be literals; ValueError for any other text."""
-    names = [each.name for each in fields(make)]
+    names = [setting.name for setting in fields(make)]
     with suppress(AttributeError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         call: Any = ast.parse(keyboard_text(text).strip().replace(make.name, make.__name__, 1), mode="eval").body
-        found = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-        if not call.args and set(found) <= set(names):
-            return found
+        keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        if not call.args and set(keywords) <= set(names):
+            return keywords
     wanted = ", ".join(f"{name}=…" for name in names)
-    need = f"Argument `optimizer` must be a call {make.__name__}({wanted}) with numbers or words"
-    return refuse(f"{need}, but is {shown(text)}.")
+    return refuse(
+        f"Argument `optimizer` must be a call {make.__name__}({wanted}) with numbers or words, but is {shown(text)}."
+    )
 
 
 def check_dense(optimizer: Optimizer, problem: Problem, batch_size: int) -> None:
     """Refuse a batch, inputs with axes, and a teacher along coordinate axes for an optimizer that sees coordinates."""
     if not optimizer.sees_axes:
         return
-    why = "since coordinates of the mean of B samples enter through erf(drift √(B/2V)), which no overlap holds"
-    check_that(batch_size == 1, "batch_size", f"be 1 for {optimizer}, {why}", f"is {batch_size}")
-    need = f"have isotropic inputs for {optimizer}, whose axes are those of the coordinates"
-    check_that(problem.inputs is None, "problem", need, f"has {problem.inputs!r}")
-    rows, dense = problem.teacher.directions, "leave `directions` out for orthonormal ones that are dense"
+    require(
+        batch_size == 1,
+        f"Argument `batch_size` must be 1 for {optimizer}, since coordinates of the mean of B samples enter through "
+        f"erf(drift √(B/2V)), which no overlap holds, but is {batch_size}.",
+    )
+    require(
+        problem.inputs is None,
+        f"Argument `problem` must have isotropic inputs for {optimizer}, whose axes are those of the coordinates, but "
+        f"has {problem.inputs!r}.",
+    )
+    rows = problem.teacher.directions
     along_axes = rows is not None and bool(((rows != 0.0).sum(axis=1) == 1).all())
-    need = f"have a teacher on dense directions for {optimizer}, whose steps see coordinates"
-    check_that(not along_axes, "problem", need, f"has `directions` along coordinate axes: {dense}")
+    require(
+        not along_axes,
+        f"Argument `problem` must have a teacher on dense directions for {optimizer}, whose steps see coordinates, "
+        "but has `directions` along coordinate axes: leave `directions` out for orthonormal ones that are dense.",
+    )
 
 
 def _check_shares(optimizer: Optimizer, *names: str) -> None:
-    """Turn fields into floats; ValueError unless they are at least 0 and below 1."""
+    """Replace fields by floats; ValueError unless they are at least 0 and below 1."""
     for name in names:
         share = checked_real(getattr(optimizer, name), name)
-        check_that(0.0 <= share < 1.0, name, "be at least 0 and below 1", f"is {shown(share)}")
+        require(0.0 <= share < 1.0, f"Argument `{name}` must be at least 0 and below 1, but is {shown(share)}.")
         object.__setattr__(optimizer, name, share)
 
 

@@ -13,13 +13,11 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     check_choice,
-    check_entries,
     check_memory,
-    check_that,
-    check_type,
     checked_integer,
     checked_link,
     checked_number,
+    first_false,
     flow_numbers,
     read_only,
     require,
@@ -186,7 +184,8 @@ class Problem(Compared):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        check_type("teacher", self.teacher, Teacher, "a Teacher")
+        if not isinstance(self.teacher, Teacher):
+            refuse(f"Argument `teacher` must be a Teacher, but is {shown(self.teacher)}.", TypeError)
         check_choice("learned_definition", self.learned_definition, DEFINITIONS)
         self._assign(emergence_level=_checked_level(self))
         _check_student(self)
@@ -198,19 +197,28 @@ class Problem(Compared):
         noise = checked_number(self.label_noise, "label_noise", positive=False)
         self._assign(initial_norm=_checked_norm(self), label_noise=noise)
         span, d = self.teacher.span, self.dimension
-        check_that(d >= span, "dimension", f"be at least {span}, the number of axes that the teacher spans", f"is {d}")
+        require(
+            d >= span,
+            f"Argument `dimension` must be at least {span}, the number of axes that the teacher spans, but is {d}.",
+        )
         self._assign(activation=checked_link(self.activation, "activation", self.order))
         if self.teacher_activation is not None:
             self._assign(teacher_activation=_checked_teacher_link(self))
         for name, link in (("activation", self.activation), ("teacher_activation", self.teacher_link)):
             j = int(np.argmax(np.abs(link.coefficients)))
-            largest, need = link.coefficients[j], f"have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}"
-            check_that(abs(largest) <= LARGEST_COEFFICIENT, name, need, f"c_{j} is {largest:g}")
+            largest = link.coefficients[j]
+            require(
+                abs(largest) <= LARGEST_COEFFICIENT,
+                f"Argument `{name}` must have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}, but c_{j} is "
+                f"{largest:g}.",
+            )
         self._assign(smoothing=_checked_smoothing(self), order=self.activation.order)
         _check_one_start(self)
         _check_inputs(self)
         fits = self.kind != FRAME or self.width <= d
-        check_that(fits, "width", f"be at most {d}, the dimension, for the stiefel student", f"is {self.width}")
+        require(
+            fits, f"Argument `width` must be at most {d}, the dimension, for the stiefel student, but is {self.width}."
+        )
         if self.initial_weights is not None:
             self._assign(initial_weights=_checked_weights(self))
         if self.initial_overlaps is not None:
@@ -251,8 +259,8 @@ class Problem(Compared):
 
     @property
     def declared_fields(self) -> dict[str, object]:
-        """The fields of `DECLARED_FIELDS` that have another value than all answers take."""
-        return {name: found for name, usual in DECLARED_FIELDS.items() if (found := getattr(self, name)) != usual}
+        """Values of the fields of `DECLARED_FIELDS` that differ from the default, which all answers take."""
+        return {name: value for name, usual in DECLARED_FIELDS.items() if (value := getattr(self, name)) != usual}
 
     @property
     def start_is_random(self) -> bool:
@@ -295,9 +303,9 @@ class Problem(Compared):
 
     def _drawn_weights(self) -> Array:
         span, m, norm, rng = self.teacher.span, self.width, self.initial_norm, np.random.default_rng(self.seed)
-        axes, given = self.input_axes(), self.initial_weights
-        if given is not None:
-            return given if axes is None or self.inputs is None else whitened(given, self.inputs, axes, span)
+        axes, weights = self.input_axes(), self.initial_weights
+        if weights is not None:
+            return weights if axes is None or self.inputs is None else whitened(weights, self.inputs, axes, span)
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
         paired = isinstance(self.student, Student) and self.student.is_paired
@@ -340,25 +348,25 @@ class Problem(Compared):
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        found: dict[str, tuple[tuple[str, ...], Array]] = {}
+        arrays: dict[str, tuple[tuple[str, ...], Array]] = {}
         teacher = self.teacher
         name, along = ("unit", "unit") if self.kind == NETWORK else ("teacher", "direction")
         if not teacher.is_polynomial:
-            found[f"{name}_coefficient"] = ((along,), teacher.coefficients)
+            arrays[f"{name}_coefficient"] = ((along,), teacher.coefficients)
         if teacher.directions is not None:
-            found[f"{name}_direction"] = ((along, "teacher_axis"), teacher.directions)
+            arrays[f"{name}_direction"] = ((along, "teacher_axis"), teacher.directions)
         if teacher.biases is not None:
-            found["unit_bias"] = (("unit",), teacher.biases)
+            arrays["unit_bias"] = (("unit",), teacher.biases)
         if isinstance(self.student, Student):
-            found |= {each: (("neuron",), values) for each, values in self.student.arrays().items()}
+            arrays |= {variable: (("neuron",), values) for variable, values in self.student.arrays().items()}
         if self.inputs is not None:
-            found |= self.inputs.arrays()
+            arrays |= self.inputs.arrays()
         if self.initial_weights is not None:
-            found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
+            arrays["initial_weight"] = (("neuron", "axis"), self.initial_weights)
         if self.initial_overlaps is not None:
             dims = (("neuron", "direction"), ("neuron", "neuron_2"), ("neuron",))
-            found |= dict(zip(STORED_OVERLAPS, zip(dims, self.initial_overlaps, strict=True), strict=True))
-        return found
+            arrays |= dict(zip(STORED_OVERLAPS, zip(dims, self.initial_overlaps, strict=True), strict=True))
+        return arrays
 
     @classmethod
     def from_dataset(cls, dataset: Any) -> Problem:
@@ -391,7 +399,7 @@ class Problem(Compared):
         return table_of_pairs(f"<b>Problem</b>: {learn}", rows)
 
     def _identity(self) -> tuple[object, ...]:
-        """Return values, not how they were written: 0.8 h4 equals 4/5 h4."""
+        """Return what equal problems share, by value: 0.8 h4 equals 4/5 h4."""
         links = ("activation", "teacher_activation")
         scalars = {name: value for name, value in self.parameters().items() if name not in links}
         return (
@@ -406,33 +414,48 @@ class Problem(Compared):
 
 
 def _check_student(problem: Problem) -> None:
-    """Refuse arguments that a `Student` has already; of a named student missing ones and an unfit teacher."""
+    """Refuse arguments that a `Student` sets itself; for a named student refuse missing ones and an unfit teacher."""
     student, teacher = problem.student, problem.teacher
     if isinstance(student, Student):
         for name in ("activation", "width", "order"):
             value = getattr(problem, name)
             is_own = value is None or value == getattr(student, name)
-            check_that(is_own, name, "be absent where `student` is a Student", f"is {shown(value)}")
+            require(is_own, f"Argument `{name}` must be absent where `student` is a Student, but is {shown(value)}.")
         problem._assign(activation=student.activation, width=student.width, order=student.order)
         return
     check_choice("student", student, (HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME))
     for name in ("activation", "width"):
-        need = f"Argument `{name}` must be given for the {student} student, but is absent."
-        require(getattr(problem, name) is not None, need, TypeError)
-    of, own = f", which the {student} student cannot learn; a `Student` can", teacher.coefficients
-    check_that(not teacher.is_polynomial, "teacher", "have units", f"is a polynomial{of}")
+        require(
+            getattr(problem, name) is not None,
+            f"Argument `{name}` must be given for the {student} student, but is absent.",
+            TypeError,
+        )
+    require(
+        not teacher.is_polynomial,
+        f"Argument `teacher` must have units, but is a polynomial, which the {student} student cannot learn; a "
+        "`Student` can.",
+    )
     for name, has_some in (("links", teacher.links is not None), ("biases", teacher.biases is not None)):
-        check_that(not has_some, "teacher", f"have units without {name} of their own", f"has some{of}")
-    check_entries("teacher", own, own >= 0, "have positive coefficients", f"entry {{}} of {{}} is {{}}{of}")
+        require(
+            not has_some,
+            f"Argument `teacher` must have units without {name} of their own, but has some, which the {student} "
+            "student cannot learn; a `Student` can.",
+        )
+    a = teacher.coefficients
+    if (p := first_false(a >= 0)) is not None:
+        refuse(
+            f"Argument `teacher` must have positive coefficients, but entry {p + 1} of {a.size} is {a[p]}, which the "
+            f"{student} student cannot learn; a `Student` can."
+        )
 
 
 def _checked_level(problem: Problem) -> float:
     """Return the squared overlap at which a direction emerges."""
-    given: object = problem.emergence_level
-    level = (
-        problem.teacher.emergence_level if given is None else checked_number(given, "emergence_level", positive=True)
-    )
-    check_that(level < 1.0, "emergence_level", "be below 1", f"is {level:g}")
+    value: object = problem.emergence_level
+    if value is None:
+        return problem.teacher.emergence_level
+    level = checked_number(value, "emergence_level", positive=True)
+    require(level < 1.0, f"Argument `emergence_level` must be below 1, but is {level:g}.")
     return level
 
 
@@ -445,71 +468,86 @@ def _default_norm(problem: Problem) -> float:
 
 def _checked_norm(problem: Problem) -> float:
     """Return the norm of the neurons at the start."""
-    given: object = problem.initial_norm
-    norm = _default_norm(problem) if given is None else checked_number(given, "initial_norm", positive=True)
-    check_that(0 < norm * norm < np.inf, "initial_norm", "have a square within float64", f"is {norm}")
+    value: object = problem.initial_norm
+    norm = _default_norm(problem) if value is None else checked_number(value, "initial_norm", positive=True)
+    require(0 < norm * norm < np.inf, f"Argument `initial_norm` must have a square within float64, but is {norm}.")
     is_right = problem.kind != SPHERICAL or norm in (SMALL_NORM, UNIT_NORM)
-    check_that(is_right, "initial_norm", "be 1 for the spherical student", f"is {norm}")
+    require(is_right, f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}.")
     return UNIT_NORM if problem.kind == SPHERICAL else norm
 
 
 def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
     """Return the teacher's link at the order that was asked; the student's own order could cut a polynomial."""
-    kind, own, given, name = problem.kind, problem.activation, problem.teacher_activation, "teacher_activation"
-    check_that(not problem.teacher.is_polynomial, name, "be absent where the teacher is a polynomial", "is given")
+    kind, student_link, value = problem.kind, problem.activation, problem.teacher_activation
+    require(
+        not problem.teacher.is_polynomial,
+        "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given.",
+    )
     is_free = kind in (SPHERICAL, NETWORK)
-    if is_free and isinstance(given, HermiteExpansion):
-        return given
-    link = checked_link(given, name, None if kind == NETWORK else problem.order)
-    is_right = is_free or np.array_equal(link.coefficients, own.coefficients)
-    check_that(is_right, name, f"equal `activation` for the {kind} student", f"is {link.name} against {own.name}")
+    if is_free and isinstance(value, HermiteExpansion):
+        return value
+    link = checked_link(value, "teacher_activation", None if kind == NETWORK else problem.order)
+    is_right = is_free or np.array_equal(link.coefficients, student_link.coefficients)
+    require(
+        is_right,
+        f"Argument `teacher_activation` must equal `activation` for the {kind} student, but is {link.name} against "
+        f"{student_link.name}.",
+    )
     return link
 
 
 def _checked_smoothing(problem: Problem) -> float:
     """Return the smoothing λ; refuse a correlation of anything but one spherical neuron and one direction."""
     objective, count = problem.objective, problem.teacher.num_directions
-    named = f"the objective {objective!r}"
     check_choice("objective", objective, (SQUARED, CORRELATION))
     size = checked_number(problem.smoothing, "smoothing", positive=False)
     if objective == SQUARED:
-        check_that(size == 0.0, "smoothing", f"be 0 for {named}", f"is {size}")
+        require(size == 0.0, f"Argument `smoothing` must be 0 for the objective {objective!r}, but is {size}.")
         return size
     is_sphere = problem.kind == SPHERICAL
-    check_that(is_sphere, "objective", f"be 'squared' for the {problem.kind} student", "is 'correlation'")
-    check_that(problem.width == 1, "width", f"be 1 for {named}", f"is {problem.width}")
-    check_that(count == 1, "teacher", f"have one direction for {named}", f"has {count}")
-    check_that(problem.dimension >= 2, "dimension", f"be at least 2 for {named}", f"is {problem.dimension}")
+    require(is_sphere, f"Argument `objective` must be 'squared' for the {problem.kind} student, but is 'correlation'.")
+    require(problem.width == 1, f"Argument `width` must be 1 for the objective {objective!r}, but is {problem.width}.")
+    require(count == 1, f"Argument `teacher` must have one direction for the objective {objective!r}, but has {count}.")
+    require(
+        problem.dimension >= 2,
+        f"Argument `dimension` must be at least 2 for the objective {objective!r}, but is {problem.dimension}.",
+    )
     return size
 
 
 def _check_one_start(problem: Problem) -> None:
     weights, overlaps = problem.initial_weights, problem.initial_overlaps
     is_one = weights is None or overlaps is None
-    check_that(is_one, "initial_overlaps", "be absent when `initial_weights` is given", "both are given")
-    need = "Argument `initial_overlaps` must be absent where `{}` is {}; give `initial_weights`."
-    require(problem.kind != NETWORK or overlaps is None, need.format("student", "a Student"))
-    require(problem.inputs is None or overlaps is None, need.format("inputs", "given"))
+    require(is_one, "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given.")
+    require(
+        problem.kind != NETWORK or overlaps is None,
+        "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`.",
+    )
+    require(
+        problem.inputs is None or overlaps is None,
+        "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`.",
+    )
     if problem.start_is_random:
         return
-    given = "initial_weights" if overlaps is None else "initial_overlaps"
+    start = "initial_weights" if overlaps is None else "initial_overlaps"
     # The seed of a network draws its biases too.
     unset = {"initial_norm": _default_norm(problem), "seed": problem.seed if problem.kind == NETWORK else 0}
     for name, usual in unset.items():
         value = getattr(problem, name)
-        check_that(value == usual, name, f"be absent when `{given}` is given", f"is {value}")
+        require(value == usual, f"Argument `{name}` must be absent when `{start}` is given, but is {value}.")
 
 
 def _check_inputs(problem: Problem) -> None:
-    """Refuse inputs of another student or dimension, and a start that says nothing of their axes."""
+    """Refuse inputs that the student does not take, or of another dimension, or with too many axes to keep."""
     inputs, student = problem.inputs, problem.student
     if inputs is None:
         return
-    check_type("inputs", inputs, Inputs, "an Inputs, or None for isotropic ones")
+    if not isinstance(inputs, Inputs):
+        refuse(f"Argument `inputs` must be an Inputs, or None for isotropic ones, but is {shown(inputs)}.", TypeError)
     takes_them = problem.kind in (HOMOGENEOUS, NETWORK)
-    check_that(takes_them, "inputs", f"be None for the {problem.kind} student", f"is {inputs!r}")
+    require(takes_them, f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}.")
     is_free = not isinstance(student, Student) or student.first_layer == "free"
-    check_that(is_free, "inputs", "be None for neurons on the sphere", f"is {inputs!r}")
+    require(is_free, f"Argument `inputs` must be None for neurons on the sphere, but is {inputs!r}.")
     inputs.check_dimension(problem.dimension)
     problem.input_axes()
 
@@ -521,63 +559,80 @@ def _checked_weights(problem: Problem) -> Array:
     fewer = isinstance(student, Student) and problem.inputs is None
     or_fewer = f", or fewer columns, those that are not zero, but at least the teacher's {span}" if fewer else ""
     fits = rows.shape == (m, d) or (fewer and rows.ndim == 2 and len(rows) == m and span <= rows.shape[1] <= d)
-    need = f"have shape (width, dimension) = ({m}, {d}){or_fewer}"
-    check_that(fits, "initial_weights", need, f"has shape {rows.shape}")
+    require(
+        fits,
+        f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}){or_fewer}, but has shape "
+        f"{rows.shape}.",
+    )
     check_rows("initial_weights", rows)
     _check_geometry(problem, "initial_weights", np.sum(rows**2, axis=1), lambda: rows @ rows.T)
     are_pairs = isinstance(student, Student) and student.is_paired
     are_right = not are_pairs or np.array_equal(rows[: m // 2], rows[m // 2 :])
-    check_that(are_right, "initial_weights", "have equal halves where `initial_second_layer` is 'pairs'", "has not")
+    require(
+        are_right,
+        "Argument `initial_weights` must have equal halves where `initial_second_layer` is 'pairs', but has not.",
+    )
     return rows
 
 
 def _check_geometry(problem: Problem, name: str, squared_lengths: Array, gram_of: Callable[[], Array]) -> None:
-    """Refuse neurons of the spherical student without length 1, of the stiefel one not orthogonal and of one length."""
-    if problem.kind == SPHERICAL:
-        good = np.abs(squared_lengths - 1.0) <= UNIT_LENGTH_TOLERANCE
-        need, but = "have neurons of length 1 for the spherical student", "neuron {} of {} has length {:.6g}"
-        check_entries(name, np.sqrt(squared_lengths), good, need, but)
+    """Refuse spherical neurons without length 1, and stiefel neurons that are not orthogonal and of one length."""
+    has_length_one = np.abs(squared_lengths - 1.0) <= UNIT_LENGTH_TOLERANCE
+    if problem.kind == SPHERICAL and (i := first_false(has_length_one)) is not None:
+        refuse(
+            f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i + 1} of "
+            f"{squared_lengths.size} has length {np.sqrt(squared_lengths[i]):.6g}."
+        )
     if problem.kind == FRAME:
         gram = gram_of()
         off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max() / gram[0, 0]
-        but = f"an inner product is off by {off:.3g} of the squared length"
-        need = "have orthogonal neurons of one length for the stiefel student"
-        check_that(off <= UNIT_LENGTH_TOLERANCE, name, need, but)
+        require(
+            off <= UNIT_LENGTH_TOLERANCE,
+            f"Argument `{name}` must have orthogonal neurons of one length for the stiefel student, but an inner "
+            f"product is off by {off:.3g} of the squared length.",
+        )
 
 
 # --- what theories and engines ask of a problem -----------------------------------------------------------------------
 
 
 def check_problem(problem: object, student: str = HOMOGENEOUS, fields: Collection[str] = ()) -> None:
-    """Raise one sentence unless `problem` is a Problem with the student that a theory is about.
+    """Raise TypeError or ValueError unless `problem` is a Problem with the student that a theory is about.
 
-    `fields` are those of `DECLARED_FIELDS` that the theory takes; any other must have its usual value.
+    `fields` are those of `DECLARED_FIELDS` that the theory takes; any other must have its default.
     """
     if not isinstance(problem, Problem):
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
     check_fields(problem, fields, "here")
     if problem.kind != student:
-        wanted, found = ("a Student" if each == NETWORK else f"the {each} student" for each in (student, problem.kind))
-        solver = f"`dynamics.{STUDENTS[problem.kind][0]}`"
-        refuse(f"Argument `problem` must have {wanted} here, but has {found}, whose overlaps {solver} integrates.")
+        required, present = (
+            "a Student" if kind == NETWORK else f"the {kind} student" for kind in (student, problem.kind)
+        )
+        refuse(
+            f"Argument `problem` must have {required} here, but has {present}, whose overlaps "
+            f"`dynamics.{STUDENTS[problem.kind][0]}` integrates."
+        )
 
 
 def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
-    """Raise ValueError by the first of `DECLARED_FIELDS` that is not usual and not among the fields that are known."""
+    """Raise ValueError on the first of `DECLARED_FIELDS` that differs from its default and is not among `fields`."""
     for name, value in problem.declared_fields.items():
-        need = f"have `{name}` {DECLARED_FIELDS[name]!r} {where}"
-        check_that(name in fields, "problem", need, f"has {value!r}, which is not known there")
+        require(
+            name in fields,
+            f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, which is "
+            "not known there.",
+        )
 
 
 def flow_numbers_of(problem: Problem, *, keep: str, times: int) -> int:
-    """Return about how many numbers the coupled flow of a problem holds."""
+    """Return an estimate of the count of numbers that the coupled flow of a problem holds."""
     axes = problem.input_axes()
     count = None if axes is None else axes.places.size
     return flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times, axes=count)
 
 
 def check_flow_memory(problem: Problem, *, keep: str, times: int) -> None:
-    """Raise ValueError if the coupled flow of a problem does not fit into memory, by its width."""
+    """Raise ValueError about `width` if the coupled flow of a problem does not fit into memory."""
     check_memory("width", problem.width, flow_numbers_of(problem, keep=keep, times=times))
 
 
@@ -618,7 +673,7 @@ _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights"
 def stored_arguments(dataset: Any) -> dict[str, Any]:
     """Return the arguments of the `Problem` that a result answers.
 
-    Of a sweep, one point must be left: what its axes say there takes the place of what the points have in common.
+    A sweep must be reduced to one point; values of its axes there replace the parameters that all points share.
     ValueError is raised if the dataset holds no problem of this program, or more than one.
     """
     try:
@@ -637,7 +692,7 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
 
 def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
     """Change a stored problem by the axes of a sweep at the point that is left."""
-    for name in sorted(axes, key=lambda each: each == "order"):  # that of the link, which another axis may set
+    for name in sorted(axes, key=lambda axis: axis == "order"):  # the link is set first, then its order
         value = dataset[name].item()
         if name in ("activation", "teacher_activation"):
             stored[name] = {"text": value, "order": None}
@@ -660,7 +715,7 @@ def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
     link, weights = stored["activation"], array("initial_weight")
     # Fields that old files lack have their defaults.
     names = ("dimension", "seed", "label_noise", "objective", "smoothing", "emergence_level")
-    known: dict[str, Any] = {name: stored[name] for name in names if name in stored} | {
+    arguments: dict[str, Any] = {name: stored[name] for name in names if name in stored} | {
         "initial_weights": weights,
         "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "teacher_activation": _link(stored["teacher_activation"]) if "teacher_activation" in stored else None,
@@ -668,13 +723,13 @@ def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
     if isinstance(stored["student"], dict):
         # An axis of a sweep may have set the student's link or width.
         student = stored["student"] | {"activation": link, "width": stored["width"]}
-        return known | {
+        return arguments | {
             "student": Student.of(student, array("initial_second_layer"), array("initial_bias")),
             "teacher": _teacher(stored, stored["teacher"], "unit", array),
             "initial_norm": stored["initial_norm"] if weights is None else None,
         }
     overlaps = tuple(map(array, STORED_OVERLAPS))
-    return known | {
+    return arguments | {
         "student": stored["student"],
         "teacher": _teacher(stored, {}, "teacher", array),
         "activation": read_link(link),
@@ -690,17 +745,17 @@ def _link(stored: dict[str, Any]) -> HermiteExpansion:
     return expand(read_link(stored), order=stored["order"])
 
 
-def _teacher(stored: dict[str, Any], own: dict[str, Any], name: str, array: Callable[[str], Array | None]) -> Teacher:
-    """Return the stored teacher; `own` are parts of a `Student`'s teacher, and arrays begin with `name`."""
-    if own.get("polynomial") is not None:
-        return Teacher.polynomial(own["polynomial"])
+def _teacher(stored: dict[str, Any], parts: dict[str, Any], name: str, array: Callable[[str], Array | None]) -> Teacher:
+    """Return the stored teacher; `parts` are its polynomial or links for a `Student`, its arrays begin with `name`."""
+    if parts.get("polynomial") is not None:
+        return Teacher.polynomial(parts["polynomial"])
     coefficients = np.asarray(array(f"{name}_coefficient"))
     if stored["beta"] is not None:
         return Teacher.power_law(stored["num_directions"], stored["beta"])
-    # Of a sweep, arrays are as long as the longest of any point.
-    known, directions = ~np.isnan(coefficients), array(f"{name}_direction")
+    # A sweep stores arrays as long as the longest of any point, with NaN after the values of the others.
+    is_stored, directions = ~np.isnan(coefficients), array(f"{name}_direction")
     if directions is not None:
-        axes = ~np.isnan(directions[known]).any(axis=0)
-        directions = directions[known][:, axes] if axes.any() else None
-    links = None if own.get("links") is None else [_link(each) for each in own["links"]]
-    return Teacher(coefficients[known], directions=directions, links=links, biases=array("unit_bias"))
+        axes = ~np.isnan(directions[is_stored]).any(axis=0)
+        directions = directions[is_stored][:, axes] if axes.any() else None
+    links = None if parts.get("links") is None else [_link(link) for link in parts["links"]]
+    return Teacher(coefficients[is_stored], directions=directions, links=links, biases=array("unit_bias"))

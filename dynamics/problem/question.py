@@ -12,7 +12,7 @@ from hermite.text.messages import refuse, require, shown
 if TYPE_CHECKING:
     from hermite.arrays import Array
 
-#: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name none.
+#: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name no kind.
 GAUSSIAN = "gaussian"
 #: Kind of a user's own system of equations; no file names its class.
 OWN = "system"
@@ -55,7 +55,7 @@ class Question(Protocol):
         """Its name in the registry of answers."""
 
     def parameters(self) -> dict[str, Any]:
-        """Return the scalar parameters as a JSON-ready dict; but for Gaussian inputs, "kind" is among them."""
+        """Return the scalar parameters as a JSON-ready dict, with "kind" unless inputs are Gaussian."""
 
     def arrays(self) -> Mapping[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
@@ -74,9 +74,14 @@ def stored_question(dataset: Any) -> Question:
 
 
 def check_question(problem: object, kinds: Sequence[str] = ()) -> None:
-    """Raise one sentence unless `problem` is one that can be asked, of one of some kinds if any are given."""
-    need = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-    require(all(callable(getattr(problem, name, None)) for name in ("parameters", "arrays")), need, TypeError)
+    """Raise TypeError unless `problem` is a problem, and ValueError if `kinds` are given and its kind is not one."""
+    require(
+        all(callable(getattr(problem, name, None)) for name in ("parameters", "arrays")),
+        f"Argument `problem` must be a Problem, but is {type(problem).__name__}.",
+        TypeError,
+    )
     kind = getattr(problem, "kind", "")
-    need = f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}."
-    require(not kinds or kind in kinds, need)
+    require(
+        not kinds or kind in kinds,
+        f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}.",
+    )

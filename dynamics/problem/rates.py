@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dynamics.problem.checks import check_that, checked_integer, checked_list, checked_number
+from dynamics.problem.checks import checked_integer, checked_list, checked_number
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown, suggestion
 from hermite.text.signs import keyboard_text
@@ -101,9 +101,11 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     """
     values = [checked_number(rate, "rates", positive=True) for rate in checked_list(rates, "rates")]
     edges = [checked_integer(edge, "boundaries", minimum=1) for edge in checked_list(boundaries, "boundaries")]
-    fewer = f"have one entry fewer than the {len(values)} rates"
-    check_that(len(edges) == len(values) - 1, "boundaries", fewer, f"has {len(edges)}")
-    check_that(all(a < b for a, b in pairwise(edges)), "boundaries", "increase", f"is {edges}")
+    require(
+        len(edges) == len(values) - 1,
+        f"Argument `boundaries` must have one entry fewer than the {len(values)} rates, but has {len(edges)}.",
+    )
+    require(all(a < b for a, b in pairwise(edges)), f"Argument `boundaries` must increase, but is {edges}.")
     return Schedule(f"piecewise({values}, {edges})", partial(_looked_up, np.array(values), np.array(edges)))
 
 
@@ -144,7 +146,7 @@ def cosine(initial: float, steps: int, final: float = 0.0, warmup: int = 0) -> S
     count = checked_integer(steps, "steps", minimum=1)
     end = checked_number(final, "final", positive=False, maximum=start)
     rise = checked_integer(warmup, "warmup", minimum=0)
-    check_that(rise < count, "warmup", f"be below the {count} steps", f"is {rise}")
+    require(rise < count, f"Argument `warmup` must be below the {count} steps, but is {rise}.")
     name = f"cosine({start!r}, {count}" + (f", final={end!r}" if end else "") + (f", warmup={rise}" if rise else "")
     rates = partial(_cosine, start, end, count - rise)
     return Schedule(f"{name})", partial(_warmed, rates, rise) if rise else rates)
@@ -216,16 +218,19 @@ def schedule_of(text: str, makers: dict[str, Callable[..., Schedule]] = MAKERS) 
     warmup(cosine(0.1, 200, final=0.01), 10)
     """
     head = text.partition("(")[0].strip()
-    need = "Argument `learning_rate` must be a positive number, a share of the limit of stability such as '0.1x', or a "
-    need += f"schedule such as 'cosine(0.01, 100000)', one of {', '.join(sorted(makers))}"
-    require("(" in text and head in makers, f"{need}, but is {shown(text)}.{suggestion(head, makers)}")
+    require(
+        "(" in text and head in makers,
+        "Argument `learning_rate` must be a positive number, a share of the limit of stability such as '0.1x', or a "
+        f"schedule such as 'cosine(0.01, 100000)', one of {', '.join(sorted(makers))}, but is {shown(text)}."
+        f"{suggestion(head, makers)}",
+    )
     try:
         call = _bound(ast.parse(keyboard_text(text).strip(), mode="eval").body, makers)
     except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
         form = f"{head}{inspect.signature(makers[head], eval_str=False)}".partition(" ->")[0]
         refuse(f"Argument `learning_rate` must be a call {form} of numbers and lists, but is {shown(text)}.")
-    made: Schedule = _made(call)
-    return made
+    schedule: Schedule = _called(call)
+    return schedule
 
 
 def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
@@ -235,17 +240,18 @@ def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
     if not (isinstance(node.func, ast.Name) and node.func.id in makers):
         raise ValueError(node)
     make = makers[node.func.id]
-    given = [_bound(each, makers) for each in node.args]
-    named = {str(each.arg): _bound(each.value, makers) for each in node.keywords}
-    inspect.signature(make).bind(*given, **named)
-    return partial(make, *given, **named)
+    arguments = [_bound(argument, makers) for argument in node.args]
+    keywords = {str(keyword.arg): _bound(keyword.value, makers) for keyword in node.keywords}
+    inspect.signature(make).bind(*arguments, **keywords)
+    return partial(make, *arguments, **keywords)
 
 
-def _made(value: Any) -> Any:
-    """Return what bound calls make, the innermost first."""
+def _called(value: Any) -> Any:
+    """Return the result of a call that `_bound` returned, after the calls among its arguments; a literal stays."""
     if not isinstance(value, partial):
         return value
-    return value.func(*map(_made, value.args), **{name: _made(each) for name, each in value.keywords.items()})
+    keywords = {name: _called(argument) for name, argument in value.keywords.items()}
+    return value.func(*map(_called, value.args), **keywords)
 
 
 # Functions at the top level of a module, so that a schedule can be sent to another process.

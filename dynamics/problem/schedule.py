@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
-    check_entries,
     check_memory,
-    check_that,
-    check_type,
     checked_integer,
     checked_number,
     checked_real,
+    first_false,
     read_only,
     require,
 )
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, real_column
-from hermite.text.messages import refuse
+from hermite.text.messages import refuse, shown
 
 DEFAULT_COUNT = 150
 #: Arrays of the size of the schedule that are held while it is made and checked.
@@ -48,9 +46,12 @@ class SaveAt(Compared):
     def __post_init__(self) -> None:
         times = real_column(self.times, "times")
         is_list = times.ndim == 1 and times.size != 0
-        check_that(is_list, "times", "be a non-empty list of times", f"has shape {times.shape}")
-        check_entries("times", times, np.isfinite(times) & (times >= 0.0), "be finite and at least 0")
-        for at in np.flatnonzero(np.diff(times) <= 0)[:1]:
+        require(is_list, f"Argument `times` must be a non-empty list of times, but has shape {times.shape}.")
+        if (at := first_false(np.isfinite(times) & (times >= 0.0))) is not None:
+            refuse(
+                f"Argument `times` must be finite and at least 0, but entry {at + 1} of {times.size} is {times[at]:g}."
+            )
+        if (at := first_false(np.diff(times) > 0)) is not None:
             refuse(f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}.")
         object.__setattr__(self, "times", read_only(times))
 
@@ -87,8 +88,10 @@ def _checked_range(first: object, last: object, count: object, above: Literal["<
     number = checked_integer(count, "count", minimum=2)
     begin, end = checked_real(first, "first"), checked_real(last, "last")
     is_above = begin > 0 if above == "<" else begin >= 0
-    need = f"Arguments `first` and `last` must satisfy 0 {above} `first` < `last`, but are {begin} and {end}."
-    require(is_above and begin < end < np.inf, need)
+    require(
+        is_above and begin < end < np.inf,
+        f"Arguments `first` and `last` must satisfy 0 {above} `first` < `last`, but are {begin} and {end}.",
+    )
     check_memory("count", number, ARRAYS_OF_TIMES * number)
     return begin, end, number
 
@@ -98,7 +101,7 @@ def schedule_until(save_at: object, t_max: object, default: SaveAt) -> SaveAt:
     if t_max is None:
         return checked_schedule(save_at, default)
     end = checked_number(t_max, "t_max", positive=True)
-    check_that(save_at is None, "t_max", "be None where `save_at` is given", f"is {end:g}")
+    require(save_at is None, f"Argument `t_max` must be None where `save_at` is given, but is {end:g}.")
     return ended_at(default, end)
 
 
@@ -109,6 +112,7 @@ def ended_at(default: SaveAt, last: float) -> SaveAt:
 
 def checked_schedule(save_at: object, default: SaveAt) -> SaveAt:
     """Return `save_at`, or the default when it is None."""
-    found: Any = default if save_at is None else save_at
-    check_type("save_at", found, SaveAt, "a SaveAt, such as SaveAt.at([...])")
-    return found  # type: ignore[no-any-return]
+    schedule = default if save_at is None else save_at
+    if not isinstance(schedule, SaveAt):
+        refuse(f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(schedule)}.", TypeError)
+    return schedule

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import check_memory, check_that, read_only
+from dynamics.problem.checks import check_memory, read_only, require
 from hermite.arrays import Array, real_array
 from hermite.text.messages import refuse, shown
 
@@ -95,36 +95,53 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
 
 
 def check_rows(name: str, rows: Array) -> None:
-    """Raise one sentence about the argument `name` unless each of its rows is a vector of finite, positive length."""
+    """Raise ValueError about the argument `name` unless each of its rows is a vector of finite, positive length."""
     squared_lengths = np.sum(rows**2, axis=1)
     are_good = (np.isfinite(squared_lengths) & (squared_lengths > 0)).all()
-    check_that(are_good, name, "have finite rows of positive length", "has a row without")
+    require(are_good, f"Argument `{name}` must have finite rows of positive length, but has a row without.")
 
 
 def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int) -> Overlaps:
-    """Return (C, G, n) as read-only arrays, or raise one sentence saying why no weights in R^d have them."""
-    given = "initial_overlaps"
+    """Return (C, G, n) as read-only arrays; ValueError if no weights in R^d have these overlaps."""
     if not isinstance(overlaps, Sequence | np.ndarray):
-        refuse(f"Argument `{given}` must be a tuple (C, G, n), but is {shown(overlaps)}.", TypeError)
-    check_that(len(overlaps) == 3, given, "be a tuple (C, G, n)", f"has {len(overlaps)} entries")
-    C, G, n = (read_only(real_array(part, given)) for part in overlaps)
+        refuse(f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}.", TypeError)
+    require(
+        len(overlaps) == 3, f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
+    )
+    C, G, n = (read_only(real_array(part, "initial_overlaps")) for part in overlaps)
     shapes = {"C": (C, (width, teacher.num_directions)), "G": (G, (width, width)), "n": (n, (width,))}
     for label, (array, shape) in shapes.items():
-        check_that(array.shape == shape, given, f"have {label} of shape {shape}", f"it has shape {array.shape}")
-        check_that(np.isfinite(array).all(), given, "be finite", f"{label} is not")
-    check_that((n > 0).all(), given, "have positive squared norms n", f"the smallest is {n.min()}")
+        require(
+            array.shape == shape,
+            f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}.",
+        )
+        require(np.isfinite(array).all(), f"Argument `initial_overlaps` must be finite, but {label} is not.")
+    require(
+        (n > 0).all(), f"Argument `initial_overlaps` must have positive squared norms n, but the smallest is {n.min()}."
+    )
     off = max(np.abs(G - G.T).max(), np.abs(np.diag(G) - 1).max())
-    check_that(off <= GRAM_TOLERANCE, given, "have a symmetric G with ones on the diagonal", "it has not")
+    require(
+        off <= GRAM_TOLERANCE,
+        "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not.",
+    )
     rows = _rows(teacher)
     on_teacher = C @ np.linalg.pinv(rows).T
     is_spanned = np.abs(on_teacher @ rows.T - C).max() <= GRAM_TOLERANCE
-    check_that(is_spanned, given, "have C in the range of the teacher's Gram matrix", "it is not")
+    require(
+        is_spanned, "Argument `initial_overlaps` must have C in the range of the teacher's Gram matrix, but it is not."
+    )
     values, slack = np.linalg.eigvalsh(G - on_teacher @ on_teacher.T), GRAM_TOLERANCE * max(1.0, width)
-    need = "leave G - C T^-1 C^T positive semidefinite"
-    check_that(values[0] >= -slack, given, need, f"its smallest eigenvalue is {values[0]:.3g}")
+    require(
+        values[0] >= -slack,
+        "Argument `initial_overlaps` must leave G - C T^-1 C^T positive semidefinite, but its smallest eigenvalue is "
+        f"{values[0]:.3g}.",
+    )
     free = dimension - np.linalg.matrix_rank(rows)
-    too_many = f"G - C T^-1 C^T has more than the {free} dimensions that d = {dimension} leaves"
-    check_that(np.sum(values > slack) <= free, given, "fit in R^d", too_many)
+    require(
+        np.sum(values > slack) <= free,
+        f"Argument `initial_overlaps` must fit in R^d, but G - C T^-1 C^T has more than the {free} dimensions that d "
+        f"= {dimension} leaves.",
+    )
     return C, G, n
 
 

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     check_choice,
-    check_that,
     checked_integer,
     checked_link,
     checked_number,
     float_vector,
+    require,
 )
 from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
@@ -156,23 +156,25 @@ class Student(Compared):
         assign("decay", (of_first if first else 0.0, of_second if second else 0.0))
 
     def _checked_second_layer(self) -> str | Array:
-        given: Any = self.initial_second_layer
-        if not isinstance(given, str):
-            return _checked_vector("initial_second_layer", given, self.width)
-        check_choice("initial_second_layer", given, NAMED_STARTS)
-        is_right = given != "pairs" or self.width % 2 == 0
-        check_that(is_right, "width", "be even where `initial_second_layer` is 'pairs'", f"is {self.width}")
-        return given
+        layer: Any = self.initial_second_layer
+        if not isinstance(layer, str):
+            return _checked_vector("initial_second_layer", layer, self.width)
+        check_choice("initial_second_layer", layer, NAMED_STARTS)
+        is_right = layer != "pairs" or self.width % 2 == 0
+        require(
+            is_right, f"Argument `width` must be even where `initial_second_layer` is 'pairs', but is {self.width}."
+        )
+        return layer
 
     def _checked_biases(self) -> float | Array:
-        given: Any = self.initial_biases
-        if np.ndim(given) == 0:
-            found: float | Array = checked_number(given, "initial_biases", positive=False, maximum=LARGEST_SETTING)
+        value: Any = self.initial_biases
+        if np.ndim(value) == 0:
+            biases: float | Array = checked_number(value, "initial_biases", positive=False, maximum=LARGEST_SETTING)
         else:
-            found = _checked_vector("initial_biases", given, self.width)
-        is_right = self.biases != "none" or (isinstance(found, float) and found == 1.0)
-        check_that(is_right, "initial_biases", "be absent where `biases` is 'none'", f"is {shown(given)}")
-        return found
+            biases = _checked_vector("initial_biases", value, self.width)
+        is_right = self.biases != "none" or (isinstance(biases, float) and biases == 1.0)
+        require(is_right, f"Argument `initial_biases` must be absent where `biases` is 'none', but is {shown(value)}.")
+        return biases
 
     # --- derived quantities -------------------------------------------------------------------------------
 
@@ -218,22 +220,22 @@ class Student(Compared):
 
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; given second layers and biases travel as arrays."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "order"}
-        stored = {name: None if isinstance(value, np.ndarray) else value for name, value in own.items()}
+        values = {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.name != "order"}
+        stored = {name: None if isinstance(value, np.ndarray) else value for name, value in values.items()}
         rates = self.rates if isinstance(self.rates, str) else list(self.rates)
         return stored | {"activation": stored_link(self.activation), "rates": rates, "decay": list(self.decay)}
 
     def arrays(self) -> dict[str, Array]:
         """Return the array-valued inputs by the names of their variables, each of shape (m,)."""
-        given = {"initial_second_layer": self.initial_second_layer, "initial_bias": self.initial_biases}
-        return {name: values for name, values in given.items() if isinstance(values, np.ndarray)}
+        starts = {"initial_second_layer": self.initial_second_layer, "initial_bias": self.initial_biases}
+        return {name: values for name, values in starts.items() if isinstance(values, np.ndarray)}
 
     @classmethod
     def of(cls, stored: dict[str, Any], second_layer: Array | None, biases: Array | None) -> Student:
-        """Return the student of what `parameters` and `arrays` returned."""
+        """Return the student from its `parameters` and its `arrays`."""
         arrays, link = {"initial_second_layer": second_layer, "initial_biases": biases}, stored["activation"]
-        given: dict[str, Any] = {name: arrays.get(name) if v is None else v for name, v in stored.items()}
-        return cls(**given | {"activation": read_link(link), "order": link["order"]})
+        arguments: dict[str, Any] = {name: arrays.get(name) if v is None else v for name, v in stored.items()}
+        return cls(**arguments | {"activation": read_link(link), "order": link["order"]})
 
     def _repr_html_(self) -> str:
         rows = {"f(x)": STUDENTS[NETWORK][1], "link σ": link_in_a_line(self.activation), **layers_in_html(self)}
@@ -242,33 +244,34 @@ class Student(Compared):
         return table_of_pairs(f"<b>Student</b>: {self.width} neuron{'' if self.width == 1 else 's'}", rows)
 
     def _identity(self) -> tuple[object, ...]:
-        given = (self.initial_second_layer, self.initial_biases)
-        starts = tuple((each + 0.0).tobytes() if isinstance(each, np.ndarray) else each for each in given)
+        layers = (self.initial_second_layer, self.initial_biases)
+        starts = tuple((layer + 0.0).tobytes() if isinstance(layer, np.ndarray) else layer for layer in layers)
         trained = (self.second_layer, self.biases, self.first_layer, self.scale, self.rates, self.decay)
         return (self.activation.link, self.activation.coefficients.tobytes(), self.width, *starts, *trained)
 
 
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
-    """Return one number per neuron."""
-    found = float_vector(values, name, width, "neurons")
-    if np.abs(found).max() > LARGEST_SETTING:
+    """Return one number per neuron, shape (m,), of size up to 1e30."""
+    vector = float_vector(values, name, width, "neurons")
+    if np.abs(vector).max() > LARGEST_SETTING:
         refuse(f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}.")
-    return found
+    return vector
 
 
 def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:
-    """Return so many numbers as there are symbols, each finite and at least 0."""
-    count, given = len(symbols), values
+    """Return one number for each of the symbols, finite and at least 0."""
+    count, numbers = len(symbols), values
     if getattr(values, "ndim", None):
-        given = real_column(values, name).tolist()
-    if not isinstance(given, (tuple, list)) or len(given) != count:
-        need = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)})"
-        refuse(f"{need}, but is {shown(values)}.", TypeError)
-    return tuple(checked_number(value, name, positive=False, maximum=LARGEST_SETTING) for value in given)
+        numbers = real_column(values, name).tolist()
+    if not isinstance(numbers, (tuple, list)) or len(numbers) != count:
+        refuse(
+            f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}.", TypeError
+        )
+    return tuple(checked_number(value, name, positive=False, maximum=LARGEST_SETTING) for value in numbers)
 
 
 def layers_in_html(student: Student) -> dict[str, str]:
-    """Return how the layers of a network are trained, by names, in HTML."""
+    """Return rows of a table in HTML that say how the layers of a network are trained."""
     named = zip("wvb", student.learning_rates, strict=True)
     rates = ", ".join(f"ε<sub>{name}</sub> = {rate:g}" for name, rate in named)
     first = "free" if student.first_layer == "free" else "of kept length"
@@ -285,7 +288,7 @@ def stored_link(link: HermiteExpansion) -> dict[str, Any]:
 
 
 def read_link(stored: dict[str, Any]) -> object:
-    """Return what `hermite.expand` makes the stored link of."""
+    """Return the argument of `hermite.expand` that makes a stored link."""
     if "text" in stored:
         return stored["text"]
     return {j: c for j, c in enumerate(stored["coefficients"]) if c != 0.0}

@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     Frozen,
-    check_entries,
     check_memory,
-    check_that,
     checked_integer,
     checked_link,
     checked_number,
     checked_real,
+    first_false,
     float_vector,
     read_only,
+    require,
 )
 from dynamics.problem.emergence import EMERGENCE_LEVEL
 from dynamics.problem.hints import class_with_hints
@@ -91,7 +91,8 @@ class Polynomial(Compared):
     def value(self, x: ArrayLike) -> Array:
         """Return f* at points of shape (…, r)."""
         at = np.asarray(x, dtype=np.float64)
-        terms = (power * np.prod(at**own, axis=-1) for own, power in zip(self.exponents, self.powers, strict=True))
+        monomials = zip(self.exponents, self.powers, strict=True)
+        terms = (coefficient * np.prod(at**exponents, axis=-1) for exponents, coefficient in monomials)
         return np.asarray(sum(terms, np.zeros(at.shape[:-1])))
 
     @cached_property
@@ -103,28 +104,28 @@ class Polynomial(Compared):
     def components(self) -> tuple[Component, ...]:
         """Components with |α| ≥ 1 that are not zero, in the order of learning: the cheapest next."""
         values = {degrees: value for degrees, value in self._hermite.items() if any(degrees)}
-        known: set[int] = set()
-        found: list[Component] = []
+        seen_axes: set[int] = set()
+        components: list[Component] = []
 
         def cost(degrees: tuple[int, ...]) -> int:
-            return sum(degree for a, degree in enumerate(degrees) if a not in known)
+            return sum(degree for a, degree in enumerate(degrees) if a not in seen_axes)
 
         while values:
-            degrees = min(values, key=lambda each: (cost(each), sum(each), tuple(-n for n in each)))
+            degrees = min(values, key=lambda alpha: (cost(alpha), sum(alpha), tuple(-n for n in alpha)))
             # As text that `Teacher.polynomial` reads, such as "h2(x1)*x2".
             name = "*".join(f"x{a + 1}" if n == 1 else f"h{n}(x{a + 1})" for a, n in enumerate(degrees) if n)
-            found.append(Component(degrees, float(values.pop(degrees)), name, cost(degrees)))
-            known.update(found[-1].axes)
-        return tuple(found)
+            components.append(Component(degrees, float(values.pop(degrees)), name, cost(degrees)))
+            seen_axes.update(components[-1].axes)
+        return tuple(components)
 
     @cached_property
     def _hermite(self) -> dict[tuple[int, ...], Any]:
-        """Exact value of every component that is not zero, α = 0 included."""
+        """Exact value f*_α of every Hermite component that is not zero, α = 0 included, by its degrees α."""
         import sympy
 
         from hermite.closed_forms import EXACT, moment_parts
 
-        found: dict[tuple[int, ...], Any] = {}
+        sums: dict[tuple[int, ...], Any] = {}
         for exponents, value in self._exact.items():
             terms: dict[tuple[int, ...], Any] = {(): value}
             for n in exponents:
@@ -132,8 +133,8 @@ class Polynomial(Compared):
                 powers = {j: u / sympy.sqrt(math.factorial(j)) for j, u in enumerate(moments) if u != 0}
                 terms = {(*left, j): a * b for left, a in terms.items() for j, b in powers.items()}
             for degrees, term in terms.items():
-                found[degrees] = found.get(degrees, 0) + term
-        return {degrees: value for degrees, each in found.items() if (value := sympy.expand(each)) != 0}
+                sums[degrees] = sums.get(degrees, 0) + term
+        return {degrees: value for degrees, total in sums.items() if (value := sympy.expand(total)) != 0}
 
     def _identity(self) -> object:
         return frozenset(self._exact.items())
@@ -201,11 +202,17 @@ class Teacher(Compared, Frozen):
         biases: ArrayLike | None = None,
     ) -> None:
         a = real_column(coefficients, "coefficients")
-        check_that(a.ndim == 1 and a.size != 0, "coefficients", "have shape (num_directions,)", f"has shape {a.shape}")
-        ends = f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
-        check_entries("coefficients", a, np.isfinite(a) & (a != 0), "be finite and not zero", "entry {} of {} is {}")
-        good = (np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT)
-        check_entries("coefficients", a, good, f"have sizes from {ends}")
+        require(
+            a.ndim == 1 and a.size != 0,
+            f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}.",
+        )
+        if (p := first_false(np.isfinite(a) & (a != 0))) is not None:
+            refuse(f"Argument `coefficients` must be finite and not zero, but entry {p + 1} of {a.size} is {a[p]}.")
+        if (p := first_false((np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT))) is not None:
+            refuse(
+                f"Argument `coefficients` must have sizes from {SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}, "
+                f"but entry {p + 1} of {a.size} is {a[p]:g}."
+            )
         self._set(
             coefficients=read_only(a),
             directions=None if directions is None else checked_rows(directions, a.size),
@@ -247,7 +254,7 @@ class Teacher(Compared, Frozen):
         decay, places = checked_number(beta, "beta", positive=False), _places(num_directions)
         with np.errstate(under="ignore"):
             a = (places + 1.0) ** -decay
-        check_that(a[-1] != 0.0, "beta", "keep every p^-beta above zero in float64", f"is {beta}")
+        require(a[-1] != 0.0, f"Argument `beta` must keep every p^-beta above zero in float64, but is {beta}.")
         teacher = cls(a / np.sqrt(np.sum(a**2)))
         object.__setattr__(teacher, "beta", decay)
         return teacher
@@ -262,12 +269,12 @@ class Teacher(Compared, Frozen):
         [0.8729, 0.4364, 0.2182]
         """
         share = checked_real(ratio, "ratio")
-        check_that(0.0 < share < 1.0, "ratio", "be above 0 and below 1", f"is {share}")
+        require(0.0 < share < 1.0, f"Argument `ratio` must be above 0 and below 1, but is {share}.")
         places = _places(num_directions)
         with np.errstate(under="ignore"):
             a = share**places
         is_normal = a[-1] >= np.finfo(np.float64).tiny
-        check_that(is_normal, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}")
+        require(is_normal, f"Argument `ratio` must keep every ratio^p above zero in float64, but is {ratio}.")
         return cls(a / np.sqrt(np.sum(a**2)))
 
     @property
@@ -297,7 +304,7 @@ class Teacher(Compared, Frozen):
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Names of the components in the order of learning: next comes the least |α| on axes not yet known."""
+        """Names of the components in the order of learning: the next one has the least |α| on new axes."""
         return tuple(component.name for component in self.components)
 
     @property
@@ -312,7 +319,7 @@ class Teacher(Compared, Frozen):
         return EMERGENCE_LEVEL if most == 1 else EVEN_SHARE / most
 
     def units(self, link: HermiteExpansion) -> tuple[Unit, ...]:
-        """Return the units, those without a link with the one given; a polynomial has none."""
+        """Return the units of the teacher, with `link` where `links` is None; none for a polynomial."""
         if self.target is not None:
             return ()
         count = self.num_directions
@@ -337,7 +344,7 @@ class Teacher(Compared, Frozen):
     def _identity(self) -> tuple[object, ...]:
         arrays = (self.coefficients, self.directions, self.biases)
         # 0.0 and -0.0 are one number and two patterns of bits.
-        shapes = tuple(None if each is None else (each.shape, (each + 0.0).tobytes()) for each in arrays)
+        shapes = tuple(None if array is None else (array.shape, (array + 0.0).tobytes()) for array in arrays)
         return (*shapes, self.links, self.target)
 
     def _repr_html_(self) -> str:
@@ -389,20 +396,29 @@ def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion
     """Return one expansion per unit."""
     if isinstance(links, (str, bytes, dict)) or not isinstance(links, Iterable):
         refuse(f"Argument `links` must be a list with one link per unit, but is {shown(links)}.", TypeError)
-    found = tuple(checked_link(link, "links") for link in links)
-    check_that(len(found) == count, "links", f"hold one link for each of {count} units", f"holds {len(found)}")
-    return found
+    expansions = tuple(checked_link(link, "links") for link in links)
+    require(
+        len(expansions) == count,
+        f"Argument `links` must hold one link for each of {count} units, but holds {len(expansions)}.",
+    )
+    return expansions
 
 
 def checked_rows(directions: ArrayLike, count: int) -> Array:
     """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 (10^-6 if single) are normalised."""
     is_single = str(getattr(directions, "dtype", "")).endswith("float32")
     rows = real_array(directions, "directions")
-    need = f"have shape (num_directions, r) = ({count}, r)"
-    check_that(rows.ndim == 2 and len(rows) == count, "directions", need, f"has shape {rows.shape}")
+    require(
+        rows.ndim == 2 and len(rows) == count,
+        f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}.",
+    )
     lengths = np.sqrt(np.sum(rows**2, axis=1))
-    good = np.abs(lengths - 1.0) <= (SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE)
-    check_entries("directions", lengths, good, "have rows of unit length", "row {} of {} has length {:.6g}")
+    tolerance = SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE
+    if (p := first_false(np.abs(lengths - 1.0) <= tolerance)) is not None:
+        refuse(
+            f"Argument `directions` must have rows of unit length, but row {p + 1} of {count} has length "
+            f"{lengths[p]:.6g}."
+        )
     # Rows of length 1 up to rounding stay as they are, bit for bit, so that a teacher comes back from its file.
     off_by_more = np.abs(lengths - 1.0) > ROUNDED_LENGTH
     return read_only(rows / np.where(off_by_more, lengths, 1.0)[:, None])
