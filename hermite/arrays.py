@@ -71,7 +71,7 @@ def real_array(values: Any, name: str) -> Array:
     """Return an array, list, tensor or column that a user gives for an argument as float64, rounded to that at most.
 
     TypeError is raised for anything but real numbers, such as text, truth values, dates, complex numbers and None;
-    ValueError for masked entries, units, and integers that float64 does not hold. Each is a sentence.
+    ValueError for masked entries, units, and integers that float64 does not hold.
 
     >>> real_array([1, 2], "x")
     array([1., 2.])
@@ -84,19 +84,19 @@ def real_array(values: Any, name: str) -> Array:
     has_none = unit is None or callable(unit) or str(unit) in ("", "1", "dimensionless")
     require(has_none, f"Argument `{name}` must be dimensionless, as all quantities here are, but has the unit {unit}.")
     try:
-        given = np.asarray(as_numpy(values))
+        array = np.asarray(as_numpy(values))
         # Of a list that mixes them with numbers, numpy makes numbers of truth values.
-        objects = given.flat if given.dtype == object else values if isinstance(values, list | tuple) else ()
+        objects = array.flat if array.dtype == object else values if isinstance(values, list | tuple) else ()
         no_numbers = (str, bytes, bool, np.bool_, NoneType)
-        if given.dtype.kind in "bcmMSUV" or any(isinstance(each, no_numbers) for each in objects):
+        if array.dtype.kind in "bcmMSUV" or any(isinstance(entry, no_numbers) for entry in objects):
             raise TypeError
-        found = np.asarray(given, dtype=np.float64)
+        numbers = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         refuse(f"Argument `{name}` must be an array of real numbers, but is {shown(values)}.", TypeError)
-    large = given[np.abs(found) >= 2**53] if given.dtype.kind in "iu" else ()
-    lost = next((each for each in large if int(float(each)) != int(each)), None)
+    large = array[np.abs(numbers) >= 2**53] if array.dtype.kind in "iu" else ()
+    lost = next((integer for integer in large if int(float(integer)) != int(integer)), None)
     require(lost is None, f"Argument `{name}` must hold numbers that float64 holds, but has {lost}.")
-    return found
+    return numbers
 
 
 def _unit_of(values: Any) -> object:
@@ -111,13 +111,13 @@ def _unit_of(values: Any) -> object:
 
 
 def real_column(values: Any, name: str) -> Array:
-    """Return what `real_array` does; of a table of pandas with one column, that column."""
-    found = real_array(values, name)
-    return found[:, 0] if hasattr(values, "columns") and found.shape[1:] == (1,) else found
+    """Return values as `real_array` does; a table of pandas with one column gives that column, shape (n,)."""
+    column = real_array(values, name)
+    return column[:, 0] if hasattr(values, "columns") and column.shape[1:] == (1,) else column
 
 
 def as_scalar(value: object) -> object:
-    """Return the number of Python in one of numpy or in an array without dimensions; anything else as it is.
+    """Return a number of numpy, or an array without dimensions, as a number of Python; any other value as it is.
 
     >>> as_scalar(np.array(0.5)), as_scalar("text")
     (0.5, 'text')

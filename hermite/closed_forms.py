@@ -147,8 +147,8 @@ def _with_steps(expression: Expression) -> Expression:
 
     def maximum(*arguments: Expression) -> Expression:
         result = arguments[0]
-        for other in arguments[1:]:
-            result = other + (result - other) * step(result - other)
+        for argument in arguments[1:]:
+            result = argument + (result - argument) * step(result - argument)
         return result
 
     rules = [
@@ -190,7 +190,7 @@ def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression
 def _term(part: Expression, moment: int) -> Term | None:
     """Return one product a z^n f(z) as a term, None where f is of no known kind."""
     z = variable()
-    coefficient, power, exponent, others = sympy.Integer(1), 0, sympy.Integer(0), set()
+    coefficient, power, exponent, factors = sympy.Integer(1), 0, sympy.Integer(0), set()
     for factor in sympy.Mul.make_args(part):
         base, times = factor.as_base_exp()
         if not factor.has(z):
@@ -200,15 +200,15 @@ def _term(part: Expression, moment: int) -> Term | None:
         elif isinstance(factor, sympy.exp):
             exponent += factor.args[0]
         elif isinstance(base, sympy.Heaviside) and times.is_positive:
-            others.add(base)  # H^n = H almost everywhere
+            factors.add(base)  # H^n = H almost everywhere
         elif times == 1:
-            others.add(factor)
+            factors.add(factor)
         else:
             return None
-    if power > MAX_DEGREE or len(others) > 1 or (others and exponent != 0):
+    if power > MAX_DEGREE or len(factors) > 1 or (factors and exponent != 0):
         return None
-    if others:
-        [factor] = others
+    if factors:
+        [factor] = factors
         kind = {sympy.sin: "sin", sympy.cos: "cos", sympy.erf: "erf", sympy.Heaviside: "step"}.get(factor.func)
         line = _quadratic(factor.args[0]) if kind else None
         if kind is None or line is None or line[0] != 0 or (kind == "step" and line[1] != 1):
@@ -216,8 +216,10 @@ def _term(part: Expression, moment: int) -> Term | None:
         return Term(coefficient, power, kind, (-line[2],) if kind == "step" else line[1:])
     if (shape := _quadratic(sympy.expand(exponent))) is None:
         return None
-    infinite = f"Argument `x` must have a finite second moment under N(0, 1), but contains exp({exponent})."
-    require((1 - 2 * moment * shape[0]).is_positive, infinite)
+    require(
+        (1 - 2 * moment * shape[0]).is_positive,
+        f"Argument `x` must have a finite second moment under N(0, 1), but contains exp({exponent}).",
+    )
     coefficient *= sympy.exp(shape[2])
     return Term(coefficient, power, *(("one", ()) if shape[:2] == (0, 0) else ("gaussian", shape[:2])))
 
@@ -262,7 +264,7 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
 
 def _parts_of_family(kind: str, parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
     """Return the moments u_0 ... u_last of f alone."""
-    of, zero, one = field.of, field.number(0), field.number(1)
+    of, zero, unity = field.of, field.number(0), field.number(1)
     if kind in ("sin", "cos"):
         a, b = parameters
         parts = []
@@ -283,10 +285,10 @@ def _parts_of_family(kind: str, parameters: tuple[Number, ...], last: int, field
         slope = 2 * a / of.sqrt(of.pi) * of.exp(-(b**2)) * factor
     else:
         [place] = parameters
-        moments = _recurrence(place, -one, last, field)
-        mean = (1 - of.erf(place / of.sqrt(2 * one))) / 2
+        moments = _recurrence(place, -unity, last, field)
+        mean = (1 - of.erf(place / of.sqrt(2 * unity))) / 2
         slope = of.exp(-(place**2) / 2) / of.sqrt(2 * of.pi)
-    return [(mean, [one, *[zero] * last]), (slope, [zero, *moments][: last + 1])]
+    return [(mean, [unity, *[zero] * last]), (slope, [zero, *moments][: last + 1])]
 
 
 def _recurrence(first: Number, pull: Number, last: int, field: Arithmetic) -> list[Number]:

@@ -150,9 +150,11 @@ class HermiteExpansion:
     def information_exponent(self) -> int:
         """Smallest j >= 1 with c_j ≠ 0 by the rule for zero; ValueError for a constant link."""
         nonzero = np.flatnonzero(np.abs(self.coefficients[1:]) > self.tolerance)
-        none = "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
-        none += f"c_1 ... c_{self.order} is zero: the link is constant, or the order is too small."
-        require(nonzero.size, none)
+        require(
+            nonzero.size,
+            "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
+            f"c_1 ... c_{self.order} is zero: the link is constant, or the order is too small.",
+        )
         return int(nonzero[0]) + 1
 
     @cached_property
@@ -171,17 +173,21 @@ class HermiteExpansion:
         import sympy
 
         degree = len(self.link_coefficients()) - 1
-        known = self.exact_source.exact(degree) if self.exact_source else map(sympy.Float, self.link_coefficients())
-        return sympy.Add(*[sympy.expand(c * formulas.hermite_polynomial(j)) for j, c in enumerate(known) if c != 0])
+        coefficients = (
+            self.exact_source.exact(degree) if self.exact_source else map(sympy.Float, self.link_coefficients())
+        )
+        return sympy.Add(
+            *[sympy.expand(c * formulas.hermite_polynomial(j)) for j, c in enumerate(coefficients) if c != 0]
+        )
 
     def link_coefficients(self) -> tuple[float, ...]:
-        """Return all coefficients of a polynomial link, also those beyond `order`; TypeError for another link."""
+        """Return all coefficients of a polynomial link, including those beyond `order`; TypeError for another link."""
         if not isinstance(self.link, SeriesLink):
             refuse(f"The link must be a polynomial to have finitely many coefficients, but is {self.name}.", TypeError)
         return self.link.coefficients
 
     def value(self, z: ArrayLike) -> Array:
-        """Return σ(z) at dimensionless points of any shape, in their shape; of `truncated()` the series."""
+        """Return σ(z) at dimensionless points of any shape, in their shape; that of `truncated()` is the series."""
         return self.link.value(real_array(z, "z"))
 
     def derivative(self, z: ArrayLike) -> Array:
@@ -250,7 +256,7 @@ def _rounded(link: HermiteExpansion) -> dict[int, str]:
 
 
 def _known(text: Callable[[], str], otherwise: str = "unknown") -> str:
-    """Return a text, or another one where a number in it cannot be computed."""
+    """Return the result of `text`, or `otherwise` where it raises ValueError because a number is unknown."""
     try:
         return text()
     except ValueError:
@@ -267,8 +273,8 @@ class GivenTerms:
         """Return c_0 ... c_order as sympy numbers."""
         import sympy
 
-        given = dict(self.terms)
-        return tuple(sympy.sympify(given.get(j, 0)) for j in range(order + 1))
+        by_degree = dict(self.terms)
+        return tuple(sympy.sympify(by_degree.get(j, 0)) for j in range(order + 1))
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -326,16 +332,27 @@ class CallableLink:
         """Return σ(z); check type and shape of the values. The function gets a copy, into which it may write."""
         points = np.asarray(z, dtype=np.float64)
         name = callable_name(self.function)
-        rule = "Argument `x` must be a vectorised callable (array in, real array of the same shape out)"
         try:
             raw = np.asarray(as_numpy(self._called(points)))
         except Exception as error:
-            msg = f"{rule}, but {name!r} failed on an array of shape {points.shape}: {error}"
+            msg = (
+                "Argument `x` must be a vectorised callable (array in, real array of the same shape out), but "
+                f"{name!r} failed on an array of shape {points.shape}: {error}"
+            )
             raise TypeError(msg) from error
         is_real = raw.dtype.kind in "iub" or (raw.dtype.kind == "f" and raw.dtype.itemsize >= points.dtype.itemsize)
-        require(is_real, f"{rule}, but {name!r} returns dtype {raw.dtype}.", TypeError)
+        require(
+            is_real,
+            f"Argument `x` must be a vectorised callable (array in, real array of the same shape out), but {name!r} "
+            f"returns dtype {raw.dtype}.",
+            TypeError,
+        )
         same = raw.shape == points.shape
-        require(same, f"{rule}, but {name!r} returns shape {raw.shape} for shape {points.shape}.")
+        require(
+            same,
+            f"Argument `x` must be a vectorised callable (array in, real array of the same shape out), but {name!r} "
+            f"returns shape {raw.shape} for shape {points.shape}.",
+        )
         values: Array = raw.astype(np.float64)  # a copy: the function may fill one array again and again
         return values[()]
 
@@ -363,8 +380,10 @@ class CallableLink:
             pickle.dumps(self.function)
         except Exception as error:
             name = callable_name(self.function)
-            msg = f"An expansion of a callable can be pickled only if the callable can, but {name!r} cannot: {error}."
-            msg += " Define it at the top level of a module, or give a formula."
+            msg = (
+                f"An expansion of a callable can be pickled only if the callable can, but {name!r} cannot: {error}. "
+                "Define it at the top level of a module, or give a formula."
+            )
             raise pickle.PicklingError(msg) from error
         return CallableLink, (self.function,)
 
@@ -496,10 +515,15 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     (0, 3, 0, sqrt(6))
     """
     wanted = as_integer(order)
-    need = f"Argument `order` must be an integer or None, but is {shown(order)}."
-    require(order is None or wanted is not None, need, TypeError)
-    need = f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(wanted)}."
-    require(wanted is None or 0 <= wanted <= MAX_DEGREE, need)
+    require(
+        order is None or wanted is not None,
+        f"Argument `order` must be an integer or None, but is {shown(order)}.",
+        TypeError,
+    )
+    require(
+        wanted is None or 0 <= wanted <= MAX_DEGREE,
+        f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(wanted)}.",
+    )
     if isinstance(x, HermiteExpansion):
         return x if wanted in (None, x.order) else _recut(x, wanted)
     if isinstance(x, str):
@@ -512,14 +536,18 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         expression = formulas.normalise(x)
         return _from_expression(expression, str(expression), str(expression), wanted)
     if isinstance(x, type):
-        name = f"{x.__name__}()"
-        refuse(f"Argument `x` must be a function, but is a class; an object of it may be one: {name}.", TypeError)
+        refuse(
+            f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}().", TypeError
+        )
     if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
         x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
         return _from_callable(x, wanted)
-    kinds = "a name, a dict {degree: coefficient}, a formula, a vectorised callable or an expansion"
-    return refuse(f"Argument `x` must be {kinds}, but is of type {type(x).__name__}.", TypeError)
+    return refuse(
+        "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable or an "
+        f"expansion, but is of type {type(x).__name__}.",
+        TypeError,
+    )
 
 
 def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
@@ -574,8 +602,9 @@ def _by_degree(coefficients: Any) -> dict[int, object]:
         coefficients = np.asarray(as_numpy(coefficients))
     shape = np.shape(coefficients) if isinstance(coefficients, np.ndarray) else (len(coefficients),)
     require(len(shape) == 1, f"Argument `x` must be a one-dimensional array of coefficients, but has shape {shape}.")
-    count = f"Argument `x` must have at most {MAX_DEGREE + 1} coefficients, but has {shape[0]}."
-    require(shape[0] <= MAX_DEGREE + 1, count)
+    require(
+        shape[0] <= MAX_DEGREE + 1, f"Argument `x` must have at most {MAX_DEGREE + 1} coefficients, but has {shape[0]}."
+    )
     require(shape[0], "Argument `x` must have at least one nonzero coefficient, but is empty.")
     return dict(enumerate(coefficients))
 
@@ -591,14 +620,16 @@ def _coefficient(degree: int, number: object) -> object:
         exact = number if number.is_real and not number.has(sympy.Float) else None
         number = complex(number).real if number.is_real else math.nan
     elif not isinstance(number, float | np.floating):
-        real = f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}."
-        refuse(real, TypeError)
+        refuse(
+            f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}.", TypeError
+        )
     try:
         value = float(number if exact is None else exact)  # type: ignore[arg-type]
     except OverflowError:
         value = math.inf
-    given = f"Argument `x` must have finite real coefficients, but has {number} at degree {degree}."
-    require(math.isfinite(value), given)
+    require(
+        math.isfinite(value), f"Argument `x` must have finite real coefficients, but has {number} at degree {degree}."
+    )
     return value if exact is None else exact
 
 
@@ -621,8 +652,10 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
     degree = form.degree
     coefficients = form.floats((DEFAULT_ORDER if order is None else order) if degree is None else degree)
     j = int(np.argmin(np.isfinite(coefficients)))
-    beyond = f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}."
-    require(np.isfinite(coefficients[j]), beyond)
+    require(
+        np.isfinite(coefficients[j]),
+        f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}.",
+    )
     with np.errstate(over="ignore"):
         has_norm = np.isfinite(np.sum(coefficients**2))
     require(has_norm, f"Argument `x` must have a norm within float64, but E σ(z)² of {name!r} is not.")
@@ -633,7 +666,7 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
 
 
 def _from_callable(function: Callable[[Any], Any], order: int | None) -> HermiteExpansion:
-    """Return the expansion of a vectorised function, whose value at a point must depend on that point alone."""
+    """Return the expansion of a vectorised function; ValueError if its value at a point depends on other points."""
     from hermite.quadrature import POINTS, check_pointwise
 
     link, name = CallableLink(function), callable_name(function)
@@ -647,8 +680,11 @@ def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -
 
     result = integrate(link.value, DEFAULT_ORDER if order is None else order)
     norm, error = result.norm_squared, result.norm_squared_error
-    lead = f"Argument `x` must be square-integrable under N(0, 1), but the integral of {name!r} squared does not"
-    require(error <= UNCERTAIN_NORM * norm, f"{lead} converge: {norm:.3g} with error {error:.3g}.")
+    require(
+        error <= UNCERTAIN_NORM * norm,
+        f"Argument `x` must be square-integrable under N(0, 1), but the integral of {name!r} squared does not "
+        f"converge: {norm:.3g} with error {error:.3g}.",
+    )
     tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
     # Coefficients are set to 0 here alone, so that callers may ask for `!= 0`.
     coefficients = np.where(np.abs(result.coefficients) > tolerance, result.coefficients, 0.0)

@@ -132,8 +132,8 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
             value *= points
             if weight != 0.0:
                 value += weight
-    found: Array = value[()]
-    return found
+    result: Array = value[()]
+    return result
 
 
 def trimmed(coefficients: Array) -> tuple[float, ...]:
@@ -182,7 +182,7 @@ class DiagramTable:
 
 
 def count_diagrams(f: ArrayLike, g: ArrayLike) -> int:
-    """Return an upper bound of the number of rows that `diagrams` goes through, without making them."""
+    """Return an upper bound on the number of rows that `diagrams` goes through, without making the rows."""
     first = _support(f)
     both = {*first, *_support(g)}
     counts = (
@@ -218,17 +218,17 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
         pairs.sort(key=lambda pair: (pair[0] * pair[1] > 0, sum(pair), pair[0]))
         r, s = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         scale = 1.0 / (factorials[r] * factorials[s])
-        values, others = hat[:, e + r + s] * scale
-        left, right = np.nonzero(np.repeat((values != 0.0)[:, None], r.size, axis=1))
+        of_f, of_g = hat[:, e + r + s] * scale
+        left, right = np.nonzero(np.repeat((of_f != 0.0)[:, None], r.size, axis=1))
         R, S = r[left] + r[right], s[left] + s[right]
         inside = np.maximum(R, S) < allowed.shape[0]
         inside[inside] = allowed[R[inside], S[inside]]
         # Half-diagrams are sorted with the cheap ones first; of two that f gives both, the later one is on the right.
-        inside &= (values[right] == 0.0) | (left <= right)
+        inside &= (of_f[right] == 0.0) | (left <= right)
         left, right = left[inside], right[inside]
-        twice = np.where((values[right] != 0.0) & (left != right), 2.0, 1.0)
-        same = twice * values[left] * values[right]
-        mixed = values[left] * others[right] + np.where(twice == 2.0, others[left] * values[right], 0.0)
+        twice = np.where((of_f[right] != 0.0) & (left != right), 2.0, 1.0)
+        same = twice * of_f[left] * of_f[right]
+        mixed = of_f[left] * of_g[right] + np.where(twice == 2.0, of_g[left] * of_f[right], 0.0)
         part = np.stack([same, mixed], axis=1) / math.factorial(e)
         kept = part.any(axis=1)
         edges.append(np.stack([np.full(left.size, e), r[left], s[left], r[right], s[right]], axis=1)[kept])
@@ -238,8 +238,8 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
 
 def padded(means: ArrayLike, size: int) -> Array:
     """Return the first `size` entries, filled up with zeros."""
-    given = np.asarray(means, dtype=np.float64)[:size]
-    return np.concatenate([given, np.zeros(size - given.size)])
+    entries = np.asarray(means, dtype=np.float64)[:size]
+    return np.concatenate([entries, np.zeros(size - entries.size)])
 
 
 def _support(means: ArrayLike) -> list[int]:

@@ -104,7 +104,7 @@ def integrate(function: Function, order: int) -> QuadratureResult:
             rounding += noise[:, done].sum(axis=1)
             # Where a panel is given up, both rules may be wrong alike: all it holds is in doubt.
             rounding += size[:, done & ~agreed].sum(axis=1)
-            points.append([each[done].ravel() for each in rule])
+            points.append([entries[done].ravel() for entries in rule])
             halved.append((a[~done], b[~done]))
         a, b = (np.concatenate(ends) for ends in zip(*halved, strict=True))
         if a.size == 0:
@@ -133,8 +133,10 @@ def _measure(
     values = (finite_values(function, flat) * polynomials.evaluate_functions(0, flat)[0]).reshape(nodes.shape)
     with np.errstate(over="ignore"):
         square = values**2
-    beyond = "Argument `x` must be square-integrable under N(0, 1), but its square is beyond float64."
-    require(np.isfinite(square).all(), beyond)
+    require(
+        np.isfinite(square).all(),
+        "Argument `x` must be square-integrable under N(0, 1), but its square is beyond float64.",
+    )
     table = polynomials.evaluate_functions(order, flat).reshape(-1, *nodes.shape)
     integrand = np.concatenate([table * values, square[None]])
     value = np.einsum("jpn,pn->jp", integrand, weights)
@@ -183,8 +185,10 @@ def _support(function: Function) -> float:
         if size <= _TAIL * scale:
             return half_width
         scale = max(scale, size)
-    lead = "Argument `x` must have a finite second moment under N(0, 1), but σ(z) exp(-z²/4) has not decayed"
-    return refuse(f"{lead} at |z| = {_HALF_WIDTHS[-1]:g}.")
+    return refuse(
+        "Argument `x` must have a finite second moment under N(0, 1), but σ(z) exp(-z²/4) has not decayed at |z| = "
+        f"{_HALF_WIDTHS[-1]:g}."
+    )
 
 
 def finite_values(function: Function, z: Array) -> Array:
@@ -193,8 +197,8 @@ def finite_values(function: Function, z: Array) -> Array:
         values = function(z)
     bad = ~np.isfinite(values)
     if bad.any():
-        where = z[bad][np.argmin(np.abs(z[bad]))]
-        refuse(f"Argument `x` must be finite for every real z, but is {values[bad][0]} near z = {where:.4g}.")
+        place = z[bad][np.argmin(np.abs(z[bad]))]
+        refuse(f"Argument `x` must be finite for every real z, but is {values[bad][0]} near z = {place:.4g}.")
     return values
 
 
@@ -225,7 +229,9 @@ def check_pointwise(function: Function, points: Array, argument: str, name: str)
     is_finite = np.isfinite(first[part]), np.isfinite(second)
     change = np.where(is_finite[0] & is_finite[1], change, np.where(is_finite[0] ^ is_finite[1], np.inf, 0.0))
     at, allowed = int(np.argmax(change)), _SAME * float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
-    values = f"{first[part[at]]:.6g} and then {second[at]:.6g}"
-    where = ", ".join(f"{z:.6g}" for z in np.atleast_1d(points[part[at]]))
-    need = f"Argument `{argument}` must have one value at a point, whatever the other points and in every call"
-    require(change[at] <= allowed, f"{need}, but {shown(name)} has {values} at z = {where}.")
+    place = ", ".join(f"{z:.6g}" for z in np.atleast_1d(points[part[at]]))
+    require(
+        change[at] <= allowed,
+        f"Argument `{argument}` must have one value at a point, whatever the other points and in every call, but "
+        f"{shown(name)} has {first[part[at]]:.6g} and then {second[at]:.6g} at z = {place}.",
+    )

@@ -31,8 +31,8 @@ class InterpolatedLink:
         """Return σ at points of any shape."""
         z = np.asarray(z, dtype=np.float64)
         (low, high), (first, last) = self._ends, self._tangents
-        found = np.asarray(self._inside(np.clip(z, low, high)), dtype=np.float64)
-        return found + first[1] * np.minimum(z - low, 0.0) + last[1] * np.maximum(z - high, 0.0)
+        inside = np.asarray(self._inside(np.clip(z, low, high)), dtype=np.float64)
+        return inside + first[1] * np.minimum(z - low, 0.0) + last[1] * np.maximum(z - high, 0.0)
 
 
 def from_table(z: object, values: object, *, kind: str = MONOTONE, order: int | None = None) -> HermiteExpansion:
@@ -72,8 +72,11 @@ def from_table(z: object, values: object, *, kind: str = MONOTONE, order: int | 
     """
     x, y = real_array(z, "z"), real_array(values, "values")
     fits = x.ndim == 1 and x.shape == y.shape and x.size >= FEWEST_POINTS
-    need = f"Arguments `z` and `values` must be of one length of at least {FEWEST_POINTS}"
-    require(fits, f"{need}, but have shapes {x.shape} and {y.shape}.")
+    require(
+        fits,
+        f"Arguments `z` and `values` must be of one length of at least {FEWEST_POINTS}, but have shapes {x.shape} and "
+        f"{y.shape}.",
+    )
     if kind not in (MONOTONE, SPLINE):
         refuse(not_a_choice("Argument `kind`", kind, (MONOTONE, SPLINE)))
     require(np.isfinite(x).all() and np.isfinite(y).all(), "Arguments `z` and `values` must be finite, but are not.")
@@ -85,10 +88,10 @@ def from_table(z: object, values: object, *, kind: str = MONOTONE, order: int | 
     reaches = x[0] <= -REACH and x[-1] >= REACH
     require(reaches, f"Argument `z` must reach from -{REACH:g} to {REACH:g}, but goes from {x[0]:.3g} to {x[-1]:.3g}.")
     error = _error_of(x, y, kind)
-    found = expand(InterpolatedLink(x, y, kind), order=order)
-    known = np.where(np.abs(found.coefficients) < error, 0.0, found.coefficients)
-    require(known.any(), f"Arguments `z` and `values` must tell a coefficient, but their error is {error:.1g}.")
-    return replace(found, name=f"table of {x.size} points, error {error:.0e}", coefficients=known)
+    expansion = expand(InterpolatedLink(x, y, kind), order=order)
+    coefficients = np.where(np.abs(expansion.coefficients) < error, 0.0, expansion.coefficients)
+    require(coefficients.any(), f"Arguments `z` and `values` must tell a coefficient, but their error is {error:.1g}.")
+    return replace(expansion, name=f"table of {x.size} points, error {error:.0e}", coefficients=coefficients)
 
 
 def _error_of(x: Array, y: Array, kind: str) -> float:

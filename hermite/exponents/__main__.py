@@ -105,10 +105,10 @@ def leaps(function: str) -> Told:
     del laws["smoothed"]  # known for one direction alone
     values: dict[str, Any] = {"link": function}
     lines = [f"function              {function}"]
-    for found in (information, generative):
-        flag = [vars(step) | {"directions": step.directions.tolist()} for step in found.flag]
-        values[f"{found.kind}_leap"] = {"leap": found.leap, "complete": found.complete, "flag": flag}
-        lines.append(f"{found.kind + ' leap':<22}{repr(found).partition(' leap ')[2]}")
+    for result in (information, generative):
+        flag = [vars(step) | {"directions": step.directions.tolist()} for step in result.flag]
+        values[f"{result.kind}_leap"] = {"leap": result.leap, "complete": result.complete, "flag": flag}
+        lines.append(f"{result.kind + ' leap':<22}{repr(result).partition(' leap ')[2]}")
     return values, lines, laws
 
 

@@ -69,10 +69,12 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     >>> label_correlations("sign", 3).round(4).tolist()
     [1.0, 0.6366, 0.0, 0.1061]
     """
-    rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
     value = 0 if isinstance(degree, bool) else as_integer(degree)
     if value is None or not 1 <= value <= HIGHEST_DEGREE:
-        refuse(rule, TypeError if value is None else ValueError)
+        refuse(
+            f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}.",
+            TypeError if value is None else ValueError,
+        )
     return _correlations(expand(link), value)
 
 
@@ -98,13 +100,14 @@ def generative_exponent(link: object) -> GenerativeExponent:
     expansion = expand(link)
     for degree in (4, 12, HIGHEST_DEGREE):
         squares = _correlations(expansion, degree)
-        found = np.flatnonzero(squares[1:] > THRESHOLD)
-        if found.size:
-            exponent = int(found[0]) + 1
+        degrees = np.flatnonzero(squares[1:] > THRESHOLD)
+        if degrees.size:
+            exponent = int(degrees[0]) + 1
             return GenerativeExponent(exponent, float(squares[exponent]))
-    lead = f"Argument `link` must have a generative exponent of at most {HIGHEST_DEGREE}, but λ_k² of"
-    why = "it is constant, or its labels tell next to nothing"
-    return refuse(f"{lead} {expansion.name!r} is at most {THRESHOLD:g} up to there: {why}.")
+    return refuse(
+        f"Argument `link` must have a generative exponent of at most {HIGHEST_DEGREE}, but λ_k² of {expansion.name!r} "
+        f"is at most {THRESHOLD:g} up to there: it is constant, or its labels tell next to nothing."
+    )
 
 
 def coefficient_shares(expansion: HermiteExpansion) -> Array:

@@ -29,10 +29,6 @@ from hermite.text.messages import not_a_choice, refuse, require, shown
 MOST_AXES = 3
 #: Points, shape (n, axes), to values, shape (n,).
 PointFunction: TypeAlias = Callable[[Array], Array]
-_RULE = (
-    "Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, {axes}), "
-    "with n finite real values"
-)
 MultiIndex: TypeAlias = tuple[int, ...]
 
 #: Cells are quantiles of a Gaussian this much wider than the inputs', or the outermost would be too wide for h_k.
@@ -157,10 +153,15 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     (2, 3)
     """
     number = as_integer(axes)
-    need = f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}."
-    require(axes is None or number is not None, need, TypeError)
-    need = f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}."
-    require(number is None or 1 <= number <= MOST_AXES, need)
+    require(
+        axes is None or number is not None,
+        f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}.",
+        TypeError,
+    )
+    require(
+        number is None or 1 <= number <= MOST_AXES,
+        f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}.",
+    )
     require(kind in get_args(Kind), not_a_choice("Argument `kind`", kind, get_args(Kind)))
     if (link := single_link(f, number)) is not None:
         expansion = expand(link)
@@ -180,29 +181,36 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
         search = partial(_by_cells, label, label_rows)
     else:
         search = partial(_by_cells, function, value_rows)
-    known, steps, settled = np.empty((0, count)), list[LeapStep](), False
+    subspace, steps, settled = np.empty((0, count)), list[LeapStep](), False
     while not settled:
-        rest = _complement(known)
-        if (found := search(known, rest)) is None:
+        rest = _complement(subspace)
+        if (result := search(subspace, rest)) is None:
             break
-        sizes, vectors = np.linalg.eigh(found[1])
+        degree, matrix = result
+        sizes, vectors = np.linalg.eigh(matrix)
         new = vectors[:, sizes > _SMALLEST_PART * sizes[-1]].T[::-1] @ rest
         # The first large entry of each direction is positive.
         first = np.argmax(np.abs(new) > 0.5 * np.abs(new).max(axis=1, keepdims=True), axis=1)
         new = new * np.sign(np.take_along_axis(new, first[:, None], axis=1))
-        steps.append(LeapStep(found[0], new, float(sizes.sum())))
-        known = np.concatenate([known, new])
-        settled = len(known) == count or (not exact and _is_settled(label, known))
+        steps.append(LeapStep(degree, new, float(sizes.sum())))
+        subspace = np.concatenate([subspace, new])
+        settled = len(subspace) == count or (not exact and _is_settled(label, subspace))
     if not steps:
         name = shown(f if isinstance(f, str) else callable_name(f))
-        reason = f"{name} is constant" if _is_settled(label, known) else f"no λ_k² of {name} is above {THRESHOLD:g}"
-        refuse(f"Argument `f` must have a leap of at most {HIGHEST_DEGREE}, but {reason}.")
+        if _is_settled(label, subspace):
+            refuse(f"Argument `f` must have a leap of at most {HIGHEST_DEGREE}, but {name} is constant.")
+        refuse(
+            f"Argument `f` must have a leap of at most {HIGHEST_DEGREE}, but no λ_k² of {name} is above {THRESHOLD:g}."
+        )
     return Leap(max(step.degree for step in steps), tuple(steps), kind, settled or exact)
 
 
-def _by_coefficients(function: PointFunction, known: Array, rest: Array) -> tuple[int, Array] | None:
-    """Return the first degree of a polynomial that tells of the directions left, and its matrix Λ_k."""
-    rows = polynomial_rows(function, np.concatenate([known, rest]), len(known)) or {}
+def _by_coefficients(function: PointFunction, subspace: Array, rest: Array) -> tuple[int, Array] | None:
+    """Return the first degree k at which a polynomial has directions outside `subspace`, and the matrix Λ_k; or None.
+
+    Rows of `subspace` and `rest` are orthonormal; Λ_k is in the coordinates of `rest`.
+    """
+    rows = polynomial_rows(function, np.concatenate([subspace, rest]), len(subspace)) or {}
     for degree in range(1, POLYNOMIAL_DEGREE + 1):
         of_degree = {alpha: row for alpha, row in rows.items() if sum(alpha) == degree}
         if sum(float(row @ row) for row in of_degree.values()) > _EXACT_THRESHOLD:
@@ -211,38 +219,38 @@ def _by_coefficients(function: PointFunction, known: Array, rest: Array) -> tupl
 
 
 def _by_cells(
-    function: PointFunction, rows_of: Callable[[Cells, int], dict[MultiIndex, Array]], known: Array, rest: Array
+    function: PointFunction, rows_of: Callable[[Cells, int], dict[MultiIndex, Array]], subspace: Array, rest: Array
 ) -> tuple[int, Array] | None:
-    """Return the same of any function, from cells."""
-    coarse, fine, slices = _GRIDS[len(known), len(rest)]
+    """Return the first degree k with directions outside `subspace`, and Λ_k, of any function, from cells; or None."""
+    coarse, fine, slices = _GRIDS[len(subspace), len(rest)]
     # In several dimensions the second grid is turned, so that the two favour no direction together.
     turned = np.linalg.qr(np.random.default_rng(7).standard_normal((len(rest), len(rest))))[0] @ rest
     bases = [rest, turned] if len(rest) > 1 else [rest]
-    grids = [cells_of(function, known, basis, coarse, slices) for basis in bases]
+    grids = [cells_of(function, subspace, basis, coarse, slices) for basis in bases]
     for degree in range(1, HIGHEST_DEGREE + 1):
         matrices = [direction_matrix(rows_of(cells, degree), len(rest), degree) for cells in grids]
         # A grid adds an error to a λ_k² of zero, which depends on its orientation to the function.
         if min(float(np.trace(matrix)) for matrix in matrices) > THRESHOLD:
-            cells = cells_of(function, known, rest, fine, slices)
+            cells = cells_of(function, subspace, rest, fine, slices)
             return degree, direction_matrix(rows_of(cells, degree), len(rest), degree)
     return None
 
 
-def _is_settled(label: PointFunction, known: Array) -> bool:
-    """Return whether the directions known tell the label, up to their errors."""
-    rest = _complement(known)
-    coarse, _, slices = _GRIDS[len(known), len(rest)]
-    cells = cells_of(label, known, rest, coarse, slices)
+def _is_settled(label: PointFunction, subspace: Array) -> bool:
+    """Return whether the label is a function of the directions in `subspace`, up to the error of these."""
+    rest = _complement(subspace)
+    coarse, _, slices = _GRIDS[len(subspace), len(rest)]
+    cells = cells_of(label, subspace, rest, coarse, slices)
     centred = cells.values - (cells.values @ cells.mass)[:, None]
     return bool((np.sqrt(centred**2 @ cells.mass) < RESOLUTION).all())
 
 
-def _complement(known: Array) -> Array:
-    """Return an orthonormal basis, in rows, of the space orthogonal to orthonormal rows; without any, the axes."""
-    count = known.shape[1]
-    if not len(known):
+def _complement(subspace: Array) -> Array:
+    """Return an orthonormal basis, in rows, of the complement of orthonormal rows; the axes for no rows."""
+    count = subspace.shape[1]
+    if not len(subspace):
         return np.eye(count)
-    return np.asarray(np.linalg.qr(np.concatenate([known, np.eye(count)]).T)[0][:, len(known) : count].T)
+    return np.asarray(np.linalg.qr(np.concatenate([subspace, np.eye(count)]).T)[0][:, len(subspace) : count].T)
 
 
 def _reduced(directions: Array) -> Array:
@@ -254,8 +262,8 @@ def _reduced(directions: Array) -> Array:
             continue
         rows[[done, pivot]] = rows[[pivot, done]]
         rows[done] /= rows[done, column]
-        others = np.arange(len(rows)) != done
-        rows[others] -= np.outer(rows[others, column], rows[done])
+        is_other_row = np.arange(len(rows)) != done
+        rows[is_other_row] -= np.outer(rows[is_other_row, column], rows[done])
         done += 1
         if done == len(rows):
             break
@@ -277,7 +285,7 @@ def _named(row: Array) -> str:
 
 
 def single_link(f: object, axes: int | None) -> object:
-    """Return what `hermite.expand` takes if f has one direction, else None."""
+    """Return f as an argument of `hermite.expand` if it has one direction, else None."""
     if isinstance(f, str):
         named = named_axes(f)
         if axes in (None, 1) and named <= {1}:
@@ -289,39 +297,46 @@ def single_link(f: object, axes: int | None) -> object:
 
 
 def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
-    """Return f as a function of points in rows, and the number of directions; ValueError or TypeError if it is none."""
+    """Return f as a function of points in rows (n, r), and r; TypeError or ValueError if f is no such function."""
     if isinstance(f, str):
         import sympy
 
         expression, named = parse_several(f), max(named_axes(f))
         count = named if axes is None else axes
-        too_few = f"Argument `axes` must be at least {named} for {shown(f)}, which names z{named}, but is {axes}."
-        require(count >= named, too_few)
+        require(
+            count >= named,
+            f"Argument `axes` must be at least {named} for {shown(f)}, which names z{named}, but is {axes}.",
+        )
         formula = compile_formula(expression, tuple(sympy.symbols(f"z1:{count + 1}", real=True)))
         return _checked(lambda points: formula(points.T), f, count), count
-    none = "Argument `f` must be a formula in z1, z2 and z3, a vectorised callable or, for one direction, what "
     if not callable(f):
-        refuse(f"{none}`hermite.expand` takes, but is of type {type(f).__name__}.", TypeError)
+        refuse(
+            "Argument `f` must be a formula in z1, z2 and z3, a vectorised callable or, for one direction, what "
+            f"`hermite.expand` takes, but is of type {type(f).__name__}.",
+            TypeError,
+        )
     required, name = _required_arguments(f), callable_name(f)
     has_count = axes is not None or (required is not None and required >= 2)
     require(has_count, f"Argument `axes` must be given for a callable of one array, but is not for {name!r}.")
     count = axes or required or 0
-    too_many = f"Argument `f` must be a function of at most {MOST_AXES} directions, but {name!r} has {count}."
-    require(count <= MOST_AXES, too_many)
+    require(
+        count <= MOST_AXES,
+        f"Argument `f` must be a function of at most {MOST_AXES} directions, but {name!r} has {count}.",
+    )
     trial = np.random.default_rng(0).standard_normal((count + 4, count))
     rows: PointFunction = f
     if required in (None, count):
         rows = lambda points: f(*points.T.copy())  # noqa: E731
     elif not _takes(f, trial) and _takes(f, trial.T):  # only points in columns give a value for each
         rows = lambda points: f(points.T)  # noqa: E731
-    found = _checked(rows, name, count)
-    tried = np.random.default_rng(1).standard_normal((_TRIED, count))
-    check_pointwise(found, tried[np.argsort(np.sum(tried**2, axis=1))], "f", name)
-    return found, count
+    evaluate = _checked(rows, name, count)
+    points_tried = np.random.default_rng(1).standard_normal((_TRIED, count))
+    check_pointwise(evaluate, points_tried[np.argsort(np.sum(points_tried**2, axis=1))], "f", name)
+    return evaluate, count
 
 
 def _required_arguments(function: Any) -> int | None:
-    """Return how many positional arguments a callable asks for, None where that is not known or any number will do."""
+    """Return the number of positional arguments that a callable requires; None if unknown or if it takes any number."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -329,7 +344,7 @@ def _required_arguments(function: Any) -> int | None:
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(each.kind in positional and each.default is each.empty for each in parameters)
+    return sum(argument.kind in positional and argument.default is argument.empty for argument in parameters)
 
 
 def _takes(function: Any, points: Array) -> bool:
@@ -342,21 +357,34 @@ def _takes(function: Any, points: Array) -> bool:
 
 
 def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
-    but = f"{_RULE.format(axes=axes)}, but {shown(name)}"
+    """Return a function of points that raises TypeError or ValueError unless it gives a finite real value for each."""
 
     def evaluate(points: Array) -> Array:
         try:
             with np.errstate(all="ignore"):
                 raw = np.asarray(function(points.copy()))
         except Exception as error:
-            msg = f"{but} failed on {len(points)} points: {error}"
+            msg = (
+                f"Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, "
+                f"{axes}), with n finite real values, but {shown(name)} failed on {len(points)} points: {error}"
+            )
             raise TypeError(msg) from error
         is_real = raw.dtype.kind in "fiub" and raw.shape == (len(points),)
-        require(is_real, f"{but} returns {raw.dtype} of shape {raw.shape} for {len(points)} points.", TypeError)
+        require(
+            is_real,
+            f"Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, "
+            f"{axes}), with n finite real values, but {shown(name)} returns {raw.dtype} of shape {raw.shape} for "
+            f"{len(points)} points.",
+            TypeError,
+        )
         values = raw.astype(np.float64)
-        where = int(np.argmin(np.isfinite(values)))
-        place = np.round(points[where], 4).tolist()
-        require(np.isfinite(values[where]), f"{but} is {values[where]} near {place}.")
+        index = int(np.argmin(np.isfinite(values)))
+        place = np.round(points[index], 4).tolist()
+        require(
+            np.isfinite(values[index]),
+            f"Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, "
+            f"{axes}), with n finite real values, but {shown(name)} is {values[index]} near {place}.",
+        )
         return values
 
     return evaluate
@@ -371,7 +399,7 @@ def multi_indices(axes: int, degree: int) -> list[MultiIndex]:
     >>> multi_indices(2, 2)
     [(0, 2), (1, 1), (2, 0)]
     """
-    return [each for each in itertools.product(range(degree + 1), repeat=axes) if sum(each) == degree]
+    return [alpha for alpha in itertools.product(range(degree + 1), repeat=axes) if sum(alpha) == degree]
 
 
 def direction_matrix(rows: Mapping[MultiIndex, Array], axes: int, degree: int) -> Array:
@@ -384,11 +412,11 @@ def direction_matrix(rows: Mapping[MultiIndex, Array], axes: int, degree: int) -
     return total
 
 
-def polynomial_rows(f: PointFunction, basis: Array, found: int) -> dict[MultiIndex, Array] | None:
+def polynomial_rows(f: PointFunction, basis: Array, num_known: int) -> dict[MultiIndex, Array] | None:
     """Return the rows of a polynomial over its standard deviation, by Gauss-Hermite quadrature; None of another f.
 
-    Rows of `basis` are the directions, the first `found` of them known: rows[α] holds E[f h_β(z_found) h_α(z_rest)] for
-    all β.
+    Rows of `basis` are the directions, of which the first `num_known` are known: rows[α] holds
+    E[f h_β(z_known) h_α(z_rest)] for all β.
     """
     axes, degrees = len(basis), np.arange(POLYNOMIAL_DEGREE + 1)
     nodes, weights = np.polynomial.hermite_e.hermegauss(POLYNOMIAL_DEGREE + 5)
@@ -407,8 +435,8 @@ def polynomial_rows(f: PointFunction, basis: Array, found: int) -> dict[MultiInd
     spread = math.sqrt(float(np.sum(coefficients**2) - coefficients[(0,) * axes] ** 2)) or 1.0
     scaled = np.where(np.abs(coefficients) > 1e-9 * spread, coefficients / spread, 0.0)
     return {
-        alpha: scaled[(slice(None),) * found + alpha].ravel()
-        for alpha in itertools.product(degrees.tolist(), repeat=axes - found)
+        alpha: scaled[(slice(None),) * num_known + alpha].ravel()
+        for alpha in itertools.product(degrees.tolist(), repeat=axes - num_known)
     }
 
 
@@ -454,11 +482,11 @@ def ranked(f: PointFunction, axes: int) -> PointFunction:
     return rank
 
 
-def cells_of(f: PointFunction, known: Array, rest: Array, cells: int, slices: int) -> Cells:
-    """Return a function on so many cells along each row of `rest`, in so many slices along each row of `known`."""
+def cells_of(f: PointFunction, subspace: Array, rest: Array, cells: int, slices: int) -> Cells:
+    """Return a function on `cells` cells along each row of `rest`, in `slices` slices along each row of `subspace`."""
     ends = _WIDENED * ndtri(np.linspace(0.0, 1.0, cells + 1))
     inner = _product(ndtri(0.5 * (ndtr(ends[1:]) + ndtr(ends[:-1]))), len(rest)) @ rest
-    places = _product(ndtri((np.arange(slices) + 0.5) / slices), len(known)) @ known
+    places = _product(ndtri((np.arange(slices) + 0.5) / slices), len(subspace)) @ subspace
     return Cells(ends, len(rest), np.stack([f(inner + place) for place in places]))
 
 
@@ -475,20 +503,20 @@ def label_rows(cells: Cells, degree: int) -> dict[MultiIndex, Array]:
     place = np.minimum(_LEVELS * cells.values, _LEVELS - 1).astype(np.int64)
     index = (place + _LEVELS * np.arange(slices)[:, None]).ravel()
 
-    def per_label(each: Array) -> Array:
-        sums = np.bincount(index, np.tile(each, slices), slices * _LEVELS).astype(np.float64)
+    def per_label(integrals: Array) -> Array:
+        sums = np.bincount(index, np.tile(integrals, slices), slices * _LEVELS).astype(np.float64)
         return sums.reshape(slices, _LEVELS) @ kernel
 
     density = per_label(cells.mass)
     root = np.sqrt(slices * np.where(density > 0.0, density, 1.0))
-    return {alpha: (per_label(each) / root).ravel() for alpha, each in cells.integrals(degree).items()}
+    return {alpha: (per_label(integrals) / root).ravel() for alpha, integrals in cells.integrals(degree).items()}
 
 
 def value_rows(cells: Cells, degree: int) -> dict[MultiIndex, Array]:
-    """Return the rows of the label as it is, over its standard deviation: E[y h_α | slice]."""
+    """Return the rows of a label over its standard deviation: E[y h_α | slice] by α, shape (slices,)."""
     centred = cells.values - np.mean(cells.values @ cells.mass)
     size = math.sqrt(float(np.sum(centred**2 @ cells.mass))) or 1.0
-    return {a: centred @ each / size for a, each in cells.integrals(degree).items()}
+    return {alpha: centred @ integrals / size for alpha, integrals in cells.integrals(degree).items()}
 
 
 def _product(points: Array, axes: int) -> Array:

@@ -184,7 +184,7 @@ class PlainParser(argparse.ArgumentParser):
         return action
 
     def add_subparsers(self, **settings: Any) -> Any:
-        """Add commands, whose parsers read what follows them."""
+        """Add commands; the parser of a command reads the words after its name."""
         self._has_commands = True
         return super().add_subparsers(**settings)
 
@@ -192,11 +192,11 @@ class PlainParser(argparse.ArgumentParser):
         self, args: Any = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Read the arguments; refuse `--option=--`, which the base class takes for an empty list of values."""
-        given = sys.argv[1:] if args is None else list(args)
-        for word in given:
+        words = sys.argv[1:] if args is None else list(args)
+        for word in words:
             if word.startswith("--") and word.endswith("=--"):
                 self.error(f"argument {word.removesuffix('=--')}: expected one argument")
-        return super().parse_known_args(given if self._has_commands else self._with_values(given), namespace)
+        return super().parse_known_args(words if self._has_commands else self._with_values(words), namespace)
 
     def _with_values(self, words: Sequence[str]) -> list[str]:
         """Return words in which one that begins with a minus and is no flag is a value for the base class, too.
@@ -261,8 +261,8 @@ def require_usage(condition: object, sentence: str) -> None:
 
 
 def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
-    """Return " Did you mean …?" with the flag nearest to one that was typed, or nothing; dashes are no likeness."""
-    hint = suggestion(flag.lstrip("-"), [one.removeprefix("--") for one in flags if one.startswith("--")])
+    """Return " Did you mean …?" with the flag nearest to a typed one, without regard to dashes; "" if none is near."""
+    hint = suggestion(flag.lstrip("-"), [name.removeprefix("--") for name in flags if name.startswith("--")])
     return hint.replace("'", "'--", 1)
 
 
@@ -339,8 +339,7 @@ def _check_files_open() -> int:
 
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         is_enough = limit == resource.RLIM_INFINITY or limit >= LEAST_FILES
-        need = f"The limit of open files (ulimit -n) must be at least {LEAST_FILES}, but is {limit}."
-        require_usage(is_enough, need)
+        require_usage(is_enough, f"The limit of open files (ulimit -n) must be at least {LEAST_FILES}, but is {limit}.")
     return EXIT_DONE
 
 
@@ -360,15 +359,20 @@ def _check_libraries_load() -> None:
     try:
         Path.cwd()
     except OSError as error:
-        gone = f"does not ({error.strerror})"
-        refuse(f"The current directory must exist, or --output have its whole path, but {gone}.", UsageError)
+        refuse(
+            f"The current directory must exist, or --output have its whole path, but does not ({error.strerror}).",
+            UsageError,
+        )
     with suppress(ModuleNotFoundError):  # on Windows
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        need = f"The limit of a process's address space (ulimit -v) must be at least {LEAST_ADDRESS_SPACE >> 20} MiB"
         is_enough = limit == resource.RLIM_INFINITY or limit >= LEAST_ADDRESS_SPACE
-        require_usage(is_enough, f"{need}, which the program's libraries take, but is {limit >> 20} MiB.")
+        require_usage(
+            is_enough,
+            f"The limit of a process's address space (ulimit -v) must be at least {LEAST_ADDRESS_SPACE >> 20} MiB, "
+            f"which the program's libraries take, but is {limit >> 20} MiB.",
+        )
 
 
 def say(text: str) -> None:

@@ -97,8 +97,7 @@ class HermiteName(NamedTuple):
     def checked(self) -> HermiteName:
         """Return this polynomial, or raise ValueError for a degree above 300."""
         name = f"{'he' if self.kind == 'h' else self.kind}{self.degree}"
-        sentence = f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is {name!r}."
-        require(self.degree <= MAX_DEGREE, sentence)
+        require(self.degree <= MAX_DEGREE, f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is {name!r}.")
         return self
 
 
@@ -153,15 +152,19 @@ def normalise(expression: Expression) -> Expression:
     is_scalar = isinstance(expression, sympy.Expr)
     require(is_scalar, f"Argument `x` must be a scalar sympy expression, but is {shown(expression)}.", TypeError)
     symbols = sorted(map(str, expression.free_symbols))
-    count = f"{len(symbols)}: {', '.join(symbols) or 'none'}"
-    require(len(symbols) == 1, f"Argument `x` must have exactly one symbol, but has {count}.")
-    known = [getattr(sympy, name) for name in FUNCTIONS.values() if name != "sqrt"]
-    known += [sympy.Symbol, sympy.Rational, sympy.Float, sympy.Add, sympy.Mul, sympy.Pow]
+    require(
+        len(symbols) == 1,
+        f"Argument `x` must have exactly one symbol, but has {len(symbols)}: {', '.join(symbols) or 'none'}.",
+    )
+    types = [getattr(sympy, name) for name in FUNCTIONS.values() if name != "sqrt"]
+    types += [sympy.Symbol, sympy.Rational, sympy.Float, sympy.Add, sympy.Mul, sympy.Pow]
     for part in sympy.preorder_traversal(expression):
-        if not isinstance(part, tuple(known)) and part not in (sympy.pi, sympy.E):
+        if not isinstance(part, tuple(types)) and part not in (sympy.pi, sympy.E):
             name = type(part).__name__ if part.args else str(part)
-            end = f".{suggestion(name, FUNCTIONS)}"
-            _Walker.refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", end)
+            refuse(
+                f"Argument `x` must be a formula, but contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi "
+                f"and e.{suggestion(name, FUNCTIONS)}"
+            )
     floats = {value: sympy.Rational(repr(float(value))) for value in expression.atoms(sympy.Float)}
     [symbol] = expression.free_symbols
     result = expression.xreplace(floats).subs(symbol, variable())
@@ -197,8 +200,9 @@ def parse_several(text: str) -> Expression:
     sqrt(2)*(z3**2 - 1)/2 + sign(z1)
     """
     expression = _SeveralWalker().read(text).expression
-    sentence = f"Argument `f` must contain one of the variables z1, z2 and z3, but is {shown(text)}."
-    require(expression.free_symbols, sentence)
+    require(
+        expression.free_symbols, f"Argument `f` must contain one of the variables z1, z2 and z3, but is {shown(text)}."
+    )
     return expression
 
 
@@ -212,7 +216,9 @@ def named_axes(text: str) -> set[int]:
 
 
 def parse_polynomial(text: object) -> Monomials:
-    """Return the monomials of a polynomial in x1 ... x9, of total degree at most 12 and with at most 200 terms.
+    """Return the exact coefficient of each monomial of a polynomial in x1 ... x9, by its exponents.
+
+    The total degree is at most 12, and there are at most 200 terms.
 
     z1 ... z9 are other names of the same variables.
     Numbers are exact: `0.1` is one tenth. The argument of a Hermite polynomial, `h2(x1)`, may be any polynomial. The
@@ -226,11 +232,12 @@ def parse_polynomial(text: object) -> Monomials:
     {(0,): -sqrt(2)/2, (2,): sqrt(2)/2}
     """
     if not isinstance(text, str):
-        raise TypeError(_PolynomialWalker.unreadable.format(shown(text)) + ".")
-    found = {powers: value for powers, value in _PolynomialWalker().read(text).terms() if value != 0}
-    if (span := max((a + 1 for powers in found for a in range(_COUNT) if powers[a]), default=0)) == 0:
-        _PolynomialWalker.refuse("depends on none of x1 ... x9")
-    return {powers[:span]: found[powers] for powers in sorted(found, key=lambda powers: (sum(powers), powers[::-1]))}
+        refuse(f"Argument `text` must be a polynomial such as 'x1 + x1*x2', but is {shown(text)}.", TypeError)
+    monomials = {powers: value for powers, value in _PolynomialWalker().read(text).terms() if value != 0}
+    if (span := max((a + 1 for powers in monomials for a in range(_COUNT) if powers[a]), default=0)) == 0:
+        refuse("Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but depends on none of x1 ... x9.")
+    in_order = sorted(monomials, key=lambda powers: (sum(powers), powers[::-1]))
+    return {powers[:span]: monomials[powers] for powers in in_order}
 
 
 def _is_function(name: str) -> bool:
@@ -249,18 +256,16 @@ class _Node:
 def _checked_degree(degree: int | None) -> int | None:
     """Return a degree; raise ValueError beyond 300. None stands for other functions than polynomials."""
     if degree is not None and degree > MAX_DEGREE:
-        _Walker.refuse(f"has degree {degree}, beyond {MAX_DEGREE}")
+        refuse(f"Argument `x` must be a formula, but has degree {degree}, beyond {MAX_DEGREE}.")
     return degree
 
 
 class _Walker:
-    """Builds a sympy expression of the syntax tree of a formula, and refuses all that is not on the list."""
+    """Builds a sympy expression of the syntax tree of a formula; ValueError for any part that is not on the list."""
 
-    #: Beginnings of sentences: a text contains something wrong, is too long, or is no formula.
-    lead = "Argument `x` must be a formula, but "
-    too_long = f"Argument `x` must have at most {MAX_LENGTH} characters, but has {{}}."
-    unreadable = "Argument `x` must be a name or a formula such as 'tanh(z)', but is {}"
-    #: Names of the one variable, and how messages tell them.
+    #: The argument that holds the text, and what it must be, in messages that both kinds of text share.
+    argument, kind = "x", "a formula"
+    #: Names of the one variable, and their list in messages.
     variables: tuple[str, ...] = ("z", "x")
     menu = "z, x"
     variable: str | None = None
@@ -270,18 +275,27 @@ class _Walker:
 
         self.sympy = sympy
 
-    @classmethod
-    def refuse(cls, what: str, end: str = ".") -> NoReturn:
-        """Raise the ValueError of a formula that is not accepted, from a clause and the end of the sentence."""
-        raise ValueError(cls.lead + what + end) from None
+    def check_length(self, text: str) -> None:
+        """Raise ValueError for a text of more than 500 characters."""
+        length = len(text)
+        require(length <= MAX_LENGTH, f"Argument `x` must have at most {MAX_LENGTH} characters, but has {length}.")
+
+    def refuse_text(self, text: str, end: str) -> NoReturn:
+        """Raise ValueError for a text that Python's parser does not read; `end` ends the sentence."""
+        refuse(f"Argument `x` must be a name or a formula such as 'tanh(z)', but is {shown(text)}{end}")
+
+    def refuse_depth(self) -> NoReturn:
+        """Raise ValueError for a text that is nested too deep."""
+        refuse(f"Argument `{self.argument}` must be {self.kind}, but is nested more than {_MAX_DEPTH} deep.")
 
     @staticmethod
     def meant(name: str) -> str:
-        return f".{suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])}"
+        """Return the suggestion of a known name, or "" if none is near."""
+        return suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
 
     @staticmethod
     def hint(text: str) -> str:
-        """Return the end of a sentence: the link that may have been meant, or the fault of brackets or products."""
+        """Return the end of a message: the nearest link, or the fault of brackets or products."""
         if text.count("(") != text.count(")"):
             return "; its brackets do not match."
         # A digit at the end of a name is no factor.
@@ -291,20 +305,19 @@ class _Walker:
 
     def read(self, text: str) -> Any:
         """Return the value of a text."""
-        require(len(text) <= MAX_LENGTH, self.too_long.format(len(text)))
+        self.check_length(text)
         try:
             tree = ast.parse(keyboard_text(text).strip().replace("^", "**"), mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            end = odd_character(text) or self.hint(keyboard_text(text))
-            raise ValueError(self.unreadable.format(shown(text)) + end) from None
+            self.refuse_text(text, odd_character(text) or self.hint(keyboard_text(text)))
         try:
             return self.walk(tree.body, 0)
         except RecursionError:
-            self.refuse(f"is nested more than {_MAX_DEPTH} deep")
+            self.refuse_depth()
 
     def walk(self, node: ast.expr, depth: int) -> Any:
         if depth > _MAX_DEPTH:
-            self.refuse(f"is nested more than {_MAX_DEPTH} deep")
+            self.refuse_depth()
         match node:
             case ast.Constant(value=int() | float() as value):
                 return self.number(value)
@@ -315,7 +328,10 @@ class _Walker:
                 return self.combined("*", self.number(-1), inner) if isinstance(sign, ast.USub) else inner
             case ast.BinOp(left=left, op=operation, right=right):
                 if (symbol := _OPERATORS.get(type(operation))) is None:
-                    self.refuse(f"contains the operator {type(operation).__name__}, which is not one of + - * / **")
+                    refuse(
+                        f"Argument `{self.argument}` must be {self.kind}, but contains the operator "
+                        f"{type(operation).__name__}, which is not one of + - * / **."
+                    )
                 # Chains such as a + b + c lean left and cost no depth.
                 return self.combined(symbol, self.walk(left, depth), self.walk(right, depth + 1))
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if self.can_call(name, arguments):
@@ -326,9 +342,12 @@ class _Walker:
     def exact(self, value: float) -> Any:
         """Return a number of the text as sympy's; the shortest decimal of a float is the text, and is read exactly."""
         if isinstance(value, bool):
-            self.refuse(f"contains {value}, which is not a number")
+            refuse(f"Argument `{self.argument}` must be {self.kind}, but contains {value}, which is not a number.")
         if not abs(value) <= _MAX_NUMBER or (value != 0 and abs(value) < 1.0 / _MAX_NUMBER):
-            self.refuse(f"contains a number outside {1.0 / _MAX_NUMBER:g} ... {_MAX_NUMBER:g}")
+            refuse(
+                f"Argument `{self.argument}` must be {self.kind}, but contains a number outside "
+                f"{1.0 / _MAX_NUMBER:g} ... {_MAX_NUMBER:g}."
+            )
         return self.sympy.Integer(value) if isinstance(value, int) else self.sympy.Rational(repr(value))
 
     def number(self, value: float) -> Any:
@@ -338,20 +357,26 @@ class _Walker:
         lower = name.lower()
         if lower in self.variables:
             if self.variable not in (None, lower):
-                self.refuse("has two variables, z and x")
+                refuse("Argument `x` must be a formula, but has two variables, z and x.")
             self.variable = lower
             return _Node(variable(), None, 1)
         if lower in ("pi", "e"):
             return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, getattr(math, lower), 0)
         if _is_function(name):
-            self.refuse(f"contains {name!r} without an argument", f"; write {name}({self.menu.partition(',')[0]}).")
-        return self.refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", self.meant(name))
+            refuse(
+                f"Argument `x` must be a formula, but contains {name!r} without an argument; write "
+                f"{name}({self.menu.partition(',')[0]})."
+            )
+        return refuse(
+            f"Argument `x` must be a formula, but contains the name {name!r}, which is not {self.menu}, pi or e."
+            f"{self.meant(name)}"
+        )
 
     def combined(self, symbol: str, first: Any, second: Any) -> Any:
         if symbol == "**":
             return self._power(first, second)
         if symbol == "/" and second.expression.is_zero:
-            self.refuse("divides by zero")
+            refuse("Argument `x` must be a formula, but divides by zero.")
         number = degree = None
         if first.number is not None and second.number is not None:
             number = self._bounded(symbol, first.number, second.number)
@@ -363,14 +388,14 @@ class _Walker:
     def _power(self, base: _Node, exponent: _Node) -> _Node:
         if exponent.number is None:
             if base.number is None or base.number <= 0.0:
-                self.refuse("has z in an exponent whose base is not a positive number")
+                refuse("Argument `x` must be a formula, but has z in an exponent whose base is not a positive number.")
             return _Node(self.sympy.exp(self.sympy.log(base.expression) * exponent.expression), None, None)
         if abs(exponent.number) > MAX_DEGREE:
-            self.refuse(f"has an exponent beyond {MAX_DEGREE}")
+            refuse(f"Argument `x` must be a formula, but has an exponent beyond {MAX_DEGREE}.")
         number = degree = None
         if base.number is not None:
             if base.number < 0.0 and not exponent.expression.is_integer:
-                self.refuse("has a root of a negative number")
+                refuse("Argument `x` must be a formula, but has a root of a negative number.")
             number = self._bounded("**", base.number, exponent.number)
         if base.degree is not None and exponent.expression.is_Integer and exponent.number >= 0:
             degree = _checked_degree(base.degree * int(exponent.number))
@@ -382,14 +407,19 @@ class _Walker:
             value: float = _ARITHMETIC[symbol](first, second)
             if abs(value) <= _MAX_NUMBER:
                 return value
-        return self.refuse("contains an infinite or enormous constant")
+        return refuse("Argument `x` must be a formula, but contains an infinite or enormous constant.")
 
     def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
         if not _is_function(name):
-            self.refuse(f"contains a call of {name!r}, which is not a known function", self.meant(name))
-        count, several = len(arguments), name.lower() in ("max", "min")
-        if count != 1 + several and not (several and count > 2):
-            self.refuse(f"gives {count} arguments to {name!r}, which takes {'at least 2' if several else '1'}")
+            refuse(
+                f"Argument `x` must be a formula, but contains a call of {name!r}, which is not a known function."
+                f"{self.meant(name)}"
+            )
+        count, takes_several = len(arguments), name.lower() in ("max", "min")
+        if takes_several and count < 2:
+            refuse(f"Argument `x` must be a formula, but gives {count} arguments to {name!r}, which takes at least 2.")
+        if not takes_several and count != 1:
+            refuse(f"Argument `x` must be a formula, but gives {count} arguments to {name!r}, which takes 1.")
         return True
 
     def called(self, name: str, values: list[Any]) -> Any:
@@ -398,7 +428,7 @@ class _Walker:
             return self._power(argument, _Node(self.sympy.Rational(1, 2), 0.5, 0))
         degree = None
         if lower in FUNCTIONS:
-            found = getattr(self.sympy, FUNCTIONS[lower])(*(value.expression for value in values))
+            expression = getattr(self.sympy, FUNCTIONS[lower])(*(value.expression for value in values))
         else:
             if hermite is None:
                 formula = parse(FORMULAS[lower])
@@ -406,46 +436,64 @@ class _Walker:
                 formula = hermite_polynomial(hermite.checked().degree, hermite.kind)
             else:
                 hermite.checked()
-                self.refuse("contains a Hermite polynomial of a number")
+                refuse("Argument `x` must be a formula, but contains a Hermite polynomial of a number.")
             if argument.degree is not None and formula.is_polynomial():
                 degree = _checked_degree(int(self.sympy.degree(formula, variable())) * argument.degree)
-            found = formula.subs(variable(), argument.expression)
+            expression = formula.subs(variable(), argument.expression)
         if any(value.number is None for value in values):
-            return _Node(found, None, degree)
+            return _Node(expression, None, degree)
         if any(abs(value.number) > 100.0 for value in values):
-            self.refuse(f"contains a constant argument of {name!r} beyond 100")
-        number = complex(found.evalf())
+            refuse(f"Argument `x` must be a formula, but contains a constant argument of {name!r} beyond 100.")
+        number = complex(expression.evalf())
         if number.imag != 0.0 or not math.isfinite(number.real) or abs(number.real) > _MAX_NUMBER:
-            self.refuse(f"contains {found}, which is not a finite real number of moderate size")
-        return _Node(found, number.real, 0)
+            refuse(
+                f"Argument `x` must be a formula, but contains {expression}, which is not a finite real number of "
+                "moderate size."
+            )
+        return _Node(expression, number.real, 0)
 
     def refuse_node(self, node: ast.expr) -> NoReturn:
         text = repr(ast.unparse(node))
         match node:
             case ast.Call(func=ast.Attribute(attr=name)) if _is_function(name):
-                self.refuse(f"contains {text}", f"; write {name}(z), without a module in front.")
+                refuse(
+                    f"Argument `x` must be a formula, but contains {text}; write {name}(z), without a module in front."
+                )
             case ast.Call(func=ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Constant()):
-                self.refuse(f"contains {text}", _PRODUCTS)
-        self.refuse(f"contains {text}, which is no number, variable, operator or function")
+                refuse(f"Argument `x` must be a formula, but contains {text}{_PRODUCTS}")
+        refuse(
+            f"Argument `x` must be a formula, but contains {text}, which is no number, variable, operator or function."
+        )
 
 
 class _SeveralWalker(_Walker):
-    """The same with the variables z1, z2 and z3."""
+    """Builds a sympy expression in the variables z1, z2 and z3."""
 
     variables = ()
     menu = "z1, z2, z3"
 
     def name(self, name: str) -> _Node:
-        found = _INDEXED.fullmatch(name.lower())
-        return _Node(self.sympy.Symbol(f"z{found[1]}", real=True), None, 1) if found else super().name(name)
+        match = _INDEXED.fullmatch(name.lower())
+        return _Node(self.sympy.Symbol(f"z{match[1]}", real=True), None, 1) if match else super().name(name)
 
 
 class _PolynomialWalker(_Walker):
     """Builds a sympy polynomial in x1 ... x9 (or z1 ... z9) instead."""
 
-    lead = "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but "
-    too_long = f"{lead}has {{}} characters, more than {MAX_LENGTH}."
-    unreadable = "Argument `text` must be a polynomial such as 'x1 + x1*x2', but is {}"
+    argument, kind = "text", "a polynomial in x1 ... x9 (or z1 ... z9)"
+
+    def check_length(self, text: str) -> None:
+        """Raise ValueError for a text of more than 500 characters."""
+        length = len(text)
+        require(
+            length <= MAX_LENGTH,
+            f"Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but has {length} characters, more than "
+            f"{MAX_LENGTH}.",
+        )
+
+    def refuse_text(self, text: str, end: str) -> NoReturn:
+        """Raise ValueError for a text that Python's parser does not read; `end` ends the sentence."""
+        refuse(f"Argument `text` must be a polynomial such as 'x1 + x1*x2', but is {shown(text)}{end}")
 
     @staticmethod
     def hint(_text: str) -> str:
@@ -459,31 +507,46 @@ class _PolynomialWalker(_Walker):
         return self.polynomial(self.exact(value))
 
     def name(self, name: str) -> Expression:
-        if (found := _AXIS.fullmatch(name)) is None:
-            self.refuse(f"contains the name {name!r}")
-        return self.polynomial(self.sympy.Symbol(f"x{found[1]}"))
+        if (match := _AXIS.fullmatch(name)) is None:
+            refuse(f"Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but contains the name {name!r}.")
+        return self.polynomial(self.sympy.Symbol(f"x{match[1]}"))
 
     def combined(self, symbol: str, first: Expression, second: Expression) -> Expression:
         number = second.as_expr() if second.is_ground else None
         if symbol == "**":
             if number is None or not number.is_Integer or not 0 <= number <= MOST_DEGREE:
-                self.refuse(f"has an exponent that is no integer from 0 to {MOST_DEGREE}")
+                refuse(
+                    "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but has an exponent that is no "
+                    f"integer from 0 to {MOST_DEGREE}."
+                )
             return reduce(partial(self.combined, "*"), [first] * int(number), self.number(1))
         if symbol == "/":
             if not number:
-                self.refuse("divides by what is no number, or is zero")
+                refuse(
+                    "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but divides by what is no "
+                    "number, or is zero."
+                )
             return first.mul_ground(1 / number)
         if symbol == "*" and first.total_degree() + second.total_degree() > MOST_DEGREE:
-            self.refuse(f"has a total degree above {MOST_DEGREE}")
-        found = _ARITHMETIC[symbol](first, second)
-        if len(found.coeffs()) > MAX_TERMS:
-            self.refuse(f"has more than {MAX_TERMS} terms")
-        if any(not abs(float(value)) <= _MAX_NUMBER for value in found.coeffs()):
-            self.refuse(f"contains a number beyond {_MAX_NUMBER:g}")
-        return found
+            refuse(
+                "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but has a total degree above "
+                f"{MOST_DEGREE}."
+            )
+        result = _ARITHMETIC[symbol](first, second)
+        if len(result.coeffs()) > MAX_TERMS:
+            refuse(
+                f"Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but has more than {MAX_TERMS} "
+                "terms."
+            )
+        if any(not abs(float(value)) <= _MAX_NUMBER for value in result.coeffs()):
+            refuse(
+                "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but contains a number beyond "
+                f"{_MAX_NUMBER:g}."
+            )
+        return result
 
     def refuse_node(self, node: ast.expr) -> NoReturn:
-        self.refuse(f"contains {ast.unparse(node)!r}")
+        refuse(f"Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but contains {ast.unparse(node)!r}.")
 
     def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
         return hermite_name(name) is not None and len(arguments) == 1
@@ -492,11 +555,14 @@ class _PolynomialWalker(_Walker):
         """Return a Hermite polynomial of a polynomial, by Horner's rule for its coefficients."""
         named = hermite_name(name)
         if named is None or named.degree > MOST_DEGREE:
-            self.refuse(f"contains a Hermite polynomial of degree above {MOST_DEGREE}")
-        found = self.number(0)
+            refuse(
+                "Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but contains a Hermite polynomial "
+                f"of degree above {MOST_DEGREE}."
+            )
+        total = self.number(0)
         for value in self.sympy.Poly(hermite_polynomial(named.degree, named.kind), variable()).all_coeffs():
-            found = self.combined("+", self.combined("*", found, values[0]), self.polynomial(value))
-        return found
+            total = self.combined("+", self.combined("*", total, values[0]), self.polynomial(value))
+        return total
 
 
 # --- series and values in notebooks -----------------------------------------------------------------------------------

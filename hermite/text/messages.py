@@ -27,7 +27,7 @@ def refuse(sentence: str, error: type[BaseException] = ValueError) -> NoReturn:
 
 
 def warn(sentence: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line that called this project, through however many of its functions."""
+    """Warn at the line outside of this project that called it."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PASSED_OVER:
         frame, level = frame.f_back, level + 1
@@ -68,21 +68,21 @@ def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
 
     if not isinstance(word, str):
         return ""
-    known, typed = {choice.lower(): choice for choice in choices}, word.lower()
-    near = difflib.get_close_matches(typed, known, n=1, cutoff=0.65)
-    near += [choice for choice in known if typed in choice and len(typed) >= 3]
-    return f" Did you mean {mark}{known[near[0]]}{mark}?" if near else ""
+    by_lower_case, typed = {choice.lower(): choice for choice in choices}, word.lower()
+    near = difflib.get_close_matches(typed, by_lower_case, n=1, cutoff=0.65)
+    near += [choice for choice in by_lower_case if typed in choice and len(typed) >= 3]
+    return f" Did you mean {mark}{by_lower_case[near[0]]}{mark}?" if near else ""
 
 
 def not_a_choice(name: str, value: object, choices: Iterable[str], *, quoted: bool = True) -> str:
-    """Return the sentence that a value is none of the choices, with the one that was meant where it was misspelt.
+    """Return the message that a value is none of the choices; it suggests the nearest choice to a misspelt one.
 
     >>> not_a_choice("Argument `keep`", "ful", ["full", "summary"])
     "Argument `keep` must be one of 'full', 'summary', but is 'ful'. Did you mean 'full'?"
     """
-    known = list(choices)
-    menu = ", ".join(map(repr, known) if quoted else known)
-    return f"{name} must be one of {menu}, but is {shown(value)}.{suggestion(value, known)}"
+    names = list(choices)
+    menu = ", ".join(map(repr, names) if quoted else names)
+    return f"{name} must be one of {menu}, but is {shown(value)}.{suggestion(value, names)}"
 
 
 def renamed(sentence: str, names: Mapping[str, str]) -> str:
@@ -95,8 +95,8 @@ def renamed(sentence: str, names: Mapping[str, str]) -> str:
     >>> renamed("Argument `x` must be a formula.", {"x": "LINK"})
     'Argument LINK must be a formula.'
     """
-    found = re.sub(r"`(\w+)`", lambda match: names.get(match[1], match[0]), sentence)
-    return re.sub(r"\bArgument(s?) --", r"Option\1 --", found)
+    text = re.sub(r"`(\w+)`", lambda match: names.get(match[1], match[0]), sentence)
+    return re.sub(r"\bArgument(s?) --", r"Option\1 --", text)
 
 
 def rounded(value: float, error: float) -> tuple[str, str]:

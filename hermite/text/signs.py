@@ -47,10 +47,8 @@ def number_text(text: str) -> str:
 
 
 def odd_character(text: str) -> str:
-    """Return the end of a sentence about the first character that no keyboard writes, "" if there is none."""
-    found = next((character for character in keyboard_text(text) if not character.isascii()), "")
+    """Return the end of a message that names the first character that no keyboard writes, "" if there is none."""
+    sign = next((character for character in keyboard_text(text) if not character.isascii()), "")
     return (
-        f"; its character {found!r} ({unicodedata.name(found, 'without a name')}) is none of a formula."
-        if found
-        else ""
+        f"; its character {sign!r} ({unicodedata.name(sign, 'without a name')}) is none of a formula." if sign else ""
     )
