@@ -60,24 +60,25 @@ def asymptotic_exponents(
     or no declared law (neither β nor r). Of geometric coefficients L ∝ t^(−2), r^(2m) and n^(−1), since the tail
     Σ_{q>p} a_q² is ∝ T_p^(−2). Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    decouples, given = information_exponent >= 3, np.nan if beta is None else beta
+    decouples, beta_or_nan = information_exponent >= 3, np.nan if beta is None else beta
     geometric, decay = beta is None and ratio is not None, np.nan if alpha is None else alpha
-    none, need = "no exponents of the loss: ", "they need beta > 1/2; "
-    growth = (1.0 - 2.0 * given) / given if given else np.nan
+    growth = (1.0 - 2.0 * beta_or_nan) / beta_or_nan if beta_or_nan else np.nan
+    is_undeclared, is_flat = beta is None and not geometric, beta == 0.0
     reasons = {
         "no exponents: below information exponent 3 directions do not decouple": not decouples,
         "geometric coefficients: the loss falls as t^-2 and, with a tuned step, as samples^-1; no power law in the "
         "width, where it falls as ratio^(2m), nor in p": geometric,
-        f"{none}the teacher's coefficients follow no declared power law": beta is None and not geometric,
-        f"{none}equal coefficients emerge on one time scale, apart by their starts alone": given == 0.0,
-        f"{none}{need}below, the weak directions hold the loss, and its learned share grows as t^{growth:.3g} until "
-        "the last of them": 0.0 < given < 0.5,
-        f"{none}{need}at 1/2 every octave of p holds the same share of the loss": given == 0.5,
+        "no exponents of the loss: the teacher's coefficients follow no declared power law": is_undeclared,
+        "no exponents of the loss: equal coefficients emerge on one time scale, apart by their starts alone": is_flat,
+        "no exponents of the loss: they need beta > 1/2; below, the weak directions hold the loss, and its learned "
+        f"share grows as t^{growth:.3g} until the last of them": 0.0 < beta_or_nan < 0.5,
+        "no exponents of the loss: they need beta > 1/2; at 1/2 every octave of p holds the same share of the "
+        "loss": beta == 0.5,
         "no exponents: eigenvalues of the inputs along the directions follow no declared power law": alpha is None,
         "eigenvalues l^-alpha of the inputs: exponents hold for s_1/tr Sigma of at most about 0.01 and many more "
         "neurons than directions; beyond, those of the sums do": alpha not in (None, 0.0),
     }
-    k, power = (float(information_exponent), given) if decouples else (np.nan, np.nan)
+    k, power = (float(information_exponent), beta_or_nan) if decouples else (np.nan, np.nan)
     b, later = power if power > 0.5 else np.nan, 0.5 * decay * k
     is_geometric = geometric and decouples and alpha is not None
     return AsymptoticExponents(

@@ -89,7 +89,7 @@ class AxisMoments:
 
     def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
         """Return E F Fᵀ (uᵀ X u + hᵀ Y h) for F = u and F = h, symmetric X (n, n) and Y (n², n²)."""
-        X = np.concatenate([each[pairs] for each, pairs in zip((across, along), self._pairs, strict=True)])
+        X = np.concatenate([matrix[pairs] for matrix, pairs in zip((across, along), self._pairs, strict=True)])
         return self._matrices(self._moments @ (self._weights * X))
 
     def grown_across(self, across: Array) -> Array:

@@ -44,34 +44,34 @@ class Squares(NamedTuple):
             s, counts = np.ones(a.size + (beyond > 0)), np.append(np.ones(a.size), [beyond] if beyond else [])
             return cls(a, s, counts, means)
         beyond_of = axes.sizes - np.bincount(axes.kind[learned], minlength=axes.sizes.size)
-        others = np.flatnonzero(beyond_of)
-        s = np.append(axes.eigenvalues[learned], axes.eigenvalue[others])
-        return cls(a, s, np.append(np.ones(a.size), beyond_of[others].astype(np.float64)), means)
+        unlearned = np.flatnonzero(beyond_of)
+        s = np.append(axes.eigenvalues[learned], axes.eigenvalue[unlearned])
+        return cls(a, s, np.append(np.ones(a.size), beyond_of[unlearned].astype(np.float64)), means)
 
     def decay(self) -> Array:
         """Return κ, 8 a s g(1) on the own axis and 2 a s g'(1) on any other."""
         o, alpha = self.means[:2]
-        found: Array = 2.0 * alpha * np.outer(self.a, self.s)
-        np.fill_diagonal(found, 2.0 * o * self.a * self.s[: self.a.size])
-        return found
+        kappa: Array = 2.0 * alpha * np.outer(self.a, self.s)
+        np.fill_diagonal(kappa, 2.0 * o * self.a * self.s[: self.a.size])
+        return kappa
 
     def noise(self, D: Array) -> Array:
         """Return s_l² Σ E[∇_pl² ∇_qj²] D_qj, term by term of which of the axes p, l, q, j are the same."""
         o, v, oo, oa, ob, aa, ab = self.means
         L = self.a.size
         D = D * self.a[:, None]
-        own, cross, away = np.diagonal(D), D[:, :L] - np.diag(np.diagonal(D)), D[:, L:]
+        diagonal, cross, away = np.diagonal(D), D[:, :L] - np.diag(np.diagonal(D)), D[:, L:]
         row, column, beyond = cross.sum(axis=1), cross.sum(axis=0), away @ self.counts[L:]
         # A source (q, j) counts as apart from the target, with the mean `apart`; the excess is added.
-        apart = v * v * (row.sum() + beyond.sum()) + o * v * own.sum()
-        of_p = (aa - v * v) * (row + beyond) + v * (ab - v) * column + (oa - o * v) * own
-        of_l = v * (ab - v) * (row + beyond) + 2.0 * v * v * column + v * (ob - o) * own
+        apart = v * v * (row.sum() + beyond.sum()) + o * v * diagonal.sum()
+        of_p = (aa - v * v) * (row + beyond) + v * (ab - v) * column + (oa - o * v) * diagonal
+        of_l = v * (ab - v) * (row + beyond) + 2.0 * v * v * column + v * (ob - o) * diagonal
         out = np.empty_like(D)
         out[:, L:] = apart + of_p[:, None] + 2.0 * (v * v * away.sum(axis=0) + (aa - v * v) * away)
         both = 2.0 * (aa - v * v) * cross + (ab * ab - 2.0 * v * ab + v * v) * cross.T
         out[:, :L] = apart + of_p[:, None] + of_l + both
-        total = o * o * own.sum() + o * v * (row.sum() + beyond.sum())
-        np.fill_diagonal(out, total + (oo - o * o) * own + (oa - o * v) * (row + beyond) + v * (ob - o) * column)
+        total = o * o * diagonal.sum() + o * v * (row.sum() + beyond.sum())
+        np.fill_diagonal(out, total + (oo - o * o) * diagonal + (oa - o * v) * (row + beyond) + v * (ob - o) * column)
         return self.a[:, None] * self.s**2 * out
 
 

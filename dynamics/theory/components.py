@@ -84,15 +84,15 @@ def predicted_component_times(problem: Problem) -> Array:
     whose axes no component before them has. NaN where the law does not hold, inf where no neuron can escape.
     """
     student, components = problem.student, problem.teacher.components
-    times, known = np.full(len(components), np.nan), set[int]()
+    times, seen_axes = np.full(len(components), np.nan), set[int]()
     if not isinstance(student, Student):
         return times
     if student.biases == "trained" or (student.first_layer, student.second_layer) != ("sphere", "fixed"):
         return times
     for index, component in enumerate(components):
-        if component.degree >= 3 and known.isdisjoint(component.axes):
+        if component.degree >= 3 and seen_axes.isdisjoint(component.axes):
             times[index] = _least_time(problem, student, component)
-        known.update(component.axes)
+        seen_axes.update(component.axes)
     return times
 
 
@@ -122,13 +122,13 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
         return math.inf
     left = u - alpha * turn
     left[least] = 0.0
-    others = np.arange(u.size) != least
+    rest_axes = np.arange(u.size) != least
 
     from scipy.integrate import quad
 
     def back(r: float) -> float:
-        rest = u[others] - alpha[others] * turn * (1.0 - r * r)
-        return turn / (math.sqrt(u[least]) * float(np.prod(rest ** (0.5 * alpha[others]))))
+        rest = u[rest_axes] - alpha[rest_axes] * turn * (1.0 - r * r)
+        return turn / (math.sqrt(u[least]) * float(np.prod(rest ** (0.5 * alpha[rest_axes]))))
 
     # ∫_0^T dτ / (2 Π (u_a − α_a τ)^(α_a/2)) to T = u/α of the least, whose root goes with τ = T (1 − r²).
     used = float(quad(back, 0.0, 1.0, epsabs=0.0, epsrel=1e-12, limit=200)[0])

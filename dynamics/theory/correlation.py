@@ -19,7 +19,7 @@ from numpy.polynomial import polynomial
 from dynamics.equations.correlation import StepMeans, signal_slope, step_means
 from dynamics.equations.losses import squared_error
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.problem.emergence import LEARNED_SHARE
 from hermite.arrays import Array
 
@@ -118,7 +118,7 @@ def staircase(problem: Problem, emergence: float, times: Array) -> Array:
     """Return E(f − f*)² of the start before the emergence, and of the neuron on the direction after it."""
     way = escape_of(problem)
     C, end = float(problem.start().teacher_overlap[0, 0]), np.sign(way.last) or 1.0
-    before, after = (squared_error(problem, np.ones((1, 1)), np.array([[each]])) for each in (C, end))
+    before, after = (squared_error(problem, np.ones((1, 1)), np.array([[overlap]])) for overlap in (C, end))
     return np.where(times < emergence, before, after)
 
 
@@ -129,11 +129,11 @@ def learned_level(problem: Problem) -> float:
     part = problem.learned_part
     if not part.is_defined:
         return float("nan")
-    own, side = part.kernel, float(np.sign(escape_of(problem).last) or 1.0)
+    kernel, side = part.kernel, float(np.sign(escape_of(problem).last) or 1.0)
     goal = LEARNED_SHARE * float(problem.teacher.coefficients[0]) * part.kernel_at_one
-    if own(0.0) >= goal:
+    if kernel(0.0) >= goal:
         return 0.0
-    return float(brentq(lambda C: float(own(side * C)) - goal, 0.0, 1.0)) if own(side) > goal else float("inf")
+    return float(brentq(lambda C: float(kernel(side * C)) - goal, 0.0, 1.0)) if kernel(side) > goal else float("inf")
 
 
 def leading_time(problem: Problem) -> float:
@@ -156,7 +156,7 @@ def largest_rate(problem: Problem, batch_size: int = 1, *, directions: int | Non
     """
     way, means = escape_of(problem), step_means(problem, directions, batch_size)
     emerges = way.first != way.last and np.isfinite(mean_time(problem))
-    check_that(emerges, "problem", "have a direction that is still to emerge in the flow", "has none")
+    require(emerges, "Argument `problem` must have a direction that is still to emerge in the flow, but has none.")
     C = way.grid()
     pull = way.pull(C)
     needed = slowing(means, C, pull, 1.0, batch_size)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import check_that, checked_real, require
+from dynamics.problem.checks import checked_real, require
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse, shown
 
@@ -45,13 +45,13 @@ def widening(samples: int) -> float:
 
 
 def _increasing(values: ArrayLike, name: str) -> Array:
-    """Return an array of one dimension, or raise one sentence unless its numbers increase, which NaN does not."""
-    found = real_column(values, name)
-    check_that(found.ndim == 1, name, "have one dimension", f"has shape {found.shape}")
-    check_that(not np.isnan(found).any(), name, "hold numbers alone", "has NaN")
-    for at in np.flatnonzero(~(np.diff(found) > 0.0))[:1]:
-        refuse(f"Argument `{name}` must increase, but goes from {found[at]:g} to {found[at + 1]:g}.")
-    return found
+    """Return an array of one dimension; ValueError unless its numbers increase, which NaN does not."""
+    column = real_column(values, name)
+    require(column.ndim == 1, f"Argument `{name}` must have one dimension, but has shape {column.shape}.")
+    require(not np.isnan(column).any(), f"Argument `{name}` must hold numbers alone, but has NaN.")
+    for at in np.flatnonzero(~(np.diff(column) > 0.0))[:1]:
+        refuse(f"Argument `{name}` must increase, but goes from {column[at]:g} to {column[at + 1]:g}.")
+    return column
 
 
 def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
@@ -89,18 +89,22 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     (-1.0, 3.0)
     """
     px, py = real_column(x, "x"), real_column(y, "y")
-    need = f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}."
-    require(px.ndim == 1 and px.shape == py.shape, need)
+    require(
+        px.ndim == 1 and px.shape == py.shape,
+        f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}.",
+    )
     px = _increasing(px, "x")
-    given: object = (-np.inf, np.inf) if window is None else window
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
+    limits: object = (-np.inf, np.inf) if window is None else window
+    if not isinstance(limits, (tuple, list)) or len(limits) != 2:
         refuse(f"Argument `window` must be a pair (low, high), but is {shown(window)}.", TypeError)
-    low, high = (checked_real(end, "window") for end in given)
+    low, high = (checked_real(end, "window") for end in limits)
     inside = (px >= low) & (px <= high)
     px, py, count = px[inside], py[inside], int(np.count_nonzero(inside))
-    held = f"[{low:g}, {high:g}] holds {count}"
-    check_that(count >= FEWEST_POINTS, "window", f"hold at least {FEWEST_POINTS} points", held)
-    holds = all((each > 0.0).all() and np.isfinite(each).all() for each in (px, py))
+    require(
+        count >= FEWEST_POINTS,
+        f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds {count}.",
+    )
+    holds = all((column > 0.0).all() and np.isfinite(column).all() for column in (px, py))
     require(holds, "Arguments `x` and `y` must be positive and finite inside the window, but are not.")
     log_x = np.log(px)
     grid = np.linspace(log_x[0], log_x[-1], count)
@@ -123,15 +127,15 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     """
     px, runs = _increasing(x, "x"), np.asarray(y, dtype=np.float64)
     fits = runs.ndim == 2 and runs.shape[1:] == px.shape
-    check_that(fits, "y", f"have shape (runs, {px.size})", f"has shape {runs.shape}")
+    require(fits, f"Argument `y` must have shape (runs, {px.size}), but has shape {runs.shape}.")
     low, high = (-np.inf, np.inf) if window is None else window
-    known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
-    if (count := int(np.count_nonzero(known))) < FEWEST_POINTS:
+    usable = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
+    if (count := int(np.count_nonzero(usable))) < FEWEST_POINTS:
         return PowerLawFit(np.nan, np.nan, np.nan, (low, high), count)
-    fit = fit_power_law(px[known], np.exp(np.log(runs[:, known]).mean(axis=0)))
+    fit = fit_power_law(px[usable], np.exp(np.log(runs[:, usable]).mean(axis=0)))
     if len(runs) == 1:
         return fit
-    slopes = np.array([fit_power_law(px[known], run[known]).exponent for run in runs])
+    slopes = np.array([fit_power_law(px[usable], run[usable]).exponent for run in runs])
     return replace(fit, standard_error=float(slopes.std(ddof=1) / np.sqrt(len(runs))) * widening(len(runs)))
 
 
@@ -153,7 +157,7 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
     is positive and finite.
     """
     values, px = np.asarray(log_y, dtype=np.float64), np.asarray(x, dtype=np.float64)
-    check_that((np.isfinite(px) & (px > 0.0)).all(), "x", "be positive and finite", "is not")
+    require((np.isfinite(px) & (px > 0.0)).all(), "Argument `x` must be positive and finite, but is not.")
     spread = np.asarray(0.0 * values if errors is None else errors, dtype=np.float64)
     kept = np.isfinite(values) & np.isfinite(spread)
     if np.count_nonzero(kept) < 2:
@@ -167,8 +171,8 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
 def inverse_fit(losses: Array, needed: Array) -> PowerLawFit:
     """Return the law L ∝ n^x, fitted by `fit_runs` as n, needed (R, N), against exact and falling losses (N,)."""
     fit, mean = fit_runs(losses[::-1], needed[:, ::-1]), np.exp(np.log(needed).mean(axis=0))
-    known, exponent = mean[np.isfinite(mean)], 1.0 / fit.exponent
-    window = (float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan)
+    usable, exponent = mean[np.isfinite(mean)], 1.0 / fit.exponent
+    window = (float(usable[0]), float(usable[-1])) if usable.size else (np.nan, np.nan)
     error = fit.standard_error * exponent**2
     return replace(fit, exponent=exponent, standard_error=error, prefactor=fit.prefactor**-exponent, window=window)
 
@@ -235,31 +239,35 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
     m, eta = _increasing(widths, "widths"), _increasing(rates, "rates")
     L = np.asarray(losses, dtype=np.float64)
     fits = L.ndim == 3 and L.shape[:2] == (m.size, eta.size) and m.size >= FEWEST_WIDTHS
-    need = f"have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths"
-    check_that(fits, "losses", need, f"has shape {L.shape} for {m.size} widths and {eta.size} rates")
+    require(
+        fits,
+        f"Argument `losses` must have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths, but has shape "
+        f"{L.shape} for {m.size} widths and {eta.size} rates.",
+    )
     logs, runs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing))), L.shape[2]
-    found, rng, again = _read(m, eta, logs.mean(axis=2)), np.random.default_rng(0), []
+    readings, rng, resamples = _read(m, eta, logs.mean(axis=2)), np.random.default_rng(0), []
     for _ in range(RESAMPLES if runs > 1 else 1):
         chosen = np.broadcast_to(rng.integers(runs, size=(m.size, 1, runs)), logs.shape)
-        again.append(_read(m, eta, np.take_along_axis(logs, chosen, axis=2).mean(axis=2)))
+        resamples.append(_read(m, eta, np.take_along_axis(logs, chosen, axis=2).mean(axis=2)))
     # A resampled mean varies (R − 1)/R times as much as the mean.
     widened = widening(runs) * np.sqrt(runs / (runs - 1.0)) if runs > 1 else np.nan
-    error = {name: widened * _spread(np.array([one[name] for one in again])) for name in found if name != "best_loss"}
-    gap, cost = found["loss_gap"][:-1], found["transfer_cost"][:-1]
+    names = [name for name in readings if name != "best_loss"]
+    error = {name: widened * _spread(np.array([resample[name] for resample in resamples])) for name in names}
+    gap, cost = readings["loss_gap"][:-1], readings["transfer_cost"][:-1]
     far = _far(gap.size)
     least_gap, largest_cost = gap - far * error["loss_gap"][:-1], cost + far * error["transfer_cost"][:-1]
     clear = least_gap > 0.0
     return {
-        **found,
-        **{name: np.exp(found[name]) for name in ("best_rate", "best_loss")},
+        **readings,
+        **{name: np.exp(readings[name]) for name in ("best_rate", "best_loss")},
         **{f"{name}_error": value for name, value in error.items()},
-        "verdict": _verdict(found["rate_drift"], error["rate_drift"], found["excess"], error["excess"]),
+        "verdict": _verdict(readings["rate_drift"], error["rate_drift"], readings["excess"], error["excess"]),
         "cost_share": float((largest_cost[clear] / least_gap[clear]).max()) if clear.any() else float("nan"),
     }
 
 
 def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
-    """Return what `read_transfer` reads off ln L (W, E), with ln η* and ln L* as best rate and loss."""
+    """Return the readings of `read_transfer` from ln L (W, E), with ln η* and ln L* as best rate and loss."""
     log_rate, log_loss = np.array([_least(np.log(eta), row) for row in logs]).T
     gap, drift = np.expm1(log_loss - log_loss[-1]), np.abs(log_rate - log_rate[-1])
     x, y = (
@@ -276,7 +284,7 @@ def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
 
 
 def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
-    """Return where a curve is least, and its least value, by a parabola where both neighbours are known."""
+    """Return ln η of the minimum of a curve (E,), and its value, by a parabola where both neighbours are finite."""
     at = int(np.argmin(logs))
     near, rate, loss = slice(at - 1, at + 2), float(log_rates[at]), float(logs[at])
     if 0 < at < logs.size - 1 and np.isfinite(logs[near]).all():
@@ -287,17 +295,18 @@ def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
 
 
 def _spread(values: Array) -> Any:
-    """Return the standard deviation over resamples; NaN unless more than half of them are known."""
-    known = np.isfinite(values)
-    deviation = np.ma.masked_array(values, ~known).std(axis=0)
-    found = np.where(known.mean(axis=0) > 0.5, np.ma.filled(deviation, np.nan), np.nan)
-    return found if found.ndim else float(found)
+    """Return the standard deviation over resamples; NaN unless more than half of the values are finite."""
+    is_number = np.isfinite(values)
+    deviation = np.ma.masked_array(values, ~is_number).std(axis=0)
+    deviations = np.where(is_number.mean(axis=0) > 0.5, np.ma.filled(deviation, np.nan), np.nan)
+    return deviations if deviations.ndim else float(deviations)
 
 
 def _verdict(drift: Array, error: Array, excess: float, excess_error: float) -> str:
     """Return "no drift", "fast", "not fast" or "undecided", see `read_transfer`."""
-    known = np.isfinite(drift[:-1]) & np.isfinite(error[:-1])
-    if known.any() and (drift[:-1][known] <= _far(int(np.count_nonzero(known))) * error[:-1][known]).all():
+    is_number = np.isfinite(drift[:-1]) & np.isfinite(error[:-1])
+    bound = _far(max(int(np.count_nonzero(is_number)), 1)) * error[:-1][is_number]
+    if is_number.any() and (drift[:-1][is_number] <= bound).all():
         return "no drift"
     if not np.isfinite(excess_error) or abs(excess) <= CLEAR * excess_error:
         return "undecided"
@@ -305,5 +314,5 @@ def _verdict(drift: Array, error: Array, excess: float, excess_error: float) -> 
 
 
 def _far(tests: int) -> float:
-    """Return how many standard errors none of so many tests exceeds, but for false alarms."""
+    """Return the number of standard errors that none of `tests` tests exceeds, but for 5 % false alarms over all."""
     return NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / tests)

@@ -16,7 +16,7 @@ from dynamics.problem import (
     is_homogeneous,
     is_network,
 )
-from dynamics.problem.checks import check_that, require, share_of_limit
+from dynamics.problem.checks import require, share_of_limit
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.problem.student import HOMOGENEOUS
 from dynamics.theory.pairs import direction_speeds, first_learned
@@ -32,9 +32,11 @@ NO_LIMIT = "its steps do not shrink with the gradient, so that there is no limit
 
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:
-    """Return a positive learning rate as a float; None is the flow, which "gradient-descent" has not."""
+    """Return a positive learning rate as a float; None, the flow, is refused for the method "gradient-descent"."""
     is_given = learning_rate is not None
-    check_that(is_given or method != "gradient-descent", "learning_rate", f"be given for {method=}", "is None")
+    require(
+        is_given or method != "gradient-descent", f"Argument `learning_rate` must be given for {method=}, but is None."
+    )
     return checked_number(learning_rate, "learning_rate", positive=True) if is_given else None
 
 
@@ -55,13 +57,17 @@ def resolved_rate(
         return None
     if not isinstance(learning_rate, str):
         return checked_number(learning_rate, "learning_rate", positive=True)
-    share, given = share_of_limit(learning_rate), shown(learning_rate)
+    share, text = share_of_limit(learning_rate), shown(learning_rate)
     if share is None:
-        need = "be a positive number, or a share of the limit of stability such as '0.1x'"
-        refuse(f"Argument `learning_rate` must {need}, but is {given}.")
+        refuse(
+            "Argument `learning_rate` must be a positive number, or a share of the limit of stability such as "
+            f"'0.1x', but is {text}."
+        )
     chosen = checked_optimizer(optimizer)
-    need = f"Argument `learning_rate` must be a number for optimizer {chosen}, not a share such as {given}: {NO_LIMIT}."
-    require(isinstance(chosen, (SGD, ZerothOrder)), need)
+    require(
+        isinstance(chosen, (SGD, ZerothOrder)),
+        f"Argument `learning_rate` must be a number for optimizer {chosen}, not a share such as {text}: {NO_LIMIT}.",
+    )
     return share * (descent_limit(problem) if descends else stable_rate(problem, batch_size, chosen))
 
 
@@ -85,8 +91,9 @@ def _limited(optimizer: Optimizer | str | None) -> tuple[float, int | None]:
     if isinstance(chosen, ZerothOrder):
         return 1.0, chosen.directions
     if not isinstance(chosen, SGD):
-        need = "Argument `optimizer` must be SGD or ZerothOrder for a learning-rate limit"
-        refuse(f"{need}, but is {chosen}: {NO_LIMIT}.")
+        refuse(
+            f"Argument `optimizer` must be SGD or ZerothOrder for a learning-rate limit, but is {chosen}: {NO_LIMIT}."
+        )
     return chosen.amplification, None
 
 
@@ -113,9 +120,9 @@ def descent_limit(problem: Problem) -> float:
         s = np.append(axes.eigenvalues[:span], axes.eigenvalues[span:].max(initial=0.0))
     alone = problem.teacher.is_orthonormal and problem.information_exponent >= 3 and float(link.coefficients[0]) == 0.0
     if (alone or learned.size == 1) and (rows is None or axes is None):
-        own = np.ones(learned.size) if axes is None else s[learned]
-        others = 1.0 if axes is None else np.array([np.delete(s, p).max() for p in learned])
-        pull = np.maximum(4.0 * link.kernel_at_one * own, float(link.kernel_derivative(1.0)) * others)
+        along = np.ones(learned.size) if axes is None else s[learned]
+        across = 1.0 if axes is None else np.array([np.delete(s, p).max() for p in learned])
+        pull = np.maximum(4.0 * link.kernel_at_one * along, float(link.kernel_derivative(1.0)) * across)
         return 2.0 / float(np.max(a[learned] * pull))
     directions = np.eye(span)[learned] if rows is None else rows[learned]
     return 2.0 / _largest_curvature(problem, np.pad(directions, ((0, 0), (0, 1))), a[learned], np.sqrt(s))
@@ -154,11 +161,11 @@ def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> fl
 def warn_descent_limit(learning_rate: float, limit: float) -> None:
     """Warn if a learning rate is at or above the limit of stability."""
     if learning_rate >= limit:
-        msg = (
+        warn(
             f"Gradient descent loses stability at the converged student from learning rate {limit:.4g} on, and "
-            f"`learning_rate` is {learning_rate:g}: the run may oscillate or blow up instead of converging."
+            f"`learning_rate` is {learning_rate:g}: the run may oscillate or blow up instead of converging.",
+            RuntimeWarning,
         )
-        warn(msg, RuntimeWarning)
 
 
 def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Optimizer | str | None = None) -> float:
@@ -218,19 +225,21 @@ def _limit(problem: Problem, size: int, directions: int | None) -> float:
     """Return the limit of plain SGD with batches, or of steps of zeroth order along K directions."""
     if is_frame(problem):
         check_quadratic(problem)
-        check_that(size == 1, "batch_size", "be 1 for the stiefel student", f"is {size}")
-        need = "be SGD for a learning-rate limit of the stiefel student"
-        check_that(directions is None, "optimizer", need, "is ZerothOrder")
+        require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
+        require(
+            directions is None,
+            "Argument `optimizer` must be SGD for a learning-rate limit of the stiefel student, but is ZerothOrder.",
+        )
         return float(rate_limits(problem).max())
-    known = ("inputs",) if is_homogeneous(problem) or is_network(problem) else ()
-    check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=known)
+    fields = ("inputs",) if is_homogeneous(problem) or is_network(problem) else ()
+    check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=fields)
     fitted = fitted_neurons(problem)
     if is_homogeneous(problem) and problem.inputs is not None:
-        need = (
-            "have an orthonormal teacher, and at least as many neurons as directions or a link with c_1 = 0, for a "
-            "learning-rate limit with `inputs`"
+        require(
+            fitted is not None and problem.teacher.is_orthonormal,
+            "Argument `problem` must have an orthonormal teacher, and at least as many neurons as directions or a "
+            "link with c_1 = 0, for a learning-rate limit with `inputs`, but has not.",
         )
-        check_that(fitted is not None and problem.teacher.is_orthonormal, "problem", need, "has not")
     if fitted is not None:
         return fitted_limit(problem, fitted, size, directions)
     with one_blas_thread():

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from dynamics.kernels.jit import entry
 from dynamics.problem import Optimizer, checked_integer, checked_number
-from dynamics.problem.checks import check_memory, check_switch, check_that, check_type, checked_list, checked_real
+from dynamics.problem.checks import check_memory, check_switch, checked_list, checked_real, require
 from dynamics.problem.optimizers import SGD, ZerothOrder, checked_optimizer
 from dynamics.problem.rates import Schedule
 from hermite.arrays import Array, Matrix, Vector, real_column
@@ -35,17 +35,19 @@ ROUNDING = 1e-12
 
 def checked_column(values: ArrayLike, name: str, fewest: int = 1) -> Array:
     """Return a list of finite numbers of at least 0 as an array."""
-    found = real_column(values, name)
-    holds = found.ndim == 1 and found.size >= fewest and np.isfinite(found).all() and found.min(initial=0.0) >= 0.0
-    check_that(holds, name, "be a list of finite numbers of at least 0", f"is {shown(values)}")
-    return found
+    column = real_column(values, name)
+    holds = column.ndim == 1 and column.size >= fewest and np.isfinite(column).all() and column.min(initial=0.0) >= 0.0
+    require(holds, f"Argument `{name}` must be a list of finite numbers of at least 0, but is {shown(values)}.")
+    return column
 
 
 def checked_axes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Array]:
     """Return eigenvalues and squares on their axes, lists of one length of finite numbers that are at least 0."""
     values, sizes = checked_column(eigenvalues, "eigenvalues"), checked_column(squares, "squares")
-    need = f"have {values.size} entries, as `eigenvalues`"
-    check_that(values.size == sizes.size, "squares", need, f"has {sizes.size}")
+    require(
+        values.size == sizes.size,
+        f"Argument `squares` must have {values.size} entries, as `eigenvalues`, but has {sizes.size}.",
+    )
     return values, sizes
 
 
@@ -157,13 +159,14 @@ def linear_regression_limit(
     K = chosen.directions if isinstance(chosen, ZerothOrder) else 0
     kept = values > 0.0
     # Axes without inputs take noise too, which no loss sees.
-    own, n = values[kept], counts[kept]
+    eigenvalue, n = values[kept], counts[kept]
     s = grown = n
     for _ in range(ITERATIONS):
         s = grown / grown.sum()
-        T = (own * n * (own @ s) + 2.0 * own**2 * s) / size + (1.0 - 1.0 / size) * own**2 * s
+        of_sample = eigenvalue * n * (eigenvalue @ s) + 2.0 * eigenvalue**2 * s
+        T = of_sample / size + (1.0 - 1.0 / size) * eigenvalue**2 * s
         T = n * T.sum() / K + (1.0 + 1.0 / K) * T if K else T
-        grown = T / (2.0 * own)
+        grown = T / (2.0 * eigenvalue)
         ratio = grown / s
         if ratio.max() - ratio.min() <= TOLERANCE * ratio.max():
             break
@@ -202,14 +205,14 @@ def fastest_linear_regression(
     values, counts, sums = _classes(eigenvalues, squares)
     chosen, size = _known(optimizer), checked_integer(batch_size, "batch_size", minimum=1)
     part = checked_real(share, "share")
-    check_that(0.0 < part < 1.0, "share", "be above 0 and below 1", f"is {shown(share)}")
-    check_that(float(values @ sums) > 0.0, "squares", "have a risk above 0", "has none")
+    require(0.0 < part < 1.0, f"Argument `share` must be above 0 and below 1, but is {shown(share)}.")
+    require(float(values @ sums) > 0.0, "Argument `squares` must have a risk above 0, but has none.")
     # Along random directions the risk may fall this far at rates at which it rises again in the end.
     along = isinstance(chosen, ZerothOrder)
     largest = linear_regression_limit(eigenvalues, batch_size=size, optimizer=None if along else chosen)
     least = LEAST_SHARE * linear_regression_limit(eigenvalues, batch_size=size, optimizer=chosen)
 
-    def needed(logarithm: float) -> float:
+    def steps_needed(logarithm: float) -> float:
         rate, count = float(np.exp(logarithm)), FIRST_STEPS
         while True:
             risk = _iterated(values, counts, sums, np.full(count, rate), size, chosen, 0.0)[0]
@@ -220,40 +223,46 @@ def fastest_linear_regression(
                 return float(n - 1 + before / (before - after))
             if not risk[count // 2 :].max() < risk[count // 4 : count // 2].max():
                 return 2.0 * MOST_STEPS  # never: a number, of which the search makes parabolas
-            need = f"let the risk fall to {part:g} of its start within {MOST_STEPS:.2g} steps"
-            check_that(count < MOST_STEPS, "eigenvalues", need, f"it does not at the learning rate {rate:.3g}")
+            require(
+                count < MOST_STEPS,
+                f"Argument `eigenvalues` must let the risk fall to {part:g} of its start within {MOST_STEPS:.2g} "
+                f"steps, but it does not at the learning rate {rate:.3g}.",
+            )
             count *= 4
 
     bounds = np.log(least), np.log(largest)
-    found = minimize_scalar(needed, bounds=bounds, method="bounded", options={"xatol": ACCURACY})
-    return FastestRate(float(np.exp(found.x)), float(found.fun))
+    minimum = minimize_scalar(steps_needed, bounds=bounds, method="bounded", options={"xatol": ACCURACY})
+    return FastestRate(float(np.exp(minimum.x)), float(minimum.fun))
 
 
 def _known(optimizer: object) -> Optimizer:
-    """Return an optimizer of which second moments close."""
+    """Return an optimizer; ValueError unless the second moments of its steps close."""
     chosen = checked_optimizer(optimizer)
-    need = "be SGD or ZerothOrder for linear regression, whose second moments close"
-    check_that(isinstance(chosen, (SGD, ZerothOrder)), "optimizer", need, f"is {chosen}")
+    require(
+        isinstance(chosen, (SGD, ZerothOrder)),
+        "Argument `optimizer` must be SGD or ZerothOrder for linear regression, whose second moments close, but is "
+        f"{chosen}.",
+    )
     return chosen
 
 
 def _classes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Array, Array]:
     """Return distinct eigenvalues, how many axes have each, and the sums of their squares."""
     values, sizes = checked_axes(eigenvalues, squares)
-    check_that(float(values.max()) > 0.0, "eigenvalues", "hold a number above 0", "holds none")
-    found, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return found, counts.astype(np.float64), np.bincount(place, weights=sizes).astype(np.float64)
+    require(float(values.max()) > 0.0, "Argument `eigenvalues` must hold a number above 0, but holds none.")
+    distinct, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return distinct, counts.astype(np.float64), np.bincount(place, weights=sizes).astype(np.float64)
 
 
 def _iterated(
     values: Array, counts: Array, sums: Array, rates: Array, batch: int, optimizer: Optimizer, label_noise: float
 ) -> tuple[Array, Array]:
-    """Return the risks of weights and average, (steps + 1,) each; of the average 0 without one."""
-    own = optimizer if isinstance(optimizer, SGD) else SGD()
+    """Return the risks of the weights and of their average, (steps + 1,) each; 0 for the average without one."""
+    sgd = optimizer if isinstance(optimizer, SGD) else SGD()
     K = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
-    of_gradient, of_buffer = (1.0, own.momentum) if own.nesterov else (0.0, 1.0)
-    share = -1.0 if own.average == "polyak" else float(own.average or 0.0)
-    settings = [label_noise**2, batch, K, own.momentum, 1.0 - own.dampening, of_gradient, of_buffer, share]
+    of_gradient, of_buffer = (1.0, sgd.momentum) if sgd.nesterov else (0.0, 1.0)
+    share = -1.0 if sgd.average == "polyak" else float(sgd.average or 0.0)
+    settings = [label_noise**2, batch, K, sgd.momentum, 1.0 - sgd.dampening, of_gradient, of_buffer, share]
     # s, c and q of the weights, x, y and z of the average.
     state, out = np.zeros((6, values.size)), np.empty((2, rates.size + 1))
     state[[0, 3, 5]] = sums
@@ -382,7 +391,7 @@ def multi_pass_regression(
     [0.5599, 0.2829, 0.2642]
     """
     share = checked_real(ratio, "ratio")
-    check_that(share > 0.0, "ratio", "be above 0", f"is {shown(ratio)}")
+    require(share > 0.0, f"Argument `ratio` must be above 0, but is {shown(ratio)}.")
     c = checked_number(learning_rate, "learning_rate", positive=True)
     s = checked_number(squared_distance, "squared_distance", positive=False)
     noise = checked_number(label_noise, "label_noise", positive=False) ** 2
@@ -394,12 +403,12 @@ def multi_pass_regression(
         lambdas, sizes = checked_axes(lambdas, start)
         d, count = lambdas.size, checked_integer(draws, "draws", minimum=2)
         n = int(np.rint(checked_number(share * d, "ratio", positive=True)))
-        check_that(n >= 1, "ratio", f"leave a sample at the dimension {d}", f"is {shown(ratio)}")
+        require(n >= 1, f"Argument `ratio` must leave a sample at the dimension {d}, but is {shown(ratio)}.")
         check_memory("eigenvalues", d, 6.0 * d * d + 2.0 * d * n)
         rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
-        found = np.array([_of_drawn_inputs(lambdas, sizes, n, rng, c, t, noise, full_batch) for _ in range(count)])
-        return MultiPassRisk(t, *found.mean(axis=0), *(found.std(axis=0, ddof=1) / np.sqrt(count)))
-    check_that(squares is None, "squares", "be absent without `eigenvalues`", "is given")
+        losses = np.array([_of_drawn_inputs(lambdas, sizes, n, rng, c, t, noise, full_batch) for _ in range(count)])
+        return MultiPassRisk(t, *losses.mean(axis=0), *(losses.std(axis=0, ddof=1) / np.sqrt(count)))
+    require(squares is None, "Argument `squares` must be absent without `eigenvalues`, but is given.")
     g = 1.0 / share
     x, p = eigenvalue_law(g)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
@@ -458,12 +467,12 @@ def _noise_of_samples(x: Array, p: Array, c: float, t: Array, rest: float, force
     speeds, sizes = np.append(0.0, 2.0 * c * x), np.append(rest, forces)
     apart = values[:, None] + speeds
     along = c**2 * (vectors.T @ v)
-    found = np.empty((t.size, x.size))
+    delta = np.empty((t.size, x.size))
     for k, time in enumerate(t):
         # (e^{Λt} − e^{−at})/(Λ + a), t e^{−at} where both are one.
         grown = np.where(apart == 0.0, time, np.expm1(apart * time) / np.where(apart == 0.0, 1.0, apart))
-        found[k] = vectors @ (along * (grown * np.exp(-speeds * time) @ sizes))
-    return found / np.sqrt(p)
+        delta[k] = vectors @ (along * (grown * np.exp(-speeds * time) @ sizes))
+    return delta / np.sqrt(p)
 
 
 # --- weak-to-strong generalisation ------------------------------------------------------------------------------------
@@ -524,25 +533,33 @@ class WeakToStrong:
     target_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        given = checked_list(self.correlations, "correlations")
-        found = tuple(checked_number(c, "correlations", positive=True, maximum=1.0) for c in given)
-        object.__setattr__(self, "correlations", found)
+        numbers = checked_list(self.correlations, "correlations")
+        correlations = tuple(checked_number(c, "correlations", positive=True, maximum=1.0) for c in numbers)
+        object.__setattr__(self, "correlations", correlations)
         for name in ("weak_features", "strong_features"):
             size = checked_integer(getattr(self, name), name, minimum=1)
-            need = f"be at least {len(found)}, the number of correlations"
-            check_that(size >= len(found), name, need, f"is {size}")
+            require(
+                size >= len(correlations),
+                f"Argument `{name}` must be at least {len(correlations)}, the number of correlations, but is {size}.",
+            )
             object.__setattr__(self, name, size)
         most = {"samples": max(self.weak_features, self.strong_features), "pseudo_labels": self.strong_features}
         for name, features in most.items():
             size = checked_integer(getattr(self, name), name, minimum=1)
-            need = f"be at least {features + 2}, two more than the features, because the mean is infinite below"
-            check_that(size >= features + 2, name, need, f"is {size}")
+            require(
+                size >= features + 2,
+                f"Argument `{name}` must be at least {features + 2}, two more than the features, because the mean is "
+                f"infinite below, but is {size}.",
+            )
             object.__setattr__(self, name, size)
         for name in ("label_noise", "target_norm"):
             object.__setattr__(self, name, checked_number(getattr(self, name), name, positive=False))
-        is_held = self.target_norm == 0.0 or 1.0 in found
-        need = "be 0 without a shared feature of correlation 1, in which the target lies"
-        check_that(is_held, "target_norm", need, f"is {self.target_norm}")
+        is_held = self.target_norm == 0.0 or 1.0 in correlations
+        require(
+            is_held,
+            "Argument `target_norm` must be 0 without a shared feature of correlation 1, in which the target lies, "
+            f"but is {self.target_norm}.",
+        )
 
     @property
     def overlap(self) -> float:
@@ -570,7 +587,8 @@ def predict_weak_to_strong(problem: WeakToStrong, times: ArrayLike = ()) -> Weak
     >>> round(found.weak, 4), round(found.weak_to_strong, 4), round(found.strong, 4), found.risk.round(4).tolist()
     (1.0345, 0.2687, 0.5128, [0.2205, 0.2667])
     """
-    check_type("problem", problem, WeakToStrong, "a WeakToStrong")
+    if not isinstance(problem, WeakToStrong):
+        refuse(f"Argument `problem` must be a WeakToStrong, but is {shown(problem)}.", TypeError)
     t, s = checked_column(times, "times", fewest=0), problem.overlap
     weak, strong, n, N = problem.weak_features, problem.strong_features, problem.samples, problem.pseudo_labels
     variance = problem.label_noise**2 / (n - weak - 1.0)
@@ -622,12 +640,16 @@ def descent_loss(
         check_memory("steps", count, 2 * count)
         table = rates.table(count)
     else:
-        check_type("steps", steps, type(None), "None beside a list of rates")
+        require(
+            steps is None, f"Argument `steps` must be None beside a list of rates, but is {shown(steps)}.", TypeError
+        )
         table = real_column(rates, "rates")
-    at = int(np.argmin(np.isfinite(table) & (table > 0.0))) if table.size else 0
-    given = f"is {table[at]} at step {at}" if table.size else "is empty"
-    holds = table.size > 0 and 0.0 < table[at] < np.inf
-    check_that(holds, "rates", "be finite and positive at every step", given)
+    require(table.size, "Argument `rates` must be finite and positive at every step, but is empty.")
+    at = int(np.argmin(np.isfinite(table) & (table > 0.0)))
+    require(
+        0.0 < table[at] < np.inf,
+        f"Argument `rates` must be finite and positive at every step, but is {table[at]} at step {at}.",
+    )
     left, losses = values * sizes, np.empty(table.size + 1)
     losses[0] = left.sum()
     for t, rate in enumerate(table.tolist()):

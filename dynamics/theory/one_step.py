@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from dynamics.cores import blas_threads_for
 from dynamics.equations.finite_step import exact_moments
 from dynamics.problem import Problem, check_problem
-from dynamics.problem.checks import check_that, checked_integer, require
+from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.start import check_rows
 from hermite.arrays import Array, real_array
 
@@ -83,8 +83,11 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
         return moments_of_overlaps(problem, R, S, batch_size=batch_size)
     rows, span, d = real_array(weights, "weights"), problem.teacher.span, problem.dimension
     fits = rows.ndim == 2 and rows.shape[0] == problem.width and span <= rows.shape[1] <= d
-    need = f"have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}"
-    check_that(fits, "weights", need, f"has shape {rows.shape}")
+    require(
+        fits,
+        f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, but has shape "
+        f"{rows.shape}.",
+    )
     check_rows("weights", rows)
     directions = np.eye(span) if problem.teacher.directions is None else problem.teacher.directions
     return moments_of_overlaps(problem, rows[:, :span] @ directions.T, rows @ rows.T, batch_size=batch_size)
@@ -125,8 +128,8 @@ def moments_of_overlaps(
     R = _checked_matrix(teacher_products, "teacher_products", "(width, num_directions)", (m, problem.num_directions))
     S = _checked_matrix(student_products, "student_products", "(width, width)", (m, m))
     is_even, least = np.abs(S - S.T).max() <= SYMMETRY_TOLERANCE * np.abs(S).max(), np.diag(S).min()
-    check_that(is_even, "student_products", "be symmetric", "is not")
-    check_that(least > 0, "student_products", "have a positive diagonal", f"its smallest entry is {least}")
+    require(is_even, "Argument `student_products` must be symmetric, but is not.")
+    require(least > 0, f"Argument `student_products` must have a positive diagonal, but its smallest entry is {least}.")
     link = problem.activation
     require(
         link.is_polynomial and link.truncation_error == 0.0,
@@ -147,6 +150,8 @@ def moments_of_overlaps(
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
     matrix = np.ascontiguousarray(real_array(values, name))
-    check_that(matrix.shape == shape, name, f"have shape {symbols} = {shape}", f"has shape {matrix.shape}")
-    check_that(np.isfinite(matrix).all(), name, "be finite", "is not")
+    require(
+        matrix.shape == shape, f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."
+    )
+    require(np.isfinite(matrix).all(), f"Argument `{name}` must be finite, but is not.")
     return matrix

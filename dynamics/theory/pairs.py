@@ -57,9 +57,9 @@ def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_expo
 def match_by_strength(
     a: Array, strength: Array, learns: NDArray[np.bool_], information_exponent: int
 ) -> tuple[Integers, Integers]:
-    """Return the neurons (P,) that come to each direction first, and the next ones that learn it; −1 for none.
+    """Return the neuron of largest score for each direction, and that of largest score that learns it, (P,); or −1.
 
-    Scores are a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P), that do not count where they are 0.
+    Scores are a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P); entries S_ip = 0 do not count.
     """
     # The logarithm keeps the order where the power would underflow.
     with np.errstate(divide="ignore"):
@@ -106,21 +106,22 @@ def draw_matched_overlaps(
     odd = bool(information_exponent % 2)
     # The normal variable of the same tail probability: a smooth function links its square to C².
     normal = -ndtri(tail if odd else 0.5 * tail)
-    found = normal > 0.0
+    is_matched = normal > 0.0
     neuron, overlap = np.full(coefficients.size, -1, dtype=np.int64), np.full(coefficients.size, np.nan)
-    neuron[order[found]] = np.flatnonzero(found)
-    size = _overlap_from_normal(normal[found], dimension)
-    overlap[order[found]] = size if odd else np.where(rng.integers(2, size=size.size) == 1, size, -size)
+    neuron[order[is_matched]] = np.flatnonzero(is_matched)
+    size = _overlap_from_normal(normal[is_matched], dimension)
+    overlap[order[is_matched]] = size if odd else np.where(rng.integers(2, size=size.size) == 1, size, -size)
     return neuron, overlap
 
 
 def draw_on_both_sides(
     coefficients: Array, width: int, dimension: int, equivalent: Callable[[Array], Array], learns: bool, seed: int
 ) -> tuple[tuple[Integers, Array], tuple[Integers, Array]]:
-    """Return what `draw_matched_overlaps` does for a link with two unlike sides: who comes first, and who learns.
+    """Return neurons and overlaps (P,) of the first neuron at each direction, and of the neuron that learns it.
 
-    Of the N neurons still free the largest overlap of each sign is drawn, as if independent; `equivalent` says which
-    overlap with θ it is worth. Where the first one does not learn, the largest positive one does, and two are taken.
+    This is `draw_matched_overlaps` for a link with two unlike sides. Of the N neurons still free the largest overlap of
+    each sign is drawn, as if independent; `equivalent` returns the overlap with θ that takes as long. Where the first
+    neuron does not learn, that of the largest positive overlap does, and two neurons are used up.
     """
     from scipy.special import ndtri
 
@@ -135,12 +136,12 @@ def draw_on_both_sides(
         worth = equivalent(-far)
         second = (worth > near) & (not learns) & (near > 0.0) & (free > 1)
         taken = np.append(0, np.cumsum(1 + second)[:-1])
-    found, overlap = (np.full((2, coefficients.size), value) for value in (-1, np.nan))
+    neuron, overlap = (np.full((2, coefficients.size), value) for value in (-1, np.nan))
     ahead = np.where(worth > near, -far, near)
-    for row, which in enumerate((ahead, np.where(second, near, ahead))):
-        there = np.flatnonzero(np.maximum(worth, near) > 0.0)
-        found[row, order[there]], overlap[row, order[there]] = there, which[there]
-    return (found[0], overlap[0]), (found[1], overlap[1])
+    for row, overlaps in enumerate((ahead, np.where(second, near, ahead))):
+        place = np.flatnonzero(np.maximum(worth, near) > 0.0)
+        neuron[row, order[place]], overlap[row, order[place]] = place, overlaps[place]
+    return (neuron[0], overlap[0]), (neuron[1], overlap[1])
 
 
 def _overlap_from_normal(normal: Array, dimension: int) -> Array:
@@ -188,19 +189,19 @@ class FarSide:
         return self.emerges and self.share**2 > LEARNED_SHARE
 
     def equivalent(self, overlap: Array) -> Array:
-        """Return the overlaps with θ from which C² = ½ is as far in time; far below all others if it never emerges."""
-        found = np.maximum(overlap, 0.0)
-        there = overlap < 0.0
+        """Return the overlaps with θ that reach C² = ½ after the same time; nearly 0 where it is never reached."""
+        worth = np.maximum(overlap, 0.0)
+        is_far = overlap < 0.0
         if not self.emerges:
-            found[there] = -_NEVER * overlap[there]
-        elif there.any():
-            xi = np.minimum(logit_of_square(overlap[there]), _LARGEST)
+            worth[is_far] = -_NEVER * overlap[is_far]
+        elif is_far.any():
+            xi = np.minimum(logit_of_square(overlap[is_far]), _LARGEST)
             lowest = float(xi.min())
             far, near = (transit_table(self.coefficients, *at) for at in ((-1, lowest), (1, lowest - _LOWER)))
             same = near.logit_at(far.remaining(xi))
             # From beyond the place of rest it returns to that, and has emerged all along.
-            found[there] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -same)), -overlap[there])
-        return found
+            worth[is_far] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -same)), -overlap[is_far])
+        return worth
 
     def half_learned(self, overlap: Array, ratio: Array) -> Array:
         """Return τ = a t until neurons of negative overlap have n g(C) = r² a g(1) / 2; `ratio` is a / n_0."""
@@ -233,9 +234,9 @@ class Pairs(NamedTuple):
     @classmethod
     def of(cls, start: OverlapStart, neuron: Integers) -> Pairs:
         """Return the pairs of these neurons (P,) at a start."""
-        found, directions = neuron >= 0, np.arange(neuron.size)
-        overlap = np.where(found, start.teacher_overlap[neuron, directions], np.nan)
-        return cls(neuron, overlap, np.where(found, start.squared_norm[neuron], np.nan))
+        has_neuron, directions = neuron >= 0, np.arange(neuron.size)
+        overlap = np.where(has_neuron, start.teacher_overlap[neuron, directions], np.nan)
+        return cls(neuron, overlap, np.where(has_neuron, start.squared_norm[neuron], np.nan))
 
 
 def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs, bool]:
@@ -245,10 +246,10 @@ def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs,
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
         m, d, seed = problem.width, problem.dimension, problem.seed
         if side is None:
-            found = [draw_matched_overlaps(a, m, d, k, seed)]
+            draws = [draw_matched_overlaps(a, m, d, k, seed)]
         else:
-            found = [*draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed)]
-        drawn = [Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
+            draws = [*draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed)]
+        drawn = [Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in draws]
         return drawn[0], drawn[-1], True
     start = problem.start()
     C = start.teacher_overlap
@@ -260,16 +261,16 @@ def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs,
 
 
 def side_notes(side: FarSide, first: Pairs, learning: Pairs) -> list[str]:
-    """Say which directions are matched with a neuron on the side of −θ, and what that means."""
+    """Return a note on the directions that are matched with a neuron on the side of −θ; none without such ones."""
     there = np.flatnonzero(first.overlap < 0.0)
     if there.size == 0:
         return []
     left = int(np.count_nonzero(learning.overlap[there] < 0.0))
     listed = ", ".join(str(p + 1) for p in there[:5]) + (", ..." if there.size > 5 else "")
-    where, does = ("at -theta", "emerges there") if side.emerges else ("on the side of -theta", "never emerges")
+    place, fate = ("at -theta", "emerges there") if side.emerges else ("on the side of -theta", "never emerges")
     note = (
-        f"the link has no parity: a neuron {where} has {side.share:.2g} of a direction and leaves "
-        f"{1.0 - side.share**2:.2g} of its loss; the matched neuron starts on that side and {does} for {there.size} of "
+        f"the link has no parity: a neuron {place} has {side.share:.2g} of a direction and leaves "
+        f"{1.0 - side.share**2:.2g} of its loss; the matched neuron starts on that side and {fate} for {there.size} of "
         f"{first.overlap.size} directions (p = {listed})"
     )
     if not side.learns:
@@ -289,7 +290,7 @@ def leading_order(link: HermiteExpansion, strength: Array | float, overlap: Arra
 
 def pair_times(problem: Problem, pairs: Pairs) -> Array:
     """Return emergence and learned times, (2, P), of the pairs of a problem; inf without a pair."""
-    found, a = np.full((2, pairs.overlap.size), np.inf), problem.teacher.coefficients
+    times, a = np.full((2, pairs.overlap.size), np.inf), problem.teacher.coefficients
     # The branches of an even link are alike, and small problems pay by the call.
     branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
     for sign in (1, -1):
@@ -300,8 +301,8 @@ def pair_times(problem: Problem, pairs: Pairs) -> Array:
         table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
         emerged = np.full_like(xi, logit_of_square(math.sqrt(problem.emergence_level)))
         emergence = np.where(xi >= emerged, 0.0, table.passage(xi, emerged))
-        found[:, here] = np.array([emergence, table.learned_after(xi, ratio)]) / a[here]
-    return found
+        times[:, here] = np.array([emergence, table.learned_after(xi, ratio)]) / a[here]
+    return times
 
 
 @dataclass(frozen=True)
@@ -362,14 +363,14 @@ class WhitenedPair:
     def rates(self, _time: float, state: Array) -> Array:
         """Return the rates of a state."""
         C, n = self.overlap(state)
-        value, pull = (self.coefficient * float(np.polyval(each, C)) for each in self._polynomials)
+        value, pull = (self.coefficient * float(np.polyval(polynomial, C)) for polynomial in self._polynomials)
         E = 2.0 * (value - n * self.link.kernel_at_one) - C * pull
         return np.append(E, self.eigenvalue * (E * state[1:] + np.sqrt(n) * pull * self.direction))
 
     def _first(
         self, event: Callable[[Array], float], time: float, state: Array, last: float
     ) -> tuple[float, Array] | None:
-        """Return when an event first holds, and the state then; None if not until the last time."""
+        """Return the time at which an event first holds, and the state there; None if it does not before `last`."""
         from scipy.integrate import solve_ivp
 
         if event(state) >= 0.0:
@@ -382,8 +383,10 @@ class WhitenedPair:
         size = ATOL * np.append(1.0, np.full(state.size - 1, np.sqrt(self.overlap(state)[1])))
         # A step that is tried and refused may go to Φ > 0, where weights of large eigenvalues overflow.
         with np.errstate(over="ignore", invalid="ignore"):
-            found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=RTOL, atol=size, events=stops)
-        return (float(found.t_events[0][0]), found.y_events[0][0]) if found.t_events[0].size else None
+            solution: Any = solve_ivp(
+                self.rates, (time, last), state, method="DOP853", rtol=RTOL, atol=size, events=stops
+            )
+        return (float(solution.t_events[0][0]), solution.y_events[0][0]) if solution.t_events[0].size else None
 
 
 def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, direction: int) -> WhitenedPair:

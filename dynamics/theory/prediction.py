@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from dynamics.cores import blas_threads_for
 from dynamics.integrators.stepper import Status
 from dynamics.problem import Axes, Problem, check_problem, is_correlation
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.problem.emergence import IDENTIFYING
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.theory.pairs import (
@@ -215,13 +215,14 @@ def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Ar
     when, height = learned if prediction.carried_time is None else prediction.carried_time, a**2
     there = np.flatnonzero(prediction.matched_overlap < 0.0)
     if side is not None and there.size and side.share > 0.0:
-        a, share, own = a[there], side.share**2, when[there]
+        a, share, first_time = a[there], side.share**2, when[there]
         if not side.learns:
-            own = side.half_learned(prediction.matched_overlap[there], a / prediction.matched_squared_norm[there]) / a
+            ratio = a / prediction.matched_squared_norm[there]
+            first_time = side.half_learned(prediction.matched_overlap[there], ratio) / a
         # The rest goes with the neuron on the side of θ that learns the direction.
         rest = np.where(prediction.learning_overlap[there] > 0.0, learned[there], np.inf)
         when, height = np.append(when, rest), np.append(height, (1.0 - share) * a**2)
-        when[there], height[there] = np.minimum(own, rest), share * a**2
+        when[there], height[there] = np.minimum(first_time, rest), share * a**2
     order = np.argsort(when, kind="stable")
     norm = float(np.sum(problem.activation.coefficients**2))
     # Summed from the last step to the first, so that a small loss keeps its relative precision.
@@ -231,8 +232,11 @@ def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Ar
 def check_decouples(problem: Problem) -> None:
     """Raise ValueError unless directions are learned one by one, that is k ≥ 3."""
     k = problem.information_exponent
-    need = "have a link of information exponent at least 3, because directions do not decouple for k <= 2"
-    check_that(k >= 3, "problem", need, f"{problem.activation.name} has k = {k}")
+    require(
+        k >= 3,
+        "Argument `problem` must have a link of information exponent at least 3, because directions do not decouple "
+        f"for k <= 2, but {problem.activation.name} has k = {k}.",
+    )
 
 
 def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:
@@ -308,23 +312,23 @@ def linear_times(problem: Problem, last: float) -> Array:
     most, piece = min(MOST_EVALUATIONS, MOST_WORK / work), min(PIECE_EVALUATIONS, PIECE / work)
     with blas_threads_for(problem.width):
         stepper = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY)
-        asked = np.ones((3, problem.num_directions), dtype=bool)
-        asked[1] = problem.learned_part.is_defined
+        is_open = np.ones((3, problem.num_directions), dtype=bool)
+        is_open[1] = problem.learned_part.is_defined
         # Until it is known which of the events pass.
-        known = True
-        while np.isnan(stepper.event_times[asked.ravel()]).any() and stepper.time < last:
+        can_decide = True
+        while np.isnan(stepper.event_times[is_open.ravel()]).any() and stepper.time < last:
             left = most - stepper.statistics()["rhs_evaluations"]
             steps = max(math.ceil(min(left, piece) / STEP_EVALUATIONS), 1)
-            known = left >= 0.0 and stepper.advance(last, steps) in (Status.REACHED, Status.MAX_STEPS)
-            if not known:
+            can_decide = left >= 0.0 and stepper.advance(last, steps) in (Status.REACHED, Status.MAX_STEPS)
+            if not can_decide:
                 break
             now = stepper.time
             moved = np.max(np.abs(stepper.derivative(now))) * (last - now)
             if moved < STILLNESS * np.max(np.abs(stepper.interpolate(now))):
                 break
-    times: Array = stepper.event_times.reshape(asked.shape)
+    times: Array = stepper.event_times.reshape(is_open.shape)
     # A step may go beyond the last time.
-    times[~(times <= last)] = np.inf if known else np.nan
+    times[~(times <= last)] = np.inf if can_decide else np.nan
     if problem.learned_part.definition == IDENTIFYING:
         times[1, np.isinf(times[1])] = np.nan
     return times

@@ -12,7 +12,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dynamics.problem import LEARNED_SHARE, Problem, Teacher, check_problem, checked_number, is_frame
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.problem.student import FRAME, HOMOGENEOUS
 from hermite.arrays import Array
 
@@ -44,17 +44,21 @@ def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPr
 
 
 def check_quadratic(problem: Problem) -> None:
-    """Raise one sentence unless theory knows the network: link h_2, tied second layer, orthonormal directions."""
+    """Raise ValueError unless the problem has the link h_2, a tied second layer and orthonormal directions."""
     check_problem(problem, FRAME if is_frame(problem) else HOMOGENEOUS)
     link = problem.activation.coefficients
     is_he2 = link.size > 2 and link[2] == 1.0 and np.count_nonzero(link) == 1
-    check_that(is_he2, "problem", "have the link he2 for a quadratic network", f"has {problem.activation.name}")
-    need = "have an orthonormal teacher for a quadratic network"
-    check_that(problem.teacher.is_orthonormal, "problem", need, "it has not")
+    require(
+        is_he2, f"Argument `problem` must have the link he2 for a quadratic network, but has {problem.activation.name}."
+    )
+    require(
+        problem.teacher.is_orthonormal,
+        "Argument `problem` must have an orthonormal teacher for a quadratic network, but it has not.",
+    )
 
 
 def strongest(coefficients: Array, width: int) -> NDArray[np.bool_]:
-    """Return which directions are among the m strongest, of equal ones the first."""
+    """Return whether each direction is among the m strongest, shape (P,); of equal ones the first count."""
     among = np.zeros(coefficients.size, dtype=bool)
     among[np.argsort(-coefficients, kind="stable")[:width]] = True
     return among
@@ -96,13 +100,13 @@ def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
         time, width = (1 - 2 * alpha) / alpha, 1 - 2 * alpha
         note = f"asymptotically the loss is t^{time:.3g} + m^{width:.3g}, of directions that align one after the other"
         return QuadraticExponents(time, 0.5 * time, width, note)
-    why = "the teacher's coefficients follow no declared power law"
+    note = "no exponents of the loss: the teacher's coefficients follow no declared power law"
     if alpha is not None:
-        why = (
-            "they need alpha > 1/2; below, the loss is a staircase that ends at 1 - (m/r)^(1-2 alpha), the share of "
-            "the directions beyond the m strongest"
+        note = (
+            "no exponents of the loss: they need alpha > 1/2; below, the loss is a staircase that ends at "
+            "1 - (m/r)^(1-2 alpha), the share of the directions beyond the m strongest"
         )
-    return QuadraticExponents(np.nan, np.nan, np.nan, f"no exponents of the loss: {why}")
+    return QuadraticExponents(np.nan, np.nan, np.nan, note)
 
 
 def power_window(teacher: Teacher, width: int, dimension: int) -> tuple[float, float]:
@@ -132,7 +136,7 @@ def rate_limits(problem: Problem) -> Array:
 
 
 def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Array:
-    r"""Return how many samples each direction takes to align, at a learning rate or at the one that needs fewest.
+    r"""Return the number of samples in which each direction aligns, at a learning rate or at the best one.
 
     .. math:: \frac{\ln(d/m)}{4 a_j\, \eta\, (1 - \eta/\eta^*_j)}, \qquad \text{fewest at } \eta = \eta^*_j/2
 
@@ -171,7 +175,7 @@ def frame_escape(problem: Problem, learning_rate: float) -> tuple[Array, Array, 
 
 
 def frame_rivals(problem: Problem) -> tuple[Array, Array]:
-    r"""Return by how much rivals amplify the noise of each direction's time, and the time of each alone.
+    r"""Return the factor by which rivals amplify the noise of each direction's time, and the time of each alone.
 
     .. math:: \sqrt2\, \frac{a_p}{a_p - a_q}, \qquad T_p \approx \frac{\ln(A_q/A_p)}{4 (a_p - a_q)}
 
@@ -196,13 +200,13 @@ def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
 
 def _growth_time(a: Array, n: float, alignment: Array) -> Array:
     """Return the largest t with 4 a t = ln c + ln(1 + 4nt), c = a/(n A); 0 if n A ≥ a/2, inf if A = 0."""
-    found = np.where(n * alignment >= LEARNED_SHARE * a, 0.0, np.inf)
-    grows = (found > 0.0) & (alignment > 0.0)
+    times = np.where(n * alignment >= LEARNED_SHARE * a, 0.0, np.inf)
+    grows = (times > 0.0) & (alignment > 0.0)
     a, log = a[grows], np.log(a[grows] / n) - np.log(alignment[grows])
     # The right side is concave in t: its tangent of slope 2a meets the line beyond the root, from where Newton's
     # method goes down to it.
     t = (log + np.log(np.maximum(2.0 * n / a, 1.0))) / (2.0 * a)
     for _ in range(ITERATIONS):
         t -= (4.0 * a * t - log - np.log1p(4.0 * n * t)) / (4.0 * a - 4.0 * n / (1.0 + 4.0 * n * t))
-    found[grows] = t
-    return found
+    times[grows] = t
+    return times

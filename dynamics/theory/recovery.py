@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 import hermite
-from dynamics.problem.checks import check_that, checked_integer
+from dynamics.problem.checks import checked_integer, require
 from hermite import HermiteExpansion, polynomials
 from hermite.arrays import Array, as_integer
 from hermite.expansion import callable_name, zero_tolerance
@@ -86,8 +86,8 @@ class LabelLaw:
 
     def component(self, k: int) -> float:
         """Return E[T h_k(z)], 0 where it counts as zero."""
-        found = self.mean(self.label * polynomials.evaluate(k, self.z)[k])
-        return found if abs(found) > self.tolerance else 0.0
+        mean = self.mean(self.label * polynomials.evaluate(k, self.z)[k])
+        return mean if abs(mean) > self.tolerance else 0.0
 
     def spread(self) -> float:
         """Return κ = E[T² (z² − 1)²]/E T²."""
@@ -98,7 +98,7 @@ def label_law(link: HermiteExpansion, transform: Function, noise: float) -> Labe
     """Return the law of T(σ(z) + τξ); ValueError if T(y) is constant, not finite, or has no second moment."""
     law = _noisy_law(link, transform, noise) if noise > 0.0 else _exact_law(link, transform)
     varies = law.centred().square > 1e-12 * law.square
-    check_that(varies, "transform", "leave labels that vary", "T(y) is constant")
+    require(varies, "Argument `transform` must leave labels that vary, but T(y) is constant.")
     return law
 
 
@@ -131,7 +131,7 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
 
     labels, weights, places = label(z, xi), np.outer(by_z, by_xi).ravel(), np.repeat(z, xi.size)
     far, size = np.linspace(-FAR, FAR, 401), float(weights @ labels**2)
-    check_that(np.isfinite(size), "transform", "leave labels of finite second moment", "does not")
+    require(np.isfinite(size), "Argument `transform` must leave labels of finite second moment, but does not.")
     top = largest_label(labels[np.abs(places) <= NEAR], label(far, far))
     return LabelLaw(places, labels, weights, top, NOISY_ZERO * np.sqrt(size))
 
@@ -143,25 +143,31 @@ def largest_label(near: Array, far: Array) -> float:
 
 
 def label_function(transform: object) -> Function:
-    """Return T as a function of labels that checks its values."""
+    """Return T as a function of labels (n,); it raises TypeError or ValueError for values that are not finite."""
     if isinstance(transform, str) and transform == LABELS:
         return lambda y: y
     if not callable(transform):
         hint = suggestion(transform, (LABELS, OPTIMAL))
-        need = "Argument `transform` must be 'labels', 'optimal' or a function of labels"
-        refuse(f"{need}, but is {shown(transform)}.{hint}")
+        refuse(
+            "Argument `transform` must be 'labels', 'optimal' or a function of labels, but is "
+            f"{shown(transform)}.{hint}"
+        )
 
     def checked(y: Array) -> Array:
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(transform(y.copy()), dtype=np.float64)
+                labels = np.asarray(transform(y.copy()), dtype=np.float64)
         except Exception as error:
             msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
             raise TypeError(msg) from error
-        check_that(found.shape == y.shape, "transform", f"keep the shape {y.shape} of labels", f"returns {found.shape}")
-        wrong = y[~np.isfinite(found)]
-        check_that(not wrong.size, "transform", "be finite", f"is not at the label {wrong[0]:g}" if wrong.size else "")
-        return found
+        require(
+            labels.shape == y.shape,
+            f"Argument `transform` must keep the shape {y.shape} of labels, but returns {labels.shape}.",
+        )
+        wrong = y[~np.isfinite(labels)]
+        if wrong.size:
+            refuse(f"Argument `transform` must be finite, but is not at the label {wrong[0]:g}.")
+        return labels
 
     return checked
 
@@ -201,7 +207,7 @@ class Outlier(NamedTuple):
 
 
 def outlier(law: LabelLaw, ratio: float) -> Outlier:
-    """Return the law at n/d = `ratio` of labels that are bounded, max T > 0."""
+    """Return squared overlap and eigenvalue of the first eigenvector at n/d = `ratio`, for bounded T with max T > 0."""
     inverse, z, T, mean, grid = 1.0 / ratio, law.z, law.label, law.mean, np.sqrt(law.square) * TRIED
 
     def slope(level: float) -> float:
@@ -231,7 +237,7 @@ def threshold_ratio(law: LabelLaw) -> float:
 
 
 def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Array) -> float:
-    """Return the first l = max T + distance at which a function turns positive, the first of all if it is there."""
+    """Return the first l = max T + distance at which a function is positive; the smallest l if it is so there."""
     from scipy.optimize import brentq
 
     tried = distances.tolist()
@@ -280,7 +286,7 @@ class Estimator:
         return needed / signal if signal > 0.0 else np.inf
 
     def overlap_squared(self, dimension: int, samples: int) -> float:
-        """Return the law of degree 1, 3 or 4."""
+        """Return the squared overlap of the estimator with the direction, by the law of degree 1, 3 or 4."""
         d, n, signal = float(dimension), float(samples), self.signal
         if signal == 0.0:
             return 0.0
@@ -292,51 +298,59 @@ class Estimator:
         return max(0.0, 1.0 - c * (1.0 + 0.5 * self.law.spread() * theta) / (theta * (theta + c)))
 
     def outlier(self, dimension: int, samples: int, seed: int | None = None) -> Outlier:
-        """Return the law of degree 2 of bounded labels, or the outlier of the sample of a seed, by sums over it."""
+        """Return the first eigenvector's squared overlap and eigenvalue at degree 2.
+
+        Without a seed it is the law of bounded labels, with a seed that of the sample of the seed, by sums over it.
+        """
         law = self.law
         if seed is not None:
             z, y = first_coordinates(self.link, self.noise, samples, seed)
             labels = self.transform(y)
             law = LabelLaw(z, labels, np.full(samples, 1.0 / samples), float(labels.max()))
             check_positive_top(law)
-        found = outlier(law, samples / dimension)
-        return found._replace(eigenvalue=self.sign * found.eigenvalue)
+        result = outlier(law, samples / dimension)
+        return result._replace(eigenvalue=self.sign * result.eigenvalue)
 
 
 def check_positive_top(law: LabelLaw) -> None:
-    """Refuse labels of which the law of degree 2 says nothing."""
-    need = "leave labels with a positive maximum for degree 2"
-    check_that(law.top > 0.0, "transform", need, f"it is {law.top:.4g}")
+    """Refuse labels without a positive maximum, for which the law of degree 2 does not hold."""
+    require(
+        law.top > 0.0,
+        f"Argument `transform` must leave labels with a positive maximum for degree 2, but it is {law.top:.4g}.",
+    )
 
 
 def make_estimator(link: HermiteExpansion, noise: float, degree: object, transform: object) -> Estimator:
-    """Return the estimator that is asked for, or say in one sentence why there is none."""
+    """Return the estimator of a degree, or "auto", and a transform of labels; ValueError where there is none."""
     is_auto = isinstance(degree, str) and degree == AUTO
     number = None if is_auto else as_integer(degree)
-    check_that(is_auto or number in DEGREES, "degree", "be 1, 2, 3, 4 or 'auto'", f"is {shown(degree)}")
+    require(is_auto or number in DEGREES, f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}.")
     is_optimal = isinstance(transform, str) and transform == OPTIMAL
-    need = "be 'labels' or a function where labels are noisy"
-    check_that(not is_optimal or noise == 0.0, "transform", need, "is 'optimal'")
-    given = label_function(LABELS if is_optimal else transform)
+    require(
+        not is_optimal or noise == 0.0,
+        "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'.",
+    )
+    labels_of = label_function(LABELS if is_optimal else transform)
     if callable(transform):
-        check_pointwise(lambda z: given(link.value(z)), POINTS, "transform", callable_name(transform))
+        check_pointwise(lambda z: labels_of(link.value(z)), POINTS, "transform", callable_name(transform))
     for k in DEGREES if number is None else (number,):
         sign = 1.0
-        function, law = optimal_labels(link, k) if is_optimal else (given, label_law(link, given, noise))
+        function, law = optimal_labels(link, k) if is_optimal else (labels_of, label_law(link, labels_of, noise))
         if not is_optimal and law.component(k) < 0.0:
-            sign, function = -1.0, lambda y: -given(y)
+            sign, function = -1.0, lambda y: -labels_of(y)
             law = label_law(link, function, noise)
-        found = Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
-        if is_auto and found.signal == 0.0:
+        estimator = Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
+        if is_auto and estimator.signal == 0.0:
             continue
-        tells = not is_optimal or found.signal > 0.0
-        check_that(tells, "degree", f"be one at which labels tell something of {link.name}", f"is {k}")
+        tells = not is_optimal or estimator.signal > 0.0
+        require(tells, f"Argument `degree` must be one at which labels tell something of {link.name}, but is {k}.")
         if k == 2:
-            check_positive_top(found.law)
-        return found
-    need = "Argument `degree` must be given where T(y) has no component of degree 1 to 4"
-    msg = f"{need}, as for {link.name}, but is 'auto'."
-    raise ValueError(msg)
+            check_positive_top(estimator.law)
+        return estimator
+    return refuse(
+        f"Argument `degree` must be given where T(y) has no component of degree 1 to 4, as for {link.name}, but is "
+        "'auto'."
+    )
 
 
 # --- hierarchical targets ---------------------------------------------------------------------------------------------
@@ -364,7 +378,7 @@ class HierarchyRecovery(NamedTuple):
 
 
 def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -> HierarchyRecovery:
-    r"""Predict how much of a quadratic form the first stage of a hierarchical target finds, and what is left then.
+    r"""Return the squared overlap of the first stage with the quadratic form of a target, and the loss after it.
 
     .. math:: y = g(p), \quad p = \frac{\langle A, xx^T - 1\rangle}{\sqrt2}, \qquad
        \rho^2 = \frac{c^2}{c^2 + c_1^2 + (V - c^2 - c_1^2)/n}, \qquad \sum_k g_k^2 (1 - \rho^{2k}),
@@ -408,38 +422,44 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
     c, along_one = float(weights @ (y * p)), float(weights @ (y * (square - d))) / np.sqrt(2.0 * d)
     variance = 0.5 * float(weights @ (y**2 * (square**2 - 2.0 * square + d)))
     n, mean = np.array(counts, dtype=np.float64), c**2 + along_one**2
-    found = c**2 / (mean + (variance - mean) / n)
+    overlap_squared = c**2 / (mean + (variance - mean) / n)
     # Of the second order in the fluctuation of the mean square of the noise, which heavy tails have.
     squares = 0.5 * y**2 * (square**2 - 2.0 * square + d) - (y * p) ** 2
     spread = float(weights @ squares**2) - float(weights @ squares) ** 2
-    late = spread / n**3 * found**3 / c**4
+    late = spread / n**3 * overlap_squared**3 / c**4
     if late.max() > LARGEST_MISS:
         at = int(np.argmax(late))
         warn(
             f"Labels of {g.name} have heavy tails at d = {d}: at n = {counts[at]} the mean of overlap_squared may be "
-            f"above {found[at]:.3g} by the order of {late[at]:.1g}."
+            f"above {overlap_squared[at]:.3g} by the order of {late[at]:.1g}."
         )
     near, far = (g.value(np.linspace(-reach, reach, 4001)) for reach in (NEAR, FAR))
     is_bounded = np.isfinite(max(largest_label(near, far), largest_label(-near, -far)))
-    return HierarchyRecovery(n, found, g.norm_squared - g.kernel(found) if is_bounded else np.full(n.size, np.nan))
+    loss = g.norm_squared - g.kernel(overlap_squared) if is_bounded else np.full(n.size, np.nan)
+    return HierarchyRecovery(n, overlap_squared, loss)
 
 
 def checked_hierarchy(
     link: object, dimension: object, samples: Sequence[int]
 ) -> tuple[HermiteExpansion, int, list[int]]:
-    """Return g, d and the numbers of samples, or say in one sentence what is wrong."""
+    """Return g, d and the numbers of samples; TypeError or ValueError for bad arguments."""
     g, d = hermite.expand(link), checked_integer(dimension, "dimension", minimum=4)
-    check_that(d % 2 == 0, "dimension", "be even, for eigenvalues of both signs in equal numbers", f"is {d}")
+    require(
+        d % 2 == 0, f"Argument `dimension` must be even, for eigenvalues of both signs in equal numbers, but is {d}."
+    )
     has_first = g.order >= 1 and bool(g.coefficients[1] != 0.0)
-    need = "have a component of degree 1, without which the first stage points along A², not A"
-    check_that(has_first, "link", need, f"{g.name} has none")
+    require(
+        has_first,
+        "Argument `link` must have a component of degree 1, without which the first stage points along A², not A, "
+        f"but {g.name} has none.",
+    )
     counts = [checked_integer(n, "samples", minimum=1) for n in samples]
-    check_that(counts, "samples", "hold at least one number of samples", "is empty")
+    require(counts, "Argument `samples` must hold at least one number of samples, but is empty.")
     return g, d, counts
 
 
 def _form_law(d: int) -> tuple[Array, Array, Array]:
-    """Return p and |x|² at the points of a rule, and its weights, whose sum is 1."""
+    """Return p and |x|² at the points of a quadrature rule, and its weights, which sum to 1."""
     v = np.sqrt(d) + np.linspace(-REACH, REACH, RADII) / np.sqrt(2.0)
     v = v[v > 0.0]
     radial = (d - 1.0) * np.log(v / np.sqrt(d)) - 0.5 * (v**2 - d)
@@ -449,6 +469,6 @@ def _form_law(d: int) -> tuple[Array, Array, Array]:
     half = 0.5 * np.diff(ends)
     b = (0.5 * (ends[1:] + ends[:-1])[:, None] + half[:, None] * nodes).ravel()
     angular = (half[:, None] * weights).ravel() * (1.0 - b**2) ** (0.25 * d - 1.0)
-    found = np.outer(np.exp(radial), angular)
+    density = np.outer(np.exp(radial), angular)
     square = np.repeat(v**2, b.size)
-    return square * np.tile(b, v.size) / np.sqrt(2.0 * d), square, found.ravel() / found.sum()
+    return square * np.tile(b, v.size) / np.sqrt(2.0 * d), square, density.ravel() / density.sum()

@@ -20,7 +20,7 @@ from dynamics.problem import (
     checked_optimizer,
     is_correlation,
 )
-from dynamics.problem.checks import check_that, is_at_most
+from dynamics.problem.checks import is_at_most, require
 from dynamics.problem.rates import MAKERS, Schedule, schedule_of
 from dynamics.problem.student import SPHERICAL
 from hermite.arrays import Array
@@ -94,19 +94,26 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     from dynamics.theory.correlation import escape_of, slowing
 
     check_problem(problem, SPHERICAL, fields=("objective", "smoothing"))
-    need = "have `objective` 'correlation' for the best schedule"
-    check_that(is_correlation(problem), "problem", need, f"has {problem.objective!r}")
+    require(
+        is_correlation(problem),
+        f"Argument `problem` must have `objective` 'correlation' for the best schedule, but has {problem.objective!r}.",
+    )
     last = checked_number(final_overlap, "final_overlap", positive=True)
     size = checked_integer(batch_size, "batch_size", minimum=1)
     start = float(problem.start().teacher_overlap[0, 0])
     least = LEAST_OVERLAP / np.sqrt(problem.dimension)
     signed = problem.information_exponent % 2
     first = start if signed else abs(start)
-    need = f"start from {'an overlap C' if signed else '|C|'} of at least {LEAST_OVERLAP:g}/√d = {least:.4g}"
-    reason = "nearer to 0 the noise of the best steps is of the size of C itself"
-    check_that(is_at_most(least, first), "problem", need, f"starts from {start:.4g}: {reason}")
-    need = f"be above the {first:.4g} of the start and below 1"
-    check_that(first < last < 1.0, "final_overlap", need, f"is {last:g}")
+    require(
+        is_at_most(least, first),
+        f"Argument `problem` must start from {'an overlap C' if signed else '|C|'} of at least {LEAST_OVERLAP:g}/√d = "
+        f"{least:.4g}, but starts from {start:.4g}: nearer to 0 the noise of the best steps is of the size of C "
+        "itself.",
+    )
+    require(
+        first < last < 1.0,
+        f"Argument `final_overlap` must be above the {first:.4g} of the start and below 1, but is {last:g}.",
+    )
     way, means, side = escape_of(problem), step_means(problem), 1.0 if start > 0.0 else -1.0
 
     def moments(C: Array) -> tuple[Array, Array]:
@@ -123,12 +130,16 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     drift, drag = moments(C)
     at_ends, drag_at_ends = moments(np.tanh(ends))
     rises = (at_ends > 0.0).all() and (drift > 0.0).all()
-    need = "be where the flow leads from the start"
-    check_that(rises, "final_overlap", need, f"is {last:g}, which it never nears")
+    require(
+        rises,
+        f"Argument `final_overlap` must be where the flow leads from the start, but is {last:g}, which it never nears.",
+    )
     taken = np.concatenate([[0.0], np.cumsum(2.0 * np.sum(weights * (drag / drift**2), axis=1))])
     steps = float(taken[-1])
-    need = f"take at most {MOST_STEPS:.0f} steps to it"
-    check_that(steps <= MOST_STEPS, "final_overlap", need, f"takes {steps:.3g} to {last:g}")
+    require(
+        steps <= MOST_STEPS,
+        f"Argument `final_overlap` must take at most {MOST_STEPS:.0f} steps to it, but takes {steps:.3g} to {last:g}.",
+    )
     limit = float(np.min(2.0 * drift / drag))
 
     def constant_steps(share: float) -> float:
@@ -168,7 +179,7 @@ def resolved_schedule(
 
     def best(final_overlap: float = 0.9, *, batch_size: int = batch_size) -> Schedule:
         is_plain = checked_optimizer(optimizer).is_plain
-        check_that(is_plain, "optimizer", "be plain SGD for the best schedule", f"is {optimizer}")
+        require(is_plain, f"Argument `optimizer` must be plain SGD for the best schedule, but is {optimizer}.")
         return best_schedule(problem, final_overlap, batch_size=batch_size)
 
     return schedule_of(learning_rate, MAKERS | {"best_schedule": best})

@@ -80,7 +80,7 @@ class Units:
         # Every factor takes a quarter of the Gaussian, so that polynomials of high degree stay within float64.
         share, scale = np.exp(-0.125 * z**2), STEP / math.sqrt(2.0 * math.pi)
         values = [function(z) * share for function in functions]
-        mean = np.array([scale * np.sum(each * share**3) for each in values])
+        mean = np.array([scale * np.sum(value * share**3) for value in values])
         F = np.array(values) - mean[:, None] * share
         pairs = F[:, None] * F
         second, third = scale * (pairs @ share**2), scale * np.einsum("abn,cn->abc", pairs, F * share)
@@ -93,7 +93,7 @@ class Units:
         """Return classes of so many units, of which the functions are √squares times those of one unit."""
         root = np.sqrt(squares)
         second, third, fourth = (
-            root.reshape(-1, *[1] * order) ** order * each for order, each in enumerate(self.cumulants, start=2)
+            root.reshape(-1, *[1] * order) ** order * cumulant for order, cumulant in enumerate(self.cumulants, start=2)
         )
         return Units(count, self.beyond, root[:, None] * self.mean, (second, third, fourth))
 
@@ -121,11 +121,11 @@ class Units:
     def grown(self, X: Sequence[Array], beyond: float) -> list[Array]:
         """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
         outer = [np.outer(flags, flags) for flags in (np.tile(self.beyond, self.count.size), self.beyond)]
-        every, again = (
-            self.fourth(*(np.where(where, of_u, of_h) * each for where, each in zip(outer, X, strict=True)))
+        of_both, of_u_alone = (
+            self.fourth(*(np.where(is_u, of_u, of_h) * matrix for is_u, matrix in zip(outer, X, strict=True)))
             for of_u, of_h in ((beyond, 1.0), (2.0, 0.0))
         )
-        return [one + where * two for one, two, where in zip(every, again, outer, strict=True)]
+        return [both + is_u * alone for both, alone, is_u in zip(of_both, of_u_alone, outer, strict=True)]
 
     def fourth(self, X: Array, Y: Array) -> tuple[Array, Array]:
         """Return E F Fᵀ (Fᵀ X F), by the cumulants of independent units, X of sums and Y of differences."""
@@ -136,12 +136,12 @@ class Units:
         joint = total * M + 2.0 * M @ X @ M - 2.0 * (m @ pulled) * np.outer(m, m)
         apart = total * covariance + 2.0 * covariance @ Y @ covariance
         # Of one unit alone: its block of X, and the terms of third cumulants that join it to a mean.
-        own = X.reshape(C, k, C, k)[np.arange(C), :, np.arange(C), :]
-        own = (own + self.differences * Y) / self.count[:, None, None]
-        skew = (root * np.einsum("nacd,ncd->na", third, own)).ravel()
+        block = X.reshape(C, k, C, k)[np.arange(C), :, np.arange(C), :]
+        block = (block + self.differences * Y) / self.count[:, None, None]
+        skew = (root * np.einsum("nacd,ncd->na", third, block)).ravel()
         joint += np.outer(skew, m) + np.outer(m, skew)
         alone = 2.0 * np.einsum("nabc,nc->nab", third, pulled.reshape(C, k) / root)
-        alone += np.einsum("nabcd,ncd->nab", fourth, own)
+        alone += np.einsum("nabcd,ncd->nab", fourth, block)
         return joint + self._placed(alone), apart + alone
 
 
@@ -167,7 +167,7 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: 
     weights = [size * np.where(part.outer, beyond, 1.0) for size, part in zip(sizes, parts, strict=True)]
 
     def noise(X: Sequence[Array]) -> list[Array]:
-        return [part.kept * each for part, each in zip(parts, units.grown(X, beyond), strict=True)]
+        return [part.kept * matrix for part, matrix in zip(parts, units.grown(X, beyond), strict=True)]
 
     return _largest_rate(parts, weights, noise, batch_size, directions, (1.0, 1.0))
 
@@ -200,7 +200,7 @@ class _SampledMoments:
 
     def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
         """Return both means."""
-        square = sum(np.sum(F @ each * F, axis=1) for F, each in ((self._u, across), (self._h, along)))
+        square = sum(np.sum(F @ matrix * F, axis=1) for F, matrix in ((self._u, across), (self._h, along)))
         return self._mean(self._u, square), self._mean(self._h, square)
 
     def grown_across(self, across: Array) -> Array:
@@ -226,21 +226,23 @@ def limit_of_moments(
     directions: int | None = None,
     rates: Rates = (1.0, 1.0),
 ) -> float:
-    """Return the same as `mean_square_limit` with u multiplied by coordinates of axes of any eigenvalues.
+    """Return the largest learning rate that is stable in mean square, with u multiplied by coordinates outside.
 
-    `outside` are the eigenvalues (C,) of these axes and their counts, and `rates` Λ of parameters beside u and of those
-    beside h.
+    `outside` are the eigenvalues (C,) of the axes of these coordinates and their counts. `rates` are Λ of the
+    parameters that u belongs to and of those of h.
     """
     eigenvalues, counts = outside
 
     def noise(X: Sequence[Array]) -> list[Array]:
-        every = sum((n * s * each for n, s, each in zip(counts, eigenvalues, X[:-1], strict=True)), np.zeros_like(of_u))
-        across, along = moments.grown(every, X[-1])
-        of_axes = (s * (across + 2.0 * s * moments.grown_across(each)) for s, each in zip(eigenvalues, X, strict=False))
+        weighted = (n * s * matrix for n, s, matrix in zip(counts, eigenvalues, X[:-1], strict=True))
+        across, along = moments.grown(sum(weighted, np.zeros_like(of_u)), X[-1])
+        of_axes = (
+            s * (across + 2.0 * s * moments.grown_across(matrix)) for s, matrix in zip(eigenvalues, X, strict=False)
+        )
         return [*of_axes, along]
 
     of_u, of_h = moments.second
-    parts = [_Part(K, np.ones(len(K), dtype=bool)) for K in [*(each * of_u for each in eigenvalues), of_h]]
+    parts = [_Part(K, np.ones(len(K), dtype=bool)) for K in [*(s * of_u for s in eigenvalues), of_h]]
     of_rates = [*[rates[0]] * counts.size, rates[1]]
     sizes = list(np.append(counts, 1.0))
     return _largest_rate(parts, sizes, noise, batch_size, directions, of_rates, moments.tolerance)
@@ -255,33 +257,34 @@ def _largest_rate(
     rates: Sequence[Array | float],
     tolerance: float = TOLERANCE,
 ) -> float:
-    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample.
+    """Return 1/ρ(L⁻¹T) by power iteration.
 
-    `weights` are those of the inner product, and `rates` Λ of each part.
+    `parts` make L, and `noise` returns T X for steps of one sample. `weights` are those of the inner product, and
+    `rates` Λ of each part.
     """
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
 
-    scales = [np.eye(part.K.shape[-1]) * each for part, each in zip(parts, rates, strict=True)]
-    inverse = [np.divide(1.0, each, out=np.zeros_like(each), where=each > 0.0) for each in scales]
+    scales = [np.eye(part.K.shape[-1]) * rate for part, rate in zip(parts, rates, strict=True)]
+    inverse = [np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0) for scale in scales]
     X = [part.divided(part.kept * np.eye(part.K.shape[-1])) for part in parts]
     quotient = 0.0
     for _ in range(ITERATIONS):
         Y = [
-            each / batch_size + (1.0 - 1.0 / batch_size) * part.K @ own @ part.K
-            for part, own, each in zip(parts, X, noise(X), strict=True)
+            of_sample / batch_size + (1.0 - 1.0 / batch_size) * part.K @ block @ part.K
+            for part, block, of_sample in zip(parts, X, noise(X), strict=True)
         ]
         if directions is not None:
             share = product(inverse, Y) / directions
-            Y = [share * scale + (1.0 + 1.0 / directions) * each for scale, each in zip(scales, Y, strict=True)]
+            Y = [share * scale + (1.0 + 1.0 / directions) * block for scale, block in zip(scales, Y, strict=True)]
         before = quotient
-        LX = [part.K @ each + each @ part.K for part, each in zip(parts, X, strict=True)]
+        LX = [part.K @ block + block @ part.K for part, block in zip(parts, X, strict=True)]
         quotient = product(X, Y) / product(X, LX)
         if abs(quotient - before) <= tolerance * quotient:
             break
         size = math.sqrt(product(Y, Y))
-        X = [part.divided(each / size) for part, each in zip(parts, Y, strict=True)]
+        X = [part.divided(block / size) for part, block in zip(parts, Y, strict=True)]
     return 1.0 / quotient
 
 
@@ -344,11 +347,11 @@ def narrow_limit(problem: Problem, batch_size: int, directions: int | None = Non
 
 
 def fitted_neurons(problem: Problem) -> Fitted | None:
-    """Return a student that is its teacher where the width and the coefficients alone say which one, else None.
+    """Return the neurons of a student that equals its teacher where width and coefficients fix them, else None.
 
-    These are homogeneous with m ≥ P, a committee with m = P and a link σ(tz) = t^q σ(z), or with m = Σ a_p of whole
-    a_p, and the spherical student with m ≥ P and Σ a_p = 1. Where neurons decouple and m < P the teacher is that of the
-    directions that are learned first.
+    Such students are homogeneous with m ≥ P, a committee with m = P and a link σ(tz) = t^q σ(z), or with m = Σ a_p of
+    whole a_p, and the spherical student with m ≥ P and Σ a_p = 1. Where neurons decouple and m < P the teacher is that
+    of the directions that are learned first.
     """
     teacher, link = problem.teacher, problem.activation
     a, directions = teacher.coefficients, np.eye(teacher.span) if teacher.directions is None else teacher.directions
@@ -425,10 +428,10 @@ def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
 
 def _classes(values: Array, counts: Array, most: int) -> tuple[Array, Array]:
     """Return the distinct positive values, at most so many after neighbours were put together, and their counts."""
-    found, place = np.unique(values, return_inverse=True)
-    if found.size > most:
-        place = np.searchsorted(np.geomspace(found[0], found[-1], most + 1)[1:-1], values)
-    number, sums = (np.bincount(place, weights=each).astype(np.float64) for each in (counts, counts * values))
+    distinct, place = np.unique(values, return_inverse=True)
+    if distinct.size > most:
+        place = np.searchsorted(np.geomspace(distinct[0], distinct[-1], most + 1)[1:-1], values)
+    number, sums = (np.bincount(place, weights=weights).astype(np.float64) for weights in (counts, counts * values))
     return sums[number > 0] / number[number > 0], number[number > 0]
 
 
@@ -456,8 +459,8 @@ def points(axes: int, count: int) -> tuple[Array, Array]:
     """Return points (N, axes) and weights (N,) of means over N(0, I): a product rule up to two axes, then a sample."""
     if axes <= 2:
         grid, weights = (
-            np.stack(np.meshgrid(*[each] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
-            for each in np.polynomial.hermite_e.hermegauss(NODES)
+            np.stack(np.meshgrid(*[column] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+            for column in np.polynomial.hermite_e.hermegauss(NODES)
         )
         product = np.prod(weights, axis=1)
         return grid, product / product.sum()
@@ -469,18 +472,18 @@ def points(axes: int, count: int) -> tuple[Array, Array]:
 
 
 def network_limit(problem: Problem, batch_size: int, directions: int | None = None) -> tuple[float, float]:
-    """Return the limits of SGD of a network, a committee or the spherical student, as the flow ends and at the start.
+    """Return the limits of SGD of a network, a committee or the spherical student, at the flow's end and at its start.
 
     With K `directions` they are those of steps of zeroth order. A deviation δ of the parameters changes f by ∇f·δ;
     second derivatives, which f − f* multiplies, are left out. ValueError is raised where the flow is not known or does
     not get to its end, and for fields that are not known here.
     """
     check_fields(problem, ("inputs",) if is_network(problem) else (), "here")
-    asked = as_network(problem)
-    v, b, weights = asked.network_start()
-    start = (v, b, weights[:, : asked.teacher.span], weights @ weights.T)
-    reached, begun = (_limit_at(asked, state, batch_size, directions) for state in (reached_state(asked), start))
-    return reached, begun
+    network = as_network(problem)
+    v, b, weights = network.network_start()
+    start = (v, b, weights[:, : network.teacher.span], weights @ weights.T)
+    at_end, at_start = (_limit_at(network, state, batch_size, directions) for state in (reached_state(network), start))
+    return at_end, at_start
 
 
 def as_network(problem: Problem) -> Problem:
@@ -517,7 +520,7 @@ def reached_state(problem: Problem) -> tuple[Array, ...]:
 
 
 def _end_of_flow(system: FlowSystem, schedule: SaveAt, is_learned: Callable[[Array], bool] = lambda _: False) -> Array:
-    """Return the state where the flow has learned its teacher, or at the last time."""
+    """Return the state at which the flow has learned its teacher, or that of the last time."""
     from dynamics.integrators.methods import FlowMethod
     from dynamics.integrators.stepper import Status
 

@@ -88,25 +88,25 @@ class SearchNoise:
             return np.asarray(basis @ (function * root) * step)
 
         # σ², x σ², x² σ² against σ'², z σ'², z² σ'², σ σ' and z σ σ'.
-        teacher, student = ([project(z**i * each**2) for i in range(3)] for each in (value, slope))
+        teacher, student = ([project(z**i * factor**2) for i in range(3)] for factor in (value, slope))
         mixed = [project(z**i * value * slope) for i in range(2)]
         self.dimension, self.label_noise = float(problem.dimension), problem.label_noise
         self.total = float(np.sum(problem.teacher.coefficients**2)) if total is None else total
         self._rate, self._output = teacher[0] * student[0], teacher[0] ** 2
         # (x − C z)² and x − C z, multiplied out in powers of C.
         squares = (teacher[2] * student[0], -2.0 * teacher[1] * student[1], teacher[0] * student[2])
-        self._stretch = np.sum([np.pad(each, (n, 2 - n)) for n, each in enumerate(squares)], axis=0)
+        self._stretch = np.sum([np.pad(series, (n, 2 - n)) for n, series in enumerate(squares)], axis=0)
         self._cross, self._pull = teacher[1] * mixed[0], teacher[0] * mixed[1]
         self._variance, self._slope = float(teacher[0][0]), float(student[0][0])
         self._surplus = float(teacher[2][0] - teacher[0][0])
 
     def __call__(self, C: Array, a: Array, dimension: Array | None = None) -> tuple[Array, Array]:
         """Return B and D at overlaps C for a direction of coefficient a, in the problem's dimension or another."""
-        others, d = self.total - a**2, self.dimension if dimension is None else dimension
-        rest = self._slope * (self.label_noise**2 + self._variance * others)
+        squared_rest, d = self.total - a**2, self.dimension if dimension is None else dimension
+        rest = self._slope * (self.label_noise**2 + self._variance * squared_rest)
         moved = a**2 * polyval(C, self._stretch)
         length = (d - 2) * a**2 * polyval(C, self._rate) + moved / (1.0 - C**2)
-        length = length + (d - 1) * rest + self._slope * self._surplus * others
+        length = length + (d - 1) * rest + self._slope * self._surplus * squared_rest
         return 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
@@ -115,8 +115,8 @@ class SearchNoise:
         That equation moves C by −½ C H, H the relative mean square of a step: its overlap is the ratio of the mean
         products.
         """
-        others = self.label_noise**2 + self._variance * (self.total - a**2)
-        return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self._output) + self._variance * others)
+        mean_square_rest = self.label_noise**2 + self._variance * (self.total - a**2)
+        return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self._output) + self._variance * mean_square_rest)
 
     def _tilt(self, C: Array, a: Array) -> Array:
         """Return E[f*² 2σσ'(x_p − C z)]; directions other than p have none."""
@@ -314,8 +314,8 @@ def learned_bias(
     if is_correlation(problem):
         from dynamics.theory.correlation import learned_level
 
-        found = correlation_bias(problem, learning_rate, time, level=learned_level(problem), directions=directions)
-        return LearnedBias(*(float(each[0]) for each in (found.bias, found.step_bias, found.scatter)))
+        delay = correlation_bias(problem, learning_rate, time, level=learned_level(problem), directions=directions)
+        return LearnedBias(float(delay.bias[0]), float(delay.step_bias[0]), float(delay.scatter[0]))
     if time == 0.0:
         return LearnedBias(0.0, 0.0, 0.0)
     if not math.isfinite(time) or prediction.learning_overlap[direction] != prediction.matched_overlap[direction]:
@@ -357,12 +357,15 @@ class LearningPair:
         when, loss = sorted_stairs(problem, replace(prediction, predicted_learned_time=learned))
         #: Increasing times at which the loss of the others falls, and that loss before each and after the last.
         self.stairs = (when, loss - np.sum(powers) * a[direction] ** 2)
-        square, stretch = (weights * each**2 for each in (self.link.value(nodes), self.link.derivative(nodes)))
+        square, stretch = weights * self.link.value(nodes) ** 2, weights * self.link.derivative(nodes) ** 2
         #: E[σ² (z² − 1)] E σ'² / E σ²: excess of the mean of e² σ'² |x_⊥|² over d − 1 times the noise, per their loss.
         self.surplus = float(square @ (nodes**2 - 1.0) * stretch.sum() / square.sum())
 
     def passage(self, learning_rate: float, time: float, *, of_products: bool = False) -> tuple[float, float]:
-        """Return when the mean or that of the finite-step equation, has learned, and its deviation; inf, NaN: never."""
+        """Return the learned time of the mean, and its standard deviation; inf and NaN if it never learns.
+
+        The mean is that of SGD, or with `of_products` that of the finite-step equation.
+        """
         from scipy.integrate import solve_ivp
 
         goal = math.log(LEARNED_SHARE * self.coefficient * self._signal(1.0)[0])
@@ -374,10 +377,10 @@ class LearningPair:
         start = np.array([*self.start, 0.0, 0.0, 0.0])
         size = _TOLERANCE * np.array([abs(start[0]), 1.0, 1.0, 1.0, 1.0])
         step, span = (learning_rate, of_products), (0.0, _LONGEST * time)
-        found: Any = solve_ivp(self.rates, span, start, args=step, rtol=_TOLERANCE, atol=size, events=learned)
-        if found.t_events[0].size == 0:
+        solution: Any = solve_ivp(self.rates, span, start, args=step, rtol=_TOLERANCE, atol=size, events=learned)
+        if solution.t_events[0].size == 0:
             return math.inf, math.nan
-        passed, end = float(found.t_events[0][0]), found.y_events[0][0]
+        passed, end = float(solution.t_events[0][0]), solution.y_events[0][0]
         signal, slope, _ = self._signal(end[0])
         gradient, covariance = np.array([slope / signal, 1.0]), end[[[2, 3], [3, 4]]]
         spread = gradient @ covariance @ gradient
@@ -390,23 +393,23 @@ class LearningPair:
         # A step of the integrator may pass |C| = 1 by rounding.
         C, n, a = min(max(C, -1.0), 1.0), math.exp(log_norm), self.coefficient
         far, (signal, slope, turn), (whole, _, _) = 1.0 - C**2, self._signal(C), self._signal(1.0)
-        across, others = math.sqrt(far), self.stairs[1][np.searchsorted(self.stairs[0], time, side="right")]
+        across, loss_of_others = math.sqrt(far), self.stairs[1][np.searchsorted(self.stairs[0], time, side="right")]
         residual = n * self.output - a * self.link.value(C * self.z + across * self.y)
         # E[e² σ'² (x_p − C z)²], E[e² σ σ' (x_p − C z)], E[e² σ²] and E[e² σ'² |x_⊥|²].
-        stretch, cross, size, tilt = self.products @ (residual**2 + others + self.label_noise**2)
-        length = stretch + (self.dimension - 2) * tilt + self.surplus * others
+        stretch, cross, size, tilt = self.products @ (residual**2 + loss_of_others + self.label_noise**2)
+        length = stretch + (self.dimension - 2) * tilt + self.surplus * loss_of_others
         stretch, cross = far * stretch, across * cross
         pull, growth = a * slope * far, 4.0 * (a * signal - n * whole)
         motion = (-0.5 * C * length - 2.0 * cross, length - 4.0 * size)
         if of_products:
             motion = (-0.5 * C * (length + 4.0 * size), length + 4.0 * size)
-        own, onto, back = a * (turn * far - 2.0 * C * slope), 4.0 * a * slope, -4.0 * n * whole
+        bend, onto, back = a * (turn * far - 2.0 * C * slope), 4.0 * a * slope, -4.0 * n * whole
         return np.array(
             [
                 pull + learning_rate * motion[0],
                 growth + learning_rate * motion[1],
-                2.0 * own * overlaps + stretch - pull**2,
-                onto * overlaps + (own + back) * mixed + 4.0 * cross - pull * growth,
+                2.0 * bend * overlaps + stretch - pull**2,
+                onto * overlaps + (bend + back) * mixed + 4.0 * cross - pull * growth,
                 2.0 * (onto * mixed + back * norms) + 16.0 * size - growth**2,
             ]
         )
@@ -438,28 +441,31 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
     overlap, speed, power = problem.start().teacher_overlap, direction_speeds(problem), problem.information_exponent - 2
     overlap = overlap if power % 2 else np.abs(overlap)
     P, a, free = problem.num_directions, problem.teacher.coefficients * speed, np.ones(problem.width, dtype=bool)
-    found = Rivals(np.zeros(P, dtype=bool), np.zeros(P), np.zeros(P, dtype=bool))
+    rivals = Rivals(np.zeros(P, dtype=bool), np.zeros(P), np.zeros(P, dtype=bool))
     with np.errstate(divide="ignore"):
         logs, closed = np.log(times_of_pairs(problem)), np.full(P, np.inf)
     neurons, learned = pairs.matched_neuron, pairs.predicted_learned_time
     matched = np.flatnonzero((neurons >= 0) & np.isfinite(scatter))
     rates = a[matched] * np.abs(overlap[neurons[matched], matched]) ** power
     for p in matched[np.argsort(-rates, kind="stable")].tolist():
-        i, s, own = int(neurons[p]), max(float(scatter[p]), 1e-12), max(float(overlap[neurons[p], p]), 1e-300)
-        others = free & (np.arange(free.size) != i)
-        behind = power * (1.0 - overlap[others, p] / own) / s
+        i, s = int(neurons[p]), max(float(scatter[p]), 1e-12)
+        overlap_of_pair = max(float(overlap[i, p]), 1e-300)
+        is_rival = free & (np.arange(free.size) != i)
+        behind = power * (1.0 - overlap[is_rival, p] / overlap_of_pair) / s
         even = (a[p] / a) ** (1.0 / power)
-        ahead = power * (even - overlap[i] / own) / (s * np.sqrt(0.5 * (speed / speed[p]) ** 2 + 0.5 * even**2))
+        ahead = (
+            power * (even - overlap[i] / overlap_of_pair) / (s * np.sqrt(0.5 * (speed / speed[p]) ** 2 + 0.5 * even**2))
+        )
         draws = (ahead < FAR_APART) & (logs[i] < closed + FAR_APART * s) & np.isfinite(logs[i])
-        found.elsewhere[p] = np.delete(draws, p).any()
+        rivals.elsewhere[p] = np.delete(draws, p).any()
         x = behind[np.isfinite(behind)] / np.sqrt(2.0)
         # E max(0, N(−behind, 2)) of each of them.
-        found.earlier[p] = s * np.sum(np.sqrt(2.0) * (np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) - x * ndtr(-x)))
-        found.settled[p] = not found.elsewhere[p] and (behind >= FAR_APART).all()
-        if found.settled[p]:
+        rivals.earlier[p] = s * np.sum(np.sqrt(2.0) * (np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) - x * ndtr(-x)))
+        rivals.settled[p] = not rivals.elsewhere[p] and (behind >= FAR_APART).all()
+        if rivals.settled[p]:
             free[i] = False
             closed[p] = np.log(learned[p]) if 0.0 < learned[p] < np.inf else np.inf
-    return found
+    return rivals
 
 
 def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
@@ -472,7 +478,7 @@ def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
 
 
 def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int, noise_rate: float) -> Array | None:
-    """Return draws (DRAWS,) of the flow time at which a direction, numbered from 0, emerges; None of too many pairs.
+    """Return draws (DRAWS,) of the flow time at which a direction, numbered from 0, emerges; None for too many pairs.
 
     All overlaps C of neuron i are moved by independent normal numbers of deviation 1.3 min_p s b T, s and b(C) the
     scatter of ln T and the speed of the pair alone; times have the delay of the pair. Of all directions that it can
@@ -493,15 +499,17 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
     moved = np.clip(overlap + np.where(np.isfinite(least), least, 0.0) * noise, -1.0, 1.0)
     drawn = times_of_pairs(problem, moved) * (1.0 + np.clip(late, 0.0, LARGEST_DELAY))
     pull = np.where(np.isfinite(drawn), a * np.abs(moved) ** (problem.information_exponent - 2), 0.0)
-    known = np.isfinite(pairs.predicted_learned_time)
-    lag = np.where(known, pairs.predicted_learned_time, np.inf) - np.where(known, pairs.predicted_emergence_time, 0.0)
-    first, each = np.full((DRAWS, P), np.inf), np.arange(DRAWS)
+    is_learned = np.isfinite(pairs.predicted_learned_time)
+    lag = np.where(is_learned, pairs.predicted_learned_time, np.inf) - np.where(
+        is_learned, pairs.predicted_emergence_time, 0.0
+    )
+    first, draw = np.full((DRAWS, P), np.inf), np.arange(DRAWS)
     for _ in range(m):
         pull[drawn > (first + lag)[:, None, :]] = 0.0
         choice = pull.argmax(axis=2)
         reached = np.take_along_axis(np.where(pull > 0.0, drawn, np.inf), choice[:, :, None], axis=2)[:, :, 0]
         neuron = reached.argmin(axis=1)
-        taken, time = choice[each, neuron], reached[each, neuron]
-        first[each, taken] = np.minimum(first[each, taken], time)
-        pull[each, neuron] = 0.0
+        taken, time = choice[draw, neuron], reached[draw, neuron]
+        first[draw, taken] = np.minimum(first[draw, taken], time)
+        pull[draw, neuron] = 0.0
     return first[:, direction]
