@@ -198,8 +198,8 @@ def _distances_of_starts(
             finished.append(rows)
     if len(finished) < 2:
         raise KeyboardInterrupt
-    found = {name: np.array([[row[name] for row in rows] for rows in finished]) for name in finished[0][0]}
-    return {name: values.swapaxes(0, 1) for name, values in found.items()}, meter.stop_reason
+    distances = {name: np.array([[row[name] for row in rows] for rows in finished]) for name in finished[0][0]}
+    return {name: values.swapaxes(0, 1) for name, values in distances.items()}, meter.stop_reason
 
 
 def _distances(flow: xr.Dataset, followers: Array, moments: Array, system: MeanFieldSystem) -> dict[str, Array]:

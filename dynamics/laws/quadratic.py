@@ -36,26 +36,26 @@ FEWER_WIDTHS = 8
 
 
 def _quadratic_laws(study: PreparedStudy, dimensions: list[int], widths: list[int], seeds: range) -> xr.Dataset:
-    """Solve all problems and fit the laws; an interruption keeps nothing."""
+    """Return the dataset of all laws after solving every problem; KeyboardInterrupt if it was interrupted."""
     problem, laws, wide = study.problem, list[ScalingLaw](), []
     limits = quadratic_exponents(problem.teacher.beta)
     with under_way(len(seeds) * (len(dimensions) + 1 + len(widths)), study.progress) as meter:
 
         def solved(first: Problem, times: Array) -> list[xr.Dataset]:
             starts, save_at = [replace(first, seed=seed) for seed in seeds], SaveAt.at(times)
-            tasks = [partial(solve_quadratic, one, save_at=save_at, progress=False) for one in starts]
+            tasks = [partial(solve_quadratic, start, save_at=save_at, progress=False) for start in starts]
             return [answer for answer, _ in meter.answers(tasks)]
 
         for d in dimensions:
-            one = replace(problem, dimension=d)
-            low, high = power_window(one.teacher, one.width, d)
+            first = replace(problem, dimension=d)
+            low, high = power_window(first.teacher, first.width, d)
             times = SaveAt.geometric(0.05 * low, LATER * high, TIMES).times  # from well before the first alignment on
-            laws.append(_loss_against_time(one, solved(one, times), limits))
+            laws.append(_loss_against_time(first, solved(first, times), limits))
         aligned = _unit(problem) / problem.teacher.coefficients[_targets(problem) - 1]
         laws.append(_loss_against_samples(problem, solved(replace(problem, student="stiefel"), aligned), limits))
         for m in widths:
-            one = of_width(problem, m)
-            wide.append(_losses(solved(one, END * _unit(one) / one.teacher.coefficients[m - 1 : m])))
+            first = of_width(problem, m)
+            wide.append(_losses(solved(first, END * _unit(first) / first.teacher.coefficients[m - 1 : m])))
         ends = (float(widths[0]), float(widths[-1]))
         losses = np.concatenate(wide, axis=2)
         laws.append(fitted_law("loss-width", np.array(widths, float), losses, ends, limits.loss_width, ranks=ends))
@@ -162,5 +162,5 @@ def _unit(problem: Problem) -> float:
 
 
 def _losses(answers: Sequence[xr.Dataset], measured: str = "loss") -> Array:
-    """Return losses as measured, and of directions that align alone, (2, starts, times)."""
-    return np.array([[one[name].values for one in answers] for name in (measured, "sigmoid_loss")])
+    """Return the losses of the answers, and those of directions that align alone, (2, starts, times)."""
+    return np.array([[answer[name].values for answer in answers] for name in (measured, "sigmoid_loss")])

@@ -32,12 +32,13 @@ from dynamics.laws.study import (
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import (
     LARGEST_INTEGER,
-    check_that,
     checked_increasing,
     checked_integer,
     checked_list,
     checked_number,
+    require,
 )
+from dynamics.problem.schedule import SaveAt
 from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 from dynamics.theory.learning_rates import descent_limit, warn_descent_limit
@@ -79,30 +80,31 @@ SPECTRUM = Sizes(directions=64, coupled=16, most=256, dimension_factor=32, dimen
 
 
 def _scaling(study: PreparedStudy, seeds: range, sizes: Sizes, workers: int) -> xr.Dataset:
-    """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
+    """Return the dataset of the laws after solving all problems; an interruption keeps laws of complete families."""
     rate, laws = study.settings["learning_rate"], list[ScalingLaw]()
     readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
-        lambda found: [
-            scaling_laws.loss_against_time(found),
-            scaling_laws.loss_against_samples(found, rate),
-            scaling_laws.loss_against_tuned_samples(found, TUNED_RATE),
-            scaling_laws.times_against_direction(found),
+        lambda answers: [
+            scaling_laws.loss_against_time(answers),
+            scaling_laws.loss_against_samples(answers, rate),
+            scaling_laws.loss_against_tuned_samples(answers, TUNED_RATE),
+            scaling_laws.times_against_direction(answers),
         ],
-        lambda found: [scaling_laws.loss_against_width(found), *scaling_laws.frontier_laws(found, rate)],
-        lambda found: [scaling_laws.times_against_dimension(found)],
+        lambda answers: [scaling_laws.loss_against_width(answers), *scaling_laws.frontier_laws(answers, rate)],
+        lambda answers: [scaling_laws.times_against_dimension(answers)],
     ]
-    starts, *others = _families(study.problem, seeds, sizes)
+    starts, *families = _families(study.problem, seeds, sizes)
     # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their times.
-    known = study.problem.inputs is None
-    shared = common_times(starts if known else starts[:1], TIMES)
-    timed: list[Family] = [
-        [(one, shared) for one in starts],
-        *([(one, common_times([one], TIMES, reach=2.0) if known else None) for one in family] for family in others),
-    ]
+    is_quick = study.problem.inputs is None
+    shared = common_times(starts if is_quick else starts[:1], TIMES)
+
+    def with_times(problem: Problem) -> tuple[Problem, SaveAt | None]:
+        return problem, common_times([problem], TIMES, reach=2.0) if is_quick else None
+
+    timed: list[Family] = [[(start, shared) for start in starts], *(list(map(with_times, f)) for f in families)]
     with under_way(sum(map(len, timed)), study.progress) as meter:
         for family, read in zip(timed, readings, strict=True):
             tasks = family_tasks(family, coupled=study.settings["coupled"])
-            laws += read([found for found, _ in meter.answers(tasks, workers)])
+            laws += read([answer for answer, _ in meter.answers(tasks, workers)])
     if not laws:
         raise KeyboardInterrupt
     values, coords = scaling_laws.law_values(laws, study.problem)
@@ -204,7 +206,8 @@ def scaling_study(
     families = _families(problem, seeds[:1], sizes)  # those of all starts may be too many for a dry run
     how = "coupled flows" if coupled else "problems by matched pairs, without time stepping"
     if inputs is not None and not coupled:
-        pairs = sum(min(one.width, one.num_directions) for family in families for one in family) * len(seeds)
+        members = [member for family in families for member in family]
+        pairs = sum(min(member.width, member.num_directions) for member in members) * len(seeds)
         how = f"problems by {pairs} matched pairs, about {duration(SPECTRUM_SECONDS * pairs)}"
     work = f"{sum(map(len, families)) * len(seeds)} {how}: P = {count}, {len(seeds)} starts each."
     title = "Scaling laws beside the sum formula and the asymptotic exponents"
@@ -216,22 +219,23 @@ def scaling_study(
 
 
 def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled: list[Problem]) -> xr.Dataset:
-    """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
-    began, rate, widths = clock.perf_counter(), study.settings["learning_rate"], np.array([one.width for one in family])
+    """Return the dataset of all widths; an interruption leaves out the coupled flow under way and later ones."""
+    began, rate = clock.perf_counter(), study.settings["learning_rate"]
+    widths = np.array([member.width for member in family])
     save_at, laws, flows = common_times(family, FRONTIER_TIMES), list[ScalingLaw](), list[xr.Dataset]()
     loss, spent = np.full((len(ROUTES), widths.size, len(save_at)), np.nan), np.full(widths.size, np.nan)
-    starts: Family = [(replace(one, seed=seed), save_at) for one in family for seed in seeds]
+    starts: Family = [(replace(member, seed=seed), save_at) for member in family for seed in seeds]
     with under_way(len(starts) + len(coupled), study.progress) as meter:
-        pairs = [one for one, _ in meter.answers(family_tasks(starts))]
+        pairs = [answer for answer, _ in meter.answers(family_tasks(starts))]
         laws += scaling_laws.frontier_laws(pairs, rate)
         pair_seconds = clock.perf_counter() - began
         # Loss curves are those of the first start.
         of_first = pairs[:: len(seeds)]
-        loss[1], loss[2] = ([one[name] for one in of_first] for name in ("loss", "predicted_loss"))
-        tasks = family_tasks([(one, save_at) for one in coupled], coupled=True)
-        for at, (one, seconds) in enumerate(meter.answers(tasks)):
-            loss[0, at], spent[at] = one["loss"], seconds
-            flows.append(one)
+        loss[1], loss[2] = ([answer[name] for answer in of_first] for name in ("loss", "predicted_loss"))
+        tasks = family_tasks([(member, save_at) for member in coupled], coupled=True)
+        for at, (flow, seconds) in enumerate(meter.answers(tasks)):
+            loss[0, at], spent[at] = flow["loss"], seconds
+            flows.append(flow)
     if not laws:
         raise KeyboardInterrupt
     if len(flows) >= FEWEST_WIDTHS:
@@ -316,11 +320,11 @@ def compute_frontier(
         "largest_width": checked_integer(largest, "largest_width", minimum=1),
     }
     family = [replace(problem, width=m) for m in chosen]
-    flows = [one for one in family if coupled and one.width <= settings["largest_width"]]
+    flows = [member for member in family if coupled and member.width <= settings["largest_width"]]
     pairs = sum(min(m, problem.num_directions) for m in chosen) * len(seeds)
     work = f"{len(chosen)} widths of {len(seeds)} starts by matched pairs: {pairs:.2g} pairs, seconds."
     if flows:
-        seconds = sum(1.5 * max(one.width / 16.0, 1.0) ** 1.45 for one in flows)
+        seconds = sum(1.5 * max(member.width / 16.0, 1.0) ** 1.45 for member in flows)
         work += f" Coupled flow of {len(flows)} widths: about {duration(seconds)} on two cores."
     solve = partial(_frontier, family=family, seeds=seeds, coupled=flows)
     title = "Loss against compute over widths"
@@ -331,22 +335,22 @@ def compute_frontier(
 
 
 def _finite_size(study: PreparedStudy, problems: dict[tuple[float, int], Problem], seeds: range) -> xr.Dataset:
-    """Solve all problems and fit each size; the rest after an interruption is NaN."""
+    """Return the dataset of the exponents of all sizes; after an interruption those of later sizes are NaN."""
     betas, sizes = study.settings["betas"], study.settings["sizes"]
     exponent, error = np.full((2, len(betas), len(sizes), len(scaling_laws.SOURCES)), np.nan)
     with under_way(len(problems) * len(seeds), study.progress) as meter:
         for (beta, count), first in problems.items():
             shared = common_times([first], SIZE_TIMES)
             tasks = family_tasks([(replace(first, seed=seed), shared) for seed in seeds])
-            law = scaling_laws.loss_against_time([found for found, _ in meter.answers(tasks)])
+            law = scaling_laws.loss_against_time([answer for answer, _ in meter.answers(tasks)])
             at = betas.index(beta), sizes.index(count)
             fits = law.fit, law.finite_size, ideal_exponent(count, beta, "loss-time")
             exponent[at] = [*(fit.exponent for fit in fits), law.asymptotic]
             error[at] = [*(fit.standard_error for fit in fits), 0.0]
-    where = ("beta", "num_directions")
+    dims = ("beta", "num_directions")
     return study.dataset(
         meter,
-        {"exponent": (where, exponent), "exponent_error": (where, error)},
+        {"exponent": (dims, exponent), "exponent_error": (dims, error)},
         {"beta": betas, "num_directions": sizes, "source": np.array(scaling_laws.SOURCES)},
         dimension=study.problem.dimension,
         starts=len(seeds),
@@ -392,7 +396,7 @@ def finite_size(
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
     for beta in decays:
-        check_that(beta > 0.5, "betas", "be above 1/2, or the loss follows no power law", f"holds {beta}")
+        require(beta > 0.5, f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}.")
     counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
     d, seeds = checked_integer(dimension, "dimension", minimum=counts[-1]), checked_starts(starts, seed)
     problems = {

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_that, checked_number
+from dynamics.problem.checks import checked_number, require
 from dynamics.runs.dataset import Values, stored_exponents
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
 from dynamics.theory.fits import (
@@ -76,31 +76,33 @@ def over_starts(
     s_(r) is the exponent that the whole reading finds without start r, window included: windows depend on the starts,
     and exponents on windows. w widens it as in `dynamics.theory.fits.widening`.
     """
-    laws = read([one for datasets in starts for one in datasets])
+    laws = read([dataset for datasets in starts for dataset in datasets])
     if len(starts) < 2:
         return laws
-    rest = [[one for s, datasets in enumerate(starts) if s != r for one in datasets] for r in range(len(starts))]
+    rest = [
+        [dataset for s, datasets in enumerate(starts) if s != r for dataset in datasets] for r in range(len(starts))
+    ]
     without = zip(*map(read, rest), strict=True)
-    return tuple(_jackknifed(law, others) for law, others in zip(laws, without, strict=True))
+    return tuple(_jackknifed(law, resampled) for law, resampled in zip(laws, without, strict=True))
 
 
 def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
-    """Return a law with the errors told by the same law without each start; as it is where one of these fails."""
+    """Return a law with jackknife errors from the same law without each start; a fit stays where one is not finite."""
     wider = {}
     for name in ("fit", "finite_size"):
-        fit, exponents = getattr(law, name), np.array([getattr(one, name).exponent for one in without])
+        fit, exponents = getattr(law, name), np.array([getattr(resample, name).exponent for resample in without])
         error = float(np.sqrt((exponents.size - 1) * exponents.var())) * widening(exponents.size)
         wider[name] = replace(fit, standard_error=error) if np.isfinite(error) else fit
     return replace(law, **wider)
 
 
 def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) -> Callable[[Reading], Reading]:
-    """Let a reading of one law have its errors by `over_starts`, of the starts into which datasets fall."""
+    """Return a decorator of a function that reads one law: `over_starts` gives its errors, with groups by `starts`."""
 
     def decorated(read: Reading) -> Reading:
         @wraps(read)
         def law(datasets: Sequence[xr.Dataset], *rate: float, **named: float) -> ScalingLaw:
-            return over_starts(lambda found: (read(found, *rate, **named),), starts(datasets))[0]
+            return over_starts(lambda part: (read(part, *rate, **named),), starts(datasets))[0]
 
         return law
 
@@ -109,13 +111,13 @@ def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) ->
 
 def _one_each(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
     """Return every dataset as a start, whatever its seed."""
-    return [[one] for one in datasets]
+    return [[dataset] for dataset in datasets]
 
 
 def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
     """Return the datasets in one group per seed."""
-    seeds = [_stored(one, "seed") for one in datasets]
-    return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
+    seeds = [_stored(dataset, "seed") for dataset in datasets]
+    return [[dataset for dataset, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
 
 
 @_law_of(_one_each)
@@ -126,12 +128,12 @@ def loss_against_time(datasets: Sequence[xr.Dataset], rate: float | None = None)
     the last. `predicted_loss` is compared where there is one.
     """
     time = np.asarray(datasets[0]["time"].values)
-    same = all(np.array_equal(one["time"].values, time) for one in datasets)
-    check_that(same, "datasets", "hold answers at the same times", "their times differ")
-    windows = [found for one in datasets if (found := default_window(one)) is not None]
+    same = all(np.array_equal(dataset["time"].values, time) for dataset in datasets)
+    require(same, "Argument `datasets` must hold answers at the same times, but their times differ.")
+    windows = [ends for dataset in datasets if (ends := default_window(dataset)) is not None]
     low, high = _log_mean(np.array(windows)).tolist() if windows else (np.nan, np.nan)
     positive = time > 0.0
-    losses = np.stack([_losses(one) for one in datasets], axis=1)[..., positive]
+    losses = np.stack([_losses(dataset) for dataset in datasets], axis=1)[..., positive]
     ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
     name, step = ("loss-time", 1.0) if rate is None else ("loss-samples", rate)
     limit, window = stored_exponents(datasets[0]).loss_time, (low / step, high / step)
@@ -160,18 +162,18 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
     targets = np.unique(np.geomspace(first, last, TUNED_TARGETS).round().astype(np.int64))
     levels, rates = target_losses(problem, targets), tuned_rates(problem, targets, rate)
 
-    needed = [
-        [[first_crossing(one["time"], loss, level) for level in levels.tolist()] for loss in _losses(one)]
-        for one in datasets
+    times = [
+        [[first_crossing(dataset["time"], loss, level) for level in levels.tolist()] for loss in _losses(dataset)]
+        for dataset in datasets
     ]
-    found, predicted = np.swapaxes(needed, 0, 1) / rates
-    x = _log_mean(found)
+    samples, predicted = np.swapaxes(times, 0, 1) / rates
+    x = _log_mean(samples)
     return ScalingLaw(
         "loss-samples-tuned",
         x,
         levels[None, :],
         _resampled(x, _log_mean(predicted), levels)[None, :],
-        inverse_fit(levels, found),
+        inverse_fit(levels, samples),
         inverse_fit(levels, predicted),
         stored_exponents(datasets[0]).loss_samples,
         (float(targets[0]), float(targets[-1])),
@@ -181,7 +183,7 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
 @_law_of(_one_each)
 def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start."""
-    times = np.array([[one[name].values for one in datasets] for name in TIMES])
+    times = np.array([[dataset[name].values for dataset in datasets] for name in TIMES])
     p = datasets[0]["direction"].values.astype(np.float64)
     limit = stored_exponents(datasets[0]).emergence_time_direction
     return fitted_law("time-direction", p, times, middle_ranks(p.size), limit)
@@ -213,10 +215,10 @@ def _log_mean(values: Array) -> Array:
 
 def _resampled(x: Array, from_x: Array, y: Array) -> Array:
     """Return y at x, interpolated in log–log, NaN outside."""
-    known = np.isfinite(from_x)
-    if not known.any():
+    is_finite = np.isfinite(from_x)
+    if not is_finite.any():
         return np.full_like(x, np.nan)
-    return np.exp(np.interp(np.log(x), np.log(from_x[known]), np.log(y[known]), left=np.nan, right=np.nan))
+    return np.exp(np.interp(np.log(x), np.log(from_x[is_finite]), np.log(y[is_finite]), left=np.nan, right=np.nan))
 
 
 @_law_of(_by_start)
@@ -225,7 +227,7 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
     The datasets answer problems that differ in width and seed alone, one per width and start.
     """
-    widths, losses = _table(datasets, "width", lambda one: [each[-1] for each in _losses(one)])
+    widths, losses = _table(datasets, "width", lambda dataset: [loss[-1] for loss in _losses(dataset)])
     window = middle_ranks(datasets[0].sizes["direction"])
     inside = widths[(widths >= window[0]) & (widths <= window[1])]
     ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
@@ -240,12 +242,12 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
     directions up to P^0.75 that emerge in every dataset, later than at its start.
     """
-    times = np.stack([one[name].values for name in TIMES for one in datasets])
+    times = np.stack([dataset[name].values for name in TIMES for dataset in datasets])
     kept = (np.isfinite(times) & (times > 0.0)).all(axis=0)
     kept[round(kept.size**WINDOW_POWER) :] = False
 
-    def mean_times(one: xr.Dataset) -> list[Array]:
-        return [_log_mean(one[name].values[kept]) if kept.any() else np.array(np.nan) for name in TIMES]
+    def mean_times(dataset: xr.Dataset) -> list[Array]:
+        return [_log_mean(dataset[name].values[kept]) if kept.any() else np.array(np.nan) for name in TIMES]
 
     dimensions, means = _table(datasets, "dimension", mean_times)
     limit = stored_exponents(datasets[0]).emergence_time_dimension
@@ -262,13 +264,16 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
     no start has the smallest width as its best any more to where one has the largest, or one above P^0.75.
     """
     rate = checked_number(learning_rate, "learning_rate", positive=True)
-    widths = sorted({float(_stored(one, "width")) for one in datasets})
-    check_that(len(widths) >= 3, "datasets", "hold at least three widths", f"holds {widths}")
+    widths = sorted({float(_stored(dataset, "width")) for dataset in datasets})
+    require(len(widths) >= 3, f"Argument `datasets` must hold at least three widths, but holds {widths}.")
     return over_starts(partial(_frontier_laws, rate=rate), _by_start(datasets))
 
 
 def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ...]:
-    spans = [one["time"].values[one["time"].values > 0.0][[0, -1]] * _stored(one, "width") for one in datasets]
+    spans = [
+        dataset["time"].values[dataset["time"].values > 0.0][[0, -1]] * _stored(dataset, "width")
+        for dataset in datasets
+    ]
     compute = np.geomspace(np.min(spans) / rate, np.max(spans) / rate, FRONTIER_POINTS)
     widths, losses, at_widths = _frontier(datasets, compute, rate)
     best = at_widths[1]
@@ -291,38 +296,38 @@ def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[Scal
 def _frontier(datasets: Sequence[xr.Dataset], compute: Array, rate: float) -> tuple[Array, Array, Array]:
     """Return widths, the least loss over them and the width that has it, both (2, seeds, computes), of `_losses`."""
 
-    def at_computes(one: xr.Dataset) -> list[Array]:
-        return [at_compute(one["time"].values, loss, _stored(one, "width")) for loss in _losses(one)]
+    def at_computes(dataset: xr.Dataset) -> list[Array]:
+        return [at_compute(dataset["time"].values, loss, _stored(dataset, "width")) for loss in _losses(dataset)]
 
     def at_compute(time: Array, loss: Array, width: int) -> Array:
-        known = (time > 0.0) & np.isfinite(loss) & (loss > 0.0)
-        if not known.any():
+        usable = (time > 0.0) & np.isfinite(loss) & (loss > 0.0)
+        if not usable.any():
             return np.full_like(compute, np.inf)
-        wanted, record = np.log(compute * rate / width), np.log(time[known])
-        return np.where(wanted >= record[0], np.exp(np.interp(wanted, record, np.log(loss[known]))), np.inf)
+        wanted, record = np.log(compute * rate / width), np.log(time[usable])
+        return np.where(wanted >= record[0], np.exp(np.interp(wanted, record, np.log(loss[usable]))), np.inf)
 
     widths, losses = _table(datasets, "width", at_computes)
     losses = np.where(np.isnan(losses), np.inf, losses)
     least = losses.min(axis=2)
-    known = np.isfinite(least)
-    return widths, np.where(known, least, np.nan), np.where(known, widths[losses.argmin(axis=2)], np.nan)
+    usable = np.isfinite(least)
+    return widths, np.where(usable, least, np.nan), np.where(usable, widths[losses.argmin(axis=2)], np.nan)
 
 
 def _losses(dataset: xr.Dataset) -> tuple[Array, Array]:
-    """Return the loss, and that by the sum formula; in the answer "prediction" they are one."""
+    """Return the loss and the loss by the sum formula, which are the same in the answer "prediction"."""
     return dataset["loss"].values, dataset.get("predicted_loss", dataset["loss"]).values
 
 
 def _table(
     datasets: Sequence[xr.Dataset], name: str, numbers: Callable[[xr.Dataset], Sequence[Array]]
 ) -> tuple[Array, Array]:
-    """Return values of a field of the problems, and numbers of each dataset, (numbers, seeds, values, …)."""
-    found = {(_stored(one, "seed"), _stored(one, name)): np.array(numbers(one)) for one in datasets}
-    seeds, values = (sorted(set(axis)) for axis in zip(*found, strict=True))
-    count, *shape = next(iter(found.values())).shape
+    """Return the sorted values of a field of the problems, and numbers of each dataset, (numbers, seeds, values, …)."""
+    by_point = {(_stored(dataset, "seed"), _stored(dataset, name)): np.array(numbers(dataset)) for dataset in datasets}
+    seeds, values = (sorted(set(axis)) for axis in zip(*by_point, strict=True))
+    count, *shape = next(iter(by_point.values())).shape
     table = np.full((count, len(seeds), len(values), *shape), np.nan)
-    for (seed, value), own in found.items():
-        table[:, seeds.index(seed), values.index(value)] = own
+    for (seed, value), entries in by_point.items():
+        table[:, seeds.index(seed), values.index(value)] = entries
     return np.array(values, dtype=np.float64), table
 
 
@@ -344,7 +349,7 @@ def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> tuple[Values, di
         fits[:2, at, 2], fits[0, at, 3] = _ideal(law, problem), law.asymptotic
     low, high = np.array([law.fit.window for law in laws]).T
     variables: Values = {
-        **{name: (("law",), each) for name, each in zip(FITTED, fits, strict=True)},
+        **{name: (("law",), row) for name, row in zip(FITTED, fits, strict=True)},
         "window_low": ((), low),
         "window_high": ((), high),
         "abscissa": (("law",), x),
@@ -358,8 +363,8 @@ def _ideal(law: ScalingLaw, problem: Problem) -> tuple[float, float]:
     """Return exponent and error of the idealised sum at this P, β and window of ranks; NaN without such a sum."""
     beta, count, name = problem.teacher.beta, problem.num_directions, law.name.partition(",")[0]
     alpha = spectral_decay(problem)
-    known = name in IDEAL_LAWS and law.ranks[0] < law.ranks[1] and count >= FEWEST_DIRECTIONS
-    if not known or not beta or alpha is None:
+    has_law = name in IDEAL_LAWS and law.ranks[0] < law.ranks[1] and count >= FEWEST_DIRECTIONS
+    if not has_law or not beta or alpha is None:
         return np.nan, np.nan
     time_power = beta + 0.5 * alpha * problem.information_exponent
     fit = ideal_exponent(count, beta, name, ranks=law.ranks, time_power=time_power)

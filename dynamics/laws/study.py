@@ -15,7 +15,7 @@ import xarray as xr
 
 from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, check_switch, check_that, checked_integer, checked_number
+from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number, require
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
@@ -46,7 +46,7 @@ COUPLED_FLOW: dict[str, Any] = {
 
 @dataclass
 class Meter:
-    """The progress of a study under way; in the end its seconds and the reason why it ended."""
+    """The progress of a study under way; afterwards its seconds and the reason why it ended."""
 
     bar: Any
     seconds: float = 0.0
@@ -65,9 +65,9 @@ class Meter:
         Several workers are processes of one thread, which need `partial`s of functions at the top of modules; one is
         this process.
         """
-        for found in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
-            self.solving += found[1]
-            yield found
+        for answer, seconds in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
+            self.solving += seconds
+            yield answer, seconds
             self.bar.update()
 
 
@@ -111,8 +111,8 @@ class PreparedStudy:
         """Return labelled results and how the study ended; the rest after an interruption is NaN."""
         answer = {"answer": self.answer}
         ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}
-        own = answer | self.settings
-        return study_dataset(self.problem, values, title=self.title, coords=coords, settings=own, attributes=ended)
+        settings = answer | self.settings
+        return study_dataset(self.problem, values, title=self.title, coords=coords, settings=settings, attributes=ended)
 
 
 def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:
@@ -121,10 +121,13 @@ def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:
     With `inputs`, where a pair has no universal trajectory, the loss of pairs is the sum formula.
     """
     flow = partial(solve_overlaps, **COUPLED_FLOW)
-    return [
-        partial(flow if coupled else solve_decoupled if one.inputs is None else predict_emergence, one, save_at=save_at)
-        for one, save_at in family
-    ]
+
+    def solver(problem: Problem) -> Callable[..., xr.Dataset]:
+        if coupled:
+            return flow
+        return solve_decoupled if problem.inputs is None else predict_emergence
+
+    return [partial(solver(problem), problem, save_at=save_at) for problem, save_at in family]
 
 
 def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:
@@ -185,14 +188,14 @@ def check_coupled(coupled: bool, **others: object) -> None:
     """Refuse arguments of the coupled flow for studies without it."""
     check_switch("coupled", coupled)
     for name, value in others.items():
-        check_that(value is None or coupled, name, "be absent without `coupled`", f"is {shown(value)}")
+        require(value is None or coupled, f"Argument `{name}` must be absent without `coupled`, but is {shown(value)}.")
 
 
 def common_times(problems: Sequence[Problem], count: int, *, reach: float = 1.0) -> SaveAt:
     """Return geometric times for all: half the first predicted emergence to `reach` times the last learned time."""
     predictions = [predict(problem) for problem in problems]
     emergence, learned = (
-        np.concatenate([getattr(one, f"predicted_{event}_time") for one in predictions])
+        np.concatenate([getattr(prediction, f"predicted_{event}_time") for prediction in predictions])
         for event in ("emergence", "learned")
     )
     first = emergence[np.isfinite(emergence) & (emergence > 0.0)].min()

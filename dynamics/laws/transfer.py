@@ -31,7 +31,7 @@ SPEED = 1e10
 
 
 def _transfer(study: PreparedStudy, widths: list[int], rates: Array, seeds: range, workers: int) -> xr.Dataset:
-    """Take the steps; the rest after an interruption is NaN."""
+    """Return the dataset of all runs; after an interruption losses of later runs are NaN."""
     tasks: list[Task] = [
         partial(_descend, replace(study.problem, width=m, seed=seed), rate, study.settings["steps"])
         for m in widths
@@ -40,8 +40,8 @@ def _transfer(study: PreparedStudy, widths: list[int], rates: Array, seeds: rang
     ]
     loss = np.full((len(widths), rates.size, len(seeds)), np.nan)
     with under_way(len(tasks), study.progress) as meter:
-        for at, (one, _) in enumerate(meter.answers(tasks, workers)):
-            loss.flat[at] = np.nan_to_num(one["loss"][-1], nan=np.inf, posinf=np.inf)
+        for at, (answer, _) in enumerate(meter.answers(tasks, workers)):
+            loss.flat[at] = np.nan_to_num(answer["loss"][-1], nan=np.inf, posinf=np.inf)
     values, attributes = transfer_results(study.problem, widths, rates, loss)
     return study.dataset(
         meter,
@@ -135,7 +135,7 @@ def transfer_results(
 ) -> tuple[Values, dict[str, Any]]:
     """Return the variables, and exponents and verdict, of a study of transfer, from losses (width, rate, run)."""
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
-    found = read_transfer(widths, rates, loss, nothing=start)
+    readings = read_transfer(widths, rates, loss, nothing=start)
     # Results without a dimension are for all widths together.
-    values: Values = {name: (("width",), found.pop(name)) for name in list(found) if np.ndim(found[name])}
-    return {"final_loss": (("width", "learning_rate", "run"), loss)} | values, found
+    values: Values = {name: (("width",), readings.pop(name)) for name in list(readings) if np.ndim(readings[name])}
+    return {"final_loss": (("width", "learning_rate", "run"), loss)} | values, readings
