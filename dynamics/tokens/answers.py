@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dynamics.integrators import Status, Stepper, stepper_of
-from dynamics.problem.checks import check_that, checked_number, require
+from dynamics.problem.checks import checked_number, require
 from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
@@ -111,8 +111,8 @@ def solve(
     Examples
     --------
     >>> from dynamics import tokens
-    >>> found = tokens.solve(tokens.Composition(vocabulary=6, hops=4), progress=False)
-    >>> found.learned_time.values.round(1).tolist()
+    >>> answer = tokens.solve(tokens.Composition(vocabulary=6, hops=4), progress=False)
+    >>> answer.learned_time.values.round(1).tolist()
     [98.0, 223.2, 352.0]
     """
     if getattr(problem, "embeddings", None) == "gaussian":
@@ -123,7 +123,10 @@ def solve(
             "checkpoint": checkpoint,
         }
         for name, value in absent.items():
-            check_that(value is None, name, "be None for Gaussian embeddings, which are one step", "is given")
+            require(
+                value is None,
+                f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given.",
+            )
         return predict(problem)
     shared = ParticleArguments(
         save_at=save_at,
@@ -246,8 +249,9 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
 def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
     rate, limit = attributes.get("learning_rate"), attributes.get("learning_rate_limit")
     if rate is not None and limit is not None and rate > limit:
-        unstable = f"The full model is not stable at learning rate {rate:g}, but below {limit:.3g}"
-        warn(f"{unstable}; the map is its mean alone.")
+        warn(
+            f"The full model is not stable at learning rate {rate:g}, but below {limit:.3g}; the map is its mean alone."
+        )
 
 
 def _schedule(system: TokenSystem, stepper: Stepper, rate: float | None) -> SaveAt:
@@ -265,9 +269,12 @@ def _range(system: TokenSystem, stepper: Stepper) -> tuple[float, float]:
         status = stepper.advance(target, LOOK_STEPS)
         spent += LOOK_STEPS if status == Status.MAX_STEPS else 0
         if status not in (Status.REACHED, Status.MAX_STEPS):
-            break  # the run itself will say why
-        why = f"not all components are learned in {MOST_STEPS} steps, until t = {stepper.time:.3g}"
-        require(spent < MOST_STEPS, f"Argument `save_at` must be given, because {why}.")
+            break  # the run itself raises the error
+        require(
+            spent < MOST_STEPS,
+            f"Argument `save_at` must be given, because not all components are learned in {MOST_STEPS} steps, until "
+            f"t = {stepper.time:.3g}.",
+        )
         target = 2.0 * target if status == Status.REACHED else target
     # Components that are learned at the start, such as one of two tokens, say nothing of the scale of times.
     times, scale = stepper.event_times[awaited & (stepper.event_times > 0.0)], system.time_scale
@@ -291,8 +298,8 @@ class StagedStepper:
     @property
     def event_times(self) -> Array:
         """Time at which each event was passed; not-a-number until then."""
-        own = self._stepper.event_times
-        return np.fmin(self._passed, np.where(own <= self._ends[self._stage], own, np.nan))
+        times = self._stepper.event_times
+        return np.fmin(self._passed, np.where(times <= self._ends[self._stage], times, np.nan))
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps as any stepper does; a call ends at the end of a stage, as if `max_steps` were reached."""
@@ -324,8 +331,8 @@ class StagedStepper:
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
         self._stage = int(state["stage"])
-        is_one = 0 <= self._stage < len(self._ends)
-        check_that(is_one, "state", f"hold a stage below {len(self._ends)}", f"has {self._stage}")
+        count = len(self._ends)
+        require(0 <= self._stage < count, f"Argument `state` must hold a stage below {count}, but has {self._stage}.")
         self._stepper = self._make(self._stage, None, 0.0)
         self._stepper.restore(state)
         self._passed = np.array(state["passed"], dtype=np.float64)

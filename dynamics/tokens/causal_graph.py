@@ -107,20 +107,20 @@ class CausalGraphSystem(TokenSystem):
 
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return loss and progress, and the loss at the test length, where new rows are as they began."""
-        found = super().summarise(state)
+        values = super().summarise(state)
         if self._tested is not None:
             length = self._tested.asked.length
             new = [np.full(t, 1.0 / t) for t in range(self.asked.length, length)]
-            found["test_loss"] = self._tested.loss([*self.shares(state)[: length - 2], *new])
-        return found
+            values["test_loss"] = self._tested.loss([*self.shares(state)[: length - 2], *new])
+        return values
 
     def progress(self, shares: Sequence[Array]) -> Array:
         """Return p − (1 − p)/(keys − 1) of every row, p the share of the parent; 0 without a parent."""
-        found = np.zeros(len(shares))
-        for at, (share, parent) in enumerate(zip(shares, self.asked.parents[2:], strict=True)):
+        progress = np.zeros(len(shares))
+        for row, (share, parent) in enumerate(zip(shares, self.asked.parents[2:], strict=True)):
             if parent is not None:
-                found[at] = share[parent] - (1.0 - share[parent]) / (share.size - 1)
-        return found
+                progress[row] = share[parent] - (1.0 - share[parent]) / (share.size - 1)
+        return progress
 
     def loss(self, shares: Sequence[Array]) -> float:
         """Return the loss, of a softmax to first order in β."""
@@ -128,23 +128,23 @@ class CausalGraphSystem(TokenSystem):
 
     def closed_times(self) -> Array:
         """Return τ(keys)/(v_parent − mean of the others), inf for a row without parent or advantage."""
-        found = np.full(self.asked.length - 2, np.inf)
+        times = np.full(self.asked.length - 2, np.inf)
         for t, parent in enumerate(self.asked.parents[2:], start=2):
             v = self._fitness[t, :t]
             if parent is not None and (ahead := v[parent] - np.delete(v, parent).mean()) > 0.0:
-                found[t - 2] = share_time(t) / ahead
-        return found
+                times[t - 2] = share_time(t) / ahead
+        return times
 
     def plateaus(self) -> Array:
         """Return the loss with the rows that come before each one learned, and the others uniform."""
         times, n = self.closed_times(), self.asked.length
-        found = np.full(n - 2, np.nan)
+        losses = np.full(n - 2, np.nan)
         for at in np.flatnonzero(np.isfinite(times)):
             shares = [np.full(t, 1.0 / t) for t in range(2, n)]
             for row in np.flatnonzero(times < times[at]):
                 shares[row] = np.eye(row + 2)[self.asked.parents[row + 2]]  # type: ignore[call-overload]  # it has one
-            found[at] = self.loss(shares)
-        return found
+            losses[at] = self.loss(shares)
+        return losses
 
 
 def _fitness_of(problem: CausalGraph) -> tuple[Array, float]:
@@ -192,8 +192,8 @@ def _drawn(problem: CausalGraph, count: int, rng: np.random.Generator) -> tuple[
     rows = np.arange(count)
 
     def successor(of: Integers) -> Integers:
-        found: Integers = np.minimum((below[rows, of] < rng.random(count)[:, None]).sum(axis=1), S - 1)
-        return found
+        tokens: Integers = np.minimum((below[rows, of] < rng.random(count)[:, None]).sum(axis=1), S - 1)
+        return tokens
 
     x = np.empty((count, problem.length), dtype=np.int64)
     for t, parent in enumerate(problem.parents):

@@ -79,10 +79,10 @@ class ChainSystem(TokenSystem):
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return loss, progress, weights, the error of the model's own chain, and the curvature of the loss."""
         a, b, c = state
-        errors, own = np.empty(2 * self.asked.steps), np.zeros_like(self.nodes)
+        errors, prediction = np.empty(2 * self.asked.steps), np.zeros_like(self.nodes)
         for step in range(errors.size):
-            own = own + self.nodes * (a * b * own + a * c)
-            errors[step] = self.node_weights @ (own - 1.0) ** 2
+            prediction = prediction + self.nodes * (a * b * prediction + a * c)
+            errors[step] = self.node_weights @ (prediction - 1.0) ** 2
         # Of the weights on the labels, which stay 0: E (w*·M w*)² = E (tr M)² + 2 E tr M², M = S (b P_k + c); tr M has
         # the relative variance of tr S.
         d, M = self.asked.dimension, self.nodes * (b * self._solved + c)
@@ -103,8 +103,8 @@ class ChainSystem(TokenSystem):
         scale = self.asked.initial_scale**2 * (1.0 - 1.0 / d) * np.sqrt(d) / 2.0
         first = np.arctanh(1.0 / np.sqrt(d))
         last = max(first, 0.5 * np.arcsinh(0.5 * eta * (1.0 - t2 / t3) / scale))
-        found = quad(lambda theta: 1.0 / (eta * (t3 - t2) - t3 * scale * np.sinh(2.0 * theta)), first, last)[0]
-        return np.array([found * np.sqrt(d), np.nan])
+        integral = quad(lambda theta: 1.0 / (eta * (t3 - t2) - t3 * scale * np.sinh(2.0 * theta)), first, last)[0]
+        return np.array([integral * np.sqrt(d), np.nan])
 
     def plateaus(self) -> Array:
         """Return the loss of no step, and that of the best single one."""
@@ -135,14 +135,14 @@ def spectrum(d: int, n: int, count: int) -> tuple[Array, Array]:
 
 def _gauss(x: Array, weights: Array, count: int) -> tuple[Array, Array]:
     """Return the nodes and weights of the Gauss quadrature of a discrete measure, by the Lanczos iteration."""
-    basis, diagonal, beside, v = np.zeros((count, x.size)), np.zeros(count), np.zeros(count), np.sqrt(weights)
+    basis, diagonal, off_diagonal, v = np.zeros((count, x.size)), np.zeros(count), np.zeros(count), np.sqrt(weights)
     mass, size = weights.sum(), 0
     while size < count and (norm := float(np.linalg.norm(v))) > 1e-9:
-        beside[size], basis[size] = norm, v / norm
+        off_diagonal[size], basis[size] = norm, v / norm
         v = x * basis[size]
         diagonal[size] = v @ basis[size]
         size += 1
         for _ in range(2):
             v = v - basis[:size].T @ (basis[:size] @ v)
-    nodes, vectors = np.linalg.eigh(np.diag(diagonal[:size]) + np.diag(beside[1:size], -1))
+    nodes, vectors = np.linalg.eigh(np.diag(diagonal[:size]) + np.diag(off_diagonal[1:size], -1))
     return nodes, np.asarray(mass * vectors[0] ** 2)

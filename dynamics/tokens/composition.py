@@ -50,10 +50,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
         w1, w2 = y[3 * layer], y[3 * layer + 1]
         s, u, ua = work[5 * layer], work[5 * layer + 1], work[5 * layer + 2]
         ub, u3 = work[5 * layer + 3], work[5 * layer + 4]
-        own = parameters[3 + stage * L + layer]
+        weight = parameters[3 + stage * L + layer]
         if sizes[1] == 1:
-            own /= s_next + (1.0 - s_next) / N
-        force = own + force * slope
+            weight /= s_next + (1.0 - s_next) / N
+        force = weight + force * slope
         rate, far = (1.0 - 1.0 / N) * force * s, (1.0 - s) / N
         out[3 * layer] = rate * (ua * (s + far) + ub * far)
         out[3 * layer + 1] = rate * (ua * far * (N - 1.0) + ub * (s + far * (N - 1.0))) / (N - 1.0)
@@ -104,14 +104,14 @@ class CompositionSystem(TokenSystem):
     def shares(self, state: Array) -> Array:
         """Return s_l of all layers."""
         N, k, s = self.asked.vocabulary, self.asked.hops, 1.0
-        found = np.empty(self.asked.layers)
+        shares = np.empty(self.asked.layers)
         for layer, (w1, w2, w3) in enumerate(state.reshape(-1, 3)):
             m = (w1 + (N - 1) * w2) / N
             scores = np.array([s * w1 + (1 - s) * m, s * w2 + (1 - s) * m, w3])
             weights = np.exp(scores - scores.max())
             s *= (weights[0] - weights[1]) / (weights @ [1, N - 1, N * (k - 1)])
-            found[layer] = s
-        return found
+            shares[layer] = s
+        return shares
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return the loss, of a curriculum that of all its stages, and s_l of all layers."""
@@ -126,22 +126,22 @@ class CompositionSystem(TokenSystem):
 
     def closed_times(self) -> Array:
         """Return T_1 of hop 1 and of every stage of a curriculum; hop k alone never starts from zero scores."""
-        found, k, score = np.full(self.asked.layers, np.nan), self.asked.hops, self.asked.initial_score
+        times, k, score = np.full(self.asked.layers, np.nan), self.asked.hops, self.asked.initial_score
         if self.asked.data == "hardest" and score == 0.0:
-            found[:] = np.inf
+            times[:] = np.inf
         elif self.asked.loss != "correlation":
-            return found
+            return times
         elif self.asked.data == "hardest":
             # Hop k alone escapes from small scores ε at c_k n^(2k−1)/ε^(2k−3), where c_k is known.
             constants = {2: np.log(1.0 + np.sqrt(2.0)) / np.sqrt(2.0), 4: 0.06949, 8: 0.01396}
             if k in constants:
-                found[-1] = constants[k] * (float(k) * self.asked.vocabulary) ** (2 * k - 1) / score ** (2 * k - 3)
+                times[-1] = constants[k] * (float(k) * self.asked.vocabulary) ** (2 * k - 1) / score ** (2 * k - 3)
         elif score == 0.0:
-            found[0] = self._first / self._weights[0, 0]
+            times[0] = self._first / self._weights[0, 0]
             if self.stage_ends:
-                own = self._first if self._first < self.parameters[2] else np.nan
-                found[:] = own + np.array([0.0, *self.stage_ends])
-        return found
+                duration = self._first if self._first < self.parameters[2] else np.nan
+                times[:] = duration + np.array([0.0, *self.stage_ends])
+        return times
 
     def plateaus(self) -> Array:
         """Return the loss with all hops before each one learned, and the others at chance."""

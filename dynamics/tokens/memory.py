@@ -27,21 +27,21 @@ def write_weights(y: Vector, parameters: Vector, sizes: Integers, work: Vector) 
     for m in range(M):
         n = parameters[1 + m]
         mates = (y[M + m * M + m] - y[m]) / n
-        own = mates + y[m]
-        top = own
+        right = mates + y[m]
+        top = right
         for k in range(M):
             if k == m:
                 work[m * M + k] = mates
             else:
                 work[m * M + k] = y[M + k * M + m] / np.sqrt(parameters[1 + k] * n)
             top = max(top, work[m * M + k])
-        total = np.exp(own - top)
+        total = np.exp(right - top)
         for k in range(M):
             work[m * M + k] = np.exp(work[m * M + k] - top)
             total += (parameters[1 + k] - (1.0 if k == m else 0.0)) * work[m * M + k]
         for k in range(M):
             work[m * M + k] /= total
-        work[M * M + m] = np.exp(own - top) / total
+        work[M * M + m] = np.exp(right - top) / total
 
 
 @kernel
@@ -207,11 +207,11 @@ def recovered(problem: AssociativeMemory, name: str) -> xr.Dataset:
     ranks, counts = rank_bins(problem.count)
     p, dimension = frequencies_of(problem, ranks, counts), problem.dimension or 0
     if problem.smoothing is None:
-        found = gradient_recovery(p, counts, dimension)
+        recovery = gradient_recovery(p, counts, dimension)
     else:
-        found = spectral_recovery(p, counts, dimension, problem.smoothing)
+        recovery = spectral_recovery(p, counts, dimension, problem.smoothing)
     return make_dataset(
-        {"recovery": found, "rank_count": counts, "recovered_count": counts @ found},
+        {"recovery": recovery, "rank_count": counts, "recovered_count": counts @ recovery},
         problem=problem,
         title="Associative memory with Gaussian embeddings after one step",
         coords={"rank": ranks},
@@ -262,13 +262,13 @@ def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float)
     signal = 2.0 / np.pi * (np.trapezoid(parts * grid, np.log(grid), axis=1) + ends)
     A = float(_alpha(np.array([smoothing]), p, counts, d)[0])
     q = smoothing * A / (1.0 + p**2 * A**2)
-    own = np.sqrt((1.0 - smoothing * A) / d + 2.5 * signal**2 / d)
+    deviation = np.sqrt((1.0 - smoothing * A) / d + 2.5 * signal**2 / d)
     noise = np.sqrt((1.0 - q[None, :] + smoothing * A - q[:, None]) / d)
-    found = np.zeros(p.size)
+    recovery = np.zeros(p.size)
     for node, weight in zip(*_normal_nodes(), strict=True):
-        logs = special.log_ndtr((signal + own * node)[:, None] / noise)
-        found += weight * np.exp(logs @ counts - np.diag(logs))
-    return found
+        logs = special.log_ndtr((signal + deviation * node)[:, None] / noise)
+        recovery += weight * np.exp(logs @ counts - np.diag(logs))
+    return recovery
 
 
 def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
@@ -277,20 +277,20 @@ def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
 
     d, drawn = float(dimension), min(60, p.size)
     z, weights = _normal_nodes()
-    is_drawn, found = np.arange(p.size) < drawn, np.zeros(p.size)
-    rest, others = float((counts[drawn:] * p[drawn:] ** 2).sum()) / d, counts[drawn:].sum() - ~is_drawn
+    is_drawn, recovery = np.arange(p.size) < drawn, np.zeros(p.size)
+    rest, rivals = float((counts[drawn:] * p[drawn:] ** 2).sum()) / d, counts[drawn:].sum() - ~is_drawn
     for overlaps in special.ndtri(qmc.Sobol(drawn, seed=1).random(DRAWS)):
         parts = p[:drawn] ** 2 * overlaps**2 / d
         V = parts.sum() + rest - np.pad(parts, (0, p.size - drawn))
-        noise, own = np.sqrt((V + p**2) / d), np.sqrt((2.5 * p**2 + V) / d)
-        score = p[:, None] + own[:, None] * z
+        noise, deviation = np.sqrt((V + p**2) / d), np.sqrt((2.5 * p**2 + V) / d)
+        score = p[:, None] + deviation[:, None] * z
         means = p[:drawn] * overlaps / np.sqrt(d)
         near = special.log_ndtr((score[:, :, None] - means) / noise[:, None, None])
         logs = near.sum(axis=2)
         logs[:drawn] -= near[np.arange(drawn), :, np.arange(drawn)]
-        logs += others[:, None] * special.log_ndtr(score / noise[:, None])
-        found += np.exp(logs) @ weights / DRAWS
-    return found
+        logs += rivals[:, None] * special.log_ndtr(score / noise[:, None])
+        recovery += np.exp(logs) @ weights / DRAWS
+    return recovery
 
 
 def _alpha(z: Array, p: Array, counts: Array, d: float) -> Array:

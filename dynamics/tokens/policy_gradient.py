@@ -98,14 +98,14 @@ class PolicyGradientSystem(TokenSystem):
         self._clock = 2.0 * self._beta if problem.objective == "a-star" else 1.0
         k = np.arange(1.0, G)
         self._draws = 0.5 * np.log(k * (G - k)) - np.log((G + 1.0) * max(G, 1)) - special.betaln(k + 1.0, G - k + 1.0)
-        self.components = [f"reward {each:.12g}" for each in self._levels[1:]]
+        self.components = [f"reward {reward:.12g}" for reward in self._levels[1:]]
         self.numbers = [f"logit of group {g}" for g in range(1, M + 1)]
         sums = [0.5 * (self._first + self._last), self._side.ravel()]
         parameters = [self._clock, self._beta, *problem.groups, *sums, self._draws]
         self.hold(self._start, parameters, [M, self._grpo, G], work_size=2 * M)
         self.coords = {"group": range(1, M + 1)}
-        known = {"reward_variance": problem.reward_variance, "accuracy": problem.accuracy}
-        self.attributes = {name: value for name, value in known.items() if np.isfinite(value)}
+        figures = {"reward_variance": problem.reward_variance, "accuracy": problem.accuracy}
+        self.attributes = {name: value for name, value in figures.items() if np.isfinite(value)}
         self.time_scale = 1.0 if self._grpo else 1.0 / (self._clock * float(np.ptp(self._r)))
         self.geometric = self.num_events > 1
 
@@ -126,10 +126,10 @@ class PolicyGradientSystem(TokenSystem):
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return loss, progress, probability of every group, and rewards."""
         share = self._policy(state)
-        found = {"probability": share, "reward": share @ self._r}
+        values = {"probability": share, "reward": share @ self._r}
         if self.asked.true_rewards is not None:
-            found["true_reward"] = share @ np.array(self.asked.true_rewards)
-        return super().summarise(state) | found
+            values["true_reward"] = share @ np.array(self.asked.true_rewards)
+        return super().summarise(state) | values
 
     def closed_times(self) -> Array:
         r"""Return ∫ dz / z' over the logit z of the better one of two groups, NaN for more groups."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from dynamics.problem.checks import (
     check_choice,
-    check_that,
     checked_increasing,
     checked_integer,
     checked_list,
@@ -67,13 +66,13 @@ class TokenProblem:
 
     def __post_init__(self) -> None:
         types = get_type_hints(type(self))
-        for each in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
-            name, value = each.name, getattr(self, each.name)
+        for field in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
+            name, value = field.name, getattr(self, field.name)
             if get_origin(types[name]) is Literal:
                 check_choice(name, value, get_args(types[name]))
-            if name in self._checks and not (value is each.default is None):
-                found = self._checks[name](value, name)
-                self._assign(**{name: tuple(found) if isinstance(found, list) else found})
+            if name in self._checks and not (value is field.default is None):
+                checked = self._checks[name](value, name)
+                self._assign(**{name: tuple(checked) if isinstance(checked, list) else checked})
         self._check()
 
     def _check(self) -> None:
@@ -97,7 +96,7 @@ class TokenProblem:
         ValueError
             If the dataset holds no problem of this kind.
         """
-        need = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but"
+        kind = cls.__name__
         try:
             stored = dict(json.loads(dataset.attrs["parameters"])["problem"])
             axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
@@ -105,8 +104,8 @@ class TokenProblem:
             if stored.pop("kind") == cls.kind:
                 return cls(**stored).changed(**chosen)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
-            refuse(f"{need} does not ({error}).")
-        return refuse(f"{need} holds another problem.")
+            refuse(f"Argument `dataset` must hold `parameters` with a {kind}, but does not ({error}).")
+        return refuse(f"Argument `dataset` must hold `parameters` with a {kind}, but holds another problem.")
 
     def changed(self, **fields: Any) -> Self:
         """Return the problem with other values of these fields, as a sweep over them asks for."""
@@ -124,14 +123,6 @@ class TokenProblem:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _need(self, name: str, holds: object, must: str) -> None:
-        """Raise ValueError, with the value of a field, unless it holds what must."""
-        require(holds, f"Argument `{name}` must {must}, but is {shown(getattr(self, name))}.")
-
-    def _need_for(self, name: str, is_used: bool, where: str) -> None:
-        """Raise ValueError unless a field is given where it is used, and None elsewhere."""
-        self._need(name, (getattr(self, name) is not None) == is_used, f"be given for {where} alone")
-
 
 def group_sizes(values: object, name: str) -> list[int]:
     """Return the numbers of items or actions in groups, each at least 1."""
@@ -139,10 +130,10 @@ def group_sizes(values: object, name: str) -> list[int]:
 
 
 def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
-    """Return so many positive numbers."""
-    found = tuple(checked_number(value, name, positive=True) for value in checked_list(values, name))
-    check_that(len(found) == count, name, f"hold {count} numbers", f"holds {len(found)}")
-    return found
+    """Return `count` positive numbers, checked."""
+    numbers = tuple(checked_number(value, name, positive=True) for value in checked_list(values, name))
+    require(len(numbers) == count, f"Argument `{name}` must hold {count} numbers, but holds {len(numbers)}.")
+    return numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,10 +185,15 @@ class Composition(TokenProblem):
     initial_score: float = 0.0
 
     def _check(self) -> None:
-        self._need("hops", not (self.hops & (self.hops - 1)), "be a power of 2")
-        for name, data in (("weights", "mixture"), ("stage_time", "curriculum")):
-            is_absent = getattr(self, name) is None
-            self._need(name, is_absent or self.data == data, f"be None unless `data` is {data!r}")
+        require(not self.hops & (self.hops - 1), f"Argument `hops` must be a power of 2, but is {self.hops}.")
+        require(
+            self.weights is None or self.data == "mixture",
+            f"Argument `weights` must be None unless `data` is 'mixture', but is {shown(self.weights)}.",
+        )
+        require(
+            self.stage_time is None or self.data == "curriculum",
+            f"Argument `stage_time` must be None unless `data` is 'curriculum', but is {self.stage_time}.",
+        )
         if self.weights is not None:
             self._assign(weights=positive_numbers(self.weights, "weights", self.layers))
 
@@ -269,23 +265,34 @@ class CausalGraph(TokenProblem):
 
     def _check(self) -> None:
         parents = self.parents
-        is_held = 3 <= len(parents) <= MOST_TOKENS
-        check_that(is_held, "parents", f"hold 3 to {MOST_TOKENS} parents", f"holds {len(parents)}")
-        why = "begin with None, since nothing comes before"
-        check_that(parents[0] is None, "parents", why, f"with {shown(parents[0])}")
-        before = [
+        require(
+            3 <= len(parents) <= MOST_TOKENS,
+            f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}.",
+        )
+        require(
+            parents[0] is None,
+            f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}.",
+        )
+        indices = [
             None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
             for t, parent in enumerate(parents)
         ]
-        self._assign(parents=tuple(before))
+        self._assign(parents=tuple(indices))
         is_linear = self.second_layer == "linear"
-        self._need_for("beta", not is_linear, "a softmax second layer")
-        is_drawn = self.transitions == "dirichlet"
-        self._need("second_layer", not (is_drawn and is_linear), "be 'softmax' for Dirichlet transitions")
-        is_known = (
-            self.test_length is None or self.test_length <= self.length or before == [None, *range(self.length - 1)]
+        require(
+            (self.beta is None) == is_linear,
+            f"Argument `beta` must be given for a softmax second layer alone, but is {self.beta}.",
         )
-        self._need("test_length", is_known, f"be at most {self.length}, because only a chain goes on in a known way")
+        require(
+            not (is_linear and self.transitions == "dirichlet"),
+            f"Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is {self.second_layer!r}.",
+        )
+        is_chain = indices == [None, *range(self.length - 1)]
+        require(
+            self.test_length is None or self.test_length <= self.length or is_chain,
+            f"Argument `test_length` must be at most {self.length}, because only a chain goes on in a known way, but "
+            f"is {self.test_length}.",
+        )
 
     @property
     def length(self) -> int:
@@ -339,10 +346,15 @@ class FactualRecall(TokenProblem):
     sequence_length: int = 2
 
     def _check(self) -> None:
-        is_multiple = self.subjects % self.answers == 0
-        self._need("subjects", is_multiple, f"be a multiple of `answers`, {self.answers}")
-        has_noise, is_long = self.noise_tokens > 0, self.sequence_length > 2
-        self._need("sequence_length", has_noise == is_long, "be more than 2 if there are noise tokens, and else 2")
+        require(
+            self.subjects % self.answers == 0,
+            f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}.",
+        )
+        length = self.sequence_length
+        require(
+            (self.noise_tokens > 0) == (length > 2),
+            f"Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, but is {length}.",
+        )
 
     @property
     def relation_first(self) -> bool:
@@ -403,9 +415,15 @@ class Selection(TokenProblem):
     def _check(self) -> None:
         for name in ("tokens", "test_length"):
             length = getattr(self, name)
-            self._need(name, length is None or length > self.selected, f"be more than `selected`, {self.selected}")
-        holds = self.heads == 1 or self.initial_scale > 0.0
-        self._need("initial_scale", holds, "be positive for several heads, because heads that start alike stay alike")
+            require(
+                length is None or length > self.selected,
+                f"Argument `{name}` must be more than `selected`, {self.selected}, but is {length}.",
+            )
+        require(
+            self.heads == 1 or self.initial_scale > 0.0,
+            "Argument `initial_scale` must be positive for several heads, because heads that start alike stay alike, "
+            f"but is {self.initial_scale}.",
+        )
 
     def start(self) -> tuple[Array, Array]:
         """Return U (selected, heads) and δ (heads, selected) at the start."""
@@ -461,24 +479,41 @@ class AssociativeMemory(TokenProblem):
     dimension: int | None = None
 
     def _check(self) -> None:
-        self._need_for("smoothing", self.optimizer == "spectral", "the spectral optimizer")
+        require(
+            (self.smoothing is not None) == (self.optimizer == "spectral"),
+            f"Argument `smoothing` must be given for the spectral optimizer alone, but is {self.smoothing}.",
+        )
         sizes = self.group_sizes
         if self.embeddings == "gaussian":
             for name in ("group_sizes", "frequencies"):
-                self._need(name, not getattr(self, name), "be absent for Gaussian embeddings")
-            self._need("frequency_exponent", self.frequency_exponent is not None, "be given for Gaussian embeddings")
+                value = getattr(self, name)
+                require(not value, f"Argument `{name}` must be absent for Gaussian embeddings, but is {shown(value)}.")
+            require(
+                self.frequency_exponent is not None,
+                "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None.",
+            )
             self._assign(items=counted(2)(self.items, "items"), dimension=counted(2)(self.dimension, "dimension"))
             return
-        self._need("items", self.items is None, "be None for orthonormal embeddings, which have groups")
-        are_few = 1 <= len(sizes) <= MOST_GROUPS and sum(sizes) >= 2
-        self._need("group_sizes", are_few, f"hold 1 to {MOST_GROUPS} sizes of 2 items or more in all")
-        need = "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not."
-        require((self.frequencies is None) != (self.frequency_exponent is None), need)
+        require(
+            self.items is None,
+            f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {shown(self.items)}.",
+        )
+        require(
+            1 <= len(sizes) <= MOST_GROUPS and sum(sizes) >= 2,
+            f"Argument `group_sizes` must hold 1 to {MOST_GROUPS} sizes of 2 items or more in all, but is "
+            f"{shown(sizes)}.",
+        )
+        require(
+            (self.frequencies is None) != (self.frequency_exponent is None),
+            "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not.",
+        )
         if self.frequencies is not None:
             self._assign(frequencies=positive_numbers(self.frequencies, "frequencies", len(sizes)))
             total = float(self.group_frequencies @ np.array(sizes))
-            need = "be such that those of all items have sum 1"
-            check_that(abs(total - 1.0) <= 1e-9, "frequencies", need, f"they have {total}")
+            require(
+                abs(total - 1.0) <= 1e-9,
+                f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}.",
+            )
         if self.dimension is not None:
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
 
@@ -562,15 +597,21 @@ class TriggerTask(TokenProblem):
 
     def _check(self) -> None:
         most = (MOST_TOKENS - 3) // 2
-        self._need("gaps", self.gaps[-1] <= most, f"hold gaps of at most {most}")
-        self._need("triggers", self.triggers >= 1.0, "be at least 1")
-        self._need("shift", self.shift <= self.gaps[0], f"be at most the least gap, {self.gaps[0]}")
-        is_new = self.test_length not in [2 * gap + 3 for gap in self.gaps]
-        self._need("test_length", is_new, "be no length of training, at which positions have scores too")
+        gaps = self.gaps
+        require(gaps[-1] <= most, f"Argument `gaps` must hold gaps of at most {most}, but is {shown(gaps)}.")
+        require(self.triggers >= 1.0, f"Argument `triggers` must be at least 1, but is {self.triggers}.")
+        require(
+            self.shift <= gaps[0], f"Argument `shift` must be at most the least gap, {gaps[0]}, but is {self.shift}."
+        )
+        require(
+            self.test_length not in [2 * gap + 3 for gap in gaps],
+            "Argument `test_length` must be no length of training, at which positions have scores too, but is "
+            f"{self.test_length}.",
+        )
         if self.gap_weights is not None:
-            self._assign(gap_weights=positive_numbers(self.gap_weights, "gap_weights", len(self.gaps)))
+            self._assign(gap_weights=positive_numbers(self.gap_weights, "gap_weights", len(gaps)))
             total = sum(self.gap_weights)
-            check_that(abs(total - 1.0) <= 1e-9, "gap_weights", "have sum 1", f"has {total}")
+            require(abs(total - 1.0) <= 1e-9, f"Argument `gap_weights` must have sum 1, but has {total}.")
 
     @property
     def weights(self) -> Array:
@@ -626,21 +667,42 @@ class PolicyGradient(TokenProblem):
 
     def _check(self) -> None:
         count = len(self.group_sizes)
-        self._need("group_sizes", 2 <= count <= MOST_GROUPS, f"hold 2 to {MOST_GROUPS} sizes")
+        require(
+            2 <= count <= MOST_GROUPS,
+            f"Argument `group_sizes` must hold 2 to {MOST_GROUPS} sizes, but is {shown(self.group_sizes)}.",
+        )
         for name in ("rewards", "initial_logits", "true_rewards"):
-            if (given := getattr(self, name)) is not None:
-                self._assign(**{name: tuple(float_vector(given, name, count, "groups").tolist())})
-                is_varied = name == "initial_logits" or len(set(getattr(self, name))) > 1
-                self._need(name, is_varied, "hold two different numbers or more")
-        are_sound = max(map(abs, self.rewards)) <= 1e100 and np.ptp(self.rewards) >= 1e-100
-        self._need("rewards", are_sound, "be at most 1e100 in size, and differ by at least 1e-100")
-        self._need_for("kl_weight", self.objective in ("kl", "a-star"), "'kl' and 'a-star'")
-        is_felt = (self.kl_weight or 0.0) <= 1e6 * np.ptp(self.rewards)
-        self._need("kl_weight", is_felt, "be at most 1e6 times the range of rewards")
-        self._need("initial_logits", np.ptp(self.groups[2]) <= MOST_LOGITS, f"lie within {MOST_LOGITS} of each other")
+            if (values := getattr(self, name)) is not None:
+                numbers = tuple(float_vector(values, name, count, "groups").tolist())
+                require(
+                    name == "initial_logits" or len(set(numbers)) > 1,
+                    f"Argument `{name}` must hold two different numbers or more, but is {shown(numbers)}.",
+                )
+                self._assign(**{name: numbers})
+        require(
+            max(map(abs, self.rewards)) <= 1e100 and np.ptp(self.rewards) >= 1e-100,
+            "Argument `rewards` must be at most 1e100 in size, and differ by at least 1e-100, but is "
+            f"{shown(self.rewards)}.",
+        )
+        require(
+            (self.kl_weight is not None) == (self.objective in ("kl", "a-star")),
+            f"Argument `kl_weight` must be given for 'kl' and 'a-star' alone, but is {self.kl_weight}.",
+        )
+        require(
+            (self.kl_weight or 0.0) <= 1e6 * np.ptp(self.rewards),
+            f"Argument `kl_weight` must be at most 1e6 times the range of rewards, but is {self.kl_weight}.",
+        )
+        require(
+            np.ptp(self.groups[2]) <= MOST_LOGITS,
+            f"Argument `initial_logits` must lie within {MOST_LOGITS} of each other, but is "
+            f"{shown(self.initial_logits)}.",
+        )
         is_binary = self.objective == "grpo" and len(set(self.rewards)) == 2
-        need = "be None unless `objective` is 'grpo' and two different rewards are given"
-        self._need("group_samples", self.group_samples is None or is_binary, need)
+        require(
+            self.group_samples is None or is_binary,
+            "Argument `group_samples` must be None unless `objective` is 'grpo' and two different rewards are given, "
+            f"but is {self.group_samples}.",
+        )
 
     @property
     def groups(self) -> Array:
@@ -658,7 +720,7 @@ class PolicyGradient(TokenProblem):
         """Share of the pairs of actions of different true rewards that `rewards` put in order; NaN without such."""
         if self.true_rewards is None:
             return math.nan
-        model, true = (np.sign(np.subtract.outer(each, each)) for each in (self.rewards, self.true_rewards))
+        model, true = (np.sign(np.subtract.outer(rewards, rewards)) for rewards in (self.rewards, self.true_rewards))
         pairs = np.outer(self.groups[0], self.groups[0]) * (true != 0)
         return float((pairs * (model == true)).sum() / pairs.sum())
 
@@ -710,7 +772,10 @@ class ChainOfThought(TokenProblem):
 
     def _check(self) -> None:
         limit = 2.0 / (1.0 + (self.dimension / self.examples) ** 0.5) ** 2
-        self._need("rate", self.rate < limit, f"be below {limit:.4g}, so that the chain converges")
+        require(
+            self.rate < limit,
+            f"Argument `rate` must be below {limit:.4g}, so that the chain converges, but is {self.rate}.",
+        )
 
     @property
     def loss_without_chain(self) -> float:

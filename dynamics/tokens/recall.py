@@ -110,8 +110,8 @@ class RecallSystem(TokenSystem):
         b = np.sqrt(o * (1.0 - 1.0 / c))
         factor = self.asked.initial_scale**2 * (self.asked.relations * self.asked.answers + 1.0) / (2.0 * b)
         end = 0.5 * np.arcsinh(np.log(1.0 + np.sqrt(c)) / factor)
-        found = quad(lambda theta: np.exp(factor * np.sinh(2.0 * theta)) + c - 1.0, 0.0, end, epsabs=0, limit=200)[0]
-        return float(scale * b * found / (c - 1.0))
+        integral = quad(lambda theta: np.exp(factor * np.sinh(2.0 * theta)) + c - 1.0, 0.0, end, epsabs=0, limit=200)[0]
+        return float(scale * b * integral / (c - 1.0))
 
     def plateaus(self) -> Array:
         """Return ln A before the first of the two is learned, and the rest of it before the other."""

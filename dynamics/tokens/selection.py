@@ -134,12 +134,12 @@ class SelectionSystem(TokenSystem):
         """Return loss, progress, and what there is at other lengths."""
         with np.errstate(over="ignore"):
             half = self.asked.selected + np.exp(self.parts(state)[1]).sum(axis=1).min()
-        found = super().summarise(state) | {
+        values = super().summarise(state) | {
             "attention": self.attention(state, self.asked.tokens)[0], "length_at_half": half,
         }  # fmt: skip
         if (length := self.asked.test_length) is not None:
-            found |= {"test_loss": self.loss(state, length), "test_attention": self.attention(state, length)[0]}
-        return found
+            values |= {"test_loss": self.loss(state, length), "test_attention": self.attention(state, length)[0]}
+        return values
 
     def closed_times(self) -> Array:
         """Return the time of one head that starts at 0, with its value settled; NaN for other starts."""

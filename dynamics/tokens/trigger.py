@@ -130,13 +130,13 @@ class TriggerSystem(TokenSystem):
         advantage = shortcut if shortcut.any() else self._rates
         kappa_R, moved = self.asked.triggers * float(advantage.max() / advantage.sum()), self.attention(state, shift)
         both = np.stack([self.right(moved, shift), self.right(moved)], axis=1)
-        found = super().summarise(state)
+        values = super().summarise(state)
         if (length := self.asked.test_length) is not None:  # its positions have no scores
             a_t, a_o, b_t, b_o, b_start = state[:CONTENT]
             scores, counts = np.array([a_o + b_t, a_o + b_start, a_o + b_o, a_t + b_o]), [1, 1, length - 4, 2]
-            right, first, other, _ = special.softmax(scores + np.log(counts))
-            found |= {"test_loss": -right - (first + other) / self.asked.symbols, "test_attention": right}
-        return found | {"kappa_R": kappa_R, "moved_attention": both}
+            right, first, other_key, _ = special.softmax(scores + np.log(counts))
+            values |= {"test_loss": -right - (first + other_key) / self.asked.symbols, "test_attention": right}
+        return values | {"kappa_R": kappa_R, "moved_attention": both}
 
     def observe(self, state: Array) -> dict[str, Any]:
         """Return all of it, and the attention to all keys."""
