@@ -49,22 +49,22 @@ def git_commit() -> str:
         return ""
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
     # Variables such as GIT_DIR would name another repository.
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, env=own)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, env=variables)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""
 
 
 @cache
 def environment() -> str:
     """Return versions of Python, the libraries and the processor as one JSON string."""
-    found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
+    versions = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
     for name in RECORDED:
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return json.dumps(found, sort_keys=True)
+            versions[name] = metadata.version(name)
+    return json.dumps(versions, sort_keys=True)
 
 
 def _processor() -> str:
@@ -217,17 +217,17 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
 
 def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
-    found: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     if isinstance(problem, Problem):
-        found["hermite_truncation_error"] = float(problem.activation.truncation_error)
-        found["information_exponent"] = problem.information_exponent
+        stored["hermite_truncation_error"] = float(problem.activation.truncation_error)
+        stored["information_exponent"] = problem.information_exponent
         if is_homogeneous(problem):
             teacher, k = problem.teacher, problem.information_exponent
             laws = asymptotic_exponents(k, teacher.beta, ratio=teacher.ratio, alpha=spectral_decay(problem))
-            found |= {"scaling_notes": "; ".join(laws.notes)} if laws.notes else {}
-    found |= {key: value for key, value in attributes.items() if value is not None}
-    found |= {key: int(value) for key, value in found.items() if isinstance(value, bool)}
-    return found | {key: json.dumps(value, sort_keys=True) for key, value in found.items() if isinstance(value, dict)}
+            stored |= {"scaling_notes": "; ".join(laws.notes)} if laws.notes else {}
+    stored |= {key: value for key, value in attributes.items() if value is not None}
+    stored |= {key: int(value) for key, value in stored.items() if isinstance(value, bool)}
+    return stored | {key: json.dumps(value, sort_keys=True) for key, value in stored.items() if isinstance(value, dict)}
 
 
 def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
@@ -235,7 +235,7 @@ def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
     problem = json.loads(dataset.attrs["parameters"])["problem"]
     if "teacher_coefficient" not in dataset or "information_exponent" not in dataset.attrs or "beta" not in problem:
         notes = ("no exponents: the laws are of a teacher of one link",)
-        names = [each.name for each in fields(AsymptoticExponents) if each.name != "notes"]
+        names = [field.name for field in fields(AsymptoticExponents) if field.name != "notes"]
         return AsymptoticExponents(**dict.fromkeys(names, np.nan), notes=notes)
     inputs = problem.get("inputs")
     return asymptotic_exponents(

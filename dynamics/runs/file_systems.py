@@ -13,10 +13,10 @@ from hermite.text.messages import shown, warn
 
 #: Errors of a flush that say that the content is not on the disk; any other one says that the call is refused.
 LOST = (errno.EIO, errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
-#: Variable of the environment by which HDF5 opens files without a lock, and its values that say so.
+#: Environment variable that tells HDF5 to open files without a lock, and its values that do so.
 LOCKING, UNLOCKED = "HDF5_USE_FILE_LOCKING", ("FALSE", "0")
 
-#: Calls that were refused, once that has been said.
+#: Calls that were refused, and of which a warning has told.
 _told: set[str] = set()
 
 
@@ -45,7 +45,11 @@ def flush(path: Path) -> None:
         except OSError as error:
             if error.errno in LOST:
                 raise
-            tell_refusal(path, "fsync", error, "a power failure may lose what was just written")
+            tell_refusal(
+                "fsync",
+                f"The file system of {shown(str(path.parent))} refuses fsync ({cause_of(error)}), so a power failure "
+                "may lose what was just written.",
+            )
 
 
 def copy_mode(source: Path, target: Path) -> None:
@@ -56,7 +60,11 @@ def copy_mode(source: Path, target: Path) -> None:
             try:
                 target.chmod(mode)
             except OSError as error:
-                tell_refusal(target, "chmod", error, "replaced files may get another mode")
+                tell_refusal(
+                    "chmod",
+                    f"The file system of {shown(str(target.parent))} refuses chmod ({cause_of(error)}), so replaced "
+                    "files may get another mode.",
+                )
 
 
 def give_name(temporary: Path, target: Path, *, replaces: bool) -> None:
@@ -75,7 +83,11 @@ def give_name(temporary: Path, target: Path, *, replaces: bool) -> None:
         temporary.replace(target)
     except OSError as refusal:
         _copy(temporary, target, replaces=replaces)
-        tell_refusal(target, "rename", refusal, "files are copied, and a killed process may leave a part of one")
+        tell_refusal(
+            "rename",
+            f"The file system of {shown(str(target.parent))} refuses rename ({cause_of(refusal)}), so files are "
+            "copied, and a killed process may leave a part of one.",
+        )
 
 
 def _copy(source: Path, target: Path, *, replaces: bool) -> None:
@@ -90,13 +102,15 @@ def _copy(source: Path, target: Path, *, replaces: bool) -> None:
     flush(target)
 
 
-def tell_refusal(path: Path, call: str, error: OSError, consequence: str) -> None:
-    """Warn, once per process, that a file system refuses a call, and of what follows."""
+def cause_of(error: OSError) -> str:
+    """Return the cause of an error of the operating system, in words."""
+    return error.strerror or str(error)
+
+
+def tell_refusal(call: str, sentence: str) -> None:
+    """Warn that a file system refuses a call, once per call in a process."""
     if call in _told:
         return
     _told.add(call)
-    cause = error.strerror or str(error)
     with suppress(RuntimeWarning):  # a filter that makes errors of warnings loses no file
-        warn(
-            f"The file system of {shown(str(path.parent))} refuses {call} ({cause}), so {consequence}.", RuntimeWarning
-        )
+        warn(sentence, RuntimeWarning)

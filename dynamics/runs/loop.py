@@ -109,8 +109,8 @@ class _Flow(Run):
     def result(self, reason: str) -> RunResult:
         records = Records.of(self.records.columns, len(self.records))  # the arrays are shared: they never change
         # Compiling is told by itself.
-        own = clock.perf_counter() - self._started - (compiled_seconds() - self._compiled)
-        seconds = self._begun.solve_seconds + max(own, 0.0)
+        elapsed = clock.perf_counter() - self._started - (compiled_seconds() - self._compiled)
+        seconds = self._begun.solve_seconds + max(elapsed, 0.0)
         of_trackers = self._begun.tracker_seconds + self.tracker_seconds
         events = self._stepper.event_times
         within = np.where(events <= self.end, events, np.nan)  # a step may find others beyond the end
@@ -213,17 +213,17 @@ def run_with_file(
     trackers: Sequence[Tracker],
     looser_run: LooserRun | None,
 ) -> tuple[RunResult, xr.Dataset]:
-    """Have `follow`, which is `run` of the stepper, go on from where `file` stands, and keep the file up to date.
+    """Return the result of a run and its dataset; the run continues what `file` holds, and keeps the file up to date.
 
-    It does so in a second thread. `labelled` gives the dataset of the results of the run and of the looser run, which
-    is ended here.
+    `follow` is `run` of the stepper, and runs in a second thread. `labelled` makes a dataset from the results of the
+    run and of the looser run, which ends here.
     """
 
-    def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
+    def stored(snapshot: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
         looser = None if looser_run is None else looser_run.snapshot()
-        dataset = labelled(own.result, None if looser is None else looser.result)
-        parts = {RUN: packed(own, records=False), LOOSER_RUN: None if looser is None else packed(looser)}
-        return dataset, {name: part for name, part in parts.items() if part is not None and own.state is not None}
+        dataset = labelled(snapshot.result, None if looser is None else looser.result)
+        parts = {RUN: packed(snapshot, records=False), LOOSER_RUN: None if looser is None else packed(looser)}
+        return dataset, {name: part for name, part in parts.items() if part is not None and snapshot.state is not None}
 
     def followed() -> tuple[RunResult, xr.Dataset]:
         result = follow(
@@ -235,7 +235,7 @@ def run_with_file(
         looser = None
         if looser_run is not None:
             is_interrupted = interruption()
-            bar = next((each for each in trackers if isinstance(each, Progress)), None)
+            bar = next((tracker for tracker in trackers if isinstance(tracker, Progress)), None)
             while result.stop_reason is StopReason.REACHED_END and not looser_run.ended(LOOK):
                 if is_interrupted():
                     result = replace(result, stop_reason=StopReason.INTERRUPTED)
@@ -306,12 +306,12 @@ class LooserRun:
         cut: tuple[Stepper, Callable[[Array], float]] | None = None,
     ) -> None:
         asked = [(stepper, loss, begun), *([(*cut, None)] if cut else [])]
-        self._steppers = [each for each, _, _ in asked]
+        self._steppers = [stepper for stepper, _, _ in asked]
         self._remotes = [_Remote() for _ in asked]
         self._pool, self._end = ThreadPoolExecutor(1), float(times[-1])
         self._runs = [
-            self._pool.submit(run, own, times, observer_of(loss_of), trackers=[remote], begun=since)
-            for (own, loss_of, since), remote in zip(asked, self._remotes, strict=True)
+            self._pool.submit(run, stepper, times, observer_of(loss_of), trackers=[remote], begun=since)
+            for (stepper, loss_of, since), remote in zip(asked, self._remotes, strict=True)
         ]
 
     def ended(self, seconds: float) -> bool:
@@ -366,18 +366,18 @@ def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: f
     """Return the estimated errors of the loss at saved times and of the times of events, NaN where unknown."""
     events = event_errors(result.event_times, looser.event_times, rtol)
     _mark_unresolved(events, result, looser)
-    loss, other = _losses(times.size, result, looser)
-    return loss_errors(loss, other, times, rtol), events
+    loss, looser_loss = _losses(times.size, result, looser)
+    return loss_errors(loss, looser_loss, times, rtol), events
 
 
 def _losses(count: int, *results: RunResult) -> list[Array]:
-    return [stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in results]
+    return [stack_records(result.records, count, lambda: {"loss": 0.0})["loss"] for result in results]
 
 
-def _mark_unresolved(errors: Array, one: RunResult, other: RunResult) -> None:
-    """Make the error of an event infinite that only one of two ended runs saw."""
-    if one.stop_reason is other.stop_reason is StopReason.REACHED_END:
-        errors[np.isnan(one.event_times) != np.isnan(other.event_times)] = np.inf
+def _mark_unresolved(errors: Array, first: RunResult, second: RunResult) -> None:
+    """Make the error of an event infinite if only one of two finished runs saw it."""
+    if first.stop_reason is second.stop_reason is StopReason.REACHED_END:
+        errors[np.isnan(first.event_times) != np.isnan(second.event_times)] = np.inf
 
 
 def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
@@ -397,13 +397,13 @@ def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
 
 
 def event_errors(times: Array, looser: Array, rtol: float) -> Array:
-    """Return the estimated errors of event times, given those of the looser run; NaN where one of the two is."""
+    """Return the estimated errors of event times, from those of the looser run; NaN where either is NaN."""
     difference = np.abs(times - looser)
-    known = np.isfinite(difference) & (times > 0.0)
-    if known.any():
-        relative = difference[known] / times[known]
+    is_known = np.isfinite(difference) & (times > 0.0)
+    if is_known.any():
+        relative = difference[is_known] / times[is_known]
         least = max(float(np.median(relative)), LEAST * rtol / FACTOR)
-        difference[known] = np.maximum(relative, least) * times[known]
+        difference[is_known] = np.maximum(relative, least) * times[is_known]
     return FACTOR * difference
 
 

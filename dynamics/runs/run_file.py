@@ -79,8 +79,8 @@ def packed(snapshot: Snapshot, *, records: bool = True) -> xr.Dataset | None:
         return None
     result = snapshot.result
     count, columns = len(result.records), result.records.columns
-    own = {name: column[:count] for name, column in columns.items()} if records else {}
-    variables = labelled_arrays(snapshot.state, STATE) | labelled_arrays(own, RECORD)
+    stored_columns = {name: column[:count] for name, column in columns.items()} if records else {}
+    variables = labelled_arrays(snapshot.state, STATE) | labelled_arrays(stored_columns, RECORD)
     costs = {name: getattr(result, name) for name in COSTS}
     return xr.Dataset(variables, attrs={"records": count, "observables": " ".join(columns), **costs})
 
@@ -200,8 +200,8 @@ class RunFile:
 
         groups: dict[str, xr.Dataset] = {"/": dataset}
         if parts:
-            given = xr.Dataset(labelled_arrays(self.arguments), attrs={"digest": _digest(self.arguments, parts)})
-            groups |= {f"/{storage.CHECKPOINT}": given}
+            checkpoint = xr.Dataset(labelled_arrays(self.arguments), attrs={"digest": _digest(self.arguments, parts)})
+            groups |= {f"/{storage.CHECKPOINT}": checkpoint}
             groups |= {f"/{storage.CHECKPOINT}/{name}": part for name, part in parts.items()}
         if self._written(xr.DataTree.from_dict(groups), compress=False):
             self.unfinished = bool(parts)
@@ -234,13 +234,13 @@ class RunFile:
         return self._own is not None and self._own == fingerprint(self.target)
 
     def _written(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> bool:
-        told = self.trouble
+        trouble = self.trouble
         try:
             self.store(result, compress=compress)
         except storage.StorageError as error:
             warn(str(error), RuntimeWarning)
             return False
-        if self.trouble != told:
+        if self.trouble != trouble:
             warn(self.trouble, RuntimeWarning)
         return True
 
@@ -257,20 +257,30 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     says if another version of the program wrote it, so that the last bits of the results may differ.
     """
     output = str(path).removesuffix(".points")
-    again = f"`dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`"
-    sweep = f"{str(path)!r} is a directory: a sweep goes on when it is called again as it was, {again}"
     is_file = True
     with suppress(OSError):  # a name that is too long
         is_file = not storage.as_path(path).is_dir()
-    require(is_file, f"Argument `path` must name the file of a run, but {sweep}.", storage.StorageError)
-    tree, file = storage.load_tree(path), f"File {str(path)!r}"
+    require(
+        is_file,
+        f"Argument `path` must name the file of a run, but {str(path)!r} is a directory: a sweep goes on when it is "
+        f"called again as it was, `dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`.",
+        storage.StorageError,
+    )
+    tree, file = storage.load_tree(path), repr(str(path))
     dataset = tree.to_dataset()
     reason, method = dataset.attrs.get("stop_reason"), dataset.attrs.get("method", dataset.attrs.get("engine"))
-    why_not = f"it stopped ({reason}) by a method that cannot go on, {method!r}"
-    if not any(reason == each and each.resumable for each in StopReason):
-        why_not = "it holds a finished one"
-    resumable = f"{file} must hold a run that can be resumed, but {why_not}."
-    require(storage.CHECKPOINT in tree.children, resumable, storage.StorageError)
+    has_checkpoint = storage.CHECKPOINT in tree.children
+    require(
+        has_checkpoint or any(reason == stop and stop.resumable for stop in StopReason),
+        f"File {file} must hold a run that can be resumed, but it holds a finished one.",
+        storage.StorageError,
+    )
+    require(
+        has_checkpoint,
+        f"File {file} must hold a run that can be resumed, but it stopped ({reason}) by a method that cannot go on, "
+        f"{method!r}.",
+        storage.StorageError,
+    )
     group = tree.children[storage.CHECKPOINT]
     parts = {name: node.to_dataset(inherit=False) for name, node in group.children.items()}
     arguments = {str(name): array.to_numpy() for name, array in group.to_dataset(inherit=False).data_vars.items()}
@@ -281,15 +291,18 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         answer, times = str(settings.pop("answer")), SaveAt.at(dataset["time"].to_numpy())
         begun = Begun(answer, stored_question(dataset), times, settings | arguments, dataset, parts)
     except (KeyError, ValueError, TypeError, RecursionError):  # the last of endless JSON
-        refuse(f"{file} must hold a whole checkpoint of this program, but does not.", storage.StorageError)
+        refuse(f"File {file} must hold a whole checkpoint of this program, but does not.", storage.StorageError)
     lacking = _lacking_record(dataset, parts)
-    whole = f"{file} must hold every record of its run, to go on with it, but lacks those of {lacking!r}."
-    require(lacking is None, whole, storage.StorageError)
+    require(
+        lacking is None,
+        f"File {file} must hold every record of its run, to go on with it, but lacks those of {lacking!r}.",
+        storage.StorageError,
+    )
     if (source := dataset.attrs.get("source")) != PROGRAM:
-        warn(f"{file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits.")
-    found = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
-    remove_torn(found.target)
-    return found
+        warn(f"File {file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits.")
+    run_file = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
+    remove_torn(run_file.target)
+    return run_file
 
 
 def _lacking_record(dataset: xr.Dataset, parts: Parts) -> str | None:
@@ -305,12 +318,12 @@ def _lacking_record(dataset: xr.Dataset, parts: Parts) -> str | None:
 
 def _digest(arguments: Mapping[str, Any], parts: Parts) -> str:
     """Return a hash of all arrays of a checkpoint, which shows whether it is damaged."""
-    found, arrays = hashlib.sha256(), {name: np.asarray(array) for name, array in arguments.items()}
+    digest, arrays = hashlib.sha256(), {name: np.asarray(array) for name, array in arguments.items()}
     for part, dataset in parts.items():
-        found.update(f"{part} {sorted((name, str(value)) for name, value in dataset.attrs.items())}".encode())
+        digest.update(f"{part} {sorted((name, str(value)) for name, value in dataset.attrs.items())}".encode())
         arrays |= {f"{part}/{name}": array.to_numpy() for name, array in dataset.data_vars.items()}
     for name, array in sorted(arrays.items(), key=lambda named: named[0]):
         text = array.dtype.kind in "OU"
-        found.update(f"{name} {array.shape}".encode())
-        found.update(str(array).encode() if text else np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.shape}".encode())
+        digest.update(str(array).encode() if text else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -28,7 +28,7 @@ _DATES = "since"
 
 
 def check_tree(tree: xr.Dataset | xr.DataTree) -> None:
-    """Raise TypeError, in one sentence, for what a file would lose or read as something else."""
+    """Raise TypeError unless a file can hold a dataset or tree, so that it is read back unchanged."""
     import xarray as xr
 
     if isinstance(tree, xr.Dataset):
@@ -41,49 +41,65 @@ def check_tree(tree: xr.Dataset | xr.DataTree) -> None:
 
 
 def check_storable(dataset: xr.Dataset) -> None:
-    """Raise TypeError, in one sentence, for what a file of a dataset would lose or read as something else."""
+    """Raise TypeError unless a file can hold a dataset, so that it is read back unchanged."""
     for dim in dataset.sizes:
         check_name("dimensions", dim)
     _check_attributes(dataset.attrs, "")
     for name, variable in dataset.variables.items():
         check_name("variables", name)
         is_listed = name in dataset.coords and name not in dataset.dims
-        blank = f"Coordinate {name!r} must have a name without blanks, since netCDF lists coordinates by their names."
-        require(not is_listed or not re.search(r"\s", str(name)), blank, TypeError)
+        require(
+            not is_listed or not re.search(r"\s", str(name)),
+            f"Coordinate {name!r} must have a name without blanks, since netCDF lists coordinates by their names.",
+            TypeError,
+        )
         _check_attributes(variable.attrs, f" of {name!r}")
         units = variable.attrs.get("units", "")
-        dates = (
-            f"Attribute 'units' of {name!r} must not contain {_DATES!r}, as those of dates do, but is {shown(units)}."
+        require(
+            not isinstance(units, str) or _DATES not in units,
+            f"Attribute 'units' of {name!r} must not contain {_DATES!r}, as those of dates do, but is {shown(units)}.",
+            TypeError,
         )
-        require(not isinstance(units, str) or _DATES not in units, dates, TypeError)
         if (wrong := _wrong_values(variable)) is not None:
-            need = "hold real numbers of at most 64 bits, truth values, dates, or texts without the character NUL"
-            refuse(f"Variable {name!r} must {need}, as netCDF stores, but has {wrong}.", TypeError)
+            refuse(
+                f"Variable {name!r} must hold real numbers of at most 64 bits, truth values, dates, or texts without "
+                f"the character NUL, as netCDF stores, but has {wrong}.",
+                TypeError,
+            )
 
 
-def check_name(what: str, name: object) -> None:
-    """Raise TypeError unless netCDF takes a name; `what` is what such names are of, in the plural."""
+def check_name(kinds: str, name: object) -> None:
+    """Raise TypeError unless netCDF takes a name; `kinds` is the plural of the named kind, such as "variables"."""
     fits = isinstance(name, str) and _NAME.fullmatch(name) and len(name.encode(errors="replace")) <= _MOST_BYTES
-    need = "begin with a letter, digit or underscore, hold no control character or slash, and end without a blank"
-    require(fits, f"Names of {what} must {need}, as in netCDF, but one is {shown(name)}.", TypeError)
+    require(
+        fits,
+        f"Names of {kinds} must begin with a letter, digit or underscore, hold no control character or slash, and end "
+        f"without a blank, as in netCDF, but one is {shown(name)}.",
+        TypeError,
+    )
 
 
 def _check_attributes(attributes: dict[Any, Any], owner: str) -> None:
     for key, value in attributes.items():
         check_name("attributes", key)
-        own = f"Attribute {key!r}{owner} must have another name, since netCDF uses this one itself."
-        is_free = key not in RESERVED or (key == OF_VARIABLES and not owner)
-        require(is_free, own, TypeError)
+        require(
+            key not in RESERVED or (key == OF_VARIABLES and not owner),
+            f"Attribute {key!r}{owner} must have another name, since netCDF uses this one itself.",
+            TypeError,
+        )
         is_list = isinstance(value, (list, tuple, np.ndarray))
-        given = list(value) if is_list and np.ndim(value) else [value]
-        entries = [np.asarray(entry) for entry in given]
+        values = list(value) if is_list and np.ndim(value) else [value]
+        entries = [np.asarray(entry) for entry in values]
         kinds = {entry.dtype.kind for entry in entries}
         is_real = kinds <= set("iuf") and all(entry.dtype.itemsize in (1, 2, 4, 8) for entry in entries)
         is_real = is_real and not any(entry.dtype == np.float16 for entry in entries)
-        is_text = kinds <= {"U"} and all(map(_is_text, given))
+        is_text = kinds <= {"U"} and all(map(_is_text, values))
         is_plain = (is_real or is_text) and not any(entry.ndim for entry in entries) and not masked_entries(value)
-        need = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
-        require(is_plain and not isinstance(value, (set, dict)), need, TypeError)
+        require(
+            is_plain and not isinstance(value, (set, dict)),
+            f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}.",
+            TypeError,
+        )
 
 
 def _is_text(value: object) -> bool:
@@ -97,7 +113,7 @@ def _is_text(value: object) -> bool:
 
 
 def _wrong_values(variable: xr.Variable) -> str | None:
-    """Return what a variable holds that netCDF does not, or None."""
+    """Return the type or the first value of a variable that netCDF does not store, as text; None if it stores all."""
     dtype = variable.dtype
     if not isinstance(dtype, np.dtype):
         return f"the type {dtype}"

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem.checks import check_switch, check_that, check_type
+from dynamics.problem.checks import check_switch, check_type
 from dynamics.runs.dataset import SCHEMA_VERSION
-from dynamics.runs.file_systems import LOCKING, copy_mode, flush, give_name, lock_error, tell_refusal
+from dynamics.runs.file_systems import LOCKING, cause_of, copy_mode, flush, give_name, lock_error, tell_refusal
 from dynamics.runs.seal import is_changed, seal
 from dynamics.runs.storable import check_tree
 from dynamics.threads import in_worker
@@ -65,26 +65,35 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
     """Return the path if it may be written, before any work starts; else raise StorageError."""
     check_switch("overwrite", overwrite)
     target = as_path(path)
-    need, name = "", shown(str(target))
-    found = f"is {name}"
+    name = shown(str(target))
     try:
         str(target).encode()
         if os.sep == "/" and "\\" in str(target.absolute()):
-            need = "not hold a backslash, which netCDF takes for a slash"
-        elif not target.parent.is_dir():
-            need = "lie in an existing directory"
-        elif _is_taken(target, replaces=overwrite):
-            what = "a link to nothing" if not target.exists() else "a directory or device"
-            need = f"not name {'an existing file (allow it with overwrite)' if target.is_file() else what}"
-        else:
-            _temporary(_place(target)).unlink()
-            with suppress(FileNotFoundError):
-                target.lstat()  # which a name that is too long fails
+            refuse(
+                f"Argument `path` must not hold a backslash, which netCDF takes for a slash, but is {name}.",
+                StorageError,
+            )
+        if not target.parent.is_dir():
+            refuse(f"Argument `path` must lie in an existing directory, but is {name}.", StorageError)
+        if _is_taken(target, replaces=overwrite):
+            if target.is_file():
+                refuse(
+                    f"Argument `path` must not name an existing file (allow it with overwrite), but is {name}.",
+                    StorageError,
+                )
+            if not target.exists():
+                refuse(f"Argument `path` must not name a link to nothing, but is {name}.", StorageError)
+            refuse(f"Argument `path` must not name a directory or device, but is {name}.", StorageError)
+        _temporary(_place(target)).unlink()
+        with suppress(FileNotFoundError):
+            target.lstat()  # which a name that is too long fails
+    except StorageError:
+        raise
     except UnicodeEncodeError:
-        need = "be a name in UTF-8, as netCDF asks"
+        refuse(f"Argument `path` must be a name in UTF-8, as netCDF asks, but is {name}.", StorageError)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        need, found = "name a file that can be written", f"{name} cannot ({getattr(error, 'strerror', None) or error})"
-    require(not need, f"Argument `path` must {need}, but {found}.", StorageError)
+        cause = getattr(error, "strerror", None) or error
+        refuse(f"Argument `path` must name a file that can be written, but {name} cannot ({cause}).", StorageError)
     return target
 
 
@@ -117,14 +126,15 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
         # KeyboardInterrupt inside of the libraries could leave one of their locks taken: the next file would hang.
         in_worker(written)
     except (OSError, RuntimeError) as error:  # netCDF raises both
-        msg = f"File {str(target)!r} could not be written: {OSError(*error.args)}."  # without the temporary name
+        cause = OSError(*error.args)  # without the temporary name
+        msg = f"File {str(target)!r} could not be written: {cause}."
         raise StorageError(msg) from error
 
 
 def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:
-    """Write a file as `write_file` does, or else under a free name beside it, in the current or a temporary directory.
+    """Write a file as `write_file` does; return its path, and "" or one sentence that says why it is not the target.
 
-    Return where the file is, and one sentence that says why if that is not the target, else "".
+    If the target cannot be written, the file gets a free name in its folder, the current or a temporary directory.
     """
     try:
         write_file(target, write, replaces=replaces)
@@ -132,9 +142,9 @@ def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path
         for folder in (str(target.parent), "", None):
             with suppress(OSError):
                 stem = str(Path(tempfile.gettempdir() if folder is None else folder) / target.stem)
-                other = free_name(stem, target.suffix)
-                write_file(other, write, replaces=False)
-                return other, f"{error} What was to be in it is in {str(other)!r}."
+                substitute = free_name(stem, target.suffix)
+                write_file(substitute, write, replaces=False)
+                return substitute, f"{error} What was to be in it is in {str(substitute)!r}."
         raise
     return target, ""
 
@@ -151,10 +161,10 @@ def free_name(stem: str, suffix: str, *, replaces: bool = False) -> Path:
 def fingerprint(path: Path) -> tuple[int, ...] | None:
     """Return numbers that tell a file from any other that takes its name later, None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def remove_torn(target: Path, idle: float = 0.0) -> None:
@@ -220,22 +230,37 @@ def check_structure(path: Path, content: bytes | None = None) -> None:
         while groups:
             group = groups.pop()
             members += len(group)
-            is_ours = len(seen) <= MOST_GROUPS and members <= MOST_MEMBERS and group.name.count("/") <= MOST_LEVELS
-            need = f"have at most {MOST_GROUPS} groups, in {MOST_LEVELS} levels, and {MOST_MEMBERS} members"
-            _check(path, is_ours, need, f"{shown(group.name)} exceeds that")
+            require(
+                len(seen) <= MOST_GROUPS and members <= MOST_MEMBERS and group.name.count("/") <= MOST_LEVELS,
+                f"File {str(path)!r} must have at most {MOST_GROUPS} groups, in {MOST_LEVELS} levels, and "
+                f"{MOST_MEMBERS} members, as those of this program do, but {shown(group.name)} exceeds that.",
+                StorageError,
+            )
             for name in group:
-                is_here = isinstance(group.get(name, getlink=True), h5py.HardLink)
-                _check(path, is_here, "hold what it names", f"{shown(name)} is a link elsewhere")
+                require(
+                    isinstance(group.get(name, getlink=True), h5py.HardLink),
+                    f"File {str(path)!r} must hold what it names, as those of this program do, but {shown(name)} is a "
+                    "link elsewhere.",
+                    StorageError,
+                )
                 member = group[name]
                 if isinstance(member, h5py.Group):
-                    is_new = address(member) not in seen
-                    _check(path, is_new, "name each group once", f"{shown(name)} is one that has another name")
+                    require(
+                        address(member) not in seen,
+                        f"File {str(path)!r} must name each group once, as those of this program do, but "
+                        f"{shown(name)} is one that has another name.",
+                        StorageError,
+                    )
                     seen.add(address(member))
                     groups.append(member)
                 else:
                     claimed += _claimed(path, name, member)
-        is_ours = claimed <= SMALL_BYTES + LARGEST_EXPANSION * size
-        _check(path, is_ours, "hold what it claims", f"{claimed} bytes are more than {size} can be")
+        require(
+            claimed <= SMALL_BYTES + LARGEST_EXPANSION * size,
+            f"File {str(path)!r} must hold what it claims, as those of this program do, but {claimed} bytes are more "
+            f"than {size} can be.",
+            StorageError,
+        )
 
 
 def _check_heaps(path: Path) -> None:
@@ -252,7 +277,12 @@ def _check_heaps(path: Path) -> None:
                 index, size = _OBJECT.unpack_from(content, at)
                 # Of free space the size is that of all of it, of an object that of its content.
                 length = size if index == 0 else (_OBJECT.size + size + 7) // 8 * 8
-                _check(path, _OBJECT.size <= length < 2**64, "have lists that end", "one of them does not")
+                require(
+                    _OBJECT.size <= length < 2**64,
+                    f"File {str(path)!r} must have lists that end, as those of this program do, but one of them does "
+                    "not.",
+                    StorageError,
+                )
                 at += length
             start = content.find(_HEAP_BEGINS, start + 1)
 
@@ -267,19 +297,28 @@ def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int
         stored = member.id.get_type()
         kind = stored.get_class()
         is_plain = kind == h5py.h5t.STRING or stored.get_size() in sizes.get(kind, ())
-    _check(path, is_plain, "hold real numbers of at most 64 bits and texts", f"{shown(name)} is something else")
+    require(
+        is_plain,
+        f"File {str(path)!r} must hold real numbers of at most 64 bits and texts, as those of this program do, but "
+        f"{shown(name)} is something else.",
+        StorageError,
+    )
     creation = member.id.get_create_plist()
-    is_own = not creation.get_external_count() and creation.get_layout() != h5py.h5d.VIRTUAL
-    _check(path, is_own, "hold its own numbers", f"those of {shown(name)} are in another file")
+    require(
+        not creation.get_external_count() and creation.get_layout() != h5py.h5d.VIRTUAL,
+        f"File {str(path)!r} must hold its own numbers, as those of this program do, but those of {shown(name)} are in "
+        "another file.",
+        StorageError,
+    )
     for axis, length in enumerate(member.shape):
-        fits = all(scale.shape == (length,) for scale in member.dims[axis].values())
-        _check(path, fits, "have variables as long as their dims", f"{shown(name)} is not")
-    # A piece is read whole, however little of it is asked for.
+        require(
+            all(scale.shape == (length,) for scale in member.dims[axis].values()),
+            f"File {str(path)!r} must have variables as long as their dims, as those of this program do, but "
+            f"{shown(name)} is not.",
+            StorageError,
+        )
+    # HDF5 reads a whole piece, even for a few of its numbers.
     return int(math.prod(map(max, member.shape, member.chunks or member.shape)) * member.dtype.itemsize)
-
-
-def _check(path: Path, holds: object, need: str, but: str) -> None:
-    require(holds, f"File {str(path)!r} must {need}, as those of this program do, but {but}.", StorageError)
 
 
 #: Group of a file that says how to go on with the run.
@@ -334,21 +373,31 @@ def save(
     """
     import xarray as xr
 
-    kind = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
-    require(isinstance(result, (xr.Dataset, xr.DataTree)), kind, TypeError)
+    require(
+        isinstance(result, (xr.Dataset, xr.DataTree)),
+        f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}.",
+        TypeError,
+    )
     check_switch("compress", compress)
     check_tree(result)
-    tree = result if isinstance(result, xr.DataTree) else xr.DataTree(result)
-    fault = _schema_fault(tree)
-    require(not fault, f"Argument `result` must have {fault}, so that `load` would not read it.", StorageError)
+    version = _schema_version(result if isinstance(result, xr.DataTree) else xr.DataTree(result))
+    require(
+        isinstance(version, (int, np.integer)) and 0 < version <= SCHEMA_VERSION,
+        f"Argument `result` must have a schema_version from 1 to {SCHEMA_VERSION}, so that `load` reads it, but has "
+        f"{'none' if version is None else shown(version)}.",
+        StorageError,
+    )
     target = check_target(path, overwrite=overwrite)
-    table = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
-    require(target.suffix.lower() != ".csv", table, StorageError)
+    require(
+        target.suffix.lower() != ".csv",
+        f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}.",
+        StorageError,
+    )
     try:
         write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
     except StorageError:
         raise
-    except Exception as error:  # libraries refuse what they do not store by almost anything
+    except Exception as error:  # the libraries raise errors of many types for values that they do not store
         msg = f"Argument `result` must be what netCDF stores, but is not: {error}."
         raise TypeError(msg) from error
     return target
@@ -375,18 +424,21 @@ def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> Non
         for name, variable in dataset.data_vars.items()
         if variable.dtype == np.float64 and variable.nbytes > LARGE_BYTES
     ]
-    others = {group: one.drop_vars([name for own, name in large if own == group]) for group, one in datasets.items()}
+    small = {
+        group: dataset.drop_vars([name for place, name in large if place == group])
+        for group, dataset in datasets.items()
+    }
     encoding = {
         group: {
             str(name): compression
             for name, variable in dataset.variables.items()
             if variable.ndim and np.issubdtype(variable.dtype, np.number)
         }
-        for group, dataset in others.items()
+        for group, dataset in small.items()
     }
 
     def fill(file: Any) -> None:
-        for group, dataset in others.items():
+        for group, dataset in small.items():
             dataset.dump_to_store(as_store(file, None if group == ROOT else group, mode="w"), encoding=encoding[group])
         for group, name in large:
             _write_reached(file if group == ROOT else file[group], name, datasets[group][name], compression)
@@ -412,11 +464,19 @@ def write_netcdf(path: Path, fill: Callable[[Any], None]) -> None:
             content = file.close()
             path.unlink()  # the library may hold the file that it could not write
             path.write_bytes(content)
-            told = "files are put together in memory"
+            folder = shown(str(path.parent))
             if refusal is None:
-                tell_refusal(path, "what netCDF asks of it", OSError(*error.args), told)
+                tell_refusal(
+                    "what netCDF asks of it",
+                    f"The file system of {folder} refuses what netCDF asks of it ({cause_of(OSError(*error.args))}), "
+                    "so files are put together in memory.",
+                )
             else:
-                tell_refusal(path, "locks", refusal, f"{told}; {LOCKING}=FALSE in the environment avoids that")
+                tell_refusal(
+                    "locks",
+                    f"The file system of {folder} refuses locks ({cause_of(refusal)}), so files are put together in "
+                    f"memory; {LOCKING}=FALSE in the environment avoids that.",
+                )
         seal(path)
 
 
@@ -474,12 +534,27 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
             loaded = _loaded(source, content, checkpoint=checkpoint)
     except StorageError:
         raise
-    except Exception as error:  # a damaged file makes the libraries raise almost anything
-        cause = getattr(error, "strerror", None) or type(error).__name__
-        msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({cut(cause)})."
+    except Exception as error:  # the libraries raise errors of many types for a damaged file
+        cause = cut(getattr(error, "strerror", None) or type(error).__name__)
+        msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({cause})."
         raise StorageError(msg) from error
-    fault = _schema_fault(loaded)
-    require(not fault, f"File {str(source)!r} must have {fault}.", StorageError)
+    version = _schema_version(loaded)
+    require(
+        version is not None,
+        f"File {str(source)!r} must have been written by this program, but has no schema_version.",
+        StorageError,
+    )
+    require(
+        isinstance(version, (int, np.integer)) and version > 0,
+        f"File {str(source)!r} must have a positive integer as schema_version, but has {shown(version)}.",
+        StorageError,
+    )
+    require(
+        version <= SCHEMA_VERSION,
+        f"File {str(source)!r} must have a schema_version of at most {SCHEMA_VERSION}, but has {version}: a newer "
+        "version of this program wrote it.",
+        StorageError,
+    )
     return loaded
 
 
@@ -494,16 +569,22 @@ def opened(path: Path) -> xr.Dataset:
 
 
 def _check_seal(path: Path) -> None:
-    need = "must hold what was written to it, but has changed since: it is damaged"
-    require(not is_changed(path), f"File {str(path)!r} {need}.", StorageError)
+    require(
+        not is_changed(path),
+        f"File {str(path)!r} must hold what was written to it, but has changed since: it is damaged.",
+        StorageError,
+    )
 
 
 def _content(path: Path) -> bytes | None:
     """Return the bytes of a file where HDF5 cannot lock it, None where it can; refuse one that is being written."""
     refusal = lock_error(path)
     if isinstance(refusal, BlockingIOError):
-        open_elsewhere = f"but is, here or in another process; {LOCKING}=FALSE in the environment has it read as it is"
-        refuse(f"File {str(path)!r} must not be open for writing, {open_elsewhere}.", StorageError)
+        refuse(
+            f"File {str(path)!r} must not be open for writing, but is, here or in another process; {LOCKING}=FALSE in "
+            "the environment has it read as it is.",
+            StorageError,
+        )
     return None if refusal is None else path.read_bytes()
 
 
@@ -519,21 +600,15 @@ def _loaded(path: Path, content: bytes | None, *, checkpoint: bool) -> xr.DataTr
         while waiting:
             name, group = waiting.pop()
             parts[name] = xr.open_dataset(as_store(file, None if name == ROOT else name, mode="r")).load()
-            below = [(f"{name.rstrip('/')}/{child}", each) for child, each in group.groups.items()]
-            waiting += reversed([each for each in below if checkpoint or each[0] != f"/{CHECKPOINT}"])
+            below = [(f"{name.rstrip('/')}/{child}", subgroup) for child, subgroup in group.groups.items()]
+            waiting += reversed([pair for pair in below if checkpoint or pair[0] != f"/{CHECKPOINT}"])
         return xr.DataTree.from_dict(parts)
 
 
-def _schema_fault(tree: xr.DataTree) -> str:
-    """Return what the schema version of a tree must be, and what it is, or "" where it is so."""
+def _schema_version(tree: xr.DataTree) -> Any:
+    """Return the schema version of a tree, that of its first group that has it; None without."""
     answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
-    version: Any = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
-    if version is None:
-        return "been written by this program, but has no schema_version"
-    if not isinstance(version, (int, np.integer)) or version <= 0:
-        return f"a positive integer as schema_version, but has {shown(version)}"
-    newer = f"a schema_version of at most {SCHEMA_VERSION}, but has {version}: a newer version of this program wrote it"
-    return newer if version > SCHEMA_VERSION else ""
+    return next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
 
 
 def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
@@ -584,7 +659,7 @@ def parts_of(result: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
     if isinstance(result, xr.Dataset):
         return {"/": result}
     datasets = {node.path: node.to_dataset(inherit=False) for node in result.subtree}
-    return {path: one for path, one in datasets.items() if one.variables or one.attrs}
+    return {path: dataset for path, dataset in datasets.items() if dataset.variables or dataset.attrs}
 
 
 def main_part(result: xr.Dataset | xr.DataTree) -> xr.Dataset:
@@ -641,8 +716,11 @@ def to_table(
     import pandas as pd
     import xarray as xr
 
-    other = f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}."
-    require(isinstance(answer, (xr.Dataset, xr.DataTree)), other, TypeError)
+    require(
+        isinstance(answer, (xr.Dataset, xr.DataTree)),
+        f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.",
+        TypeError,
+    )
     check_switch("bookkeeping", bookkeeping)
     dataset = main_part(answer)
     rows = _natural_rows(dataset) if per is None else _checked_rows(per, dataset)
@@ -657,8 +735,9 @@ def to_table(
         table = dataset.drop_dims(set(dataset.sizes) - set(rows)).to_dataframe(dim_order=list(rows)).reset_index()
     else:
         table = pd.DataFrame([{name: variable.values[()] for name, variable in dataset.variables.items()}])
-    said = {name: dataset[name].attrs.get("long_name", "") for name in table.columns if name in dataset.variables}
-    table.attrs["long_name"] = said
+    table.attrs["long_name"] = {
+        name: dataset[name].attrs.get("long_name", "") for name in table.columns if name in dataset.variables
+    }
     return table
 
 
@@ -674,8 +753,11 @@ def _checked_rows(per: object, dataset: xr.Dataset) -> tuple[str, ...]:
     if not isinstance(per, Sequence) or not all(isinstance(name, str) for name in per):
         refuse(f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}.", TypeError)
     names = (per,) if isinstance(per, str) else tuple(per)
-    known = ", ".join(map(str, dataset.sizes)) or "of which there are none"
+    dimensions = ", ".join(map(str, dataset.sizes)) or "of which there are none"
     for name in names:
-        check_that(name in dataset.sizes, "per", f"name dimensions of the answer, {known}", f"has {shown(name)}")
-    check_that(len(set(names)) == len(names), "per", "name each dimension once", f"is {shown(per)}")
+        require(
+            name in dataset.sizes,
+            f"Argument `per` must name dimensions of the answer, {dimensions}, but has {shown(name)}.",
+        )
+    require(len(set(names)) == len(names), f"Argument `per` must name each dimension once, but is {shown(per)}.")
     return names

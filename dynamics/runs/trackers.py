@@ -243,7 +243,7 @@ class Run(ABC):
 
     def _asked(self, method: str) -> StopReason | None:
         """Return the first reason to stop that a method of a tracker gives, or an interruption."""
-        asked = (getattr(each, method)(self) for each in self._watchers if hasattr(each, method))
+        asked = (getattr(watcher, method)(self) for watcher in self._watchers if hasattr(watcher, method))
         return next(filter(None, asked), None) or (StopReason.INTERRUPTED if self._is_interrupted() else None)
 
     def _take_chunk(self) -> StopReason | None:
@@ -476,9 +476,11 @@ def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime
     check_switch("progress", progress, optional=True)
     check_type("trackers", trackers, (list, tuple), "a list of trackers")
     for tracker in trackers:
-        is_one = all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish"))
-        lacks = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
-        require(is_one, lacks, TypeError)
+        require(
+            all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish")),
+            f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not.",
+            TypeError,
+        )
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
     return [*trackers, *bar, *budget]
@@ -516,26 +518,26 @@ class Soundness:
         count, slack = len(records), TOLERATED * self.rtol + 1e-9
         begin = range(count)[begin]
         new = {name: column[begin:count] for name, column in records.columns.items()}
-        #: Which of the new records are wrong, and by what; the most telling reason comes first.
-        found: list[tuple[NDArray[np.bool_], StopReason]] = []
+        #: For each reason, whether it holds of each new record; the reason that tells most comes first.
+        tests: list[tuple[NDArray[np.bool_], StopReason]] = []
         for name in new.keys() & OVERLAPS:
             overlaps = new[name].reshape(len(new[name]), -1)
-            found.append((np.max(np.abs(overlaps), axis=1, initial=0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE))
+            tests.append((np.max(np.abs(overlaps), axis=1, initial=0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE))
         for name in new.keys() & MASSES:
             least = np.min(new[name].reshape(len(new[name]), -1), axis=1, initial=1.0)
-            found.append(((least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE))
+            tests.append(((least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE))
         if "gram_margin" in new:
-            found.append((new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE))
+            tests.append((new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE))
         if "series_error" in new:
-            found.append((~(new["series_error"] <= LARGEST_SERIES_ERROR), StopReason.SERIES_TOO_SHORT))
+            tests.append((~(new["series_error"] <= LARGEST_SERIES_ERROR), StopReason.SERIES_TOO_SHORT))
         if self.falls:
             with np.errstate(invalid="ignore"):  # an infinite loss is found by itself
                 rise = np.diff(records.columns["loss"][max(begin - 1, 0) : count], prepend=np.inf)[begin - count :]
-            found.append((rise > slack * self.scale, StopReason.LOSS_ROSE))
-        wrong = [(int(np.argmax(which)), reason) for which, reason in found if which.any()]
+            tests.append((rise > slack * self.scale, StopReason.LOSS_ROSE))
+        wrong = [(int(np.argmax(holds)), reason) for holds, reason in tests if holds.any()]
         if not wrong:
             return None
-        place, reason = min(wrong, key=lambda each: each[0])
+        place, reason = min(wrong, key=lambda pair: pair[0])
         records.drop_after(begin + place + 1)
         return reason
 

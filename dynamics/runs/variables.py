@@ -40,8 +40,8 @@ def axis_label(name: str, *, plain: bool = False) -> str:
     >>> axis_label("time"), axis_label("time", plain=True)
     ('flow time $t$', 'flow time t')
     """
-    found = VARIABLES.get(name)
-    typeset, text = _AXES.get(name, (f"{found.long_name} ${found.symbol}$" if found else name, ""))
+    variable = VARIABLES.get(name)
+    typeset, text = _AXES.get(name, (f"{variable.long_name} ${variable.symbol}$" if variable else name, ""))
     return (text or typeset.replace("$", "")) if plain else typeset
 
 
