@@ -50,12 +50,14 @@ def real(text: str) -> float:
     return value
 
 
-def _checked(read: Callable[[str], Number], holds: Callable[[Number], bool], need: str) -> Callable[[str], Number]:
-    """Return a reader of what `read` reads, for which a condition must hold that `need` names."""
+def _checked(
+    read: Callable[[str], Number], holds: Callable[[Number], bool], requirement: str
+) -> Callable[[str], Number]:
+    """Return a reader of text: `read` reads the value, for which `holds` must be true, in words `requirement`."""
 
     def checked(text: str) -> Number:
         value = read(text)
-        require(holds(value), f"must be {need}, but is {cut(text)}")
+        require(holds(value), f"must be {requirement}, but is {cut(text)}")
         return value
 
     return checked
@@ -74,8 +76,10 @@ def rate_or_share(text: str) -> float | str:
     if text.endswith("x"):
         from dynamics.problem.checks import share_of_limit  # needs numpy, which help does not
 
-        need = f"must be a number or a share of the limit of stability such as 0.1x, but is {shown(text)}"
-        require(share_of_limit(text) is not None, need)
+        require(
+            share_of_limit(text) is not None,
+            f"must be a number or a share of the limit of stability such as 0.1x, but is {shown(text)}",
+        )
         return text
     return positive(text)
 
@@ -130,12 +134,12 @@ def word_or_numbers(*words: str) -> Callable[[str], str | float | tuple[float, .
         if text in words:
             return text
         try:
-            found = numbers(text)
+            values = numbers(text)
         except ValueError:
             if words and "," not in text and not text.startswith("@"):
                 refuse_word(f"must be {', '.join(words)} or numbers, but is {shown(text)}", text, words)
             raise
-        return found[0] if len(found) == 1 and not text.startswith("@") else found
+        return values[0] if len(values) == 1 and not text.startswith("@") else values
 
     return read
 
@@ -152,10 +156,10 @@ def save_schedule(text: str) -> tuple[str, int]:
     return kind, number
 
 
-def refuse_word(need: str, word: str, words: Iterable[str]) -> NoReturn:
-    """Raise ValueError with a need that a word does not meet, and with the word that was meant if it was misspelt."""
+def refuse_word(sentence: str, word: str, words: Iterable[str]) -> NoReturn:
+    """Raise ValueError with a sentence about a word, and with the nearest of `words` if it seems misspelt."""
     hint = suggestion(word, words)
-    raise ValueError(f"{need}.{hint}" if hint else need)
+    raise ValueError(f"{sentence}.{hint}" if hint else sentence)
 
 
 # --- files of numbers -----------------------------------------------------------------------------------------
@@ -180,9 +184,9 @@ def read_numbers(name: str) -> tuple[float, ...]:
     separates, a comma.
     """
     content = _read(name)
-    found = _of_numpy(content, name) if content.startswith(NUMPY) else _of_text(_decoded(content, name), name)
-    require(found, f"must name a file with numbers, but {shown(name)} holds none")
-    return tuple(found)
+    values = _of_numpy(content, name) if content.startswith(NUMPY) else _of_text(_decoded(content, name), name)
+    require(values, f"must name a file with numbers, but {shown(name)} holds none")
+    return tuple(values)
 
 
 def read_pairs(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -196,8 +200,10 @@ def read_pairs(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if rows and not any(map(_is_number, rows[0][1])):
         rows = rows[1:]
     for number, fields in rows:
-        need = f"must name a file with two numbers a line, but line {number} of {shown(name)} has other fields"
-        require(len(fields) == 2 and all(map(_is_number, fields)), need)
+        require(
+            len(fields) == 2 and all(map(_is_number, fields)),
+            f"must name a file with two numbers a line, but line {number} of {shown(name)} has other fields",
+        )
     return tuple(_number(fields[0]) for _, fields in rows), tuple(_number(fields[1]) for _, fields in rows)
 
 
@@ -227,8 +233,10 @@ def _of_numpy(content: bytes, name: str) -> list[float]:
     import numpy as np
 
     values = _array_of(content, name)
-    need = f"must name an array with one row or column, but that of {shown(name)} has shape {values.shape}"
-    require(values.size == max((1, *values.shape)), need)
+    require(
+        values.size == max((1, *values.shape)),
+        f"must name an array with one row or column, but that of {shown(name)} has shape {values.shape}",
+    )
     require(np.isfinite(values).all(), f"must name an array of finite numbers, but {shown(name)} has others")
     return [float(value) for value in values.ravel()]
 
@@ -238,8 +246,10 @@ def _decoded(content: bytes, name: str) -> str:
         text = content.decode("utf-16" if content.startswith(WIDE) else "utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
-    msg = f"must name a file of numbers as text, or an array of numpy (.npy), but {shown(name)} is no text"
-    require("\0" not in text, msg)
+    require(
+        "\0" not in text,
+        f"must name a file of numbers as text, or an array of numpy (.npy), but {shown(name)} is no text",
+    )
     return text
 
 
@@ -250,7 +260,7 @@ def _rows_of(text: str) -> tuple[list[tuple[int, list[str]]], str | None]:
         for number, line in enumerate(text.splitlines(), start=1)
         if (content := line.partition(COMMENT)[0].strip(" \r\n")) and not content.startswith(COMMENT_LINES)
     ]
-    separator = next((each for each in ";\t," if any(each in line for _, line in lines)), None)
+    separator = next((mark for mark in ";\t," if any(mark in line for _, line in lines)), None)
     return [(number, _fields(line, separator)) for number, line in lines], separator
 
 
@@ -261,19 +271,29 @@ def _of_text(text: str, name: str) -> list[float]:
         rows = [(number, fields[is_numbered:]) for number, fields in rows[1:]]  # without names of columns
     for number, fields in rows:
         for field in fields:
-            need = f"must name a file of numbers alone, but line {number} of {shown(name)} has {shown(field)}"
-            if separator == "," and len(field.split()) > 1:
-                need = f"must name a file with commas or spaces between numbers, but {shown(name)} has both"
+            if _is_number(field):
+                continue
             require(field, f"must name a file without missing numbers, but line {number} of {shown(name)} lacks one")
-            require(_is_number(field), need)
+            require(
+                separator != "," or len(field.split()) == 1,
+                f"must name a file with commas or spaces between numbers, but {shown(name)} has both",
+            )
+            refuse(f"must name a file of numbers alone, but line {number} of {shown(name)} has {shown(field)}")
     widths = {len(fields) for _, fields in rows}
     if len(rows) > 1 and widths != {1}:
-        decimals = ", or decimals with a comma" if widths == {2} and separator == "," and "." not in text else ""
-        need = f"must name a file with one row or one column, but {shown(name)} has {len(rows)} rows of {{}}{decimals}"
         # A list that goes on from line to line has a last line that is shorter.
-        is_list = all(len(one) == len(other) for (_, one), (_, other) in pairwise(rows[:-1]))
+        is_list = all(len(first) == len(second) for (_, first), (_, second) in pairwise(rows[:-1]))
         is_list = is_list and len(rows[-1][1]) < len(rows[0][1])
-        require(is_list, need.format("unlike length" if len(widths) > 1 else f"{widths.pop()} numbers"))
+        length = "unlike length" if len(widths) > 1 else f"{min(widths)} numbers"
+        require(
+            is_list or not (widths == {2} and separator == "," and "." not in text),
+            f"must name a file with one row or one column, but {shown(name)} has {len(rows)} rows of {length}, or "
+            "decimals with a comma",
+        )
+        require(
+            is_list,
+            f"must name a file with one row or one column, but {shown(name)} has {len(rows)} rows of {length}",
+        )
     return [_number(field) for _, fields in rows for field in fields]
 
 

@@ -150,7 +150,7 @@ def shown_progress(values: Mapping[str, Any]) -> bool | None:
 
 @contextmanager
 def noticed_compilation(values: Mapping[str, Any], answer: str = "", *, has_optimizer: bool = False) -> Iterator[None]:
-    """Have stderr say what the body compiles, with the seconds of an answer if it is given, but not with --quiet."""
+    """Print on stderr what the body compiles, with the expected seconds of an answer; nothing for --quiet."""
     from dynamics.runs.compiling import expected_compilation, noticed_compilation
 
     expected = expected_compilation(answer, has_optimizer=has_optimizer)
@@ -158,35 +158,37 @@ def noticed_compilation(values: Mapping[str, Any], answer: str = "", *, has_opti
         yield
 
 
-def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
+def refuse_both(values: Mapping[str, Any], first: str, second: str) -> None:
     """Raise UsageError if two options that exclude each other are both given."""
     require_usage(
-        not values[one.replace("-", "_")] or not values[other.replace("-", "_")],
-        f"Options --{one} and --{other} must not be given together, but are.",
+        not values[first.replace("-", "_")] or not values[second.replace("-", "_")],
+        f"Options --{first} and --{second} must not be given together, but are.",
     )
 
 
-def read_toml(path: str, what: str) -> dict[str, Any]:
-    """Return the tables of a TOML file, which an option or argument names.
+def read_toml(path: str, argument: str) -> dict[str, Any]:
+    """Return the tables of a TOML file, which an option or argument names, such as "Option --config".
 
     It must be a plain file of at most a megabyte: a pipe or a device may have no end, or no writer.
     """
-    need = f"{what} must name a readable file, but {shown(path)} is not"
     try:
-        why = "it is no plain file" if Path(path).exists() else "No such file or directory"
-        require_usage(Path(path).is_file(), f"{need} ({why}).")
+        cause = "it is no plain file" if Path(path).exists() else "No such file or directory"
+        require_usage(
+            Path(path).is_file(), f"{argument} must name a readable file, but {shown(path)} is not ({cause})."
+        )
         with Path(path).open("rb") as stream:
             content = stream.read(MOST_TOML_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        refuse(f"{need} ({getattr(error, 'strerror', error)}).", UsageError)
+        cause = getattr(error, "strerror", str(error))
+        refuse(f"{argument} must name a readable file, but {shown(path)} is not ({cause}).", UsageError)
     require_usage(
         len(content) <= MOST_TOML_BYTES,
-        f"{what} must name a file of at most {MOST_TOML_BYTES} bytes, but {shown(path)} has more.",
+        f"{argument} must name a file of at most {MOST_TOML_BYTES} bytes, but {shown(path)} has more.",
     )
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # of these are TOMLDecodeError and UnicodeDecodeError
-        refuse(f"{what} must name a TOML file, but {shown(path)} is not ({shown(str(error))}).", UsageError)
+        refuse(f"{argument} must name a TOML file, but {shown(path)} is not ({shown(str(error))}).", UsageError)
 
 
 def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[str, Any]:
@@ -197,40 +199,45 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
     stored = read_toml(values["config"], "Option --config")
     for name in stored:
         flag = name.replace("_", "-")
-        need = f"File {values['config']!r} must hold options of this command only, but has {name!r}."
-        require_usage(flag in names, need + suggestion(flag, names))
-    found = dict(values)
+        require_usage(
+            flag in names,
+            f"File {values['config']!r} must hold options of this command only, but has {name!r}."
+            f"{suggestion(flag, names)}",
+        )
+    completed = dict(values)
     for name, value in stored.items():
         option = names[name.replace("_", "-")]
-        if found[option.key] not in (None, False):
+        if completed[option.key] not in (None, False):
             continue
         if option.read is switch:
-            need = f"Option --{option.name} must be true or false in a file, but is {shown(value)}."
-            require_usage(isinstance(value, bool), need)
-            found[option.key] = value
+            require_usage(
+                isinstance(value, bool),
+                f"Option --{option.name} must be true or false in a file, but is {shown(value)}.",
+            )
+            completed[option.key] = value
             continue
         # A list would be the name of a file with commas.
         is_single = not isinstance(value, list) or option.read is not plain
         require_usage(is_single, f"Option --{option.name} must be text in a file, but is {shown(value)}.")
         try:
-            found[option.key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            completed[option.key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         except RecursionError:  # of tables within tables without an end
             refuse(f"Option --{option.name} must be a value in a file, but is {shown(value)}.", UsageError)
-    return MappingProxyType(found)
+    return MappingProxyType(completed)
 
 
-def check_names_a_file(what: str, path: Path) -> None:
-    """Refuse a path without a last part, such as `.` or `/`."""
-    require_usage(path.name, f"{what} must name a file, but is {shown(str(path))}.")
+def check_names_a_file(argument: str, path: Path) -> None:
+    """Refuse a path without a last part, such as `.` or `/`; `argument` is its subject, such as "Option --csv"."""
+    require_usage(path.name, f"{argument} must name a file, but is {shown(str(path))}.")
 
 
-def check_csv(values: Mapping[str, Any], *others: Path | None) -> None:
+def check_csv(values: Mapping[str, Any], *results: Path | None) -> None:
     """Refuse a table without a name, or under the name of another file that is written."""
     if values["csv"] is None:
         return
     check_names_a_file("Option --csv", Path(values["csv"]))
     require_usage(
-        Path(values["csv"]) not in others,
+        Path(values["csv"]) not in results,
         f"Option --csv must name a file of its own, but {shown(values['csv'])} is that of another result.",
     )
 
@@ -244,8 +251,8 @@ def chosen_output(values: Mapping[str, Any], stem: str) -> Path:
     """Return the file of the result: that of --output, else `stem`.nc, numbered if it is taken and must stay."""
     from dynamics.runs.storage import free_name
 
-    given = values["output"]
-    return free_name(stem, ".nc", replaces=values["overwrite"]) if given is None else Path(given)
+    output = values["output"]
+    return free_name(stem, ".nc", replaces=values["overwrite"]) if output is None else Path(output)
 
 
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
@@ -254,15 +261,18 @@ def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
     name = str(output)
-    need = f"Option --output must not end in .csv, which --csv writes, but is {shown(name)}."
-    require_usage(output.suffix.lower() != ".csv", need)
+    require_usage(
+        output.suffix.lower() != ".csv",
+        f"Option --output must not end in .csv, which --csv writes, but is {shown(name)}.",
+    )
     chosen_style(values)
     figure = None if values["no_plot"] else Path(values["plot"] or output.with_suffix(".png"))
     if figure is not None:
-        need = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
-        require_usage(figure.suffix.lower() in FIGURE_SUFFIXES, need)
-    need = f"Options --output and --plot must name different files, but both are {name!r}."
-    require_usage(figure != output, need)
+        require_usage(
+            figure.suffix.lower() in FIGURE_SUFFIXES,
+            f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}.",
+        )
+    require_usage(figure != output, f"Options --output and --plot must name different files, but both are {name!r}.")
     check_csv(values, output, figure)
     return figure
 
@@ -345,9 +355,9 @@ def end_with(
 ) -> Written:
     """Write result, figure and table, each wherever that is possible, and print the findings.
 
-    `find` gives the findings of a result, None if they are not known. No figure is drawn if its file is None. `values`
-    are the options of the command; `figure_key` names the figure in the object of --json. `store` gives the file that
-    was written, and why it is not `output`, where the result is written by default.
+    `find` returns the findings of a result, None if they are not known. No figure is drawn if its file is None.
+    `values` are the options of the command; `figure_key` is the key of the figure in the object of --json. `store`
+    writes the result, by default to `output`; it returns the file, and the reason if that is another one.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -357,27 +367,27 @@ def end_with(
     store = store or partial(write_somewhere, output, netcdf_writer(result), replaces=replaces)
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
         stored = writer.submit(_attempt, store)
-        found, drawn, refused, interrupted = None, None, "", False
+        findings, drawn, undrawn, interrupted = None, None, "", False
         try:
-            found = find(result) if figure is not None or not values["quiet"] else None
-            if figure is not None and found is not None and found.overview is not None:
-                drawn, refused = _drawn(found, figure, chosen_style(values), dpi, replaces=replaces)
+            findings = find(result) if figure is not None or not values["quiet"] else None
+            if figure is not None and findings is not None and findings.overview is not None:
+                drawn, undrawn = _drawn(findings, figure, chosen_style(values), dpi, replaces=replaces)
         except KeyboardInterrupt:
-            interrupted, found = True, None
+            interrupted, findings = True, None
     written, trouble = stored.result()
     tables, unlisted = store_table(result, values)
-    unheard = ""
-    if written is not None and found is not None and not values["quiet"]:
+    unprinted = ""
+    if written is not None and findings is not None and not values["quiet"]:
         files = {"output": str(written), figure_key: None if drawn is None else str(drawn), **tables}
         try:
-            tell(found.as_json(files) if values["json"] else as_typed(found.as_text(files)))
+            tell(findings.as_json(files) if values["json"] else as_typed(findings.as_text(files)))
         except OutputError as error:
-            unheard = f"{error}; it is in {shown(str(written))}."
-    for sentence in filter(None, (trouble, refused, unlisted, unheard)):
+            unprinted = f"{error}; it is in {shown(str(written))}."
+    for sentence in filter(None, (trouble, undrawn, unlisted, unprinted)):
         say(f"error: {sentence}")
     if interrupted and written is not None:
         say_where(written)
-    return Written(written, bool(trouble or refused or unlisted or unheard), interrupted)
+    return Written(written, bool(trouble or undrawn or unlisted or unprinted), interrupted)
 
 
 def say_where(result: Path) -> None:
@@ -386,22 +396,22 @@ def say_where(result: Path) -> None:
     say(f"Interrupted while the result was summed up; it is in {result}, and this shows it: {again}")
 
 
-def _drawn(found: Findings, figure: Path, style: str, dpi: int, *, replaces: bool) -> tuple[Path | None, str]:
+def _drawn(findings: Findings, figure: Path, style: str, dpi: int, *, replaces: bool) -> tuple[Path | None, str]:
     """Draw the figure of findings; return its file, None if there is none, and what went wrong."""
     from dynamics.runs.storage import write_somewhere
 
     try:
         form: dict[str, Any] = {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
-        save = partial(found.drawn(style).savefig, **form)
+        save = partial(findings.drawn(style).savefig, **form)
     except (ImportError, ValueError) as error:  # matplotlib does not load, such as with a wrong MPLBACKEND
         return None, f"The figure could not be drawn: {error}"
     return _attempt(write_somewhere, figure, save, replaces=replaces)
 
 
-def _attempt(write: Callable[..., tuple[Path, str]], *what: Any, **how: Any) -> tuple[Path | None, str]:
+def _attempt(write: Callable[..., tuple[Path, str]], *arguments: Any, **options: Any) -> tuple[Path | None, str]:
     from dynamics.runs.storage import StorageError
 
     try:
-        return write(*what, **how)
+        return write(*arguments, **options)
     except StorageError as error:
         return None, str(error)

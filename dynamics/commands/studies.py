@@ -56,8 +56,8 @@ def study_function(prepare: Callable[P, Prepared]) -> Callable[P, xr.Dataset]:
 
     shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
     vars(prepare_and_run).update(prepare=prepare, __signature__=shown)
-    own, *examples = re.split(r"\n\n(?=Examples\n---)", inspect.getdoc(prepare) or "")
-    prepare_and_run.__doc__ = "\n\n".join([own, OF_EVERY_STUDY, *examples])
+    description, *examples = re.split(r"\n\n(?=Examples\n---)", inspect.getdoc(prepare) or "")
+    prepare_and_run.__doc__ = "\n\n".join([description, OF_EVERY_STUDY, *examples])
     return prepare_and_run
 
 
@@ -104,11 +104,11 @@ def build_parser(catalogue: Catalogue) -> parsing.Parser:
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     for name, study in catalogue.studies.items():
         usage = " ".join([parser.prog, name, "[options]", *(study.argument or ())[1:2]])
-        one = names.add_parser(name, usage=usage, help=study.help, description=study.help, allow_abbrev=False)
+        subparser = names.add_parser(name, usage=usage, help=study.help, description=study.help, allow_abbrev=False)
         if study.argument is not None:
             argument, metavar, explanation = study.argument
-            one.add_argument(argument, metavar=metavar, help=explanation)
-        one.add_options(options_of(name, study))
+            subparser.add_argument(argument, metavar=metavar, help=explanation)
+        subparser.add_options(options_of(name, study))
     return parser
 
 
@@ -125,17 +125,21 @@ def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) ->
 
 def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[str, Any]:
     """Return the parsed arguments by name; of an option of other studies alone, say so."""
-    found, unknown = build_parser(catalogue).parse_known_args(arguments)
+    values, unknown = build_parser(catalogue).parse_known_args(arguments)
     if unknown:
-        flag, study = unknown[0].partition("=")[0], catalogue.studies[found.name]
-        hint = flag_suggestion(flag, [f"--{option.name}" for option in options_of(found.name, study)])
-        known = {name: [f"--{option.name}" for option in study.options] for name, study in catalogue.studies.items()}
-        takers = ", ".join(name for name, flags in known.items() if flag in flags)
-        need = f"Option {flag} must be absent for {found.name}, but is given; it is one of {takers}.{hint}"
-        require_usage(not takers, need)
+        flag, study = unknown[0].partition("=")[0], catalogue.studies[values.name]
+        hint = flag_suggestion(flag, [f"--{option.name}" for option in options_of(values.name, study)])
+        flags_by_study = {
+            name: [f"--{option.name}" for option in study.options] for name, study in catalogue.studies.items()
+        }
+        takers = ", ".join(name for name, flags in flags_by_study.items() if flag in flags)
+        require_usage(
+            not takers,
+            f"Option {flag} must be absent for {values.name}, but is given; it is one of {takers}.{hint}",
+        )
         msg = f"unrecognized arguments: {' '.join(unknown)}"
         raise UsageError(f"{msg}.{hint}" if hint else msg)
-    return MappingProxyType(vars(found))
+    return MappingProxyType(vars(values))
 
 
 def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
@@ -146,13 +150,13 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
 def _named_study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     name, command = values["name"], catalogue.studies[values["name"]]
     values = parsing.completed(values, options_of(name, command))
-    given = {option: values[option.key] for option in command.options if values[option.key] not in (None, False)}
-    for option, text in given.items():
+    typed = {option: values[option.key] for option in command.options if values[option.key] not in (None, False)}
+    for option, text in typed.items():
         require_usage(
             option.name not in _OF_THE_PROBLEM or values.get("problem") is None,
             f"Option --{option.name} must be absent when --problem is given, but is {text}.",
         )
-    settings = {option.key: parsing.read_option(option, text) for option, text in given.items()}
+    settings = {option.key: parsing.read_option(option, text) for option, text in typed.items()}
     if command.argument is not None:
         settings[command.argument[0]] = values[command.argument[0]]
     from dynamics.problem import Problem
