@@ -180,14 +180,14 @@ def write_neighbours(w: Vector, link: Link, bench: Bench) -> float:
 def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, bench: Bench) -> float:
     """Return E[e² σ'_i σ'_j], and write the coefficients of v_c ⊗ v_c' in E[e² ∇_i ∇_jᵀ]/(ρ_i ρ_j)."""
     V, w, _, _ = vectors
-    s, small, powers, sums, rows, found, line = bench
+    s, small, powers, sums, rows, coefficients, line = bench
     M, top = V.shape[0], s.shape[0] - 2
     axes = rows[3:5]
     length = write_axes(i, j, vectors, axes, powers)
     nodes = link[4] if length > 0.0 else link[3]
     sums[:, :, :] = 0.0
     rows[0, :] = 0.0
-    found[:, :] = 0.0
+    coefficients[:, :] = 0.0
     plain = 0.0
     for k in range(nodes.shape[0]):
         y1, y2, weight = nodes[k, 0], nodes[k, 1], nodes[k, 2]
@@ -200,16 +200,16 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
         gamma_j = 2.0 * s[0, j] - zj * first_j + second_j
         both = weight * first_i * first_j
         plain += both * square
-        found[i, j] += weight * square * gamma_i * gamma_j
-        found[j, i] += weight * square * second_i * second_j
-        found[i, i] += weight * square * (first_i - zi * second_i + third_i) * first_j
-        found[j, j] += weight * square * first_i * (first_j - zj * second_j + third_j)
+        coefficients[i, j] += weight * square * gamma_i * gamma_j
+        coefficients[j, i] += weight * square * second_i * second_j
+        coefficients[i, i] += weight * square * (first_i - zi * second_i + third_i) * first_j
+        coefficients[j, j] += weight * square * first_i * (first_j - zj * second_j + third_j)
         for c in range(M):
             slope = 2.0 * weight * small[2, c]
-            found[i, c] += slope * gamma_i * first_j
-            found[c, i] += slope * second_i * first_j
-            found[j, c] += slope * first_i * second_j
-            found[c, j] += slope * first_i * gamma_j
+            coefficients[i, c] += slope * gamma_i * first_j
+            coefficients[c, i] += slope * second_i * first_j
+            coefficients[j, c] += slope * first_i * second_j
+            coefficients[c, j] += slope * first_i * gamma_j
             rows[0, c] += 2.0 * both * small[3, c]
         for e in range(top - 1):
             for c in range(M):
@@ -217,14 +217,14 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
                 for x in range(c + 1):
                     sums[e, c, x] += left * s[e + 1, x]
     for c in range(M):
-        found[c, c] += rows[0, c]
+        coefficients[c, c] += rows[0, c]
         for x in range(c + 1):
             total = 0.0
             for e in range(top - 1):
                 total += powers[e, c, x] * sums[e, c, x]
-            found[c, x] += w[c] * w[x] * total
+            coefficients[c, x] += w[c] * w[x] * total
             if x < c:
-                found[x, c] += w[c] * w[x] * total
+                coefficients[x, c] += w[c] * w[x] * total
     return plain
 
 
@@ -243,14 +243,14 @@ def write_covariance(law: Law, scratch: Scratch, levels: Matrix) -> None:
     for i in range(m):
         for j in range(i, m):
             plain = sum_over_nodes(i, j, settings[2], vectors, link, bench)
-            found = bench[5]
+            coefficients = bench[5]
             size = rho[i] * rho[j]
             beyond[i, j] = beyond[j, i] = size * plain / batch
             for x in range(M):
                 for b in range(D):
                     total = 0.0
                     for y in range(M):
-                        total += found[x, y] * V[y, b]
+                        total += coefficients[x, y] * V[y, b]
                     half[x, b] = total
             for p in range(D):
                 for q in range(D):
@@ -286,8 +286,8 @@ def write_factor(A: Matrix) -> None:
 def fastest_rate(i: int, reach: float, vectors: Vectors, squares: Vector) -> float:
     """Bound the rates at which G_i changes along the flow while overlaps stay within `reach` of where they are."""
     _, w, _, Q = vectors
-    own, _, _ = kernel_and_slopes(squares, 1.0)
-    total = 6.0 * w[i] * own
+    value_at_one, _, _ = kernel_and_slopes(squares, 1.0)
+    total = 6.0 * w[i] * value_at_one
     for b in range(w.size):
         if b != i:
             most, least = min(abs(Q[i, b]) + reach, 1.0), max(abs(Q[i, b]) - reach, 0.0)
@@ -299,11 +299,11 @@ def fastest_rate(i: int, reach: float, vectors: Vectors, squares: Vector) -> flo
 @kernel
 def step_ratio(rate: float, G: Matrix, levels: Matrix, vectors: Vectors, squares: Vector) -> float:
     """Largest root mean square of |Δw_i|/|w_i| in one step of SGD, or relative change of a mean gradient."""
-    found = 0.0
+    largest = 0.0
     for i in range(G.shape[0]):
         moved = np.sqrt(levels[0, i] + product(G, i, G, i) / vectors[1][i])
-        found = max(found, rate * max(moved, fastest_rate(i, 0.0, vectors, squares)))
-    return found
+        largest = max(largest, rate * max(moved, fastest_rate(i, 0.0, vectors, squares)))
+    return largest
 
 
 @kernel
@@ -703,14 +703,21 @@ class DiffusionEngine(SeededRuns, SpanEngine):
 def _check_size(problem: Problem) -> None:
     """Refuse problems that the projected engine simulates faster, or that have too few dimensions."""
     m, d, axes = problem.width, problem.dimension, problem.teacher.span + problem.width
-    most = f"where width · (width + teacher axes) exceeds {MOST_COORDINATES}"
-    few = f"for a dimension below width + teacher axes = {axes}"
-    for fits, other, where, found in (
-        (m <= MOST_NEURONS, "projected", f"for more than {MOST_NEURONS} neurons", f"width {m}"),
-        (m * axes <= MOST_COORDINATES, "projected", most, str(m * axes)),
-        (d >= axes, "torch", few, f"dimension {d}"),
-    ):
-        require(fits, f"Argument `engine` must be {other!r} {where}, but is 'diffusion' with {found}.")
+    require(
+        m <= MOST_NEURONS,
+        f"Argument `engine` must be 'projected' for more than {MOST_NEURONS} neurons, but is 'diffusion' with width "
+        f"{m}.",
+    )
+    require(
+        m * axes <= MOST_COORDINATES,
+        f"Argument `engine` must be 'projected' where width · (width + teacher axes) exceeds {MOST_COORDINATES}, but "
+        f"is 'diffusion' with {m * axes}.",
+    )
+    require(
+        d >= axes,
+        f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {axes}, but is 'diffusion' "
+        f"with dimension {d}.",
+    )
 
 
 #: Largest 4 a_1 h of a step of the diffusion.
@@ -735,11 +742,11 @@ class FrameDiffusion(SeededRuns, SpanEngine):
 
     def caution(self, peak_rate: float, steps: int) -> str | None:  # noqa: ARG002
         """Refuse learning rates at which there is no diffusion."""
-        need = (
-            f"Argument `learning_rate` must be below {self._limit:.4g}, above which noise keeps the neurons from "
-            "every direction and frames are no diffusion"
+        require(
+            peak_rate < self._limit,
+            f"Argument `learning_rate` must be below {self._limit:.4g}, above which noise keeps the neurons from every "
+            f"direction and frames are no diffusion, but is {peak_rate:.4g}; use engine 'projected'.",
         )
-        require(peak_rate < self._limit, f"{need}, but is {peak_rate:.4g}; use engine 'projected'.")
         return None
 
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.polynomial import chebyshev, hermite_e
 
 from dynamics.problem import Problem, Student, ZerothOrder, is_correlation, is_network
-from dynamics.problem.checks import check_that
 from hermite import HermiteExpansion
 from hermite.arrays import Array
 from hermite.text.messages import require
@@ -51,8 +50,10 @@ def tabulated(expansion: HermiteExpansion) -> Array:
     nodes = chebyshev.chebpts1(TABLE_DEGREE + 1)
     left = np.arange(-TABLE_END, TABLE_END, PIECE_WIDTH)[:, None]
     values = expansion.value(left + PIECE_WIDTH * (nodes + 1) / 2)
-    need = f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not."
-    require(np.isfinite(values).all(), need)
+    require(
+        np.isfinite(values).all(),
+        f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not.",
+    )
     series = values @ np.linalg.inv(chebyshev.chebvander(nodes, TABLE_DEGREE)).T
     pieces = [chebyshev.cheb2poly(piece) for piece in series]  # without the highest powers, where these are zero
     return np.array([np.pad(piece, (0, nodes.size - piece.size)) for piece in pieces])
@@ -92,16 +93,21 @@ def check_no_jump(problem: Problem) -> None:
     link = problem.activation
     expression = None if link.is_polynomial else link.expression
     jumps = expression is not None and sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta)
-    need = "have a link without jumps where its argument is trained, since a sample has no gradient at a jump"
-    check_that(not jumps, "problem", need, f"has {link.name}")
+    require(
+        not jumps,
+        "Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
+        f"gradient at a jump, but has {link.name}.",
+    )
 
 
 def check_smoothing(optimizer: ZerothOrder, dtype: str) -> None:
     """Refuse a smoothing λ > 0 where the rounding u of losses has a part u/λ above 1/1000 in their difference."""
     least = 1000.0 * float(np.finfo(dtype).eps)
-    need = f"be 0, the limit, or at least {least:.2g} in {dtype}, since two losses that are closer differ by rounding"
-    fits = optimizer.smoothing == 0.0 or optimizer.smoothing >= least
-    check_that(fits, "smoothing", need, f"is {optimizer.smoothing:g}")
+    require(
+        optimizer.smoothing == 0.0 or optimizer.smoothing >= least,
+        f"Argument `smoothing` must be 0, the limit, or at least {least:.2g} in {dtype}, since two losses that are "
+        f"closer differ by rounding, but is {optimizer.smoothing:g}.",
+    )
 
 
 def has_callable(problem: Problem) -> bool:

@@ -64,34 +64,34 @@ class Program:
 
     def line(self, x: int, a: float, b: float) -> int:
         """Return a x + b."""
-        made = self._made(x)
+        operation = self._made(x)
         if (a, b) == (1.0, 0.0):
             return x
-        if made.code == NUMBER or a == 0.0:
-            return self.number(a * made.a + b)
-        if made.code in (LINE, PRODUCT):
-            return self.apply(made.code, made.left, made.right, a * made.a, a * made.b + b)
-        if made.code == SUM and a == 1.0:
-            return self.apply(SUM, made.left, made.right, made.a, made.b + b)
+        if operation.code == NUMBER or a == 0.0:
+            return self.number(a * operation.a + b)
+        if operation.code in (LINE, PRODUCT):
+            return self.apply(operation.code, operation.left, operation.right, a * operation.a, a * operation.b + b)
+        if operation.code == SUM and a == 1.0:
+            return self.apply(SUM, operation.left, operation.right, operation.a, operation.b + b)
         return self.apply(LINE, x, a=a, b=b)
 
     def total(self, x: int, y: int) -> int:
         """Return x + y."""
         pairs = ((x, self._made(y)), (y, self._made(x)))
-        for one, made in pairs:
-            if made.code == NUMBER:
-                return self.line(one, 1.0, made.a)
-        for one, made in pairs:
-            if made.code == LINE:
-                return self.apply(SUM, one, made.left, made.a, made.b)
+        for register, operation in pairs:
+            if operation.code == NUMBER:
+                return self.line(register, 1.0, operation.a)
+        for register, operation in pairs:
+            if operation.code == LINE:
+                return self.apply(SUM, register, operation.left, operation.a, operation.b)
         return self.apply(SUM, x, y, 1.0)
 
     def product(self, x: int, y: int) -> int:
         """Return x y."""
-        for one, other in ((x, y), (y, x)):
-            made = self._made(other)
-            if made.code == NUMBER:
-                return self.line(one, made.a, 0.0)
+        for first, second in ((x, y), (y, x)):
+            operation = self._made(second)
+            if operation.code == NUMBER:
+                return self.line(first, operation.a, 0.0)
         return self.apply(PRODUCT, x, y, 1.0)
 
     def power(self, x: int, exponent: int) -> int:
@@ -110,7 +110,7 @@ class Program:
         numbered = list(enumerate(self._operations, self._inputs))
         for number, operation in reversed(numbered):
             needed.update(operation.reads if number in needed else ())
-        kept = [each for each in numbered if each[0] in needed]
+        kept = [pair for pair in numbered if pair[0] in needed]
         last = {register: at for at, (_, operation) in enumerate(kept) for register in operation.reads}
         place = {register: register for register in range(self._inputs)}
         free: list[int] = []
@@ -148,20 +148,20 @@ def formula_program(value: Any, *, slope: bool) -> list[float]:
     value, z = in_z(value), sympy.Symbol("z", real=True)
     names = sympy.numbered_symbols("t", real=True)
     shared, wanted = sympy.cse([value, value.diff(z)] if slope else [value], symbols=names)
-    program, known = Program(1), {z: 0}
+    program, registers = Program(1), {z: 0}
     for symbol, part in shared:
-        known[symbol] = _written(part, program, known)
-    return program.data(*(_written(part, program, known) for part in wanted))
+        registers[symbol] = _written(part, program, registers)
+    return program.data(*(_written(part, program, registers) for part in wanted))
 
 
-def _written(node: Any, program: Program, known: dict[Any, int]) -> int:  # noqa: PLR0911 (one for each kind)
+def _written(node: Any, program: Program, registers: dict[Any, int]) -> int:  # noqa: PLR0911 (one for each kind)
     """Write one sympy node and return its register."""
     if node.is_Symbol:
-        return known[node]
+        return registers[node]
     if not node.free_symbols:
         return program.number(float(node))
     head = type(node).__name__
-    parts = [_written(part, program, known) for part in (node.args[:1] if head == "Heaviside" else node.args)]
+    parts = [_written(part, program, registers) for part in (node.args[:1] if head == "Heaviside" else node.args)]
     pairs: dict[str, Callable[[int, int], int]] = {
         "Add": program.total,
         "Mul": program.product,

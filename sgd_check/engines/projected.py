@@ -28,8 +28,8 @@ import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import Problem, is_frame, is_network
-from dynamics.problem.checks import check_that
 from hermite.arrays import Array, Integers, Matrix, Vector
+from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, Replay, measured
@@ -48,11 +48,11 @@ def teacher_of(problem: Problem) -> Teacher:
     """Return the teacher of a problem."""
     teacher, network = problem.teacher, is_network(problem)
     if teacher.target is not None:
-        none, program = np.empty(0), polynomial_program(teacher.target.exponents, teacher.target.powers)
-        return none, none, np.empty((0, teacher.span)), np.zeros((0, 2), dtype=np.int64), np.array(program)
-    given = teacher.units(problem.teacher_link)
-    links = list(dict.fromkeys(unit.link for unit in given))
-    units = sorted(given, key=lambda unit: links.index(unit.link))
+        empty, program = np.empty(0), polynomial_program(teacher.target.exponents, teacher.target.powers)
+        return empty, empty, np.empty((0, teacher.span)), np.zeros((0, 2), dtype=np.int64), np.array(program)
+    units_of_teacher = teacher.units(problem.teacher_link)
+    links = list(dict.fromkeys(unit.link for unit in units_of_teacher))
+    units = sorted(units_of_teacher, key=lambda unit: links.index(unit.link))
     data = [sampled_link(link, anywhere=network, slope=not network)[0] for link in links]
     first = [[unit.link for unit in units].index(link) for link in links]
     groups = np.stack([[*first, len(units)], np.cumsum([0, *(link.size for link in data)])], axis=1)
@@ -68,7 +68,7 @@ def write_labels(teacher: Teacher, axes: int, samples: Matrix, labels: Vector, b
     a, biases, directions, groups, links = teacher
     r = directions.shape[1]
     rows = max(CHUNK // batch, 1)
-    z, values, none = np.empty(rows * batch), np.empty(rows * batch), np.empty(0)
+    z, values, empty = np.empty(rows * batch), np.empty(rows * batch), np.empty(0)
     registers = np.empty(rows * batch * (int(links[REGISTERS]) if a.size == 0 else r))
     for first in range(0, samples.shape[0], rows):
         last, begin = min(first + rows, samples.shape[0]), first * batch
@@ -79,9 +79,9 @@ def write_labels(teacher: Teacher, axes: int, samples: Matrix, labels: Vector, b
                     registers[c * size + (t - first) * batch + b] = samples[t, b * axes + c]
         if a.size == 0:
             run_program(links, 0, registers, size)
-            found = size * int(links[FIRST])
+            result = size * int(links[FIRST])
             for n in range(size):
-                labels[begin + n] += registers[found + n]
+                labels[begin + n] += registers[result + n]
         for g in range(groups.shape[0] - 1):
             link = vector(links, groups[g, 1], groups[g + 1, 1] - groups[g, 1])
             scratch = np.empty(scratch_size(link, size))
@@ -90,7 +90,7 @@ def write_labels(teacher: Teacher, axes: int, samples: Matrix, labels: Vector, b
                     z[n] = biases[p] + (registers[p * size + n] if directions.shape[0] == 0 else 0.0)
                     for c in range(r if directions.shape[0] > 0 else 0):
                         z[n] += directions[p, c] * registers[c * size + n]
-                write_link(link, vector(z, 0, size), values, none, scratch)
+                write_link(link, vector(z, 0, size), values, empty, scratch)
                 for n in range(size):
                     labels[begin + n] += a[p] * values[n]
 
@@ -128,10 +128,10 @@ def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int
         for i in range(m):
             z[i] /= rho[i]
         write_link(link, z, value, slope, scratch)
-        found = 0.0
+        output = 0.0
         for i in range(m):
-            found += rho[i] * rho[i] * value[i]
-        step = rate * (found - labels[t, b])
+            output += rho[i] * rho[i] * value[i]
+        step = rate * (output - labels[t, b])
         if not abs(step) < np.inf:
             return False
         for i in range(m):
@@ -270,7 +270,7 @@ def move(  # noqa: PLR0912 (loops over entries)
     """Take the step of batch t, W ← g W − Σ Hᵀ x, and turn its new axes away; if it `decays`, g has no Σ."""
     s, factors, new_axes = axes
     samples, gammas, _ = draws
-    work, _, H, own, stack = buffers
+    work, _, H, pushes, stack = buffers
     rows, m = W.shape
     batch = H.shape[0]
     g, h = row_part(work, 4, 0, m), row_part(work, 5, 0, m)
@@ -299,9 +299,9 @@ def move(  # noqa: PLR0912 (loops over entries)
         else:
             for b in range(batch):
                 for i in range(m):
-                    own[b, i] = s[first] * H[b, i]
+                    pushes[b, i] = s[first] * H[b, i]
             drawn = row_part(samples, t, below, samples.shape[1] - below)
-            turn_batch(W, first, own, row_part(gammas, t, at, count), drawn, stack, products)
+            turn_batch(W, first, pushes, row_part(gammas, t, at, count), drawn, stack, products)
             for b in range(min(batch, m)):
                 below += min(b, count)
         at += count
@@ -355,10 +355,10 @@ def weigh_network(
         for i in range(m):
             inside[i] = along[i] + layers[1, i]
         write_link(link, inside, value, slope, scratch)
-        found = 0.0
+        output = 0.0
         for i in range(m):
-            found += layers[0, i] * value[i]
-        step = rate * (motion[0] * found - labels[t, b])
+            output += layers[0, i] * value[i]
+        step = rate * (motion[0] * output - labels[t, b])
         if not abs(step) < np.inf:
             return False
         for i in range(m):
@@ -502,13 +502,13 @@ def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
 def reduced_factor(weights: Array, span: int) -> Array:
     """Return weights (m, D) as columns (r + m, m), turned beyond the teacher's axes to triangular form."""
     m = weights.shape[0]
-    found = np.zeros((span + m, m))
-    found[:span] = weights[:, :span].T
+    columns = np.zeros((span + m, m))
+    columns[:span] = weights[:, :span].T
     factor = np.linalg.qr(weights[:, span:].T).R
     # The sign of an axis is free; a positive diagonal makes the factor unique.
     factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
-    found[span : span + factor.shape[0]] = factor
-    return found
+    columns[span : span + factor.shape[0]] = factor
+    return columns
 
 
 class DrawnAxes:
@@ -520,8 +520,11 @@ class DrawnAxes:
         if axes is None:
             left, first = np.array([problem.dimension - r - columns]), r
             width = "width" if count == 1 else f"{count} · width"
-            need = f"be 'torch' for a dimension below {width} + teacher axes = {r + columns}"
-            check_that(left[0] >= 0, "engine", need, f"is 'projected' with dimension {problem.dimension}")
+            require(
+                left[0] >= 0,
+                f"Argument `engine` must be 'torch' for a dimension below {width} + teacher axes = {r + columns}, but "
+                f"is 'projected' with dimension {problem.dimension}.",
+            )
             eigenvalues = np.ones(r + columns)
             #: Rows of the weights of the start, −1 where these are 0.
             self._rows = np.full(r + columns, -1)
@@ -531,15 +534,15 @@ class DrawnAxes:
             large = np.flatnonzero(beyond > columns)
             of_factor = np.isin(axes.kind, large)
             of_factor[:r] = False
-            known = np.flatnonzero(~of_factor)
+            plain_axes = np.flatnonzero(~of_factor)
             # Classes without a factor keep all their axes, and the weights of the start have m of them.
             further = np.repeat(np.arange(beyond.size), np.where(beyond > columns, 0, np.maximum(beyond - m, 0)))
             of_factors = np.full((large.size, columns), -1)
             for q, kind in enumerate(large):
                 of_factors[q, place::count] = axes.columns(int(kind), r)
-            self._rows = np.concatenate([known, np.full(further.size, -1), of_factors.ravel()])
-            kinds = np.concatenate([axes.kind[known], further, np.repeat(large, columns)])
-            left, eigenvalues, first = beyond[large] - columns, axes.eigenvalue[kinds], known.size + further.size
+            self._rows = np.concatenate([plain_axes, np.full(further.size, -1), of_factors.ravel()])
+            kinds = np.concatenate([axes.kind[plain_axes], further, np.repeat(large, columns)])
+            left, eigenvalues, first = beyond[large] - columns, axes.eigenvalue[kinds], plain_axes.size + further.size
         samples = min(batch, m)
         new = np.minimum(samples, left).astype(np.int64)
         #: Eigenvalues of the rows, first rows of the factors, new axes of each.
@@ -560,8 +563,8 @@ class DrawnAxes:
 
     def start(self, reduced: Array) -> Array:
         """Return weights at the start, (D, m), given those that a problem reduces to, (m, axes)."""
-        given = reduced.T if self._whitened else reduced_factor(reduced, self._span)
-        return np.where(self._rows[:, None] < 0, 0.0, given[self._rows])
+        weights = reduced.T if self._whitened else reduced_factor(reduced, self._span)
+        return np.where(self._rows[:, None] < 0, 0.0, weights[self._rows])
 
 
 class ProjectedEngine(SteppedRuns):
@@ -595,12 +598,12 @@ class ProjectedEngine(SteppedRuns):
         """Return v and b of a network."""
         return self._now("layers").copy()
 
-    def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
+    def _take(self, arrays: list[Array], rates: Array, draws: Draws) -> int:
         motion, axes = self._motion, self._axes
         samples, _, labels = draws
         if motion.teacher is not None:
             write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
-        weights, layers = own if len(own) > 1 else (own[0], None)
+        weights, layers = arrays if len(arrays) > 1 else (arrays[0], None)
         return int(motion.take(weights, layers, rates, motion.student, axes.axes, draws))
 
 

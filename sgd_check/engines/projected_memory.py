@@ -13,8 +13,8 @@ import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, matrix, row_part
 from dynamics.problem import SGD, Problem, is_frame, is_network
-from dynamics.problem.checks import check_that
 from hermite.arrays import Array, Matrix, Vector
+from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.projected import (
     Axes,
@@ -77,9 +77,9 @@ def mix(C: Columns, c: int, first: int, move: Vector, s: float, G: Vector, slots
     m = C.shape[2]
     if at > 0:
         for i in range(first, m):
-            u, w, own = C[0, c, i], C[1, c, i], s * G[i]
-            C[0, c, i] = move[0] * u + move[1] * own * w
-            C[1, c, i] = move[2] * u + (1.0 + move[3] * own) * w
+            u, w, gain = C[0, c, i], C[1, c, i], s * G[i]
+            C[0, c, i] = move[0] * u + move[1] * gain * w
+            C[1, c, i] = move[2] * u + (1.0 + move[3] * gain) * w
     else:
         for i in range(first, m):
             C[0, c, i] *= 1.0 + move[3] * s * G[i]
@@ -168,15 +168,15 @@ def turn_several(
 ) -> None:
     """Turn away the new axes of a batch from a factor that begins in row `first` and was moved on the others."""
     k, _, m = C.shape
-    work, _, _, own, stack = buffers
+    work, _, _, scaled, stack = buffers
     pushes, _, factor = memory
     for j in range(k):
         for i in range(m):
             for c in range(k * m):
                 factor[c, k * i + j] = C[j, first + c, i]
-            for b in range(own.shape[0]):
-                own[b, k * i + j] = s * pushes[b, j * m + i]
-    turn_batch(factor, 0, own, gammas, below, stack, row_part(work, 6, 0, k * m))
+            for b in range(scaled.shape[0]):
+                scaled[b, k * i + j] = s * pushes[b, j * m + i]
+    turn_batch(factor, 0, scaled, gammas, below, stack, row_part(work, 6, 0, k * m))
     for j in range(k):
         for c in range(k * m):
             for i in range(m):
@@ -191,7 +191,7 @@ def move_columns(
     """Take the step of batch t, and turn its new axes away; if it `decays`, G has no Σ."""
     s, factors, new_axes = axes
     samples, gammas, _ = draws
-    work, _, H, own, _ = buffers
+    work, _, H, scaled, _ = buffers
     pushes, carry, _ = memory
     k, rows, m = C.shape
     batch = H.shape[0]
@@ -223,7 +223,7 @@ def move_columns(
         else:
             drawn = row_part(samples, t, below, samples.shape[1] - below)
             turn_several(C, first, s[first], row_part(gammas, t, at, count), drawn, buffers, memory)
-            for b in range(own.shape[0]):
+            for b in range(scaled.shape[0]):
                 below += min(b, count)
         at += count
 
@@ -254,10 +254,10 @@ def take_remembered_steps(
     work, stack = np.empty((7, size)), np.empty((size + np.append(axes[2], 0).max(), size))
     buffers = (work, np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((min(batch, m), size)), stack)
     memory = (np.empty((batch, size)), np.empty((k, m)), np.empty((size, size)))
-    W, own = matrix(C, at * rows * m, rows, m), None if layers is None else matrix(layers, at * 2 * m, 2, m)
+    W, trained_layers = matrix(C, at * rows * m, rows, m), None if layers is None else matrix(layers, at * 2 * m, 2, m)
     of_v, of_b = np.empty(m), np.empty(m)
     for t in range(len(moves)):
-        if not weigh(W, own, 1.0 / batch, student, draws, t, buffers):
+        if not weigh(W, trained_layers, 1.0 / batch, student, draws, t, buffers):
             return t
         move = row_part(moves, t, 0, 5)
         if layers is not None:
@@ -277,8 +277,11 @@ class RememberingEngine(ProjectedEngine):
         """Return the draws of a step, and its kernel; refuse neurons that are not free."""
         self._optimizer = optimizer = cast("SGD", options.optimizer)
         is_free = not is_frame(problem) and (not is_network(problem) or network_of(problem).lengths is None)
-        reason = "since a buffer has no one meaning for a neuron that is brought back to the sphere"
-        check_that(is_free, "optimizer", f"be plain SGD for neurons of kept length, {reason}", f"is {optimizer}")
+        require(
+            is_free,
+            "Argument `optimizer` must be plain SGD for neurons of kept length, since a buffer has no one meaning for "
+            f"a neuron that is brought back to the sphere, but is {optimizer}.",
+        )
         at = int(optimizer.momentum > 0.0)
         self._slots = slots = Slots(at + 1 + int(optimizer.average is not None), at)
         axes = DrawnAxes(problem, options.batch_size, *slots)
@@ -297,11 +300,11 @@ class RememberingEngine(ProjectedEngine):
         if self._optimizer.average is None:
             return super().measure_average()
         layers = self._state.get("layers")
-        found = self._measured(self._state["weights"][:, -1], student=True)
-        return found, None if layers is None else layers[:, -1].copy()
+        measurement = self._measured(self._state["weights"][:, -1], student=True)
+        return measurement, None if layers is None else layers[:, -1].copy()
 
-    def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
-        *arrays, steps = own
+    def _take(self, state: list[Array], rates: Array, draws: Draws) -> int:
+        *arrays, steps = state
         moves = moves_of(self._optimizer, int(steps[0]), rates * self._axes.batch)
         taken = super()._take(arrays, moves, draws)
         steps += taken

@@ -14,7 +14,7 @@ import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import Problem, is_frame, is_network
-from dynamics.problem.checks import check_memory, check_that
+from dynamics.problem.checks import check_memory, require
 from dynamics.problem.optimizers import ZerothOrder
 from hermite.arrays import Integers, Matrix, Vector
 from sgd_check.engines.problem_forms import check_smoothing, network_of
@@ -96,8 +96,8 @@ def write_quotients(  # noqa: PLR0912 (loops over entries)
     samples, _, labels = draws
     work, scratch, _, _, _ = buffers
     axes, m = W.shape
-    new, epsilon, none = N.shape[1], motions[5], vector(scratch, 0, 0)
-    inside, along, there = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
+    new, epsilon, empty = N.shape[1], motions[5], vector(scratch, 0, 0)
+    inside, along, shifted = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
     value = row_part(work, 3, 0, m)
     size = (axes + new) * m
     slopes[:] = 0.0
@@ -117,21 +117,21 @@ def write_quotients(  # noqa: PLR0912 (loops over entries)
             if layout[BESIDE] > 0:
                 for i in range(m):
                     along[i] += motion[3] * z[size + m + i]
-            both, other = 0.0, 0.0
+            error_sum, error_difference = 0.0, 0.0
             for sign in (1.0, -1.0):
                 for i in range(m):
-                    there[i] = inside[i] + sign * epsilon * along[i]
-                write_link(link, there, value, none, scratch)
-                found = 0.0
+                    shifted[i] = inside[i] + sign * epsilon * along[i]
+                write_link(link, shifted, value, empty, scratch)
+                output = 0.0
                 for i in range(m):
                     v = layers[0, i]
                     if layout[BESIDE] > 0:
                         v += sign * epsilon * motion[2] * z[size + i]
-                    found += v * value[i]
-                error = motion[0] * found - labels[t, b]
-                both += error
-                other += sign * error
-            slopes[k] += rate * both * other / (4.0 * epsilon)
+                    output += v * value[i]
+                error = motion[0] * output - labels[t, b]
+                error_sum += error
+                error_difference += sign * error
+            slopes[k] += rate * error_sum * error_difference / (4.0 * epsilon)
 
 
 @inlined_kernel
@@ -237,8 +237,8 @@ class DirectionAxes(DrawnAxes):
         check_memory(name, asked, 16 * numbers)
         self.axes = np.array([directions, new, left, beside, first], dtype=np.int64)
         shapes = 0.5 * np.concatenate([beyond - np.arange(new), beyond - new - np.arange(left)]).astype(np.float64)
-        known = 4 * batch * m * size if not every_sample else 2 * batch * directions * m * (size + new)
-        operations = known + 4 * directions * m * (size + new) + 2 * m * m * (m + new + left)
+        sample_operations = 4 * batch * m * size if not every_sample else 2 * batch * directions * m * (size + new)
+        operations = sample_operations + 4 * directions * m * (size + new) + 2 * m * m * (m + new + left)
         self.drawn = Drawn(batch, numbers, shapes, gammas=shapes.size, operations=operations)
 
 
@@ -253,22 +253,30 @@ class DirectionsEngine(ProjectedEngine):
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DirectionAxes, Motion]:
         """Return the draws of a step, and its kernel; refuse what this engine does not know."""
         optimizer = cast("ZerothOrder", options.optimizer)
-        elsewhere, finite, here = f"be 'torch' for {optimizer}", optimizer.smoothing > 0.0, "is 'projected'"
-        check_that(problem.inputs is None, "engine", f"{elsewhere} and inputs that are not isotropic", here)
+        is_finite = optimizer.smoothing > 0.0
+        require(
+            problem.inputs is None,
+            f"Argument `engine` must be 'torch' for {optimizer} and inputs that are not isotropic, but is 'projected'.",
+        )
         network = network_of(problem) if is_network(problem) else None
-        is_free = not is_frame(problem) and (network is None or network.lengths is None)
-        need = "be plain SGD for neurons that keep their length, since directions are not tangent to the sphere"
-        check_that(is_free, "optimizer", need, f"is {optimizer}")
+        require(
+            not is_frame(problem) and (network is None or network.lengths is None),
+            "Argument `optimizer` must be plain SGD for neurons that keep their length, since directions are not "
+            f"tangent to the sphere, but is {optimizer}.",
+        )
         if network is None:
-            reason = "since the lengths of directions on all axes enter the losses there"
-            check_that(not finite, "engine", f"{elsewhere} and homogeneous neurons, {reason}", here)
+            require(
+                not is_finite,
+                f"Argument `engine` must be 'torch' for {optimizer} and homogeneous neurons, since the lengths of "
+                "directions on all axes enter the losses there, but is 'projected'.",
+            )
             scale, rates, decay = 1.0, (1.0, 0.0, 0.0), (0.0, 0.0)
         else:
             check_smoothing(optimizer, "float64")
             scale, rates, decay = network.scale, network.rates, network.decay
         trained = np.sign(rates)
         beside = 2 * problem.width if trained[1:].any() else 0
-        axes = DirectionAxes(problem, options.batch_size, optimizer.directions, beside, every_sample=finite)
+        axes = DirectionAxes(problem, options.batch_size, optimizer.directions, beside, every_sample=is_finite)
         motion = make_motion(problem, axes)
         student = (motion.student[0], np.array([scale, *trained, 0.0, 0.0]), np.empty(0))
         motions = np.array([*rates, *decay, optimizer.smoothing / np.sqrt(problem.dimension)])

@@ -74,7 +74,7 @@ class Stepper(ABC):
 
     @property
     def resumable(self) -> bool:
-        """Whether runs can go on from a state: a class that defines `state` and `restore` says so by that."""
+        """Whether runs can go on from a state, which a class with methods `state` and `restore` allows."""
         return type(self).state is not Stepper.state
 
     def state(self) -> dict[str, NDArray[np.generic]]:
@@ -161,8 +161,8 @@ class Declaration(NamedTuple):
 
     def takes(self, problem: Problem) -> bool:
         """Return whether the engine simulates problems of this kind."""
-        known = problem.kind in self.students and set(problem.declared_fields) <= set(self.fields)
-        return known and problem.objective == self.objective
+        is_known = problem.kind in self.students and set(problem.declared_fields) <= set(self.fields)
+        return is_known and problem.objective == self.objective
 
     def steps(self, problem: Problem, optimizer: Optimizer) -> bool:
         """Return whether the engine simulates problems of this kind with this optimizer."""
@@ -212,12 +212,17 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     if not isinstance(name, str) or name not in ENGINES:
         refuse(not_a_choice("Argument `engine`", name, ENGINES))
     declared = ENGINES[name]
-    known = [repr(each) for each, other in ENGINES.items() if other.steps(problem, options.optimizer)]
-    which = f"{' and '.join(known)} {'takes' if len(known) == 1 else 'take'}"
+    able_engines = [
+        repr(engine_name) for engine_name, engine in ENGINES.items() if engine.steps(problem, options.optimizer)
+    ]
+    takers = "no engine takes for this problem"
+    if able_engines:
+        takers = f"{' and '.join(able_engines)} {'takes' if len(able_engines) == 1 else 'take'}"
     maker = declared.maker if options.optimizer.is_plain else declared.optimizers.get(options.optimizer.name)
     if maker is None:
-        need = f"Argument `optimizer` must be plain SGD for engine {name!r}"
-        refuse(f"{need}, but is {options.optimizer}, which {which if known else 'no engine takes for this problem'}.")
+        refuse(
+            f"Argument `optimizer` must be plain SGD for engine {name!r}, but is {options.optimizer}, which {takers}."
+        )
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])
     try:
@@ -225,13 +230,16 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        need = f"Argument `engine` = {name!r} needs an extra package"
-        refuse(f'{need}: pip install "feature-emergence[torch]".', ImportError)
+        refuse(
+            f'Argument `engine` = {name!r} needs an extra package: pip install "feature-emergence[torch]".',
+            ImportError,
+        )
     for argument, taken in (("device", declared.devices), ("dtype", declared.dtypes)):
         if getattr(options, argument) not in taken:
             names = list(map(repr, taken))
             choice = f"one of {', '.join(names)}" if len(names) > 2 or name == "torch" else " or ".join(names)
-            where = "" if name == "torch" else f" for engine {name!r}"
-            given = shown(getattr(options, argument))
-            refuse(f"Argument `{argument}` must be {choice}{where}, but is {given}.")
+            value = shown(getattr(options, argument))
+            if name == "torch":
+                refuse(f"Argument `{argument}` must be {choice}, but is {value}.")
+            refuse(f"Argument `{argument}` must be {choice} for engine {name!r}, but is {value}.")
     return cast("Engine", make(problem, options))

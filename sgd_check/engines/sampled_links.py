@@ -75,7 +75,7 @@ def _series(coefficients: Any) -> Array:
     slope = padded(differentiate(c), c.size)
     if c.size - 1 <= HORNER_DEGREE:
         terms = LOW_TERMS if c.size <= LOW_TERMS else HIGH_TERMS
-        both = [padded(in_powers(each), terms).tolist() for each in (c, slope)]
+        both = [padded(in_powers(series), terms).tolist() for series in (c, slope)]
         return _data(LOW if terms == LOW_TERMS else HIGH, *both)
     j = np.arange(float(c.size))
     rows = np.stack([c, slope, 1.0 / np.sqrt(j + 1.0), np.sqrt(j / (j + 1.0))], axis=1)

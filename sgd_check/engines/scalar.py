@@ -12,7 +12,7 @@ import numpy as np
 from dynamics.equations import gradient_table
 from dynamics.kernels.jit import entry, kernel, vector
 from dynamics.problem import Problem, ZerothOrder
-from dynamics.problem.checks import check_memory, check_that
+from dynamics.problem.checks import check_memory, require
 from hermite.arrays import Array, Matrix, Vector
 from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.registry import EngineOptions, Measurement
@@ -72,16 +72,16 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
     write_gradients(constants, draws, columns, gradients)
     for t in range(rates.size):
         s = np.sqrt((1.0 - C) * (1.0 + C))
-        own, along, across = 0.0, 0.0, 0.0
+        along_neuron, along, across = 0.0, 0.0, 0.0
         for b in range(batch):
             z, v = samples[t, columns * b], samples[t, columns * b + 1]
             step = a * value_at(constants[0], C * z + s * v, scratch) + noise[t, b]
             step *= rates[t] * gradients[t, b]
-            own += step * z
+            along_neuron += step * z
             along += step * v
             if columns > 2:
-                beside = np.sqrt(across) + step * samples[t, columns * b + 2]
-                across = beside * beside
+                along_sum = np.sqrt(across) + step * samples[t, columns * b + 2]
+                across = along_sum * along_sum
             across += step * step * 2.0 * gammas[t, b]
         turned, length = along, along * along + across
         if directions > 0:
@@ -90,7 +90,7 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
             for k in range(directions):
                 first = columns * batch + 3 * k
                 z1, z2, z3 = samples[t, first], samples[t, first + 1], samples[t, first + 2]
-                q = (own * z1 + along * z2 + across * z3) / directions
+                q = (along_neuron * z1 + along * z2 + across * z3) / directions
                 turned += q * z2
                 length += q * z3
                 square += q * q
@@ -113,14 +113,22 @@ class ScalarEngine(SteppedRuns):
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         batch, d, optimizer = options.batch_size, problem.dimension, options.optimizer
         numbers, count = 2 if batch == 1 else 3, 0
-        least, which = numbers, f"engine 'scalar'{' with batches' if batch > 1 else ''}"
         if isinstance(optimizer, ZerothOrder):
-            count, least, which = optimizer.directions, 3, f"{optimizer} in engine 'scalar'"
-            need = "have `smoothing` 0 for engine 'scalar'"
-            check_that(optimizer.smoothing == 0.0, "optimizer", need, f"is {optimizer}")
-            need = "be 0 for steps of zeroth order on the correlation"
-            check_that(problem.smoothing == 0.0, "smoothing", need, f"is {problem.smoothing:g}")
-        check_that(d >= least, "dimension", f"be at least {least} for {which}", f"is {d}")
+            count = optimizer.directions
+            require(
+                optimizer.smoothing == 0.0,
+                f"Argument `optimizer` must have `smoothing` 0 for engine 'scalar', but is {optimizer}.",
+            )
+            require(
+                problem.smoothing == 0.0,
+                "Argument `smoothing` must be 0 for steps of zeroth order on the correlation, but is "
+                f"{problem.smoothing:g}.",
+            )
+            require(d >= 3, f"Argument `dimension` must be at least 3 for {optimizer} in engine 'scalar', but is {d}.")
+        elif batch > 1:
+            require(d >= 3, f"Argument `dimension` must be at least 3 for engine 'scalar' with batches, but is {d}.")
+        else:
+            require(d >= 2, f"Argument `dimension` must be at least 2 for engine 'scalar', but is {d}.")
         self._constants, link_name = _links(problem)
         self._a = float(problem.teacher.coefficients[0])
         # χ² is twice a gamma variable of half as many degrees of freedom; a lone shape is drawn faster.
@@ -140,8 +148,8 @@ class ScalarEngine(SteppedRuns):
         ones = np.where(np.isnan(overlap), np.nan, 1.0)
         return Measurement(overlap, ones if student else None, ones[:, :, 0].copy())
 
-    def _take(self, own: list[Array], rates: Array, draws: Samples) -> int:
-        return int(take_steps(own[0], rates, self._a, self._constants, draws))
+    def _take(self, state: list[Array], rates: Array, draws: Samples) -> int:
+        return int(take_steps(state[0], rates, self._a, self._constants, draws))
 
 
 def _links(problem: Problem) -> tuple[Constants, str]:
@@ -152,5 +160,5 @@ def _links(problem: Problem) -> tuple[Constants, str]:
         name = f"{problem.activation.name}{series}, smoothed by {problem.smoothing:g}"
         return (teacher, np.zeros(teacher.size), np.ascontiguousarray(gradient_table(problem))), name
     check_no_jump(problem)
-    own, name = sampled_link(problem.activation, anywhere=True)
-    return (teacher, own, np.empty((0, 0))), name
+    student, name = sampled_link(problem.activation, anywhere=True)
+    return (teacher, student, np.empty((0, 0))), name

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import available_cores
-from dynamics.problem.checks import check_that
 from hermite.arrays import Array
+from hermite.text.messages import require
 from sgd_check.engines.registry import Engine
 
 Share = TypeVar("Share")
@@ -87,11 +87,12 @@ THREADED_OPERATIONS = 2**15
 Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
-def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, Any]) -> None:
+def check_shapes(state: Mapping[str, NDArray[np.generic]], expected: Mapping[str, Any]) -> None:
     """Raise KeyError or ValueError unless a state has arrays of the names and shapes of `own`."""
-    for name, array in own.items():
+    for name, array in expected.items():
         shape = tuple(array.shape)
-        check_that(state[name].shape == shape, "state", f"hold `{name}` of shape {shape}", f"has {state[name].shape}")
+        found_shape = state[name].shape
+        require(found_shape == shape, f"Argument `state` must hold `{name}` of shape {shape}, but has {found_shape}.")
 
 
 class Drawn(NamedTuple):
@@ -149,7 +150,7 @@ class SteppedRuns(SeededRuns):
         self._benches = [[np.zeros((block, count)) for count in columns] for _ in range(self._threads.count)]
 
     @abstractmethod
-    def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
+    def _take(self, arrays: list[Array], rates: Array, draws: Draws) -> int:
         """Move the arrays of a run at rates η/B, at most a block; return how many steps were taken before it failed."""
 
     def advance(self, rates: Array) -> None:
@@ -178,7 +179,7 @@ class SteppedRuns(SeededRuns):
 
     def _advance_seeds(self, seeds: list[int], rates: Array, bench: list[Array]) -> None:
         for seed in seeds:
-            own = [array[seed] for array in self._state.values()]
+            arrays = [array[seed] for array in self._state.values()]
             axes, lengths, labels = self._generators[seed]
             for first in range(0, rates.size, self._block):
                 part = rates[first : first + self._block]
@@ -191,8 +192,8 @@ class SteppedRuns(SeededRuns):
                     noise *= self._noise
                 else:
                     noise[:] = 0.0
-                if self._take(own, part / self._drawn.batch, (samples, gammas, noise)) < part.size:
+                if self._take(arrays, part / self._drawn.batch, (samples, gammas, noise)) < part.size:
                     self._running[seed] = False
-                    for array in own:
+                    for array in arrays:
                         array[...] = np.nan
                     break

@@ -271,7 +271,7 @@ class OnlineEngine(TorchRuns):
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
-        own = torch.from_numpy(rates / self._batch).to(self._weights)
+        sample_rates = torch.from_numpy(rates / self._batch).to(self._weights)
         done, count = 0, rates.size
         while done < count:
             first = self._taken
@@ -280,7 +280,7 @@ class OnlineEngine(TorchRuns):
                     self.draw()
                 self._block += 1
             last = min(self._steps, first + count - done)
-            self._recursion.rates[first:last, 0, 0] = own[done : done + last - first]
+            self._recursion.rates[first:last, 0, 0] = sample_rates[done : done + last - first]
             if self._cuda and last - first == self._steps:
                 self._whole_block()
             else:

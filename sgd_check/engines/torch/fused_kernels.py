@@ -40,8 +40,8 @@ def normals(seed, sample, counter, stream, dtype: tl.constexpr):
     c2, c3 = zero.to(tl.uint32) + high, (zero + stream).to(tl.uint32)
     a, b, c, d = tl.philox(seed, c0, c1, c2, c3)
     first, second = tl.sqrt(-2.0 * tl.log(uniform(a, dtype))), tl.sqrt(-2.0 * tl.log(uniform(c, dtype)))
-    angle, other = uniform(b, dtype) * TWO_PI, uniform(d, dtype) * TWO_PI
-    return first * tl.cos(angle), first * tl.sin(angle), second * tl.cos(other), second * tl.sin(other)
+    angle, second_angle = uniform(b, dtype) * TWO_PI, uniform(d, dtype) * TWO_PI
+    return first * tl.cos(angle), first * tl.sin(angle), second * tl.cos(second_angle), second * tl.sin(second_angle)
 
 
 @triton.jit
@@ -122,7 +122,7 @@ def advance(
     seed = tl.load(seeds + run)
     neurons, ks, cs = tl.arange(0, M), tl.arange(0, K), tl.arange(0, CHUNK)
     live = neurons < m
-    own = weights + run * m * pitch
+    run_weights = weights + run * m * pitch
     C = tl.zeros((M, K), dtype)
     scale = tl.full((M,), 1.0, dtype)
     blocks = tl.cdiv(steps, K)
@@ -139,7 +139,7 @@ def advance(
                 inside = column < d
                 x = tl.where(inside[None, :], four[part], 0.0)
                 last = tl.where(inside[None, :], last_four[part], 0.0)
-                at = own + neurons[:, None] * pitch + column[None, :]
+                at = run_weights + neurons[:, None] * pitch + column[None, :]
                 kept = live[:, None] & inside[None, :]
                 w = tl.load(at, mask=kept, other=0.0)
                 w = scale[:, None] * (w - tl.dot(C, last, input_precision=PRECISION))

@@ -34,8 +34,8 @@ class TorchLink:
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to out[0], out[1] and out[2]."""
         sigma, double, slope = out.unbind(0)
-        for found, row in zip(self.both(z), (sigma, slope), strict=True):
-            row.copy_(found)
+        for values, row in zip(self.both(z), (sigma, slope), strict=True):
+            row.copy_(values)
         torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
 
 
@@ -49,7 +49,9 @@ def make_link(
     return simulated_link(
         expansion,
         lambda c: _series_link(c, dtype, device),
-        lambda expression: _ProgramLink(*(formula_program(expression, slope=each) for each in (False, slope))),
+        lambda expression: _ProgramLink(
+            *(formula_program(expression, slope=with_slope) for with_slope in (False, slope))
+        ),
         (lambda table: _TableLink(torch.tensor(table, dtype=dtype, device=device))) if anywhere else None,
     )
 
@@ -108,17 +110,17 @@ def _operated(code: int, x: torch.Tensor, y: torch.Tensor, a: float, b: float) -
     """Return the result of one operation."""
     if code == p.NUMBER:
         return torch.full_like(x, a)
-    found: torch.Tensor
+    result: torch.Tensor
     if code == p.LINE:
-        found = x * a
+        result = x * a
     elif code == p.SUM:
-        found = torch.add(x, y, alpha=a)
+        result = torch.add(x, y, alpha=a)
     elif code == p.PRODUCT:
-        found = x * y if a == 1.0 else x * y * a
+        result = x * y if a == 1.0 else x * y * a
     else:
         name = p.FUNCTIONS[code - p.ABSOLUTE].lower() if code >= p.ABSOLUTE else NAMES[code]
-        found = getattr(torch, name)(*(x, y)[: p.READS.get(code, 1)])
-    return found.add_(b) if b else found
+        result = getattr(torch, name)(*(x, y)[: p.READS.get(code, 1)])
+    return result.add_(b) if b else result
 
 
 class _TableLink(TorchLink):

@@ -12,7 +12,7 @@ import torch
 
 from dynamics.problem import Problem, Student, is_frame, is_network, is_spherical
 from dynamics.problem import optimizers as values
-from dynamics.problem.checks import check_that
+from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_smoothing
 from sgd_check.engines.registry import EngineOptions
 from sgd_check.engines.torch.neurons import Neurons
@@ -28,7 +28,7 @@ class WeightRuns:
     Another optimizer is a class with another `move` or `pull`, see `STEPS`.
     """
 
-    #: Arrays of the size of the weights that the steps keep, beside an average.
+    #: Number of arrays of the size of the weights that the steps keep, without an average.
     arrays = 0
 
     def __init__(
@@ -91,13 +91,14 @@ class _Sgd(WeightRuns):
     arrays = 1
 
     def move(self, gradient: torch.Tensor, rate: float) -> None:
-        own, (velocity,), average = self._optimizer, self._kept, self.average
-        new = 1.0 - own.dampening if self._steps else 1.0
-        velocity.mul_(own.momentum).add_(gradient, alpha=new)
-        along = gradient.add_(velocity, alpha=own.momentum) if own.nesterov else velocity
+        optimizer, (velocity,), average = self._optimizer, self._kept, self.average
+        new = 1.0 - optimizer.dampening if self._steps else 1.0
+        velocity.mul_(optimizer.momentum).add_(gradient, alpha=new)
+        along = gradient.add_(velocity, alpha=optimizer.momentum) if optimizer.nesterov else velocity
         self._neurons.step(self.weights, along, rate)
         if average is not None:
-            average.lerp_(self.weights, 1.0 / (self._steps + 2) if own.average == "polyak" else own.average)
+            weight = 1.0 / (self._steps + 2) if optimizer.average == "polyak" else optimizer.average
+            average.lerp_(self.weights, weight)
         self._steps += 1
 
 
@@ -138,8 +139,8 @@ class _ZerothOrder(WeightRuns):
             return above.sub_(below).div_(2.0 * size)
 
         if size:
-            pairs = [quotient(each.view_as(self.weights)) for each in z.unbind(1)]
-            along = torch.stack(pairs, dim=1)[:, None]
+            quotients = [quotient(direction.view_as(self.weights)) for direction in z.unbind(1)]
+            along = torch.stack(quotients, dim=1)[:, None]
         else:
             along = torch.bmm(self.gradient(x, labels).flatten(1)[:, None], z.transpose(1, 2))
         torch.bmm(along, z, out=self.memory.view(len(z), 1, -1))
@@ -164,18 +165,24 @@ def keeps_average(optimizer: values.Optimizer) -> bool:
 
 
 def check_optimizer(problem: Problem, options: EngineOptions) -> None:
-    """Refuse, with the reason, problems and batches for which an optimizer has no meaning here."""
-    own = options.optimizer
-    if own.is_plain:
+    """Raise ValueError for problems and batches for which the optimizer is not defined."""
+    optimizer = options.optimizer
+    if optimizer.is_plain:
         return
     student = cast("Student", problem.student) if is_network(problem) else None
     on_sphere = is_frame(problem) or is_spherical(problem) or (student and student.first_layer == "sphere")
-    why = "what other optimizers keep or draw is not tangent to the sphere any more once neurons are brought back to it"
-    check_that(not on_sphere, "optimizer", f"be plain SGD for neurons that keep their length, since {why}", f"is {own}")
-    if isinstance(own, values.ZerothOrder):
-        check_smoothing(own, options.dtype)
-    if own.sees_axes:
-        values.check_dense(own, problem, options.batch_size)
+    require(
+        not on_sphere,
+        "Argument `optimizer` must be plain SGD for neurons that keep their length, since what other optimizers keep "
+        f"or draw is not tangent to the sphere any more once neurons are brought back to it, but is {optimizer}.",
+    )
+    if isinstance(optimizer, values.ZerothOrder):
+        check_smoothing(optimizer, options.dtype)
+    if optimizer.sees_axes:
+        values.check_dense(optimizer, problem, options.batch_size)
         decay = student.decay if student else ()
-        need = f"have a student without decay for {own}, which would scale it as a gradient"
-        check_that(not any(decay), "problem", need, f"has {decay}")
+        require(
+            not any(decay),
+            f"Argument `problem` must have a student without decay for {optimizer}, which would scale it as a gradient,"
+            f" but has {decay}.",
+        )

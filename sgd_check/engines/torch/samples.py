@@ -112,8 +112,10 @@ Streams = GeneratorStreams | CounterStreams
 def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device, key: int = SAMPLES) -> Streams:
     """Return the fastest streams for a precision and a device; those of other keys than samples are independent."""
     if device.type == "cpu" and dtype == torch.float64:
-        own = [generators(seed, [key])[0] for seed in seeds]
-        return GeneratorStreams(own, lambda source, out: source.standard_normal(out=out.numpy()), words_of, set_words)
+        sources = [generators(seed, [key])[0] for seed in seeds]
+        return GeneratorStreams(
+            sources, lambda source, out: source.standard_normal(out=out.numpy()), words_of, set_words
+        )
     if key != SAMPLES:
         seeds = [int(generators(seed, [key])[0].integers(2**63)) for seed in seeds]
     if device.type != "cpu" and triton_version() is not None:
@@ -148,7 +150,7 @@ class TorchTeacher:
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
         """Return the teacher of a problem; the spherical student's may have another link than the student."""
         teacher, network, directions = problem.teacher, is_network(problem), None
-        where: Any = {"dtype": dtype, "device": device}
+        placement: Any = {"dtype": dtype, "device": device}
 
         def made(link: HermiteExpansion) -> TorchLink:
             return make_link(link, dtype, device, anywhere=network, slope=not network)[0]
@@ -156,13 +158,16 @@ class TorchTeacher:
         if teacher.target is not None:
             value = partial(_polynomial, teacher.target.powers.tolist(), teacher.target.exponents.tolist())
         elif teacher.directions is None and not network:
-            value = partial(_along_axes, made(problem.teacher_link), torch.tensor(teacher.coefficients, **where))
+            value = partial(_along_axes, made(problem.teacher_link), torch.tensor(teacher.coefficients, **placement))
         else:
-            given = teacher.units(problem.teacher_link)
-            links = {unit.link: made(unit.link) for unit in given}
-            units = [(a, links[link], torch.tensor(direction, **where), bias) for a, link, direction, bias in given]
+            units_of_teacher = teacher.units(problem.teacher_link)
+            links = {unit.link: made(unit.link) for unit in units_of_teacher}
+            units = [
+                (a, links[link], torch.tensor(direction, **placement), bias)
+                for a, link, direction, bias in units_of_teacher
+            ]
             value = partial(_units, units)
-            directions = None if network else torch.tensor(teacher.directions, **where)
+            directions = None if network else torch.tensor(teacher.directions, **placement)
         return cls(value, teacher.span, problem.label_noise, directions)
 
     def coordinates(self, x: torch.Tensor) -> torch.Tensor:

@@ -71,8 +71,10 @@ def one_torch_thread() -> Iterator[None]:
 def checked_device(device: str) -> torch.device:
     """Return the device of a name; "auto" is CUDA if the machine has it."""
     available = torch.cuda.is_available()
-    need = "Argument `device` must be 'auto' or 'cpu' on this machine, but is 'cuda' and torch finds no CUDA device."
-    require(available or device != "cuda", need)
+    require(
+        available or device != "cuda",
+        "Argument `device` must be 'auto' or 'cpu' on this machine, but is 'cuda' and torch finds no CUDA device.",
+    )
     return torch.device("cuda" if device != "cpu" and available else "cpu")
 
 
@@ -97,14 +99,16 @@ class TorchRuns(Engine):
     ) -> None:
         self._device, self._dtype = checked_device(options.device), DTYPES[options.dtype]
         runs, m, self._dimension = len(options.seeds), problem.width, kept or problem.dimension
-        need, limit = memory_needed(runs, m, self._dimension, drawn, self._dtype), memory_limit(self._device)
-        most = f"Arguments `problem` and `seeds` must fit in {limit / 2**30:.3g} GiB, but {runs} seeds"
-        beside = "" if options.optimizer.is_plain else f" under {options.optimizer}"
-        found = f"of {m} neurons in dimension {self._dimension}{beside} need {need / 2**30:.1f} GiB."
-        require(need <= limit, f"{most} {found}")
-        where = self._dtype, self._device
-        self._teacher = TorchTeacher.of(problem, *where)
-        self._link, link_name = make_link(problem.activation, *where, anywhere=is_network(problem))
+        memory, limit = memory_needed(runs, m, self._dimension, drawn, self._dtype), memory_limit(self._device)
+        optimizer = "" if options.optimizer.is_plain else f" under {options.optimizer}"
+        require(
+            memory <= limit,
+            f"Arguments `problem` and `seeds` must fit in {limit / 2**30:.3g} GiB, but {runs} seeds of {m} neurons in "
+            f"dimension {self._dimension}{optimizer} need {memory / 2**30:.1f} GiB.",
+        )
+        self._teacher = TorchTeacher.of(problem, self._dtype, self._device)
+        is_general = is_network(problem)
+        self._link, link_name = make_link(problem.activation, self._dtype, self._device, anywhere=is_general)
         reduced, axes = _reduced_starts(problem, options), problem.input_axes()
         self._weights = torch.zeros(runs, m, columns, dtype=self._dtype, device=self._device)
         places = np.arange(reduced.shape[2]) if axes is None else axes.places
@@ -121,8 +125,8 @@ class TorchRuns(Engine):
     @contextmanager
     def running(self) -> Iterator[None]:
         """Return a context without autograd in which runs share threads; torch has one on the processor."""
-        one = one_torch_thread() if self._device.type == "cpu" else nullcontext()
-        with one, torch.inference_mode(), self._threads.running():
+        threads = one_torch_thread() if self._device.type == "cpu" else nullcontext()
+        with threads, torch.inference_mode(), self._threads.running():
             yield
 
     def current(self) -> torch.Tensor:
@@ -150,7 +154,7 @@ def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
         from dynamics.solve import coupled_problem  # loads Numba
 
         starts = [coupled_problem(problem, problem.width, seed) for seed in options.starts]
-    reduced = np.array([each.reduced_weights() for each in starts])
+    reduced = np.array([start.reduced_weights() for start in starts])
     if is_frame(problem):
         reduced /= math.sqrt(float(problem.start().squared_norm[0]))
     elif is_spherical(problem):
@@ -194,8 +198,8 @@ def measured(
     overlap = teacher.coordinates(unit)
     overlap = overlap if directions is None else overlap @ directions.to(torch.float64).T
     gram = torch.bmm(unit, unit.transpose(1, 2)) if student and not vectors else None
-    found = (overlap, gram, squared_norm * (squared or 1.0), unit if student and vectors else None)
-    arrays: list[Any] = [None if each is None else each.cpu().numpy() for each in found]
+    tensors = (overlap, gram, squared_norm * (squared or 1.0), unit if student and vectors else None)
+    arrays: list[Any] = [None if tensor is None else tensor.cpu().numpy() for tensor in tensors]
     return Measurement(*arrays)
 
 
@@ -210,8 +214,8 @@ class WeightEngine(TorchRuns):
         optimizer, m, layered = options.optimizer, problem.width, is_network(problem)
         count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
         drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
-        made = WeightRuns if optimizer.is_plain else STEPS[type(optimizer)]
-        drawn += m * (made.arrays + keeps_average(optimizer)) + (problem.teacher.span if optimizer.sees_axes else 0)
+        run_type = WeightRuns if optimizer.is_plain else STEPS[type(optimizer)]
+        drawn += m * (run_type.arrays + keeps_average(optimizer)) + (problem.teacher.span if optimizer.sees_axes else 0)
         drawn += steps_ahead(d, count * m) * count * m if count else 0
         super().__init__(problem, options, drawn, d + 2 if layered else d, d)
         if optimizer.sees_axes:  # teacher and start lie along axes whose coordinates are all of order 1/√d
@@ -225,27 +229,27 @@ class WeightEngine(TorchRuns):
             start = problem.network_start()
             self._weights[:, :, d:] = torch.from_numpy(np.array([start.second_layer, start.bias]).T).to(self._weights)
         streams, on_cpu = make_streams(seeds, self._dtype, self._device), self._device.type == "cpu"
-        others = make_streams(seeds, self._dtype, self._device, DIRECTIONS) if count else None
+        direction_streams = make_streams(seeds, self._dtype, self._device, DIRECTIONS) if count else None
         self._layered = layered
         self._spherical = is_spherical(problem)
         self._groups = list[WeightRuns]()
         size = 1 if on_cpu else len(seeds)
         for first in range(0, len(seeds), size):
             lanes = range(first, first + size)
-            teacher, axes, those = self._teacher, self._teacher.axes, seeds[first : first + size]
+            teacher, axes, lane_seeds = self._teacher, self._teacher.axes, seeds[first : first + size]
             if axes is not None:
                 teacher = replace(teacher, axes=axes[first : first + size])
             source: Source = FreshSamples(teacher, streams, lanes, reused or batch, self._weights[:0, :, :d])
             if reused is not None:
                 sample = source.batch()
                 if kept is not None:
-                    turn_to_triangle(sample[0], kept, problem.dimension, those)
-                source = FixedSamples(sample, batch, those, reshuffled=options.reshuffle)
+                    turn_to_triangle(sample[0], kept, problem.dimension, lane_seeds)
+                source = FixedSamples(sample, batch, lane_seeds, reshuffled=options.reshuffle)
             self._neurons = neurons = make_neurons(problem, self._link, self._weights)
-            own = self._weights[first : first + size].clone()
+            weights = self._weights[first : first + size].clone()
             spread = None if neurons.metric is None else torch.sqrt(neurons.metric)
-            z = None if others is None else FreshDirections(others, lanes, count, own, spread)
-            self._groups.append(made(neurons, own, source, options, z))
+            z = None if direction_streams is None else FreshDirections(direction_streams, lanes, count, weights, spread)
+            self._groups.append(run_type(neurons, weights, source, options, z))
         self._weights = self._weights.new_empty(0)  # the groups have theirs
         many = on_cpu and m * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
         self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
@@ -269,14 +273,14 @@ class WeightEngine(TorchRuns):
 
     def train_loss(self) -> Array:
         """Return the mean of (f − y)² over the samples."""
-        found = [2.0 * runs.loss(runs.weights, *cast("FixedSamples", runs.source).all) for runs in self._groups]
-        return np.asarray(torch.cat(found).to("cpu", torch.float64).numpy())
+        losses = [2.0 * runs.loss(runs.weights, *cast("FixedSamples", runs.source).all) for runs in self._groups]
+        return np.asarray(torch.cat(losses).to("cpu", torch.float64).numpy())
 
     def measure_average(self) -> tuple[Measurement, Array | None]:
         """Return overlaps of the averages of the weights, and of a network v and b."""
         averages = torch.cat([runs.average for runs in self._groups if runs.average is not None])
-        found = measured(averages[..., : self._dimension], self._teacher, student=True)
-        return found, _layers(averages) if self._layered else None
+        measurement = measured(averages[..., : self._dimension], self._teacher, student=True)
+        return measurement, _layers(averages) if self._layered else None
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN."""
