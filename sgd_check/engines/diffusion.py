@@ -491,7 +491,7 @@ class StepLaws:
 
 
 class Series(NamedTuple):
-    """Hermite coefficients that are simulated, a phrase saying what link they are, and their noise over the link's."""
+    """Hermite coefficients that are simulated, a phrase that names the link, and their noise over that of the link."""
 
     coefficients: Array
     name: str
@@ -499,9 +499,9 @@ class Series(NamedTuple):
 
 
 def series_of(expansion: HermiteExpansion) -> Series:
-    """Return a polynomial as it is, and of any other link the Hermite series whose noise is most like the link's.
+    """Return a polynomial unchanged, and for any other link the Hermite series whose noise is closest to the link's.
 
-    Of E σ⁴, E σ'⁴, E σ²σ'² and E σ² E σ'², the one that is furthest from the link's is the noise ratio.
+    The noise ratio is that of the moment E σ⁴, E σ'⁴, E σ²σ'² or E σ² E σ'² that differs most from that of the link.
     """
     if expansion.is_polynomial:
         return Series(np.array(expansion.link_coefficients()), f"{expansion.name} (polynomial)", 1.0)
@@ -659,9 +659,9 @@ class DiffusionEngine(SeededRuns, SpanEngine):
             span = (steps, rates, np.empty((2, 0)))
         else:
             span = (steps, 0.0, np.cumsum(np.pad([rates, rates**2], ((0, 0), (1, 0))), axis=1))
-        count = self._threads.living
+        count = self._threads.active_count
         shares = [(active[k::count].copy(), self._scratches[k]) for k in range(count)]
-        ended = all(self._threads.each(lambda share: self._advance_seeds(*share, span, given_up), shares))
+        ended = all(self._threads.map(lambda share: self._advance_seeds(*share, span, given_up), shares))
         self._steps += steps
         self._running[active] &= np.isfinite(self._weights[active, 0, 0])
         return ended
@@ -741,7 +741,7 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         return one_blas_thread()
 
     def caution(self, peak_rate: float, steps: int) -> str | None:  # noqa: ARG002
-        """Refuse learning rates at which there is no diffusion."""
+        """Raise ValueError for learning rates at which the frame does not diffuse; return None."""
         require(
             peak_rate < self._limit,
             f"Argument `learning_rate` must be below {self._limit:.4g}, above which noise keeps the neurons from every "
@@ -766,7 +766,7 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         return True
 
     def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps in float64, those among the neurons being known."""
+        """Return overlaps in float64; those among the neurons are given by the frame."""
         overlap = self._state["overlap"].copy()
         gram = np.repeat(np.eye(self._width)[None], len(overlap), axis=0) if student else None
         return Measurement(overlap, gram, np.where(np.isnan(overlap[:, :, 0]), np.nan, self._n))

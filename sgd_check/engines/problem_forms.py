@@ -77,7 +77,7 @@ class Network(NamedTuple):
 
 
 def network_of(problem: Problem) -> Network:
-    """Return what moves, or raise one sentence if a step is not that of the loss: the link has a jump."""
+    """Return the start, scale, rates and decay of a network; raise ValueError if its link jumps where it is trained."""
     student, start = cast("Student", problem.student), problem.network_start()
     rates = student.learning_rates
     if rates[0] > 0 or rates[2] > 0:

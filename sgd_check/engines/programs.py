@@ -105,7 +105,7 @@ class Program:
         return self.product(square, x) if exponent % 2 else square
 
     def data(self, *results: int) -> list[float]:
-        """Return the program that writes one or two results, without what these do not need, in few registers."""
+        """Return the program that writes one or two results: the operations that they need, in few registers."""
         needed = set(results)
         numbered = list(enumerate(self._operations, self._inputs))
         for number, operation in reversed(numbered):

@@ -34,7 +34,7 @@ from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, Replay, measured
 from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_link
-from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, Drawn, SteppedRuns, generators
+from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, StepDraws, SteppedRuns, generators
 
 Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
 
@@ -372,7 +372,7 @@ def weigh_network(
 
 @kernel
 def put_back(W: Matrix, radii: Vector, factors: Vector) -> None:
-    """Scale the neurons to the lengths given."""
+    """Scale the neurons to the lengths `radii`."""
     factors[:] = 0.0
     for c in range(W.shape[0]):
         for i in range(radii.size):
@@ -465,7 +465,7 @@ def take_frame_steps(
     return rates.size
 
 
-class Motion(NamedTuple):
+class StudentMotion(NamedTuple):
     """The steps of one kind of student: `take` of weights, layers, rates, `student`, axes and draws.
 
     `teacher` makes the labels, unless the steps do. Overlaps are those with `directions`, or with the axes if None.
@@ -479,12 +479,12 @@ class Motion(NamedTuple):
     link_name: str
 
 
-def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
+def make_motion(problem: Problem, drawn: SampledAxes) -> StudentMotion:
     """Return the steps of a problem's student."""
     if is_frame(problem):
         frame = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
         start = {"weights": drawn.start(problem.reduced_weights())}
-        return Motion(start, take_frame_steps, frame, None, None, problem.activation.name)
+        return StudentMotion(start, take_frame_steps, frame, None, None, problem.activation.name)
     link, link_name = sampled_link(problem.activation, anywhere=is_network(problem))
     teacher, student = teacher_of(problem), (link, np.empty(0), np.empty(0))
     if is_network(problem):
@@ -492,11 +492,11 @@ def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
         start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
         motion = np.array([network.scale, *network.rates, *network.decay])
         student = (link, motion, np.empty(0) if network.lengths is None else network.lengths)
-        return Motion(start, take_steps, student, teacher, None, link_name)
+        return StudentMotion(start, take_steps, student, teacher, None, link_name)
     start = {"weights": drawn.start(problem.reduced_weights())}
     is_lone = drawn.batch == 1 and drawn.size == 2 and problem.inputs is None and teacher[2].size == 0
     take: Callable[..., int] = take_lone_steps if is_lone else take_steps
-    return Motion(start, take, student, teacher, problem.teacher.directions, link_name)
+    return StudentMotion(start, take, student, teacher, problem.teacher.directions, link_name)
 
 
 def reduced_factor(weights: Array, span: int) -> Array:
@@ -511,7 +511,7 @@ def reduced_factor(weights: Array, span: int) -> Array:
     return columns
 
 
-class DrawnAxes:
+class SampledAxes:
     """The axes on which a step draws samples, and its draws, `drawn`; `count` columns a neuron, weights at `place`."""
 
     def __init__(self, problem: Problem, batch: int, count: int = 1, place: int = 0) -> None:
@@ -553,7 +553,7 @@ class DrawnAxes:
         gammas = np.concatenate([np.empty(0), *shapes])
         below = sum(min(b, int(count)) for count in new for b in range(samples))
         turning = 6 * columns**2 if batch == 1 else 2 * columns**2 * (columns + samples)
-        self.drawn = Drawn(
+        self.drawn = StepDraws(
             batch,
             numbers=batch * self.size + (below if batch > 1 else 0),
             shapes=float(gammas[0]) if gammas.size == 1 else gammas,
@@ -575,9 +575,9 @@ class ProjectedEngine(SteppedRuns):
         self._axes, self._motion = axes, motion = self._steps_of(problem, options)
         super().__init__(options.seeds, motion.start, axes.drawn, problem.label_noise, motion.link_name)
 
-    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[Any, Motion]:
+    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[Any, StudentMotion]:
         """Return the draws of a step, and its kernel."""
-        axes = DrawnAxes(problem, options.batch_size)
+        axes = SampledAxes(problem, options.batch_size)
         return axes, make_motion(problem, axes)
 
     def measure(self, *, student: bool) -> Measurement:

@@ -19,11 +19,11 @@ from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.projected import (
     Axes,
     Buffers,
-    DrawnAxes,
     Draws,
-    Motion,
     ProjectedEngine,
+    SampledAxes,
     Student,
+    StudentMotion,
     factor_batch,
     make_motion,
     turn_batch,
@@ -163,7 +163,7 @@ def sweep_down(C: Columns, first: int, carry: Matrix, beyond: float) -> None:
 
 
 @inlined_kernel
-def turn_several(
+def turn_batch_columns(
     C: Columns, first: int, s: float, gammas: Vector, below: Vector, buffers: Buffers, memory: Memory
 ) -> None:
     """Turn away the new axes of a batch from a factor that begins in row `first` and was moved on the others."""
@@ -222,7 +222,7 @@ def move_columns(
             sweep_down(C, first, carry, beyond)
         else:
             drawn = row_part(samples, t, below, samples.shape[1] - below)
-            turn_several(C, first, s[first], row_part(gammas, t, at, count), drawn, buffers, memory)
+            turn_batch_columns(C, first, s[first], row_part(gammas, t, at, count), drawn, buffers, memory)
             for b in range(scaled.shape[0]):
                 below += min(b, count)
         at += count
@@ -273,7 +273,7 @@ def take_remembered_steps(
 class RememberingEngine(ProjectedEngine):
     """Runs with momentum or averages: "weights" (seeds, k, D, m), "layers" (seeds, k, 2, m) and "steps" (seeds, 1)."""
 
-    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DrawnAxes, Motion]:
+    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[SampledAxes, StudentMotion]:
         """Return the draws of a step, and its kernel; refuse neurons that are not free."""
         self._optimizer = optimizer = cast("SGD", options.optimizer)
         is_free = not is_frame(problem) and (not is_network(problem) or network_of(problem).lengths is None)
@@ -284,7 +284,7 @@ class RememberingEngine(ProjectedEngine):
         )
         at = int(optimizer.momentum > 0.0)
         self._slots = slots = Slots(at + 1 + int(optimizer.average is not None), at)
-        axes = DrawnAxes(problem, options.batch_size, *slots)
+        axes = SampledAxes(problem, options.batch_size, *slots)
         motion = make_motion(problem, axes)
         start = {name: np.zeros((slots.columns, *array.shape)) for name, array in motion.start.items()}
         for name, array in motion.start.items():  # no buffer, and the weights as their own average

@@ -20,12 +20,12 @@ from hermite.arrays import Integers, Matrix, Vector
 from sgd_check.engines.problem_forms import check_smoothing, network_of
 from sgd_check.engines.projected import (
     Buffers,
-    DrawnAxes,
     Draws,
     Layers,
-    Motion,
     ProjectedEngine,
+    SampledAxes,
     Student,
+    StudentMotion,
     factor_batch,
     make_motion,
     triangular_factor,
@@ -33,7 +33,7 @@ from sgd_check.engines.projected import (
 )
 from sgd_check.engines.registry import EngineOptions
 from sgd_check.engines.sampled_links import scratch_size, write_link
-from sgd_check.engines.seeded_runs import Drawn
+from sgd_check.engines.seeded_runs import StepDraws
 
 #: The student, its motion s, whether w, v and b are trained, and no decays; their rates, the decays of w and v, and ε.
 Constants = tuple[Student, Vector]
@@ -221,7 +221,7 @@ def take_zeroth_steps(
     return rates.size
 
 
-class DirectionAxes(DrawnAxes):
+class DirectionAxes(SampledAxes):
     """The axes on which a step draws samples and directions, and its draws, `drawn`; `axes` is their layout."""
 
     def __init__(self, problem: Problem, batch: int, directions: int, beside: int, *, every_sample: bool) -> None:
@@ -239,7 +239,7 @@ class DirectionAxes(DrawnAxes):
         shapes = 0.5 * np.concatenate([beyond - np.arange(new), beyond - new - np.arange(left)]).astype(np.float64)
         sample_operations = 4 * batch * m * size if not every_sample else 2 * batch * directions * m * (size + new)
         operations = sample_operations + 4 * directions * m * (size + new) + 2 * m * m * (m + new + left)
-        self.drawn = Drawn(batch, numbers, shapes, gammas=shapes.size, operations=operations)
+        self.drawn = StepDraws(batch, numbers, shapes, gammas=shapes.size, operations=operations)
 
 
 def _below(rows: int, columns: int) -> int:
@@ -250,7 +250,7 @@ def _below(rows: int, columns: int) -> int:
 class DirectionsEngine(ProjectedEngine):
     """Runs along random directions, with the state of plain ones."""
 
-    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DirectionAxes, Motion]:
+    def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DirectionAxes, StudentMotion]:
         """Return the draws of a step, and its kernel; refuse what this engine does not know."""
         optimizer = cast("ZerothOrder", options.optimizer)
         is_finite = optimizer.smoothing > 0.0

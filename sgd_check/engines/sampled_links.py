@@ -38,10 +38,9 @@ BLOCK, FEW = 128, 4
 
 
 def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: bool = True) -> tuple[Array, str]:
-    """Return the data of a link, and one phrase saying what link it is, see `simulated_link`.
+    """Return the data of a link, and one phrase that names it; `anywhere` is that of `simulated_link`.
 
-    A formula with a jump counts as its Hermite series, unless its value alone is of use, without `slope`; `anywhere`
-    as that of a network.
+    A formula with a jump is simulated by its Hermite series; without `slope`, which asks for values alone, as it is.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from hermite.arrays import Array, Matrix, Vector
 from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.sampled_links import sampled_link, scratch_size, value_at, write_link
-from sgd_check.engines.seeded_runs import Drawn, SteppedRuns
+from sgd_check.engines.seeded_runs import StepDraws, SteppedRuns
 
 Constants = tuple[Vector, Vector, Matrix]
 Samples = tuple[Matrix, Matrix, Matrix]
@@ -138,7 +138,7 @@ class ScalarEngine(SteppedRuns):
             check_memory("directions", count, 16 * 3.0 * count)
             shapes = 0.5 * np.array([d - numbers] * batch + [d - 3], dtype=np.float64)
         gammas, operations = batch + (count > 0), OPERATIONS * (batch + count)
-        drawn = Drawn(batch, numbers * batch + 3 * count, shapes, gammas=gammas, operations=operations)
+        drawn = StepDraws(batch, numbers * batch + 3 * count, shapes, gammas=gammas, operations=operations)
         start = {"overlap": problem.start().teacher_overlap[0]}
         super().__init__(options.seeds, start, drawn, problem.label_noise, link_name)
 

@@ -42,7 +42,7 @@ def words_of(generator: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> None:
-    """Put an SFC64 where `words_of` found one."""
+    """Set the state of an SFC64 to the words that `words_of` returned."""
     generator.bit_generator.state = {
         "bit_generator": "SFC64",
         "state": {"state": np.array(words[:4], dtype=np.uint64)},
@@ -52,7 +52,7 @@ def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> Non
 
 
 class RunThreads:
-    """So many threads, which live while the engine is running; one thread is the caller's own."""
+    """A pool of `count` threads, which live while the engine is running; a single thread is that of the caller."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -69,12 +69,12 @@ class RunThreads:
             self._pool = None
 
     @property
-    def living(self) -> int:
-        """How many threads there are to share work now."""
+    def active_count(self) -> int:
+        """Number of threads that can share work now."""
         return 1 if self._pool is None else self.count
 
-    def each(self, work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-        """Return the results of the work on every share, in order."""
+    def map(self, work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
+        """Return the results of `work` on every share, in order."""
         return list((map if self._pool is None or len(shares) == 1 else self._pool.map)(work, shares))
 
 
@@ -88,15 +88,14 @@ Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
 def check_shapes(state: Mapping[str, NDArray[np.generic]], expected: Mapping[str, Any]) -> None:
-    """Raise KeyError or ValueError unless a state has arrays of the names and shapes of `own`."""
+    """Raise KeyError or ValueError unless a state has arrays of the names and shapes of those `expected`."""
     for name, array in expected.items():
-        shape = tuple(array.shape)
-        found_shape = state[name].shape
-        require(found_shape == shape, f"Argument `state` must hold `{name}` of shape {shape}, but has {found_shape}.")
+        shape, stored = tuple(array.shape), state[name].shape
+        require(stored == shape, f"Argument `state` must hold `{name}` of shape {shape}, but has {stored}.")
 
 
-class Drawn(NamedTuple):
-    """Draws of a step for its `batch`: `numbers` N(0, 1), `gammas` of `shapes`; about so many `operations` follow."""
+class StepDraws(NamedTuple):
+    """Draws of a step for its `batch`: `numbers` N(0, 1), `gammas` of `shapes`; using them takes about `operations`."""
 
     batch: int
     numbers: int
@@ -106,9 +105,9 @@ class Drawn(NamedTuple):
 
 
 class SeededRuns(Engine):
-    """Independent runs of one seed each: their arrays, of one run those of `start`, and generators for `keys`.
+    """Independent runs, one per seed, whose arrays begin as those of `start`; each has a generator per key of `keys`.
 
-    These draw in the order of the steps, so that the bits of a seed depend on no other seed and on no thread.
+    Generators draw in the order of the steps, so that the bits of a seed depend on no other seed and on no thread.
     """
 
     def __init__(self, seeds: Sequence[int], start: Mapping[str, Array], keys: Sequence[int], link_name: str) -> None:
@@ -140,7 +139,7 @@ class SteppedRuns(SeededRuns):
     """Runs that take every step and are resumable, however cut; a subclass says how a block of steps is taken."""
 
     def __init__(
-        self, seeds: Sequence[int], start: Mapping[str, Array], drawn: Drawn, label_noise: float, link_name: str
+        self, seeds: Sequence[int], start: Mapping[str, Array], drawn: StepDraws, label_noise: float, link_name: str
     ) -> None:
         super().__init__(seeds, start, (AXES, LENGTHS, LABEL_NOISE), link_name)
         self._drawn, self._noise = drawn, label_noise
@@ -156,9 +155,9 @@ class SteppedRuns(SeededRuns):
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""
         active = np.flatnonzero(self._running).tolist()
-        count = self._threads.living if rates.size * self._drawn.operations >= THREADED_OPERATIONS else 1
+        count = self._threads.active_count if rates.size * self._drawn.operations >= THREADED_OPERATIONS else 1
         shares = [(active[k::count], self._benches[k]) for k in range(count)]
-        self._threads.each(lambda share: self._advance_seeds(share[0], rates, share[1]), shares)
+        self._threads.map(lambda share: self._advance_seeds(share[0], rates, share[1]), shares)
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of all runs, "running" (seeds,) and "generators" (seeds, streams, 6 words)."""

@@ -12,7 +12,7 @@ import sgd_check
 from dynamics.theory import frame_escape
 from dynamics.theory.quadratic import steps_to_align
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.projected import DrawnAxes, make_motion
+from sgd_check.engines.projected import SampledAxes, make_motion
 
 torch = pytest.importorskip("torch")
 
@@ -36,7 +36,7 @@ def polar_step(U, x, label, rate, n):
 @pytest.mark.kernels
 def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
     asked = frame(directions, width, label_noise=0.5)
-    drawn, rng = DrawnAxes(asked, 1), np.random.default_rng(5)
+    drawn, rng = SampledAxes(asked, 1), np.random.default_rng(5)
     motion = make_motion(asked, drawn)
     W, n, a = motion.start["weights"].copy(), width**-0.5, asked.teacher.coefficients
     for _ in range(40):

@@ -109,7 +109,7 @@ class Recursion:
 
 
 class _HomogeneousRecursion(Recursion):
-    """The same of neurons that enter as |w|² σ(w·x/|w|); the running ratio is s_i/|w_i|."""
+    """The K steps of one block of homogeneous neurons |w|² σ(w·x/|w|); the running ratio is s_i/|w_i|."""
 
     def begin(self) -> None:
         super().begin()
@@ -142,7 +142,10 @@ class _HomogeneousRecursion(Recursion):
 
 
 class _NetworkRecursion(Recursion):
-    """The same of networks; `layers` are v and b, the running ratio g of the steps before, on the sphere by lengths."""
+    """The K steps of one block of a network with `layers` v and b.
+
+    The running ratio is g of the steps before, on the sphere divided by the lengths.
+    """
 
     def __init__(
         self, problem: Problem, link: TorchLink, lanes: int, steps: int, batch: int, like: torch.Tensor
@@ -328,14 +331,14 @@ class OnlineEngine(TorchRuns):
         self._streams.restore(state["streams"])
         if drawn:
             self._before_draw = np.array(state["streams"])
-            self._each(self._draw)
+            self._run_all(self._draw)
         if taken > 0:
             self._take(0, taken)
 
     def draw(self) -> None:
         """Fill the buffers with fresh samples of the steps to come."""
         self._before_draw = self._streams.state()
-        self._each(self._draw)
+        self._run_all(self._draw)
         self._block = -1
 
     def _draw(self, lanes: range) -> None:
@@ -352,13 +355,13 @@ class OnlineEngine(TorchRuns):
     def _take(self, first: int, last: int) -> None:
         """Take steps of a block, which opens with the first and ends with the last."""
         if first == 0:
-            self._each(self._project)
+            self._run_all(self._project)
             self._recursion.begin()
         for k in range(first, last):
             self._recursion.take(k)
         self._taken = last
         if last == self._steps:
-            self._each(lambda lanes: self._moved(lanes, self._weights))
+            self._run_all(lambda lanes: self._moved(lanes, self._weights))
             self._taken = 0
 
     def _project(self, lanes: range) -> None:
@@ -396,9 +399,9 @@ class OnlineEngine(TorchRuns):
         """Return Σ x of samples x (lanes, K B, aligned(d)), along which they pull the weights."""
         return samples if self._eigenvalues is None else samples * self._eigenvalues
 
-    def _each(self, work: Callable[[range], None]) -> None:
-        """Do the work of all groups of lanes."""
-        self._threads.each(torch.inference_mode()(work), self._groups)
+    def _run_all(self, work: Callable[[range], None]) -> None:
+        """Run `work` on all groups of lanes, which share the threads."""
+        self._threads.map(torch.inference_mode()(work), self._groups)
 
 
 #: Steps of a block of the Triton kernel; with twice as many it runs out of registers.

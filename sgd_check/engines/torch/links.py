@@ -42,9 +42,9 @@ class TorchLink:
 def make_link(
     expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, anywhere: bool = False, slope: bool = True
 ) -> tuple[TorchLink, str]:
-    """Return the link in torch and one phrase that names it, see `simulated_link`.
+    """Return the link in torch and one phrase that names it; `anywhere` is that of `simulated_link`.
 
-    `anywhere` as that of a network. Without `slope` its value alone is of use, and a formula may have jumps.
+    Without `slope` only values are asked for, and a formula may have jumps.
     """
     return simulated_link(
         expansion,

@@ -41,7 +41,7 @@ class GeneratorStreams(NamedTuple):
                 self.draw(self.generators[lane], noise[row])
 
     def state(self) -> NDArray[np.generic]:
-        """Return where all streams are, as integers."""
+        """Return the positions of all streams, as integers."""
         return np.stack([self.words_of(generator) for generator in self.generators])
 
     def restore(self, state: NDArray[np.generic]) -> None:
@@ -266,7 +266,7 @@ class FreshDirections:
 
 
 class FixedSamples:
-    """A sample of n for each seed, each x once an epoch, in an order that is drawn for it if `reshuffled`."""
+    """A set of n samples per seed, each used once an epoch, in a new random order per epoch if `reshuffled`."""
 
     def __init__(self, sample: Batch, batch: int, seeds: Sequence[int], *, reshuffled: bool) -> None:
         x, y = sample

@@ -84,7 +84,7 @@ def memory_limit(device: torch.device) -> int:
 
 
 def memory_needed(runs: int, width: int, dimension: int, drawn: int, dtype: torch.dtype) -> int:
-    """Return the bytes of weights, of a copy of them in a step or a block, and of so many samples drawn per run."""
+    """Return the bytes of weights, of their copy in a step or a block, and of `drawn` samples per run."""
     return runs * dimension * (2 * width + drawn) * dtype.itemsize
 
 
@@ -142,7 +142,7 @@ class TorchRuns(Engine):
         self._weights[np.flatnonzero(stopped).tolist()] = torch.nan
 
     def _use(self, threads: int, kernel: str) -> None:
-        """Have runs share threads; note their number and the kernel of the steps."""
+        """Share runs among `threads`; record their number and the kernel of the steps in the attributes."""
         self._threads = RunThreads(threads)
         self.attributes |= {"step_kernel": kernel, "threads": threads}
 
@@ -163,10 +163,10 @@ def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
 
 
 def _axes_of_start(problem: Problem, options: EngineOptions) -> int | None:
-    """Return how many axes hold teacher and start, if the n samples that are used again span few others, else None.
+    """Return the number of axes that hold teacher and start if these and the n reused samples span less than R^d.
 
-    Then weights move in the span of these axes and of the samples alone, and so many coordinates are the law in R^d,
-    but for inputs with a spectrum and other optimizers than SGD; the spherical student has its neurons recorded.
+    Weights then move within this span, and coordinates in it have the law of those in R^d. None is returned otherwise,
+    and for inputs with a spectrum, optimizers other than SGD and the spherical student, whose neurons are recorded.
     """
     if options.training_samples is None or problem.inputs is not None or is_spherical(problem):
         return None
@@ -256,7 +256,7 @@ class WeightEngine(TorchRuns):
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
-        self._threads.each(torch.inference_mode()(lambda runs: runs.advance(rates.tolist())), self._groups)
+        self._threads.map(torch.inference_mode()(lambda runs: runs.advance(rates.tolist())), self._groups)
 
     def current(self) -> torch.Tensor:
         """Return the weights of the moment."""
