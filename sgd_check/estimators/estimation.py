@@ -84,28 +84,31 @@ def estimate_direction(
     >>> problem = dynamics.Problem(
     ...     activation="min(z**2, 4)", teacher=dynamics.Teacher([1.0]), width=1, dimension=200, student="spherical"
     ... )
-    >>> found = estimate_direction(problem, samples=1200, seeds=8, degree=2, progress=False)
+    >>> estimates = estimate_direction(problem, samples=1200, seeds=8, degree=2, progress=False)
     >>> law = dynamics.predict_recovery(problem, samples=1200, degree=2)
-    >>> bool(abs(found.overlap_squared.mean() - law.predicted_overlap_squared) < 0.05)
+    >>> bool(abs(estimates.overlap_squared.mean() - law.predicted_overlap_squared) < 0.05)
     True
     """
     single_direction(problem)
     n = checked_integer(samples, "samples", minimum=2)
     chosen = checked_seeds(seeds)
     check_switch("progress", progress, optional=True)
-    check_memory("samples", n, 3 * n * problem.dimension)  # x, and what an estimator makes of it
+    check_memory("samples", n, 3 * n * problem.dimension)  # x, and two arrays of its size that an estimator makes
     estimator = make_estimator(problem.teacher_link, problem.label_noise, degree, transform)
-    found = np.full((len(chosen), 2), np.nan)
+    estimated = np.full((len(chosen), 2), np.nan)
     with under_way(len(chosen), progress, unit="sample") as meter:
-        for at, seed in enumerate(chosen):
+        for row, seed in enumerate(chosen):
             stop_if_heard()
             # The direction comes first; along it larger samples of a seed begin with smaller ones.
             z, y = first_coordinates(problem.teacher_link, problem.label_noise, n, seed)
             x = np.column_stack([z, stream(seed, ACROSS).standard_normal((n, problem.dimension - 1))])
             vector, eigenvalue = leading_vector(estimator.degree, x, estimator.transform(y), seed)
-            found[at] = vector[0] ** 2, estimator.sign * eigenvalue
+            estimated[row] = vector[0] ** 2, estimator.sign * eigenvalue
             meter.bar.update()
-    values = {"overlap_squared": found[:, 0], **({"top_eigenvalue": found[:, 1]} if estimator.degree > 1 else {})}
+    values = {
+        "overlap_squared": estimated[:, 0],
+        **({"top_eigenvalue": estimated[:, 1]} if estimator.degree > 1 else {}),
+    }
     attributes = direction_attributes(estimator, problem.dimension, transform)
     answer, ended = {"answer": "direction-estimate", "samples": n}, meter.stop_reason
     settings = {"seeds": list(chosen), "degree": estimator.degree, "transform": attributes["transform"]}
@@ -161,8 +164,8 @@ def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
         G = x.T @ ((T * (x @ v))[:, None] * x) - outer - outer.T
         G.flat[:: d + 1] -= s @ v
         forms = np.einsum("ia,ia->i", x @ G, x)
-        found: Array = (T * (forms - np.trace(G))) @ x - 2.0 * (G @ s) - diagonal(v)
-        return found
+        image: Array = (T * (forms - np.trace(G))) @ x - 2.0 * (G @ s) - diagonal(v)
+        return image
 
     return product
 
@@ -178,8 +181,8 @@ def _weighted(x: Array, weights: Array, shift: float) -> Callable[[Array], Array
 
     def product(v: Array) -> Array:
         v = v.ravel()
-        found: Array = (weights * (x @ v)) @ x + shift * v
-        return found
+        image: Array = (weights * (x @ v)) @ x + shift * v
+        return image
 
     return product
 
@@ -222,7 +225,7 @@ def estimate_hierarchy(
     most = max(counts)
     check_memory("samples", most, 2 * max(most, TESTED) * d)
     signs = np.repeat([1.0, -1.0], d // 2)
-    found = []
+    estimates = []
     for seed in chosen:
         stop_if_heard()
         test, train = (np.random.default_rng([seed, key]) for key in (0, 1))
@@ -234,8 +237,8 @@ def estimate_hierarchy(
             overlap[at] = (np.diag(A) @ signs) ** 2 / d / (A**2).sum()
             order = np.argsort(np.einsum("ni,ni->n", fresh @ A, fresh))
             left[at] = wanted[order].reshape(-1, GROUP).var(axis=1, ddof=1).mean()
-        found.append(HierarchyRecovery(np.array(counts, dtype=np.float64), overlap, left))
-    return found
+        estimates.append(HierarchyRecovery(np.array(counts, dtype=np.float64), overlap, left))
+    return estimates
 
 
 def draw_weak_to_strong(
@@ -270,13 +273,13 @@ def draw_weak_to_strong(
     ...     correlations=[1.0] * 5, weak_features=30, strong_features=20, samples=60, pseudo_labels=200
     ... )
     >>> drawn = draw_weak_to_strong(pair, draws=400)
-    >>> bool(abs(np.mean([each.weak_to_strong for each in drawn]) - 0.2687) < 0.04)
+    >>> bool(abs(np.mean([risk.weak_to_strong for risk in drawn]) - 0.2687) < 0.04)
     True
     """
     check_type("problem", problem, WeakToStrong, "a WeakToStrong")
     count, t = checked_integer(draws, "draws", minimum=1), checked_column(times, "times", fewest=0)
     rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
-    c, found = np.array(problem.correlations), list[WeakToStrongRisk]()
+    c, risks = np.array(problem.correlations), list[WeakToStrongRisk]()
     weak, strong, shared = problem.weak_features, problem.strong_features, np.flatnonzero(c == 1.0)
     target = np.zeros(max(weak, strong))
     target[shared] = problem.target_norm / max(shared.size, 1) ** 0.5
@@ -290,12 +293,12 @@ def draw_weak_to_strong(
         stop_if_heard()
         u, z = features(problem.samples)
         labels = u @ target[:weak] + problem.label_noise * rng.standard_normal(problem.samples)
-        teacher, alone = (np.linalg.lstsq(x, labels, rcond=None)[0] for x in (u, z))
+        teacher, labelled = (np.linalg.lstsq(x, labels, rcond=None)[0] for x in (u, z))
         u, z = features(problem.pseudo_labels)
         x, V = np.linalg.eigh(z.T @ z / problem.pseudo_labels)
         end = V.T @ np.linalg.lstsq(z, u @ teacher, rcond=None)[0]
         # The target has no other features than shared ones, so that risks are distances of the weights.
         path = (1.0 - np.exp(-np.outer(t, x))) * end
-        first, last, own = (float(np.sum((w - target[: w.size]) ** 2)) for w in (teacher, V @ end, alone))
-        found.append(WeakToStrongRisk(first, last, own, t, np.sum((path @ V.T - target[:strong]) ** 2, axis=1)))
-    return found
+        first, last, supervised = (float(np.sum((w - target[: w.size]) ** 2)) for w in (teacher, V @ end, labelled))
+        risks.append(WeakToStrongRisk(first, last, supervised, t, np.sum((path @ V.T - target[:strong]) ** 2, axis=1)))
+    return risks

@@ -142,8 +142,10 @@ def _trained(
 def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
 
-    need = "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result."
-    require("progress" in prediction, need)
+    require(
+        "progress" in prediction,
+        "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result.",
+    )
     times = prediction["learned_time"].values
     learned = times[np.isfinite(times) & (times > 0.0)]
     first = float(learned.min(initial=np.inf))

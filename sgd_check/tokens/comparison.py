@@ -11,7 +11,7 @@ import xarray as xr
 from scipy import stats
 
 from dynamics.problem import checked_number, stored_question
-from dynamics.problem.checks import check_that, require
+from dynamics.problem.checks import require
 from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.arrays import Array
 from hermite.text.messages import shown
@@ -79,17 +79,25 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     'agree'
     """
     rate = checked_number(false_alarm_rate, "false_alarm_rate", positive=True, maximum=0.5)
-    for name, given, variables, maker in (
-        ("prediction", prediction, {"predicted_learned_time", "recovery"}, "dynamics.tokens.solve"),
-        ("simulation", simulation, {"run_batch_size", "recovery"}, "sgd_check.tokens.simulate"),
-    ):
-        known = variables.intersection(getattr(given, "variables", ()))
-        check_that(known, name, f"be a Dataset of `{maker}`", f"is {shown(type(given).__name__)}")
-    has_times = "learned_time" in prediction or "recovery" in prediction
-    check_that(has_times, "prediction", "have `learned_time`, as of `dynamics.tokens.solve`", "has closed times alone")
+    require(
+        not {"predicted_learned_time", "recovery"}.isdisjoint(getattr(prediction, "variables", ())),
+        "Argument `prediction` must be a Dataset of `dynamics.tokens.solve`, but is "
+        f"{shown(type(prediction).__name__)}.",
+    )
+    require(
+        not {"run_batch_size", "recovery"}.isdisjoint(getattr(simulation, "variables", ())),
+        "Argument `simulation` must be a Dataset of `sgd_check.tokens.simulate`, but is "
+        f"{shown(type(simulation).__name__)}.",
+    )
+    require(
+        "learned_time" in prediction or "recovery" in prediction,
+        "Argument `prediction` must have `learned_time`, as of `dynamics.tokens.solve`, but has closed times alone.",
+    )
     problem, simulated = stored_question(prediction), stored_question(simulation)
-    need = "Arguments `prediction` and `simulation` must be of one problem"
-    require(problem == simulated, f"{need}, but are of {problem} and {simulated}.")
+    require(
+        problem == simulated,
+        f"Arguments `prediction` and `simulation` must be of one problem, but are of {problem} and {simulated}.",
+    )
     if "recovery" in prediction:
         compared = _items_compared(prediction, simulation, rate)
     else:
@@ -114,17 +122,19 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
 
 def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
     """Hold the time of every component against the predicted one at the learning rate of the runs."""
-    whole = getattr(problem, "smoothing", None) is None or not simulation["run_batch_size"].values.any()
-    but = "has batches: hold its times against `dynamics.tokens.sampled_times`"
-    check_that(whole, "simulation", "have steps of the whole population for a spectral optimizer", but)
+    require(
+        getattr(problem, "smoothing", None) is None or not simulation["run_batch_size"].values.any(),
+        "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "
+        "hold its times against `dynamics.tokens.sampled_times`.",
+    )
     times, measured = prediction["learned_time"].values, simulation["learned_time"].values
-    learning_rate, given = (one.attrs.get("learning_rate") for one in (simulation, prediction))
-    if learning_rate != given:
-        own, theirs = (solve(problem, learning_rate=r, keep="summary", progress=False) for r in (learning_rate, given))
-        times = times * (own["learned_time"].values / theirs["learned_time"].values)
+    rates = [dataset.attrs.get("learning_rate") for dataset in (simulation, prediction)]
+    if rates[0] != rates[1]:
+        of_runs, of_theory = (solve(problem, learning_rate=r, keep="summary", progress=False) for r in rates)
+        times = times * (of_runs["learned_time"].values / of_theory["learned_time"].values)
     names = prediction["component"].values
-    found = distances(simulation, times, rate / max(times.size, 1))
-    mean, p_value = found["mean_log_ratio"], found["component_p_value"]
+    tests = distances(simulation, times, rate / max(times.size, 1))
+    mean, p_value = tests["mean_log_ratio"], tests["component_p_value"]
     worst = combined_p_value(p_value, np.full(times.size, 1.0 / max(times.size, 1)))
     never = np.isposinf(prediction["predicted_learned_time"].values)
     surprising = never & np.isfinite(measured).any(axis=0)
@@ -140,7 +150,7 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
             low=-TOLERATED,
             high=TOLERATED,
             p_value=float(np.minimum(1.0, p_value[at] / (1.0 / times.size))),
-            visible_error=float(found["visible_error"][at]),
+            visible_error=float(tests["visible_error"][at]),
             runs=float(np.isfinite(measured[:, at]).sum()),
             required=bool(never.all() or not never[at]),
         )
@@ -156,7 +166,7 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     title = f"Runs on tokens against theory: {problem.kind}"
     attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
     reason = _reason(rows, worst, rate, nothing=bool(never.all()))
-    return title, {"component": names}, rows, reason, {"expected_time": times, **found}, attributes
+    return title, {"component": names}, rows, reason, {"expected_time": times, **tests}, attributes
 
 
 def _reason(rows: Sequence[Row], p_value: float, rate: float, *, nothing: bool) -> str:
@@ -198,8 +208,8 @@ def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
     error = max(float(counts.std(ddof=1)) / np.sqrt(counts.size) / closed, 1e-12)
     p = min(float(2.0 * stats.t.sf(max(abs(ratio) - TOLERATED_COUNT, 0.0) / error, counts.size - 1)), 1.0)
     visible = TOLERATED_COUNT + reach_in_errors(counts.size - 1, rate) * error
-    found = f"{counts.mean():.4g} items are recovered, {closed:.4g} predicted"
-    seen = f"an error of {100 * VISIBLE_COUNT:.0f} %"
+    counted = f"{counts.mean():.4g} items are recovered, {closed:.4g} predicted"
+    size = f"an error of {100 * VISIBLE_COUNT:.0f} %"
     row = judged(
         rate,
         quantity="recovered items",
@@ -214,9 +224,9 @@ def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
         cause=UNSEEN,
     )
     reasons = {
-        Decision.DISAGREE: f"{found} (p = {p:.2g} < {rate:g}).",
-        Decision.UNDECIDED: f"{found}; {seen} could have gone unseen: use more seeds.",
-        Decision.AGREE: f"{found} (p = {p:.2g}), and {seen} would have been seen.",
+        Decision.DISAGREE: f"{counted} (p = {p:.2g} < {rate:g}).",
+        Decision.UNDECIDED: f"{counted}; {size} could have gone unseen: use more seeds.",
+        Decision.AGREE: f"{counted} (p = {p:.2g}), and {size} would have been seen.",
     }
     numbers = {"p_value": p, "relative_distance": ratio, "relative_error": error, "visible_error": visible}
     return "Recovered items against theory", {}, [row], reasons[row.decision], {}, numbers
@@ -236,6 +246,6 @@ def distances(simulation: xr.Dataset, times: Array, level: float) -> dict[str, A
     spread = np.sum([square**2 / (len(half) - 1) for square, (_, half) in zip(squares, halves, strict=True)], axis=0)
     freedom, error = variance**2 / np.maximum(spread, 1e-60), np.sqrt(variance)
     p_value = 2.0 * stats.t.sf(np.maximum(np.abs(mean) - TOLERATED, 0.0) / error, freedom)
-    reach = np.array([reach_in_errors(each, level) for each in freedom.tolist()])
-    found = {"mean_log_ratio": mean, "standard_error": error, "component_p_value": p_value}
-    return found | {"visible_error": TOLERATED + reach * error}
+    reach = np.array([reach_in_errors(degrees, level) for degrees in freedom.tolist()])
+    tests = {"mean_log_ratio": mean, "standard_error": error, "component_p_value": p_value}
+    return tests | {"visible_error": TOLERATED + reach * error}

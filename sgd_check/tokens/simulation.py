@@ -17,11 +17,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dynamics.problem import MOST_RUNS, check_choice, check_question, check_switch, checked_integer, checked_number
-from dynamics.problem.checks import check_that
 from dynamics.runs import RunFile, as_run_file, make_dataset
 from dynamics.tokens import KINDS, LOG_FLOOR, TOKEN_VARIABLES, AssociativeMemory, TokenProblem, rank_bins, system_of
 from hermite.arrays import Array
-from hermite.text.messages import refuse, shown
+from hermite.text.messages import refuse, require, shown
 from sgd_check.engines.registry import Stepper
 from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.runs.plan import Plan
@@ -74,7 +73,7 @@ class Model(ABC):
         return self.draw(generator, TEST_INPUTS)
 
     def placed(self, batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return inputs where the model is."""
+        """Return inputs on the device of the model."""
         return [part.to(self.options["device"]) for part in batch]
 
     def add(self, *shape: int, start: float | torch.Tensor = 0.0) -> torch.Tensor:
@@ -84,11 +83,11 @@ class Model(ABC):
 
     @abstractmethod
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
-        """Return so many inputs with their answers, on the CPU."""
+        """Return `count` inputs with their answers, on the CPU."""
 
     @abstractmethod
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the loss of every set on each of its inputs, which are where it is, (seeds, count)."""
+        """Return the losses (seeds, count) of every set of parameters on its inputs, which lie on the same device."""
 
     @abstractmethod
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
@@ -108,9 +107,9 @@ class Model(ABC):
         """Take one step of gradient descent on a batch (seeds, count, …), None for the population."""
         self.time = time
         losses = self.population_loss() if batch is None else self.sample_losses(self.placed(batch)).mean(dim=1)
-        found = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
+        gradients = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
         with torch.no_grad():
-            for parameter, gradient in zip(self.parameters, found, strict=True):
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
                 if gradient is not None:
                     parameter.sub_(learning_rate * self.direction(gradient))
 
@@ -146,14 +145,14 @@ class _Composition(Model):
         N, k = self.problem.vocabulary, self.problem.hops
         sigma, hops = batch
         c = torch.nn.functional.one_hot(sigma, N).to(torch.float64).flatten(2, 3)
-        found = []
+        weights = []
         for layer, W in enumerate(self.parameters):
             content, keys = c.reshape(*c.shape[:2], k, N, N), W.reshape(-1, k, N, k * N)
             scores = W[:, None] if layer == 0 else torch.einsum("sbijv,sivq->sbijq", content, keys).flatten(2, 3)
             c = torch.softmax(scores, dim=-1) @ c
             answers = hops[:, :, layer].flatten(2, 3)[..., None].expand(c.shape[0], -1, -1, 1)
-            found.append(torch.gather(c, 3, answers)[..., 0])
-        return torch.stack(found)
+            weights.append(torch.gather(c, 3, answers)[..., 0])
+        return torch.stack(weights)
 
     def layer_losses(self, right: torch.Tensor) -> torch.Tensor:
         """Return the loss of every layer, summed over positions, (seeds, count, layers)."""
@@ -240,8 +239,8 @@ class _CausalGraph(Model):
 
         def successor(of: torch.Tensor) -> torch.Tensor:
             drawn = torch.rand(count, 1, generator=generator, dtype=torch.float64)
-            found: torch.Tensor = (below[rows, of] < drawn).sum(dim=1).clamp(max=S - 1)
-            return found
+            tokens_after: torch.Tensor = (below[rows, of] < drawn).sum(dim=1).clamp(max=S - 1)
+            return tokens_after
 
         tokens: list[torch.Tensor] = []
         for parent in self.problem.parents:
@@ -254,7 +253,7 @@ class _CausalGraph(Model):
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         x, query, y = batch
-        asked, right = ((x == each[..., None]).to(torch.float64) for each in (query, y))
+        asked, right = ((x == labels[..., None]).to(torch.float64) for labels in (query, y))
         scores = asked @ self.weights().transpose(1, 2)
         if self.problem.second_layer == "linear":
             f = (scores * right).mean(dim=2)
@@ -264,7 +263,7 @@ class _CausalGraph(Model):
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         rows, n = self.weights().cpu().numpy(), self.problem.length
-        progress = [self.system.progress([one[t, :t] for t in range(2, n)]) for one in rows]
+        progress = [self.system.progress([weights[t, :t] for t in range(2, n)]) for weights in rows]
         return self.sample_losses(self.test).mean(dim=1), np.array(progress)
 
 
@@ -285,8 +284,8 @@ class _Memory(Model):
             [torch.randn(d, problem.count, generator=g, dtype=torch.float64) for g in generators] for _ in range(2)
         ]
         self._inputs, self._outputs = (
-            torch.stack([torch.as_tensor(np.linalg.qr(one.numpy())[0].T.copy()) for one in each]).to(device)
-            for each in drawn
+            torch.stack([torch.as_tensor(np.linalg.qr(matrix.numpy())[0].T.copy()) for matrix in matrices]).to(device)
+            for matrices in drawn
         )
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
@@ -407,7 +406,7 @@ class _TriggerTask(Model):
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         losses = self.sample_losses(self.test).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
         mean = self.attention(self.test).reshape(len(self.seeds), -1, TEST_INPUTS, self._longest).mean(dim=2)
-        right = [self.system.right(one) for one in mean.cpu().numpy()]
+        right = [self.system.right(attention) for attention in mean.cpu().numpy()]
         return losses @ self._weights, self.system.progress(np.array(right))
 
 
@@ -422,8 +421,10 @@ class _PolicyGradient(Model):
 
     def build(self) -> None:
         self.beta, self.group = self.problem.kl_weight or 0.0, self.problem.group_samples or 1
-        need = "have `group_samples` for runs of GRPO, which sample groups"
-        check_that(self.group > 1 or self.problem.objective != "grpo", "problem", need, "has None")
+        require(
+            self.group > 1 or self.problem.objective != "grpo",
+            "Argument `problem` must have `group_samples` for runs of GRPO, which sample groups, but has None.",
+        )
         sizes, rewards, logits = torch.as_tensor(self.problem.groups, **self.options).unbind()
         self._groups = torch.repeat_interleave(sizes.long())
         self._rewards, start = rewards[self._groups], logits[self._groups]
@@ -431,7 +432,7 @@ class _PolicyGradient(Model):
         self.logits = self.add(len(start), start=start)
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
-        """Return uniform numbers (count, G), by which samples are chosen."""
+        """Return uniform numbers (count, G), from which actions are sampled."""
         return [torch.rand(count, self.group, generator=generator, dtype=torch.float64)]
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -450,7 +451,7 @@ class _PolicyGradient(Model):
             advantage = (good - good.mean(2, keepdim=True)) / torch.where(spread > 0.0, spread, 1.0)
             return -(advantage * chosen.reshape(uniform.shape)).mean(2)
         gain, count = rewards - ratio.detach(), rewards.shape[1]
-        check_that(count > 1, "batch_size", "be at least 2, as a baseline needs other samples", "is 1")
+        require(count > 1, "Argument `batch_size` must be at least 2, as a baseline needs other samples, but is 1.")
         return -chosen * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
@@ -606,26 +607,36 @@ def simulate(
     chosen = torch.device(automatic if device == "auto" else device)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     if getattr(problem, "embeddings", None) == "gaussian":
-        given = {"learning_rate": learning_rate, "steps": steps, "batch_size": batch_size}
-        need = "be None for Gaussian embeddings, which are one step"
-        for name, value in {**given, "max_runtime": max_runtime, "checkpoint": checkpoint}.items():
-            check_that(value is None, name, need, f"is {shown(value)}")
+        absent = {
+            "learning_rate": learning_rate,
+            "steps": steps,
+            "batch_size": batch_size,
+            "max_runtime": max_runtime,
+            "checkpoint": checkpoint,
+        }
+        for name, value in absent.items():
+            require(
+                value is None,
+                f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is {shown(value)}.",
+            )
         return draw_recovery(cast("AssociativeMemory", problem), _checked_seeds(seeds, first_seed), chosen)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     count = checked_integer(steps, "steps", minimum=1)
     batch_size = MODELS[problem.kind].default_batch if batch_size is None else batch_size
     size = None if batch_size is None else checked_integer(batch_size, "batch_size", minimum=1)
     runs = _checked_seeds(seeds, first_seed)
-    why = "be even, since half of the runs have larger batches"
-    check_that(len(runs) % 2 == 0, "seeds", why, f"is {len(runs)}")
+    require(
+        len(runs) % 2 == 0,
+        f"Argument `seeds` must be even, since half of the runs have larger batches, but is {len(runs)}.",
+    )
     check_switch("progress", progress, optional=True)
     looks = np.unique(np.linspace(0, count, min(LOOKS, count) + 1).round()).astype(np.int64)
     plan, half, components = Plan(count, rate, looks, looks), len(runs) // 2, system_of(problem).components
     sizes = [size, None if size is None else 4 * size]
     models = [model_of(problem, part, chosen) for part in (runs[:half], runs[half:])]
-    batches = [None if each is None else Draws(model, each) for model, each in zip(models, sizes, strict=True)]
+    batches = [None if part is None else Draws(model, part) for model, part in zip(models, sizes, strict=True)]
     engine = TokenRuns(list(zip(models, batches, strict=True)))
-    looked = Records(len(runs), looks, {"loss": (), "progress": (len(components),)})
+    looked = TokenRecords(len(runs), looks, {"loss": (), "progress": (len(components),)})
     records, time = looked.records, plan.times(plan.recorded)
 
     def labelled(run: Any, reason: str) -> xr.Dataset:
@@ -634,7 +645,7 @@ def simulate(
             {
                 **records,
                 "learned_time": _passed(records["progress"], time),
-                "run_batch_size": np.repeat([each or 0 for each in sizes], half),
+                "run_batch_size": np.repeat([part or 0 for part in sizes], half),
             },
             problem=problem,
             title=f"Stochastic gradient descent on tokens: {problem.kind}",
@@ -698,11 +709,11 @@ class TokenRuns(Stepper):
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return step, parameters and the state of the generators."""
-        found = {name: parameter.detach().cpu().numpy().copy() for name, parameter in self._parameters.items()}
+        arrays = {name: parameter.detach().cpu().numpy().copy() for name, parameter in self._parameters.items()}
         for at, (_, draws) in enumerate(self._parts):
             if draws is not None:
-                found |= {f"generators_{at}": draws.before.copy(), f"used_{at}": np.array(draws.used)}
-        return found | {"step": np.array(self._step)}
+                arrays |= {f"generators_{at}": draws.before.copy(), f"used_{at}": np.array(draws.used)}
+        return arrays | {"step": np.array(self._step)}
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -743,14 +754,14 @@ class Draws:
         return np.stack([generator.get_state().numpy() for generator in self._generators])
 
     def restore(self, generators: NDArray[Any], used: int) -> None:
-        """Draw the inputs at hand again, and go on."""
+        """Continue from these states of the generators, with `used` batches taken."""
         for generator, words in zip(self._generators, generators.astype(np.uint8), strict=True):
             generator.set_state(torch.as_tensor(words))
         self._draw()
         self.used = used
 
 
-class Records(Looks):
+class TokenRecords(Looks):
     """Loss and progress of all runs at every look."""
 
     def observe(self, step: int, runs: TokenRuns) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from dynamics.report.findings import find_findings
 from dynamics.runs import RunFile, reopened
 from sgd_check.tokens.__main__ import main
 from sgd_check.tokens.comparison import distances
-from sgd_check.tokens.simulation import Records, model_of
+from sgd_check.tokens.simulation import TokenRecords, model_of
 
 CPU = torch.device("cpu")
 
@@ -198,7 +198,7 @@ def test_the_command_checks_a_file(tmp_path, monkeypatch, capsys, composition):
 
 def stopped_at(monkeypatch, step, how):
     """Have the runs stopped at a look: by a signal as of Ctrl-C, or by an error as of a process that dies."""
-    look = Records.observe
+    look = TokenRecords.observe
 
     def stop(records, at, runs):
         found = look(records, at, runs)
@@ -208,7 +208,7 @@ def stopped_at(monkeypatch, step, how):
             interrupt_run()
         return found
 
-    monkeypatch.setattr(Records, "observe", stop)
+    monkeypatch.setattr(TokenRecords, "observe", stop)
 
 
 @pytest.mark.parametrize(
