@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dynamics.commands import study_function
 from dynamics.laws import Meter
 from dynamics.problem import Problem, SaveAt, Teacher, check_choice, checked_integer, checked_number
-from dynamics.problem.checks import check_that, checked_list
+from dynamics.problem.checks import checked_list, require
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
@@ -49,7 +49,8 @@ def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
     moved = times.where(times <= emergence, emergence + (times - emergence) / factor)
     slowed = theory[["loss", "squared_norm"]].map(np.log).interp(time=moved.values).map(np.exp)
     learned = emergence + factor * (theory["learned_time"] - emergence)
-    return theory.assign({name: (one.dims, one.values) for name, one in slowed.items()}).assign(learned_time=learned)
+    curves = {name: (variable.dims, variable.values) for name, variable in slowed.items()}
+    return theory.assign(curves).assign(learned_time=learned)
 
 
 #: Theories that are held against runs of right SGD.
@@ -73,10 +74,10 @@ def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
     with study.stepping() as meter:
         for at, rate in enumerate(rates.tolist()):
             _calibrate(study, at, rate, int(np.ceil(end / rate)), counts[at], visible[at], meter)
-    where = ("learning_rate", "case")
+    dims = ("learning_rate", "case")
     return study.dataset(
         meter,
-        {"verdict_count": ((*where, "verdict"), counts), "visible_error": (where, visible)},
+        {"verdict_count": ((*dims, "verdict"), counts), "visible_error": (dims, visible)},
         {"learning_rate": rates, "case": np.array(CASES), "verdict": np.array(VERDICTS)},
         learning_rate_limit=learning_rate_limit(study.problem),
     )
@@ -97,10 +98,13 @@ def _calibrate(study: SgdStudy, at: int, rate: float, steps: int, counts: Array,
     for repetition in range(repetitions):
         right, *wrong = _runs(study, rate, steps, plan.recorded, study.seeds_of(at * repetitions + repetition), meter)
         pairs = [*((change(theory), right) for change in THEORIES.values()), *((theory, runs) for runs in wrong)]
-        found = [compare(one, runs, false_alarm_rate=level)["comparison"].to_dataset() for one, runs in pairs]
-        seen.append([one["visible_error"].values for one in found])
+        comparisons = [
+            compare(prediction, runs, false_alarm_rate=level)["comparison"].to_dataset() for prediction, runs in pairs
+        ]
+        seen.append([comparison["visible_error"].values for comparison in comparisons])
         visible[:] = np.nanmedian(np.nan_to_num(seen, nan=np.inf), axis=0)
-        counts[np.arange(len(CASES)), [VERDICTS.index(one.attrs["verdict"]) for one in found]] += 1
+        verdicts = [VERDICTS.index(comparison.attrs["verdict"]) for comparison in comparisons]
+        counts[np.arange(len(CASES)), verdicts] += 1
 
 
 def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
@@ -112,14 +116,15 @@ def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, 
         (problem, WRONG_RATE * rate, int(np.ceil(steps / WRONG_RATE)), fast),
         (later, rate, steps, records),
     )
-    found = []
-    for one, eta, count, recorded in cases:
-        runs = study.simulated(one, eta, count, seeds, recorded[recorded <= count].tolist())
-        found.append(runs.assign_attrs(learning_rate=rate, effective_learning_rate=rate))
+    simulations = []
+    for simulated, eta, count, recorded in cases:
+        runs = study.simulated(simulated, eta, count, seeds, recorded[recorded <= count].tolist())
+        simulations.append(runs.assign_attrs(learning_rate=rate, effective_learning_rate=rate))
         meter.add(count * len(seeds))
-    # The last runs say that they are of the problem as it should be.
-    found[-1] = found[0].assign({name: array for name, array in found[-1].data_vars.items() if "seed" in array.dims})
-    return found
+    # The last runs get the parameters of the right problem.
+    arrays = {name: array for name, array in simulations[-1].data_vars.items() if "seed" in array.dims}
+    simulations[-1] = simulations[0].assign(arrays)
+    return simulations
 
 
 def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
@@ -133,24 +138,26 @@ def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
             number = study.settings["seed"] + repetition
             # Seeds depend on the number and the kind alone, so that a study can be made in parts.
             first = of_kinds.MOST_RUNS * (number * len(of_kinds.KINDS) + list(of_kinds.KINDS).index(name))
-            found = of_kinds.compared(name, number, range(first, first + kind.runs), study.settings["false_alarm_rate"])
-            for case, (verdict, effect) in found.items():
+            verdicts = of_kinds.compared(
+                name, number, range(first, first + kind.runs), study.settings["false_alarm_rate"]
+            )
+            for case, (verdict, effect) in verdicts.items():
                 place = (at, cases.index(case))
                 counts[0][*place, VERDICTS.index(verdict)] += 1
                 counts[1][*place, VERDICTS.index(verdict)] += effect.is_large
                 effects[repetition, *place] = effect
             meter.add(round(kind.samples))
-    where = ("kind", "case")
+    dims = ("kind", "case")
     middle = np.full(effects.shape[1:], np.nan)
-    made = np.isfinite(effects).any(axis=0)
-    middle[made] = np.nanmedian(np.where(made, effects, 0.0), axis=0)[made]
+    is_measured = np.isfinite(effects).any(axis=0)
+    middle[is_measured] = np.nanmedian(np.where(is_measured, effects, 0.0), axis=0)[is_measured]
     return study.dataset(
         meter,
         {
-            "verdict_count": ((*where, "verdict"), counts[0]),
-            "large_error_count": ((*where, "verdict"), counts[1]),
-            "time_effect": (where, middle[..., 0]),
-            "curve_effect": (where, middle[..., 1]),
+            "verdict_count": ((*dims, "verdict"), counts[0]),
+            "large_error_count": ((*dims, "verdict"), counts[1]),
+            "time_effect": (dims, middle[..., 0]),
+            "curve_effect": (dims, middle[..., 1]),
         },
         {"kind": np.array(names), "case": np.array(cases), "verdict": np.array(VERDICTS)},
     )
@@ -218,10 +225,10 @@ def calibration(
 
     Examples
     --------
-    >>> found = calibration(rates=[0.05], repetitions=1, progress=False)
-    >>> found.verdict_count.isel(learning_rate=0, case=[0, 1]).values.tolist()
+    >>> counts = calibration(rates=[0.05], repetitions=1, progress=False)
+    >>> counts.verdict_count.isel(learning_rate=0, case=[0, 1]).values.tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
-    >>> found.verdict.values.tolist(), found.case.values[:2].tolist()
+    >>> counts.verdict.values.tolist(), counts.case.values[:2].tolist()
     (['agree', 'disagree', 'undecided'], ['right', 'times x 1.1'])
     """
     settings: dict[str, Any] = {
@@ -233,37 +240,50 @@ def calibration(
     if names:
         lone = {"information_exponent": (information_exponent, 3), "dimension": (dimension, 16), "seeds": (seeds, 32)}
         for name, (value, usual) in lone.items():
-            check_that(value == usual, name, "be absent with `kinds`, which have their own", f"is {value}")
-        usual_rates = np.array_equal(np.asarray(rates), DEFAULT_RATES)
-        check_that(usual_rates, "rates", "be absent with `kinds`, which have their own", f"is {rates!r}")
+            require(
+                value == usual, f"Argument `{name}` must be absent with `kinds`, which have their own, but is {value}."
+            )
+        require(
+            np.array_equal(np.asarray(rates), DEFAULT_RATES),
+            f"Argument `rates` must be absent with `kinds`, which have their own, but is {rates!r}.",
+        )
         return _study_of_kinds(names, settings, progress)
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     problem = lone_neuron(k, checked_integer(dimension, "dimension", minimum=2))
     parts = real_column(rates, "rates")
-    check_that(parts.ndim == 1 and parts.size, "rates", "hold one learning rate or more", f"has shape {parts.shape}")
+    require(
+        parts.ndim == 1 and parts.size,
+        f"Argument `rates` must hold one learning rate or more, but has shape {parts.shape}.",
+    )
     settings["rates"] = [checked_number(part, "rates", positive=True) for part in parts.tolist()]
     pair = predict(problem)
-    emergence, learned = (float(each[0]) for each in (pair.predicted_emergence_time, pair.predicted_learned_time))
+    emergence, learned = float(pair.predicted_emergence_time[0]), float(pair.predicted_learned_time[0])
     # A learned time that is 30 % late, with the delay by the step size added, would be seen.
     end = max(HORIZON_FACTOR * emergence, 1.6 * learned)
-    each = parts * learning_rate_limit(problem)
-    # Those at five times the learning rate are a fifth.
-    steps = float(settings["seeds"] * settings["repetitions"] * (2.0 + 1.0 / WRONG_RATE) * np.ceil(end / each).sum())
-    solve = partial(_calibration, rates=each, end=end)
+    learning_rates = parts * learning_rate_limit(problem)
+    # Runs at five times the learning rate take a fifth of the steps.
+    steps_of_a_run = float(np.ceil(end / learning_rates).sum())
+    steps = float(settings["seeds"] * settings["repetitions"] * (2.0 + 1.0 / WRONG_RATE) * steps_of_a_run)
+    solve = partial(_calibration, rates=learning_rates, end=end)
     title = "How often the verdict is right"
     return SgdStudy("calibration", title, settings, problem, progress, solve, steps=steps)
 
 
 def _study_of_kinds(names: list[str], settings: dict[str, Any], progress: bool | None) -> SgdStudy:
-    """Return the study of some kinds of problem; without `seeds`, of which each has its own."""
+    """Return the study of some kinds of problem; each kind has its own number of `seeds`."""
     names = list(of_kinds.KINDS) if names == ["all"] else names
     for name in names:
         check_choice("kinds", name, (*of_kinds.KINDS, "all"))
-    check_that("all" not in names and len({*names}) == len(names), "kinds", "name no kind twice", f"is {names}")
+    require(
+        "all" not in names and len({*names}) == len(names), f"Argument `kinds` must name no kind twice, but is {names}."
+    )
     chosen, repetitions = [of_kinds.KINDS[name] for name in names], settings["repetitions"]
     if any(kind.torch for kind in chosen) and find_spec("torch") is None:
-        need = "Argument `kinds` must name kinds without torch, or that must be installed"
-        refuse(f'{need}: pip install "feature-emergence[torch]".', ImportError)
+        refuse(
+            "Argument `kinds` must name kinds without torch, or that must be installed: pip install "
+            '"feature-emergence[torch]".',
+            ImportError,
+        )
     return SgdStudy(
         "calibration",
         "How often the verdict is right",

@@ -18,7 +18,7 @@ import xarray as xr
 
 from dynamics.commands import study_function
 from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.problem.optimizers import PLAIN, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.runs import Values
 from dynamics.theory import fit_slope, mean_time, predict
@@ -81,7 +81,7 @@ def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
         # In the order of the cells, which is that of their seeds.
         numbered = enumerate(zip(np.ndindex(shape), cells, strict=True))
         for number, (at, cell) in sorted(numbered, key=lambda item: item[1][1].expected_steps):
-            found, blown[at] = escape_times(
+            times, blown[at] = escape_times(
                 cell.problem,
                 learning_rate=cell.learning_rate,
                 steps=int(np.ceil(HORIZON * cell.expected_steps)),
@@ -89,7 +89,7 @@ def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
                 report=meter.add,
                 optimizer=cell.optimizer,
             )
-            time[at] = found[:, 0]
+            time[at] = times[:, 0]
     values = _values(study, cells, time, blown, coords["dimension"].astype(np.float64))
     links = tuple(coords)[:-1]
     labelled = {name: ((*links, *dims), array) for name, (dims, array) in values.items()}
@@ -112,28 +112,31 @@ def _values(study: SgdStudy, cells: list[Cell], time: Array, blown: Array, d: Ar
         # Theory is fitted over the dimensions that SGD was: a curve that bends has no one slope.
         used = np.isfinite(log_steps + error[at])
         logs = [np.where(used, np.log(curve[at] / rate[at]), np.nan) for curve in (finite, flow)]
-        exponent[at] = [measured.exponent, *(fit_slope(d, each).exponent for each in logs), law[at][0]]
+        exponent[at] = [measured.exponent, *(fit_slope(d, curve_logs).exponent for curve_logs in logs), law[at][0]]
         exponent_error[at][0] = measured.standard_error
-    one, of_size, of_run = (..., None), ("dimension",), ("dimension", "run")
+    of_direction, of_size, of_run = (..., None), ("dimension",), ("dimension", "run")
     seeds = [study.seeds_of(at).start for at in range(len(cells))]
     return {
-        "emergence_time": (of_run, time[one]),
-        "emergence_step": (of_run, (time / rate[one])[one]),
-        "predicted_emergence_time": (of_size, flow[one]),
-        "finite_step_time": (of_size, finite[one]),
-        "time_deviation": (of_size, deviation[one]),
+        "emergence_time": (of_run, time[of_direction]),
+        "emergence_step": (of_run, (time / rate[of_direction])[of_direction]),
+        "predicted_emergence_time": (of_size, flow[of_direction]),
+        "finite_step_time": (of_size, finite[of_direction]),
+        "time_deviation": (of_size, deviation[of_direction]),
         "p_value": ((), np.apply_along_axis(agreement, -1, deviation, count)),
         "step_size": (of_size, rate),
         "first_seed": (of_size, np.array(seeds).reshape(rate.shape)),
         "blown_up_share": (of_size, blown.mean(axis=-1)),
-        "censored_share": (of_size, np.where(np.isnan(blown[..., 0]), np.nan, np.isnan(time).mean(axis=-1))[one]),
+        "censored_share": (
+            of_size,
+            np.where(np.isnan(blown[..., 0]), np.nan, np.isnan(time).mean(axis=-1))[of_direction],
+        ),
         "exponent": ((), exponent),
         "exponent_error": ((), exponent_error),
     }
 
 
 def agreement(deviations: Array, runs: int) -> float:
-    """Return the probability of means as far from the equation's times as these, by Student's law and a χ² of all.
+    """Return the p-value of means at these deviations from the equation, by Student's law and a χ² over all of them.
 
     Examples
     --------
@@ -142,11 +145,11 @@ def agreement(deviations: Array, runs: int) -> float:
     """
     from scipy.stats import chi2, norm, t
 
-    known = deviations[np.isfinite(deviations)]
-    if known.size == 0:
+    finite = deviations[np.isfinite(deviations)]
+    if finite.size == 0:
         return float("nan")
-    normal = norm.isf(t.sf(np.abs(known), runs - 1))
-    return float(chi2.sf(np.sum(normal**2), known.size))
+    normal = norm.isf(t.sf(np.abs(finite), runs - 1))
+    return float(chi2.sf(np.sum(normal**2), finite.size))
 
 
 @study_function
@@ -204,9 +207,9 @@ def sample_complexity(
 
     Examples
     --------
-    >>> given = {"information_exponents": [3], "dimensions": [16, 32], "seeds": 4}
-    >>> found = sample_complexity(**given, progress=False)
-    >>> found.exponent.sel(information_exponent=3, source=["flow", "asymptotic"]).round(2).values.tolist()
+    >>> settings = {"information_exponents": [3], "dimensions": [16, 32], "seeds": 4}
+    >>> complexity = sample_complexity(**settings, progress=False)
+    >>> complexity.exponent.sel(information_exponent=3, source=["flow", "asymptotic"]).round(2).values.tolist()
     [2.57, 2.0]
     """
     exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
@@ -224,7 +227,7 @@ def sample_complexity(
         "rate": checked_number(usual_rate if rate is None else rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
         **checked_runs(seeds, seed),
-        **({} if chosen is None else {"optimizers": [str(each) for each in chosen]}),
+        **({} if chosen is None else {"optimizers": [str(chosen_optimizer) for chosen_optimizer in chosen]}),
     }
     smoothed = [None] if smoothings is None else smoothings
     cells = [
@@ -239,17 +242,23 @@ def sample_complexity(
 
 def _checked_optimizers(optimizers: object, smoothings: Sequence[float] | None) -> list[Optimizer]:
     """Return different optimizers, plain or of zeroth order; refuse others, and a landscape that is smoothed twice."""
-    found = [checked_optimizer(each) for each in checked_list(optimizers, "optimizers")]
-    texts = ", ".join(map(str, found)) or "none"
-    need, each = "hold one or more optimizers, each of them once", len({*map(str, found)}) == len(found) > 0
-    check_that(each, "optimizers", need, f"holds {texts}")
-    for one in found:
-        along = isinstance(one, ZerothOrder) and one.smoothing == 0.0
-        need = "hold plain SGD or ZerothOrder without smoothing"
-        check_that(one.is_plain or along, "optimizers", need, f"holds {one}")
-        rough = one.is_plain or smoothings in (None, [0.0])
-        check_that(rough, "smoothing_exponents", "be 0 alone for steps of zeroth order", f"is {shown(smoothings)}")
-    return found
+    chosen = [checked_optimizer(value) for value in checked_list(optimizers, "optimizers")]
+    texts = ", ".join(map(str, chosen)) or "none"
+    require(
+        len({*map(str, chosen)}) == len(chosen) > 0,
+        f"Argument `optimizers` must hold one or more optimizers, each of them once, but holds {texts}.",
+    )
+    for optimizer in chosen:
+        is_zeroth_order = isinstance(optimizer, ZerothOrder) and optimizer.smoothing == 0.0
+        require(
+            optimizer.is_plain or is_zeroth_order,
+            f"Argument `optimizers` must hold plain SGD or ZerothOrder without smoothing, but holds {optimizer}.",
+        )
+        require(
+            optimizer.is_plain or smoothings in (None, [0.0]),
+            f"Argument `smoothing_exponents` must be 0 alone for steps of zeroth order, but is {shown(smoothings)}.",
+        )
+    return chosen
 
 
 def cell_of(k: int, exponent: float | None, pair: Problem, rate: float, optimizer: Optimizer = PLAIN) -> Cell:
@@ -297,8 +306,8 @@ def escape_times(
                 engine.advance(plan.rates(step, number))
                 report((number - step) * int(np.count_nonzero(going)))
             step = number
-            found = engine.measure(student=False)
-            sound = watch.observe(learning_rate * step, found.teacher_overlap, found.squared_norm)
+            measurement = engine.measure(student=False)
+            sound = watch.observe(learning_rate * step, measurement.teacher_overlap, measurement.squared_norm)
             blown_up |= going & ~sound
             done = going & (~np.isnan(watch.emergence.time).any(axis=1) | ~sound)
             going &= ~done

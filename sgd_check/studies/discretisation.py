@@ -16,7 +16,7 @@ from dynamics import theory
 from dynamics.commands import study_function
 from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
-from dynamics.problem.checks import LARGEST_INTEGER, check_that
+from dynamics.problem.checks import LARGEST_INTEGER, require
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse
 from sgd_check.studies.sgd_study import (
@@ -34,7 +34,7 @@ HORIZON = 2.5
 SOURCES = ("SGD", "theory at its size", "theory at large size", "ideal sum at large size", "asymptotic")
 
 
-class Curve(NamedTuple):
+class TargetCurve(NamedTuple):
     """Theory of pairs alone at one size, at the learning rate of each target p̄, for the loss of that target.
 
     Of each target: the samples until its loss is reached (targets,), with the delays by noise and without, NaN if
@@ -49,7 +49,7 @@ class Curve(NamedTuple):
     delayed: Array
 
 
-def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Problem) -> xr.Dataset:
+def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: Problem) -> xr.Dataset:
     """Take the steps; the rest after an interruption is NaN."""
     problem, rate, runs = study.problem, study.settings["rate"], study.settings["seeds"]
     wide, shape = theory_curve(large, _spread_targets(large, 20), rate), (ends.size, runs)
@@ -60,9 +60,9 @@ def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Proble
     with study.stepping() as meter:
         for at, end in enumerate(ends.tolist()):
             records = samples[samples <= end].tolist()
-            found = study.simulated(problem, float(rates[at]), end, study.seeds_of(at), records)
-            loss[at, :, : found.sizes["time"]] = found["loss"].values
-            blown[at], emerged[at] = found["blown_up"].values, found["emergence_time"].values
+            simulation = study.simulated(problem, float(rates[at]), end, study.seeds_of(at), records)
+            loss[at, :, : simulation.sizes["time"]] = simulation["loss"].values
+            blown[at], emerged[at] = simulation["blown_up"].values, simulation["emergence_time"].values
             meter.add(end * shape[1])
     for target, run in np.ndindex(shape):
         reached[target, run] = theory.first_crossing(
@@ -102,7 +102,7 @@ def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Proble
     )
 
 
-def _exponents(small: Curve, reached: Array, large: Curve) -> tuple[Array, Array]:
+def _exponents(small: TargetCurve, reached: Array, large: TargetCurve) -> tuple[Array, Array]:
     """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
     mean, error = log_means(reached)
     sgd, used = theory.fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
@@ -182,13 +182,15 @@ def unstable_discretisation(
 
     Examples
     --------
-    >>> given = {"information_exponent": 3, "directions": 4, "dimension": 16, "targets": [1, 2], "rate": 0.5}
-    >>> found = unstable_discretisation(**given, seeds=2, large_directions=64, large_dimension=256, progress=False)
-    >>> found.exponent.sel(source=["theory at large size", "asymptotic"]).round(2).values.tolist()
+    >>> settings = {"information_exponent": 3, "directions": 4, "dimension": 16, "targets": [1, 2], "rate": 0.5}
+    >>> curve = unstable_discretisation(**settings, seeds=2, large_directions=64, large_dimension=256, progress=False)
+    >>> curve.exponent.sel(source=["theory at large size", "asymptotic"]).round(2).values.tolist()
     [-0.57, -0.5]
     """
-    steep = checked_number(beta, "beta", positive=False) > 0.5
-    check_that(steep, "beta", "be above 1/2, or the loss follows no power law", f"is {beta}")
+    require(
+        checked_number(beta, "beta", positive=False) > 0.5,
+        f"Argument `beta` must be above 1/2, or the loss follows no power law, but is {beta}.",
+    )
     teacher = Teacher.power_law(checked_integer(directions, "directions", minimum=4), beta)
     problem = prepared_pairs(information_exponent, dimension, teacher=teacher, start=start, initial_norm=initial_norm)
     count = checked_integer(large_directions, "large_directions", minimum=64, maximum=LARGEST_HISTORY)
@@ -203,9 +205,11 @@ def unstable_discretisation(
     wanted = _spread_targets(problem, 6)
     if targets is not None:
         wanted = np.array(checked_increasing(targets, "targets", minimum=1), dtype=np.int64)
-        most, given = problem.num_directions, wanted.tolist()
-        need = f"stay at or below the number of directions, {most}"
-        check_that(given[-1] <= most, "targets", need, f"is {given}")
+        require(
+            wanted[-1] <= problem.num_directions,
+            f"Argument `targets` must stay at or below the number of directions, {problem.num_directions}, but is "
+            f"{wanted.tolist()}.",
+        )
     settings: dict[str, Any] = {
         "beta": float(beta),
         "targets": wanted.tolist(),
@@ -216,8 +220,10 @@ def unstable_discretisation(
     }
     small = theory_curve(problem, wanted, rate)
     longest = HORIZON * float(np.nanmax([small.needed, small.without_noise]))
-    need = "leave runs of fewer steps than integers count"
-    check_that(longest < LARGEST_INTEGER, "rate", need, f"they take {longest:.2g}")
+    require(
+        longest < LARGEST_INTEGER,
+        f"Argument `rate` must leave runs of fewer steps than integers count, but they take {longest:.2g}.",
+    )
     needed = np.where(np.isnan(small.needed), small.without_noise, small.needed)
     ends = np.ceil(HORIZON * needed).astype(np.int64)
     solve = partial(_discretisation, small=small, ends=ends, large=large)
@@ -231,13 +237,13 @@ def _spread_targets(problem: Problem, count: int) -> Integers:
     return np.unique(np.geomspace(1, problem.num_directions**0.75, count).round().astype(np.int64))
 
 
-def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
+def theory_curve(problem: Problem, targets: Integers, rate: float) -> TargetCurve:
     """Return what pairs alone say of each target p̄ at the rates of c: later by `dynamics.theory.escape_bias`."""
     prediction = theory.predict(problem)
     rates, levels = theory.tuned_rates(problem, targets, rate), theory.target_losses(problem, targets)
     emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time
-    known, later = np.isfinite(flow), np.isfinite(emergence) & (emergence > 0.0)
-    times = np.geomspace(0.1 * flow[known].min(), 4.0 * flow[known].max(), 800)
+    is_learned, later = np.isfinite(flow), np.isfinite(emergence) & (emergence > 0.0)
+    times = np.geomspace(0.1 * flow[is_learned].min(), 4.0 * flow[is_learned].max(), 800)
     pairs, a, g = solve_pairs(problem, prediction, times), problem.teacher.coefficients, problem.activation.kernel
     if pairs.overlap is None or pairs.squared_norm is None:
         refuse(f"Argument `problem` must have at most {LARGEST_HISTORY} directions, but has {a.size}.")
@@ -249,10 +255,10 @@ def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
         added = np.zeros_like(emergence)
         added[later] = emergence[later] * theory.escape_bias(problem, eta, prediction).drift_bias[later]
         samples = []
-        for delays in (np.where(known, added, np.inf), np.zeros_like(added)):
+        for delays in (np.where(is_learned, added, np.inf), np.zeros_like(added)):
             # A pair that is trapped, of delay inf, keeps its first loss.
             total = sum(np.interp(times - delay, times, loss) for delay, loss in zip(delays, losses.T, strict=True))
             samples.append(theory.first_crossing(times, total, level, linear=True) / eta)
         rows.append([*samples, flow + added])
     needed, without, learned = (np.array(column) for column in zip(*rows, strict=True))
-    return Curve(problem, targets, levels, needed, without, learned)
+    return TargetCurve(problem, targets, levels, needed, without, learned)

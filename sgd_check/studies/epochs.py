@@ -1,4 +1,4 @@
-r"""Study of epochs: what the same n = αd samples teach that are used again, against fresh samples, by theory and runs.
+r"""Study of epochs: one neuron learns from the same n = αd samples in several epochs, or from fresh ones.
 
 One neuron of a bounded link starts orthogonal to the one direction of the teacher. e epochs are worth as many fresh
 samples as the same steps need, on samples that no step has seen, until C² is the same.
@@ -19,7 +19,7 @@ import xarray as xr
 import hermite
 from dynamics.commands import study_function
 from dynamics.problem import Problem, Student, Teacher, checked_integer, checked_list, checked_number
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.solve.reused_data import FEWEST, MOST, cost, solve_reused_data
 from hermite.arrays import Array
 from hermite.text.messages import shown
@@ -54,7 +54,7 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
             theory["reused_overlap_error"][at] = again["teacher_overlap_error"].values[records, 0, 0]
             samples = round(ratio * settings["dimension"])
             steps, seeds = records.tolist(), study.seeds_of(number)
-            found = study.simulated(
+            simulation = study.simulated(
                 problem,
                 rate,
                 steps[-1],
@@ -64,9 +64,9 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
                 batch_size=samples // batches,
                 reshuffle=False,
             )
-            measured["overlap"][at] = found["teacher_overlap"].values[:, :, 0, 0].T
+            measured["overlap"][at] = simulation["teacher_overlap"].values[:, :, 0, 0].T
             for name in ("loss", "train_loss"):
-                measured[name][at] = found[name].values.T
+                measured[name][at] = simulation[name].values.T
             meter.add(epochs * batches * runs)
     worth, loss = np.full((*shape, epochs + 1), np.nan), theory["reused_loss"]
     seen = np.abs(theory["reused_overlap"]) > np.maximum(0.02, 6.0 * theory["reused_overlap_error"])
@@ -80,8 +80,11 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
             **{f"measured_{name}": ((), values) for name, values in measured.items()},
             "fresh_epochs": ((), worth),
             "best_epoch": ((), np.where(np.isfinite(loss).all(axis=-1), np.argmin(loss, axis=-1), np.nan)),
-            "link_exponent": ((), np.array([each.information_exponent for each in expansions])),
-            "generative_exponent": ((), np.array([hermite.generative_exponent(each).exponent for each in expansions])),
+            "link_exponent": ((), np.array([expansion.information_exponent for expansion in expansions])),
+            "generative_exponent": (
+                (),
+                np.array([hermite.generative_exponent(expansion).exponent for expansion in expansions]),
+            ),
         },
         {**dict(zip(GRID, map(np.array, axes), strict=True)), "epoch": np.arange(epochs + 1), "run": np.arange(runs)},
         dimension=settings["dimension"],
@@ -89,7 +92,7 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
 
 
 def worth_of(again: Array, fresh: Array) -> Array:
-    """Return after how many epochs' worth of fresh samples C² is what it is after each epoch, infinite if never.
+    """Return the epochs on fresh samples after which C² first reaches its value after each reused epoch; inf if never.
 
     Examples
     --------
@@ -97,14 +100,14 @@ def worth_of(again: Array, fresh: Array) -> Array:
     [0.0, 1.0, 1.7, inf]
     """
     level, reached = again**2, fresh**2
-    found = np.full(level.size, np.inf)
+    epochs = np.full(level.size, np.inf)
     for at, value in enumerate(level):
         late = np.flatnonzero(reached >= value)
         if late.size:
             first = int(late[0])
             low, high = reached[max(first - 1, 0)], reached[first]
-            found[at] = first - (high - value) / (high - low) if first else 0.0
-    return found
+            epochs[at] = first - (high - value) / (high - low) if first else 0.0
+    return epochs
 
 
 def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> Problem:
@@ -121,7 +124,7 @@ def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> P
 
 
 def _seconds(settings: dict[str, Any], steps: float) -> float:
-    """Return about how many seconds theory and runs take, from a burst of the runs on the most samples."""
+    """Return an estimate of the seconds of theory and runs, from a burst of the runs on the most samples."""
     ratios, batches = settings["ratios"], settings["batches_per_epoch"]
     samples = round(ratios[-1] * settings["dimension"])
     share = float(np.mean(ratios)) / ratios[-1]
@@ -197,9 +200,9 @@ def epochs_study(
 
     Examples
     --------
-    >>> given = {"links": ["erf"], "ratios": [2.0], "label_noises": [0.0], "epochs": 3, "dimension": 100}
-    >>> found = epochs_study(**given, draws=2**13, seeds=2, progress=False)
-    >>> found.reused_overlap.values.ravel().round(1).tolist()
+    >>> settings = {"links": ["erf"], "ratios": [2.0], "label_noises": [0.0], "epochs": 3, "dimension": 100}
+    >>> curves = epochs_study(**settings, draws=2**13, seeds=2, progress=False)
+    >>> curves.reused_overlap.values.ravel().round(1).tolist()
     [0.0, 0.7, 0.8, 0.9]
     """
     settings: dict[str, Any] = {
@@ -215,20 +218,29 @@ def epochs_study(
         "draws": checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST),
         **checked_runs(seeds, seed),
     }
-    each, parts, d = settings["epochs"], settings["batches_per_epoch"], settings["dimension"]
-    most = f"be at most {MANY_STEPS} steps, {MANY_STEPS // parts} epochs"
-    check_that(each * parts <= MANY_STEPS, "epochs", most, f"is {each}")
+    passes, parts, d = settings["epochs"], settings["batches_per_epoch"], settings["dimension"]
+    require(
+        passes * parts <= MANY_STEPS,
+        f"Argument `epochs` must be at most {MANY_STEPS} steps, {MANY_STEPS // parts} epochs, but is {passes}.",
+    )
     for ratio in settings["ratios"]:
-        samples, held = ratio * d, f"holds {ratio:g}"
-        is_whole = abs(samples - round(samples)) < 1e-9 * samples
-        check_that(is_whole, "ratios", f"hold multiples of 1/d, d = {d}", held)
-        check_that(round(samples) % parts == 0, "ratios", f"give {parts} equal batches at d = {d}", held)
-    asked = settings["links"]
-    need = "hold one or more links, each of them once"
-    check_that(0 < len(asked) == len(set(asked)), "links", need, f"is {shown(asked)}")
-    problems = [epochs_problem(link, 0.0, settings) for link in asked]
+        samples = ratio * d
+        require(
+            abs(samples - round(samples)) < 1e-9 * samples,
+            f"Argument `ratios` must hold multiples of 1/d, d = {d}, but holds {ratio:g}.",
+        )
+        require(
+            round(samples) % parts == 0,
+            f"Argument `ratios` must give {parts} equal batches at d = {d}, but holds {ratio:g}.",
+        )
+    names = settings["links"]
+    require(
+        0 < len(names) == len(set(names)),
+        f"Argument `links` must hold one or more links, each of them once, but is {shown(names)}.",
+    )
+    problems = [epochs_problem(link, 0.0, settings) for link in names]
     points = len(problems) * len(settings["label_noises"]) * len(settings["ratios"])
-    steps = float(points * each * parts * settings["seeds"])
+    steps = float(points * passes * parts * settings["seeds"])
     title = "Samples that are used again against fresh ones"
     seconds = partial(_seconds, settings, steps)
     return SgdStudy("epochs", title, settings, problems[0], progress, _epochs, steps=steps, seconds=seconds)

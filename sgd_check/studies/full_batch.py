@@ -24,7 +24,7 @@ import hermite
 from dynamics.commands import study_function
 from dynamics.laws import Meter
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.solve import predict_recovery
 from dynamics.theory import fit_slope
 from hermite.arrays import Array, real_column
@@ -52,8 +52,8 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
         for number, at in enumerate(np.ndindex(len(dimensions), len(ratios))):
             d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
             problem, seeds = descent_problem(link, d), study.seeds_of(number)
-            found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
-            spectral[at] = found["overlap_squared"].to_numpy()
+            estimates = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
+            spectral[at] = estimates["overlap_squared"].to_numpy()
             rate, steps = settings["rate"], settings["steps"]
             last = study.simulated(problem, rate, steps, seeds, [steps], training_samples=samples, batch_size=samples)
             descent[at] = last["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
@@ -63,13 +63,13 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
             online[row] = _arrivals(
                 lone_sphere(link, d, LEAD / np.sqrt(d)), settings["online_rate"] / d, seeds, end, meter
             )
-    where, share = ("dimension", "ratio", "run"), (descent > EXACT).mean(axis=2)
+    dims, share = ("dimension", "ratio", "run"), (descent > EXACT).mean(axis=2)
     return study.dataset(
         meter,
         {
-            "overlap_squared": (where, spectral),
-            "descent_overlap_squared": (where, descent),
-            "recovered_share": (where[:2], np.where(np.isnan(descent).any(axis=2), np.nan, share)),
+            "overlap_squared": (dims, spectral),
+            "descent_overlap_squared": (dims, descent),
+            "recovered_share": (dims[:2], np.where(np.isnan(descent).any(axis=2), np.nan, share)),
             "predicted_overlap_squared": (("law_ratio",), law["predicted_overlap_squared"].to_numpy()),
             "online_samples": (("online_dimension", "run"), online),
         },
@@ -111,19 +111,19 @@ def _arrivals(problem: Problem, rate: float, seeds: range, end: float, meter: Me
 
 def _measured_slope(d: Array, online: Array) -> dict[str, float]:
     """Return the slope of n/d in ln d as measured with its standard error, if two dimensions have it."""
-    known = np.isfinite(online).all(axis=1)
-    if np.count_nonzero(known) < 2:
+    is_known = np.isfinite(online).all(axis=1)
+    if np.count_nonzero(is_known) < 2:
         return {}
-    needed = online[known] / d[known, None]
-    slope = fit_slope(d[known], needed.mean(axis=1), needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1]))
+    needed = online[is_known] / d[is_known, None]
+    slope = fit_slope(d[is_known], needed.mean(axis=1), needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1]))
     return {"online_slope_measured": slope.exponent, "online_slope_error": slope.standard_error}
 
 
 def _seconds(link: str, settings: dict[str, Any], arrivals: float) -> float:
-    """Return about how many seconds the steps take, from bursts of the largest descent and of online SGD."""
+    """Return an estimate of the seconds of the steps, from bursts of the largest descent and of online SGD."""
     runs, d = settings["seeds"], settings["dimensions"][-1]
     batch = round(max(settings["ratios"]) * d)
-    sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
+    sizes = sum(dimension * round(r * dimension) for dimension in settings["dimensions"] for r in settings["ratios"])
     steps = runs * settings["steps"] * sizes / (d * batch)
     problem = descent_problem(link, d)
     descent = seconds_of(problem, runs, steps, "torch", 10, training_samples=batch, batch_size=batch, dtype="float32")
@@ -181,9 +181,9 @@ def full_batch_recovery(
 
     Examples
     --------
-    >>> given = {"dimensions": [16], "ratios": [2.0, 6.0], "steps": 100, "online_dimensions": [64, 128], "seeds": 2}
-    >>> found = full_batch_recovery(**given, progress=False)
-    >>> round(found.attrs["threshold_ratio"], 3), dict(found.overlap_squared.sizes)
+    >>> settings = {"dimensions": [16], "ratios": [2.0, 6.0], "steps": 100, "online_dimensions": [64, 128], "seeds": 2}
+    >>> recovery = full_batch_recovery(**settings, progress=False)
+    >>> round(recovery.attrs["threshold_ratio"], 3), dict(recovery.overlap_squared.sizes)
     (0.723, {'dimension': 1, 'ratio': 2, 'run': 2})
     """
     n_over_d = np.atleast_1d(real_column(ratios, "ratios"))
@@ -199,8 +199,10 @@ def full_batch_recovery(
     }
     link, c = f"min(z**2, {settings['cut']!r})", settings["online_rate"]
     slope = online_slope(link, c)
-    need = "be so small that the drift of online SGD outweighs its noise"
-    check_that(np.isfinite(slope), "online_rate", need, f"is {c:g}")
+    require(
+        np.isfinite(slope),
+        f"Argument `online_rate` must be so small that the drift of online SGD outweighs its noise, but is {c:g}.",
+    )
     # The law depends on n/d alone.
     fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], 101)[1:])
     law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)

@@ -101,7 +101,7 @@ class Kind:
     def simulated(self, problem: Any, seeds: range) -> Any:
         """Return the runs, as `compared` takes them."""
         rates = (self.rate,) if self.step_theory else (self.rate, self.rate / 2)
-        found = [
+        runs = [
             simulate(
                 problem,
                 learning_rate=rate,
@@ -113,40 +113,40 @@ class Kind:
             )
             for rate in rates
         ]
-        return found[0] if self.step_theory else found
+        return runs[0] if self.step_theory else runs
 
     def compared(self, theory: xr.Dataset, runs: Any, false_alarm_rate: float) -> xr.Dataset:
-        """Return the comparison, whose attribute `verdict` is the word."""
+        """Return the comparison; its attribute `verdict` is the verdict."""
         return compare(theory, runs, false_alarm_rate=false_alarm_rate)["comparison"].to_dataset()
 
     def stretched(self, theory: xr.Dataset, factor: float) -> xr.Dataset:
-        """Return a theory in which everything happens at so many times its time."""
+        """Return a theory with all times multiplied by `factor`."""
         return stretched(theory, factor)
 
     def curve_effect(self, problem: Any, right: xr.Dataset, wrong: xr.Dataset) -> float:
         """Return the largest change of a curve until the end of the runs, in parts of its range."""
         times, sizes = right["time"].values, []
         times = times[(times > 0.0) & (times <= self.end) & (times <= wrong["time"].values[-1])]
-        theirs = {one[:2]: one.values for one in curves.quantities_of(problem, wrong)}
-        for one in curves.quantities_of(problem, right):
-            pair = (one.values, theirs[one[:2]])
-            y, other = (
-                interpolated(part["time"].values, values, times)
-                for part, values in zip((right, wrong), pair, strict=True)
+        wrong_values = {quantity[:2]: quantity.values for quantity in curves.quantities_of(problem, wrong)}
+        for quantity in curves.quantities_of(problem, right):
+            pair = (quantity.values, wrong_values[quantity[:2]])
+            y, y_wrong = (
+                interpolated(theory["time"].values, values, times)
+                for theory, values in zip((right, wrong), pair, strict=True)
             )
-            known = np.isfinite(y) & np.isfinite(other)
-            sizes.append(np.abs(other - y)[known].max(initial=0.0) / max(np.ptp(y[known]), one.scale))
+            is_known = np.isfinite(y) & np.isfinite(y_wrong)
+            sizes.append(np.abs(y_wrong - y)[is_known].max(initial=0.0) / max(np.ptp(y[is_known]), quantity.scale))
         return float(max(sizes, default=0.0))
 
     def time_effect(self, right: xr.Dataset, wrong: xr.Dataset) -> float:
         """Return the largest |ln ratio| of the times that are 30 % later still within the runs; never is infinite."""
-        found = [0.0]
+        sizes = [0.0]
         for name in [name for name in TIMES if name in right and "undefined" not in right[name].attrs]:
-            ours, theirs = (np.nan_to_num(one[name].values, nan=np.inf).ravel() for one in (right, wrong))
-            awaited = (ours > 0.0) & (LATE * ours <= self.end)
+            t, t_wrong = (np.nan_to_num(theory[name].values, nan=np.inf).ravel() for theory in (right, wrong))
+            awaited = (t > 0.0) & (LATE * t <= self.end)
             with np.errstate(divide="ignore"):
-                found += np.abs(np.log(theirs[awaited]) - np.log(ours[awaited])).tolist()
-        return float(max(found))
+                sizes += np.abs(np.log(t_wrong[awaited]) - np.log(t[awaited])).tolist()
+        return float(max(sizes))
 
 
 @dataclass(frozen=True)
@@ -238,13 +238,17 @@ class TokenKind(Kind):
 
 
 def _over_time(theory: xr.Dataset) -> list[str]:
-    return [str(name) for name, one in theory.data_vars.items() if "time" in one.dims and one.dtype.kind == "f"]
+    return [
+        str(name)
+        for name, variable in theory.data_vars.items()
+        if "time" in variable.dims and variable.dtype.kind == "f"
+    ]
 
 
-def _at(one: xr.DataArray, times: Array, others: Array) -> Array:
+def _at(variable: xr.DataArray, times: Array, new_times: Array) -> Array:
     """Return a variable over `times` at other times, NaN beyond."""
-    values = np.moveaxis(one.values, one.dims.index("time"), -1)
-    return np.moveaxis(interpolated(times, values, others), -1, one.dims.index("time"))
+    values = np.moveaxis(variable.values, variable.dims.index("time"), -1)
+    return np.moveaxis(interpolated(times, values, new_times), -1, variable.dims.index("time"))
 
 
 def _with(theory: xr.Dataset, values: dict[str, Array]) -> xr.Dataset:
@@ -259,17 +263,17 @@ def stretched(theory: xr.Dataset, factor: float) -> xr.Dataset:
 
 def planted(right: xr.Dataset, wrong: xr.Dataset) -> xr.Dataset:
     """Return the right theory with the curves and times of a wrong one."""
-    found = {name: wrong[name].values for name in TIMES if name in right}
+    values = {name: wrong[name].values for name in TIMES if name in right}
     if "time" in right.coords:
         pair = (wrong["time"].values, right["time"].values)
         # Samples that are used again count in steps, whatever these are worth in time.
         by_step = "train_loss" in right
-        found |= {
+        values |= {
             name: wrong[name].values if by_step else _at(wrong[name], *pair)
             for name in _over_time(right)
             if name in wrong
         }
-    return _with(right, found)
+    return _with(right, values)
 
 
 # --- the kinds --------------------------------------------------------------------------------------------------------
@@ -292,7 +296,7 @@ def _lone(start: int, lead: float = 1.0, strength: float = 1.0, *, k: int, drawn
 
 
 def _on_spectrum(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return one neuron of link h_3 on inputs of two eigenvalues, whose other whitened weights are alike."""
+    """Return one neuron of link h_3 on inputs of two eigenvalues; its whitened weights off the teacher are equal."""
     inputs, d = Inputs([2.0, 0.5], [4, 20]), 24
     C = lead * np.random.default_rng(start).uniform(0.35, 0.45)
     whitened = 0.1 * np.append(C, np.full(d - 1, np.sqrt((1.0 - C * C) / (d - 1))))
@@ -445,15 +449,15 @@ def _stepped(kind: Kind, start: int, optimizer: Optimizer) -> xr.Dataset:
 
 
 def errors_of(name: str) -> list[str]:
-    """Return the errors, beside those in time, that a kind can have."""
-    kind, found = KINDS[name], ["start x 1.15", "teacher x 1.15", "teacher x 1.3"]
+    """Return the names of the errors of a kind other than those in time."""
+    kind, errors = KINDS[name], ["start x 1.15", "teacher x 1.15", "teacher x 1.3"]
     if isinstance(kind, TokenKind):
-        return [found[0], "learning rate x 1.3"]
+        return [errors[0], "learning rate x 1.3"]
     if kind.step_theory or isinstance(kind, ReusedKind):
-        found += ["label noise x 2", "learning rate x 1.3"]
-        found += ["batch 4 for 1"] if kind.optimizer.is_plain else []
+        errors += ["label noise x 2", "learning rate x 1.3"]
+        errors += ["batch 4 for 1"] if kind.optimizer.is_plain else []
     special = {"zeroth-order": "4 directions for 8", "momentum": "momentum .8 for .9", "network": "relu for gelu"}
-    return [*found, special[name]] if name in special else found
+    return [*errors, special[name]] if name in special else errors
 
 
 #: The right theory, and all errors that are planted.

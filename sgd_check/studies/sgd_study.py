@@ -20,7 +20,7 @@ import xarray as xr
 from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
-from dynamics.problem.checks import check_that, checked_list, checked_real, is_at_most
+from dynamics.problem.checks import checked_list, checked_real, is_at_most, require
 from dynamics.problem.optimizers import PLAIN, Optimizer
 from dynamics.solve import solve_overlaps
 from hermite import HermiteExpansion
@@ -50,8 +50,8 @@ class SgdStudy(PreparedStudy):
 
     def work(self) -> str:
         """Return how long the runs should take, in words."""
-        own = self.seconds or (lambda: seconds_of(self.problem, self.settings["seeds"], self.steps))
-        seconds = own()
+        estimate = self.seconds or (lambda: seconds_of(self.problem, self.settings["seeds"], self.steps))
+        seconds = estimate()
         text = f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."
         if seconds > LONG_RUN_SECONDS:
             text += f"\nThis is a long run: {self.advice} is faster."
@@ -111,8 +111,11 @@ def seconds_of(
     reshuffle: bool = True,
     dtype: str = "auto",
 ) -> float:
-    """Return the seconds that so many steps, of all runs together, take on this machine, from the best short burst."""
-    timed = min(runs, 256)  # more take as long each
+    """Return the seconds that `steps` steps, of all runs together, take here, from the fastest of three short bursts.
+
+    Other work of the machine can only make a burst slower.
+    """
+    timed = min(runs, 256)  # further runs take as long
     options = EngineOptions(
         seeds=tuple(range(timed)),
         batch_size=batch_size,
@@ -121,7 +124,6 @@ def seconds_of(
         dtype=dtype,
     )
     made = make_engine(engine or engine_of(problem), problem, options)
-    # Whatever else the machine does can only make a burst slower.
     return min(measured_seconds_per_step(made, burst) for _ in range(3)) / timed * steps
 
 
@@ -133,14 +135,15 @@ def checked_runs(seeds: object, seed: object, fewest: int = 2) -> dict[str, Any]
     }
 
 
-def checked_rising(values: object, name: str, need: str, least: float, most: float = float_info.max) -> list[float]:
-    """Return a list of numbers that increase, all from `least` to `most`; a refusal calls them `need`."""
-    found = [checked_real(value, name) for value in checked_list(values, name)]
-    rise = (
-        found and is_at_most(least, found[0]) and is_at_most(found[-1], most) and all(a < b for a, b in pairwise(found))
+def checked_rising(values: object, name: str, kind: str, least: float, most: float = float_info.max) -> list[float]:
+    """Return a list of increasing numbers from `least` to `most`; `kind` says so, such as "positive numbers"."""
+    numbers = [checked_real(value, name) for value in checked_list(values, name)]
+    is_within = numbers and is_at_most(least, numbers[0]) and is_at_most(numbers[-1], most)
+    require(
+        is_within and all(a < b for a, b in pairwise(numbers)),
+        f"Argument `{name}` must hold increasing {kind}, but is {shown(numbers)}.",
     )
-    check_that(rise, name, f"hold increasing {need}", f"is {shown(found)}")
-    return found
+    return numbers
 
 
 def log_means(time: Array) -> tuple[Array, Array]:
@@ -160,7 +163,7 @@ def share_never(time: Array, blown: Array) -> Array:
 def finite_step_times(problem: Problem, learning_rate: float, last: float, optimizer: Optimizer = PLAIN) -> Array:
     """Return the emergence times (P,) of the equation that is exact in d, even if overlaps blow up; NaN if never."""
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning), np.errstate(all="ignore"):
-        found = solve_overlaps(
+        answer = solve_overlaps(
             problem,
             learning_rate=learning_rate,
             step_theory="finite-d",
@@ -171,7 +174,7 @@ def finite_step_times(problem: Problem, learning_rate: float, last: float, optim
             on_failure="return",
             error_estimate=False,
         )
-    return np.asarray(found["emergence_time"].values)
+    return np.asarray(answer["emergence_time"].values)
 
 
 def prepared_pairs(
@@ -187,9 +190,14 @@ def prepared_pairs(
     d = checked_integer(dimension, "dimension", minimum=1)
     goal = Teacher([1.0]) if teacher is None else teacher
     count, lead = goal.num_directions, checked_real(start, "start")
-    need = f"be at least twice the number of directions, {2 * count}"
-    check_that(d >= 2 * count, "dimension", need, f"is {d}")
-    check_that(0.0 < lead < 0.5 * d, "start", f"be positive and below half the dimension {d}", f"is {lead}")
+    require(
+        d >= 2 * count,
+        f"Argument `dimension` must be at least twice the number of directions, {2 * count}, but is {d}.",
+    )
+    require(
+        0.0 < lead < 0.5 * d,
+        f"Argument `start` must be positive and below half the dimension {d}, but is {lead}.",
+    )
     norm = checked_number(initial_norm, "initial_norm", positive=True)
     overlaps = (np.sqrt(lead / d) * np.eye(count), np.eye(count), np.full(count, norm * norm))
     return Problem(activation=f"he{k}", teacher=goal, width=count, dimension=d, initial_overlaps=overlaps)

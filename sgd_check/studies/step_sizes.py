@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_results
 from dynamics.problem import MOST_RUNS, Problem, check_problem, checked_integer, checked_number
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.theory import first_crossing, learning_rate_limit, predict
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
@@ -126,9 +126,9 @@ def step_size_phases(
 
     Examples
     --------
-    >>> found = step_size_phases(dimension=16, learning_rates=[1e-5, 1e-3], seeds=4, progress=False)
-    >>> ratio = found.emergence_time.median("run") / found.predicted_emergence_time
-    >>> ratio.values.ravel().round(1).tolist(), f"{found.attrs['learning_rate_limit']:.2g}"
+    >>> phases = step_size_phases(dimension=16, learning_rates=[1e-5, 1e-3], seeds=4, progress=False)
+    >>> ratio = phases.emergence_time.median("run") / phases.predicted_emergence_time
+    >>> ratio.values.ravel().round(1).tolist(), f"{phases.attrs['learning_rate_limit']:.2g}"
     ([1.0, 1.4], '0.00024')
     """
     asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
@@ -136,23 +136,25 @@ def step_size_phases(
     settings = checked_runs(seeds, seed)
     prediction = predict(asked)
     flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
-    known = np.isfinite(learned)
-    check_that(known.any(), "problem", "have a direction that is learned in the flow", "has none")
+    is_learned = np.isfinite(learned)
+    require(is_learned.any(), "Argument `problem` must have a direction that is learned in the flow, but has none.")
     limit = stability_limit(asked)
     if learning_rates is not None:
         rates = real_column(learning_rates, "learning_rates")
-        are_two = rates.ndim == 1 and rates.size >= 2
-        check_that(are_two, "learning_rates", "hold at least two step sizes", f"has shape {rates.shape}")
+        require(
+            rates.ndim == 1 and rates.size >= 2,
+            f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}.",
+        )
         for rate in rates.tolist():
             checked_number(rate, "learning_rates", positive=True)
-        check_that((np.diff(rates) > 0).all(), "learning_rates", "increase", f"is {rates.tolist()}")
+        require((np.diff(rates) > 0).all(), f"Argument `learning_rates` must increase, but is {rates.tolist()}.")
     elif limit is not None:
         rates = np.geomspace(1 / 16 * limit, 16.0 * limit, 13)
     else:
         refuse("Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None.")
     settings["learning_rates"] = rates.tolist()
     # Beyond the last learned time an instability has time to show.
-    horizon = 5.0 * float(learned[known].max())
+    horizon = 5.0 * float(learned[is_learned].max())
     solve = partial(_step_sizes, rates=rates, limit=limit, flow=flow, horizon=horizon)
     steps = float(settings["seeds"] * np.sum(np.ceil(horizon / rates)))
     title = "Emergence and blow-up against the step size"
@@ -162,12 +164,12 @@ def step_size_phases(
 def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: Array) -> float:
     """Return the standard error of a rate read off times and blow-ups, from resampling the runs of every step size."""
     rng = np.random.default_rng(0)
-    found = np.full(RESAMPLES, np.nan)
+    readings = np.full(RESAMPLES, np.nan)
     for sample in range(RESAMPLES):
         chosen = rng.integers(time.shape[1], size=time.shape)
-        found[sample] = read(*(np.take_along_axis(each, chosen, axis=1) for each in (time, blown)))
-    known = found[np.isfinite(found)]
-    return float(known.std()) if known.size > RESAMPLES // 2 else np.nan
+        readings[sample] = read(*(np.take_along_axis(array, chosen, axis=1) for array in (time, blown)))
+    finite = readings[np.isfinite(readings)]
+    return float(finite.std()) if finite.size > RESAMPLES // 2 else np.nan
 
 
 def median_ratio(time: Array, blown: Array, flow: float) -> Array:
@@ -175,10 +177,10 @@ def median_ratio(time: Array, blown: Array, flow: float) -> Array:
     from scipy.optimize import isotonic_regression
 
     ratio = np.full(time.shape[0], np.nan)
-    known = np.isfinite(blown).all(axis=1)
-    if known.any():
-        raw = np.median(np.where(np.isnan(time[known]), np.inf, time[known]), axis=1) / flow
-        ratio[known] = np.exp(isotonic_regression(np.log(np.minimum(raw, 1e3))).x)  # beyond, as good as infinite
+    is_known = np.isfinite(blown).all(axis=1)
+    if is_known.any():
+        raw = np.median(np.where(np.isnan(time[is_known]), np.inf, time[is_known]), axis=1) / flow
+        ratio[is_known] = np.exp(isotonic_regression(np.log(np.minimum(raw, 1e3))).x)  # beyond, as good as infinite
     return ratio
 
 
@@ -224,10 +226,10 @@ def _sgd_transfer(study: SgdStudy, widths: list[int], rates: Array, limit: float
     loss = np.full((len(widths), rates.size, starts, seeds), np.nan)
     with study.stepping() as meter:
         for width, rate, start in np.ndindex(loss.shape[:3]):
-            one = replace(study.problem, width=widths[width], seed=study.settings["seed"] + start)
+            problem = replace(study.problem, width=widths[width], seed=study.settings["seed"] + start)
             # No two runs of one width share samples.
-            own = study.seeds_of(rate * starts + start)
-            runs = study.simulated(one, float(rates[rate]), steps, own, [steps])
+            run_seeds = study.seeds_of(rate * starts + start)
+            runs = study.simulated(problem, float(rates[rate]), steps, run_seeds, [steps])
             ends = runs["loss"].values[:, -1]
             loss[width, rate, start] = np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
             meter.add(steps * seeds)
@@ -282,9 +284,9 @@ def sgd_transfer(
 
     Examples
     --------
-    >>> given = {"directions": 2, "dimension": 8, "widths": [1, 2, 3, 4], "samples": 100, "starts": 2, "seeds": 1}
-    >>> found = sgd_transfer(**given, progress=False)
-    >>> dict(found.final_loss.sizes), found.attrs["verdict"]
+    >>> settings = {"directions": 2, "dimension": 8, "widths": [1, 2, 3, 4], "samples": 100, "starts": 2, "seeds": 1}
+    >>> transfer = sgd_transfer(**settings, progress=False)
+    >>> dict(transfer.final_loss.sizes), transfer.attrs["verdict"]
     ({'width': 4, 'learning_rate': 9, 'run': 2}, 'no drift')
     """
     chosen = checked_widths(widths)
@@ -298,11 +300,11 @@ def sgd_transfer(
         **checked_runs(seeds, seed, fewest=1),
     }
     limit = float(learning_rate_limit(problem))
-    own = float(len(SHARES) * settings["starts"] * settings["seeds"] * settings["samples"])
+    steps_of_width = float(len(SHARES) * settings["starts"] * settings["seeds"] * settings["samples"])
 
     def seconds() -> float:
-        return sum(seconds_of(replace(problem, width=m), settings["seeds"], own) for m in chosen)
+        return sum(seconds_of(replace(problem, width=m), settings["seeds"], steps_of_width) for m in chosen)
 
     solve = partial(_sgd_transfer, widths=chosen, rates=limit * np.array(SHARES), limit=limit)
-    title, steps = "Loss after so many samples of online SGD over step sizes and widths", own * len(chosen)
+    title, steps = "Loss after so many samples of online SGD over step sizes and widths", steps_of_width * len(chosen)
     return SgdStudy("transfer", title, settings, problem, progress, solve, steps=steps, seconds=seconds)
