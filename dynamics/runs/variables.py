@@ -185,8 +185,8 @@ evidence | row | what was tested |
 evidence_label | row | which of its kind was tested, such as the number of a direction |
 evidence_kind | row | kind of the row |
 evidence_time | row | time at which a curve is farthest from theory, or predicted time | t_r
-evidence_value | row | mean of the runs less theory, of a curve over its range, of times as ln ratio, or number of runs |
-    x_r
+evidence_value | row | mean of the runs less theory, of a curve over its range, of times as ln ratio, or number of
+    runs | x_r
 evidence_low | row | least value that theory allows | b_r^-
 evidence_high | row | largest value that theory allows | b_r^+
 evidence_z | row | distance of the value from what is allowed, as a normal score | z_r
