@@ -14,11 +14,6 @@ from dynamics.equations.network.series import HEADS
 from dynamics.equations.network.system import (
     MEANS,
     ONE_BY_ONE,
-    PAIRING,
-    PULLS_AT,
-    SLOPES_AT,
-    TEACHER_AT,
-    THEORY,
     NetworkSystem,
     add_one_by_one,
     lined_values,
@@ -62,16 +57,15 @@ def network_of(link, biases, rng, second_layer="trained"):
 def sums(problem, *, theory, pairing=None):
     """Return Ψ, Ψ1, Ψ2 (3, m) of the neurons and A₀ (m, m), found as the system does or as `pairing` says."""
     system, m = NetworkSystem(problem), WIDTH
-    sizes, work = with_slot(system.sizes), np.zeros(system.work_size)
-    sizes[THEORY], sizes[PAIRING] = theory, system.sizes[PAIRING] if pairing is None else pairing
+    layout = system.layout._replace(theory=theory, pairing=system.layout.pairing if pairing is None else pairing)
+    sizes, work = with_slot(np.array([*layout, *system.teacher.sizes])), np.zeros(system.work_size)
     # Without a teacher nothing else is in the sums.
     parameters = system.parameters.copy()
-    first = sizes[TEACHER_AT]
-    parameters[first : first + system.teacher.parameters.size] = 0.0
+    parameters[layout.teacher_at :][: system.teacher.parameters.size] = 0.0
     y = system.initial_state
     make_choices([*system.functions.choices, add_one_by_one])
     call_rhs(y, np.empty_like(y), parameters, sizes, work)
-    return tuple(work[sizes[at] :][: rows * m].reshape(rows, m) for at, rows in ((PULLS_AT, 3), (SLOPES_AT, m)))
+    return tuple(work[at:][: rows * m].reshape(rows, m) for at, rows in ((layout.pulls_at, 3), (layout.slopes_at, m)))
 
 
 def sums_of_pairs(problem):

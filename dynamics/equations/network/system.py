@@ -7,20 +7,19 @@ N = [ε_w A + κ_w − diag(turn) | −ε_w B]; the turn keeps the length of eac
 Gram matrix C = [Q M; Mᵀ 1] of these vectors and [F_m | F_r] = F = N C, M' = −F_r and Q' = −F_m − F_mᵀ; steps of descent
 add η F Nᵀ to Q'.
 
-sizes = [the nineteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
-the teacher | those of the links]. `work` holds, one after another: C (m + r, m + r); one row of tables per neuron and
-per unit of the teacher; per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (r); Ψ, Ψ1, Ψ2 (3, m); A₀ (m, m); N and F
-(m, m + r); scratch: D_j, j < degree + `FURTHER`, then Nᵀ.
+sizes = [`NetworkLayout` | whole numbers of the teacher], parameters = [`Rates` | |w_i(0)|² (m) | those of the teacher |
+those of the links], and `work` holds `Tables`, one after another, then scratch: D_j, j < degree + `FURTHER`, and Nᵀ.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import NetworkDegrees, without_rounding
@@ -51,38 +50,183 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem, Student
     from hermite.arrays import Array
 
-WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NUMBERS_AT, PAIRING, MEANS_OF = range(12)
-# Places in `work`.
-ROWS_AT, MEANS_AT, PULLS_AT, SLOPES_AT, FORCES_AT, PRODUCTS_AT, SCRATCH_AT = range(12, 19)
-TEACHER_SIZES_AT = 19
-RATE_W, RATE_V, RATE_B, DECAY_W, DECAY_V, SCALE, STEP, LEVEL = range(8)
-SQUARES_AT = 8
-# Of `sizes[THEORY]`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
+
+class NetworkLayout(NamedTuple):
+    """What `sizes` begins with: numbers of a network, and places in `parameters` and `work`."""
+
+    #: m, r, and 1 for neurons on the sphere.
+    width: int
+    axes: int
+    sphere: int
+    #: `FLOW`, `DESCENT` or `MEANS`.
+    theory: int
+    #: Units of the teacher, or components and their largest degree.
+    units: int
+    components: int
+    degree: int
+    #: Numbers in a row of tables.
+    row_size: int
+    #: Places in `parameters` of the numbers of the teacher and of the links.
+    teacher_at: int
+    numbers_at: int
+    #: How the means of all pairs of neurons, and those with the teacher, are found.
+    pairing: int
+    means_of: int
+    #: Places of the tables in `work`.
+    rows_at: int
+    means_at: int
+    pulls_at: int
+    slopes_at: int
+    forces_at: int
+    products_at: int
+    scratch_at: int
+
+
+class Rates(NamedTuple):
+    """What `parameters` begins with: ε_w, ε_v, ε_b, κ_w, κ_v, s, the step η, and the level of emergence."""
+
+    rate_w: float
+    rate_v: float
+    rate_b: float
+    decay_w: float
+    decay_v: float
+    scale: float
+    step: float
+    level: float
+
+
+class Tables(NamedTuple):
+    """What `work` holds."""
+
+    #: C (m + r, m + r).
+    gram: Matrix
+    #: One row of tables per neuron, then per unit of the teacher.
+    rows: Matrix
+    #: Per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (r).
+    means: Matrix
+    #: Ψ, Ψ1, Ψ2 (3, m).
+    pulls: Matrix
+    #: A₀ (m, m), then N and F (m, m + r).
+    slopes: Matrix
+    forces: Matrix
+    products: Matrix
+
+
+class Units(NamedTuple):
+    """A teacher of units, f* = Σ_p a_p σ_p(θ_p·x + β_p): a, β, θ (P, r), and the number of each unit's link."""
+
+    weight: Vector
+    bias: Vector
+    theta: Matrix
+    link: Integers
+
+
+class Terms(NamedTuple):
+    """A teacher that is a polynomial, f* = Σ_α f*_α h_α: f*_α/√α!, 1/(√α! f*_α), and α (terms, r) per term."""
+
+    weight: Vector
+    inverse: Vector
+    powers: NDArray[np.int64]
+
+
+#: Places of the width, axes and sphere in `sizes`, and of ε_w, κ_w and s in `parameters`.
+WIDTH, AXES, SPHERE = range(3)
+RATE_W, DECAY_W, SCALE = 0, 3, 5
+# Of `theory`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
 FLOW, DESCENT, MEANS = 0, 1, 2
-# Of `sizes[PAIRING]`, how the means of all pairs of neurons are found: one by one for a link κ f + βz + γ, several at
+# Of `pairing`, how the means of all pairs of neurons are found: one by one for a link κ f + βz + γ, several at
 # once for relu and erf, without biases and with them, and as sums over lists for any other link.
 ONE_BY_ONE, CENTRAL_RELU, CENTRAL_ERF, BIASED_RELU, BIASED_ERF, LISTS = range(6)
-# Of `sizes[MEANS_OF]`, the teacher: units of relu, sign and erf, as the neurons are, without biases and with them;
+# Of `means_of`, the teacher: units of relu, sign and erf, as the neurons are, without biases and with them;
 # units of any links; a polynomial.
 CENTRAL_UNITS, THRESHOLD_UNITS, OTHER_UNITS, TEACHER_POLYNOMIAL = range(4)
 # Mean derivatives beyond the teacher's degree.
 FURTHER = 3
+# Place in `sizes` of the whole numbers of the teacher.
+TEACHER_SIZES_AT = len(NetworkLayout._fields)
+# Place in `parameters` of |w_i(0)|².
+SQUARES_AT = len(Rates._fields)
+
+
+@kernel
+def layout_of(sizes: Integers) -> NetworkLayout:
+    """Return the numbers and places of a network."""
+    return NetworkLayout(
+        sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9], sizes[10],
+        sizes[11], sizes[12], sizes[13], sizes[14], sizes[15], sizes[16], sizes[17], sizes[18],
+    )  # fmt: skip
+
+
+@kernel
+def rates_of(parameters: Vector) -> Rates:
+    """Return the rates of a network."""
+    return Rates(
+        parameters[0], parameters[1], parameters[2], parameters[3], parameters[4], parameters[5], parameters[6],
+        parameters[7],
+    )  # fmt: skip
+
+
+@kernel
+def initial_squares(parameters: Vector, sizes: Integers) -> Vector:
+    """Return |w_i(0)|²."""
+    return vector(parameters, SQUARES_AT, layout_of(sizes).width)
 
 
 @pasted_kernel
 def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
     """Return the argument `numbers` of the kernels of pairs."""
-    return vector(parameters, sizes[NUMBERS_AT], parameters.size - sizes[NUMBERS_AT])
+    at = layout_of(sizes).numbers_at
+    return vector(parameters, at, parameters.size - at)
+
+
+@kernel
+def units_of(parameters: Vector, sizes: Integers) -> Units:
+    """Return the units of the teacher."""
+    layout = layout_of(sizes)
+    at, P, r = layout.teacher_at, layout.units, layout.axes
+    theta, links = matrix(parameters, at + 2 * P, P, r), vector(sizes, TEACHER_SIZES_AT, P)
+    return Units(vector(parameters, at, P), vector(parameters, at + P, P), theta, links)
+
+
+@kernel
+def terms_of(parameters: Vector, sizes: Integers) -> Terms:
+    """Return the terms of the teacher: α = 0, then the components."""
+    layout = layout_of(sizes)
+    at, terms = layout.teacher_at, layout.components + 1
+    powers = matrix(sizes, TEACHER_SIZES_AT, terms, layout.axes)
+    return Terms(vector(parameters, at, terms), vector(parameters, at + terms, terms), powers)
 
 
 @pasted_kernel
-def views(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix, Matrix, Matrix]:
-    """Return C, the tables of all units, the means with the teacher, Ψ, Ψ1 and Ψ2 in rows, A₀, N and F."""
-    m, n, units = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], sizes[UNITS]
-    C, rows = matrix(work, 0, n, n), matrix(work, sizes[ROWS_AT], m + units, sizes[ROW_SIZE])
-    means, pulls = matrix(work, sizes[MEANS_AT], m, n - m + 3), matrix(work, sizes[PULLS_AT], 3, m)
-    A, N = matrix(work, sizes[SLOPES_AT], m, m), matrix(work, sizes[FORCES_AT], m, n)
-    return C, rows, means, pulls, A, N, matrix(work, sizes[PRODUCTS_AT], m, n)
+def views(sizes: Integers, work: Vector) -> Tables:
+    """Return the tables of `work`."""
+    layout = layout_of(sizes)
+    m, n, r = layout.width, layout.width + layout.axes, layout.axes
+    C, rows = matrix(work, 0, n, n), matrix(work, layout.rows_at, m + layout.units, layout.row_size)
+    means, pulls = matrix(work, layout.means_at, m, r + 3), matrix(work, layout.pulls_at, 3, m)
+    A, N = matrix(work, layout.slopes_at, m, m), matrix(work, layout.forces_at, m, n)
+    return Tables(C, rows, means, pulls, A, N, matrix(work, layout.products_at, m, n))
+
+
+@kernel
+def derivatives_of(sizes: Integers, work: Vector) -> Vector:
+    """Return the room of D_j."""
+    layout = layout_of(sizes)
+    return vector(work, layout.scratch_at, layout.degree + FURTHER)
+
+
+@kernel
+def turned_forces(sizes: Integers, work: Vector) -> Matrix:
+    """Return the room of Nᵀ (m + r, m)."""
+    layout = layout_of(sizes)
+    return matrix(work, layout.scratch_at + layout.degree + FURTHER, layout.width + layout.axes, layout.width)
+
+
+@kernel
+def square_scratch(sizes: Integers, work: Vector) -> Matrix:
+    """Return the room of F as a matrix (m, m)."""
+    layout = layout_of(sizes)
+    return matrix(work, layout.products_at, layout.width, layout.width)
 
 
 # Means of two units of any links. `numbers` and `head`, the place of a link in them, are those of
@@ -401,25 +545,22 @@ def add_lists(
 
 # Means of a neuron with its teacher, made of units or a polynomial.
 #
-# Units, f* = Σ_p a_p σ_p(θ_p·x + β_p): the teacher's parameters are a (P), β (P) and θ (P, r), its sizes the number of
-# each unit's link.
-#
-# A polynomial, f* = Σ_α f*_α h_α, h_α = Π_a h_(α_a)(x_a), has no units. With D_j = E σ^(j)(λ_i) and g_α = f*_α/√α!,
+# For a polynomial, f* = Σ_α f*_α h_α, h_α = Π_a h_(α_a)(x_a), with D_j = E σ^(j)(λ_i) and g_α = f*_α/√α!,
 #
 # E[σ_i f*] = Σ_α g_α D_|α| M_i^α,  E[σ'_i f*] and E[σ''_i f*]: D_(|α|+1), D_(|α|+2),  t_ia = Σ_α g_α D_|α| ∂_a M_i^α,
 #
-# and f_α = s Σ_i v_i D_|α| M_i^α/√α!. The terms are α = 0, then the components; parameters g_α, then 1/(√α! f*_α) per
-# term; sizes α (terms, r).
+# and f_α = s Σ_i v_i D_|α| M_i^α/√α!.
 
 
 @inlined_kernel
-def unit_at(i: int, y: Vector, parameters: Vector, sizes: Integers, C: Matrix) -> tuple[int, float, float]:
-    """Return head, variance and bias of a neuron, or of a unit of the teacher behind them, which has variance 1."""
-    m, numbers, biases = sizes[WIDTH], numbers_of_links(parameters, sizes), sizes[TEACHER_AT] + sizes[UNITS]
-    head = int(numbers[series.HEADS])
+def unit_at(i: int, m: int, y: Vector, head: int, units: Units, C: Matrix) -> tuple[int, float, float]:
+    """Return head, variance and bias of a neuron, or of a unit of the teacher behind them, which has variance 1.
+
+    `head` is that of neurons.
+    """
     if i < m:
         return head, C[i, i], y[m + i]
-    return head + series.HEADER * sizes[TEACHER_SIZES_AT + i - m], 1.0, parameters[biases + i - m]
+    return head + series.HEADER * units.link[i - m], 1.0, units.bias[i - m]
 
 
 @pasted_kernel
@@ -428,14 +569,14 @@ def write_unit_means(
     y: Vector, parameters: Vector, sizes: Integers, work: Vector,
 ) -> None:  # fmt: skip
     """Write rows of all units, and E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of each neuron."""
-    m, r, P, at = sizes[WIDTH], sizes[AXES], sizes[UNITS], sizes[TEACHER_AT]
-    theta, numbers = matrix(parameters, at + 2 * P, P, r), numbers_of_links(parameters, sizes)
+    units, numbers = units_of(parameters, sizes), numbers_of_links(parameters, sizes)
     C, rows, means, _, _, _, _ = views(sizes, work)
+    m, (P, r), theta, first_head = means.shape[0], units.theta.shape, units.theta, int(numbers[series.HEADS])
     # Units of the teacher, then neurons.
     for i in range(m + P - 1, -1, -1):
         if is_stopped(sizes):
             return
-        own, q, b = unit_at(i, y, parameters, sizes, C)
+        own, q, b = unit_at(i, m, y, first_head, units, C)
         write_head(own, q, b, numbers, rows[i])
         out = means[min(i, m - 1)]
         for k in range(r + 3):
@@ -444,7 +585,7 @@ def write_unit_means(
             overlap = 0.0
             for a in range(r):
                 overlap += C[i, m + a] * theta[p, a]
-            head, weight = unit_at(m + p, y, parameters, sizes, C)[0], parameters[at + p]
+            head, weight = unit_at(m + p, m, y, first_head, units, C)[0], units.weight[p]
             value, first, slopes, second = pair(head, overlap, rows[i], rows[m + p], numbers)
             out[0] += weight * value
             out[1] += weight * first
@@ -472,12 +613,11 @@ def write_means_of_other_units(y: Vector, parameters: Vector, sizes: Integers, w
 
 
 @kernel
-def monomial(term: int, M: Vector, at: int, axis: int, sizes: Integers) -> float:
+def monomial(term: int, M: Vector, at: int, axis: int, powers: NDArray[np.int64]) -> float:
     """Return ∂_axis M^α, M being r numbers from `at` on; an axis r stands for no derivative."""
-    r = sizes[AXES]
     product = 1.0
-    for a in range(r):
-        power = sizes[TEACHER_SIZES_AT + term * r + a]
+    for a in range(powers.shape[1]):
+        power = powers[term, a]
         if a == axis:
             product *= power
             power -= 1
@@ -487,20 +627,20 @@ def monomial(term: int, M: Vector, at: int, axis: int, sizes: Integers) -> float
 
 
 @kernel
-def degree_of(term: int, sizes: Integers) -> int:
+def degree_of(term: int, powers: NDArray[np.int64]) -> int:
     """Return |α|."""
-    r, total = sizes[AXES], 0
-    for a in range(r):
-        total += sizes[TEACHER_SIZES_AT + term * r + a]
+    total = 0
+    for a in range(powers.shape[1]):
+        total += powers[term, a]
     return total
 
 
 @choice()
 def write_means_of_polynomial(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write rows of all neurons, and the numbers of `write_unit_means`, for a teacher that is a polynomial."""
-    m, r, numbers = sizes[WIDTH], sizes[AXES], numbers_of_links(parameters, sizes)
+    terms, numbers, D = terms_of(parameters, sizes), numbers_of_links(parameters, sizes), derivatives_of(sizes, work)
     C, rows, means, _, _, _, _ = views(sizes, work)
-    D = vector(work, sizes[SCRATCH_AT], sizes[DEGREE] + FURTHER)
+    m, (count, r), powers = means.shape[0], terms.powers.shape, terms.powers
     for i in range(m - 1, -1, -1):
         if is_stopped(sizes):
             return
@@ -509,28 +649,28 @@ def write_means_of_polynomial(y: Vector, parameters: Vector, sizes: Integers, wo
         series.write_derivatives(gram[i], y[m + i], numbers, D)
         for k in range(r + 3):
             out[k] = 0.0
-        for term in range(sizes[COMPONENTS] + 1):
-            n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
-            power = weight * monomial(term, gram, m, r, sizes)
+        for term in range(count):
+            n, weight = degree_of(term, powers), terms.weight[term]
+            power = weight * monomial(term, gram, m, r, powers)
             for k in range(3):
                 out[k] += power * D[n + k]
             for a in range(r):
-                if sizes[TEACHER_SIZES_AT + term * r + a] > 0:
-                    out[3 + a] += weight * D[n] * monomial(term, gram, m, a, sizes)
+                if powers[term, a] > 0:
+                    out[3 + a] += weight * D[n] * monomial(term, gram, m, a, powers)
 
 
 @choice()
 def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write f_α/f*_α per component of a polynomial from `first` on."""
-    m, r, terms = sizes[WIDTH], sizes[AXES], sizes[COMPONENTS] + 1
-    D, numbers = vector(work, sizes[SCRATCH_AT], sizes[DEGREE] + FURTHER), numbers_of_links(parameters, sizes)
-    for term in range(1, terms):
+    terms, numbers, D = terms_of(parameters, sizes), numbers_of_links(parameters, sizes), derivatives_of(sizes, work)
+    m, (count, r), powers, scale = layout_of(sizes).width, terms.powers.shape, terms.powers, rates_of(parameters).scale
+    for term in range(1, count):
         out[first + term - 1] = 0.0
-    for i in range(m if terms > 1 else 0):
+    for i in range(m if count > 1 else 0):
         series.write_derivatives(y[2 * m + m * r + i * m + i], y[m + i], numbers, D)
-        for term in range(1, terms):
-            weight = parameters[SCALE] * y[i] * parameters[sizes[TEACHER_AT] + terms + term]
-            share = weight * D[degree_of(term, sizes)] * monomial(term, y, 2 * m + i * r, r, sizes)
+        for term in range(1, count):
+            weight = scale * y[i] * terms.inverse[term]
+            share = weight * D[degree_of(term, powers)] * monomial(term, y, 2 * m + i * r, r, powers)
             out[first + term - 1] += share
 
 
@@ -540,18 +680,19 @@ def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: 
 @pasted_kernel
 def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """N and F = N C, after the means; on the sphere without the part along each neuron, so that F_ii = 0."""
-    m, r, rate = sizes[WIDTH], sizes[AXES], parameters[RATE_W]
+    layout, rates = layout_of(sizes), rates_of(parameters)
+    m, r, rate = layout.width, layout.axes, rates.rate_w
     C, _, means, pulls, A, N, F = views(sizes, work)
     for i in range(m):
-        weight, row, slopes = rate * parameters[SCALE] * y[i], N[i], A[i]
+        weight, row, slopes = rate * rates.scale * y[i], N[i], A[i]
         for j in range(m):
             row[j] = rate * slopes[j]
         for a in range(r):
             N[i, m + a] = -weight * means[i, 3 + a]
-        if sizes[SPHERE] == 0:
-            N[i, i] += weight * pulls[2, i] + parameters[DECAY_W]
+        if layout.sphere == 0:
+            N[i, i] += weight * pulls[2, i] + rates.decay_w
     product_until(N, C, F, sizes)
-    if sizes[SPHERE] == 1:
+    if layout.sphere == 1:
         for i in range(m):
             turn = F[i, i] / C[i, i]
             N[i, i] -= turn
@@ -563,27 +704,28 @@ def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector)
 @choice()
 def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add η ∇∇ᵀ = η F Nᵀ to Q', with which one Euler step of length η is one step of population gradient descent."""
-    m, n, (_, _, _, _, squares, N, F) = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], views(sizes, work)
-    turned = matrix(work, sizes[SCRATCH_AT] + sizes[DEGREE] + FURTHER, n, m)
+    (_, _, _, _, squares, N, F), turned = views(sizes, work), turned_forces(sizes, work)
+    (n, m), step = turned.shape, rates_of(parameters).step
     for i in range(m):
         for a in range(n):
             turned[a, i] = N[i, a]
     product_until(F, turned, squares, sizes)
     for i in range(m):
         for j in range(i + 1):
-            out[i, j] += parameters[STEP] * 0.5 * (squares[i, j] + squares[j, i])
+            out[i, j] += step * 0.5 * (squares[i, j] + squares[j, i])
     normal.mirror(out)
 
 
 @pasted_kernel
 def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write what `rhs` does, after all means; Q' = −F_m − F_mᵀ tile by tile, since columns are far apart in memory."""
-    m, r, scale, (_, _, _, pulls, _, _, F) = sizes[WIDTH], sizes[AXES], parameters[SCALE], views(sizes, work)
+    layout, rates, (_, _, _, pulls, _, _, F) = layout_of(sizes), rates_of(parameters), views(sizes, work)
+    m, r, scale = layout.width, layout.axes, rates.scale
     dM, dQ, tile = matrix(out, 2 * m, m, r), matrix(out, 2 * m + m * r, m, m), normal.TILE
     write_gradient(y, parameters, sizes, work)
     for i in range(m):
-        out[i] = -parameters[RATE_V] * scale * pulls[0, i] - parameters[DECAY_V] * y[i]
-        out[m + i] = -parameters[RATE_B] * scale * y[i] * pulls[1, i]
+        out[i] = -rates.rate_v * scale * pulls[0, i] - rates.decay_v * y[i]
+        out[m + i] = -rates.rate_b * scale * y[i] * pulls[1, i]
         for a in range(r):
             dM[i, a] = -F[i, m + a]
     for first in range(0, m, tile):
@@ -591,18 +733,19 @@ def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, wor
             for i in range(first, min(first + tile, m)):
                 for j in range(second, min(second + tile, i + 1)):
                     dQ[i, j] = dQ[j, i] = -F[i, j] - F[j, i]
-    if sizes[THEORY] == DESCENT:
+    if layout.theory == DESCENT:
         add_squared_gradient(dQ, parameters, sizes, work)
 
 
 @pasted_kernel
 def write_means_of_teacher(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write rows of all units, and the means of each neuron with the teacher."""
-    if sizes[MEANS_OF] == CENTRAL_UNITS:
+    means_of = layout_of(sizes).means_of
+    if means_of == CENTRAL_UNITS:
         write_means_of_central_units(y, parameters, sizes, work)
-    elif sizes[MEANS_OF] == THRESHOLD_UNITS:
+    elif means_of == THRESHOLD_UNITS:
         write_means_of_threshold_units(y, parameters, sizes, work)
-    elif sizes[MEANS_OF] == OTHER_UNITS:
+    elif means_of == OTHER_UNITS:
         write_means_of_other_units(y, parameters, sizes, work)
     else:
         write_means_of_polynomial(y, parameters, sizes, work)
@@ -611,17 +754,18 @@ def write_means_of_teacher(y: Vector, parameters: Vector, sizes: Integers, work:
 @unit()
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write v' = −ε_v s Ψ − κ_v v, b' = −ε_b s v Ψ1, M' = −F_r, Q' = −F_m − F_mᵀ; for `MEANS` means in `work` alone."""
-    m, pairing, numbers = sizes[WIDTH], sizes[PAIRING], numbers_of_links(parameters, sizes)
+    layout, rates, numbers = layout_of(sizes), rates_of(parameters), numbers_of_links(parameters, sizes)
+    m, pairing = layout.width, layout.pairing
     C, rows, means, pulls, A, _, _ = views(sizes, work)
     write_gram(vector(y, 2 * m, y.size - 2 * m), m, matrix(y, 0, 0, 0), C)
     write_means_of_teacher(y, parameters, sizes, work)
     weight = np.empty(m)
     for i in range(m):
-        weight[i] = parameters[SCALE] * y[i]
+        weight[i] = rates.scale * y[i]
         for k in range(3):
             pulls[k, i] = -means[i, k]
     # Ψ and Ψ1 move the second layer and the biases alone, and give the loss.
-    values = parameters[RATE_V] != 0.0 or parameters[RATE_B] != 0.0 or sizes[THEORY] == MEANS
+    values = rates.rate_v != 0.0 or rates.rate_b != 0.0 or layout.theory == MEANS
     if pairing == CENTRAL_RELU:
         add_central_relu(weight, C, pulls, A)
     elif pairing == CENTRAL_ERF:
@@ -634,18 +778,18 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
         add_lists(values, weight, C, rows, numbers, sizes, pulls, A)
     else:
         add_one_by_one(weight, C, rows, numbers, sizes, pulls, A)
-    if sizes[THEORY] != MEANS:
+    if layout.theory != MEANS:
         write_rates(y, out, parameters, sizes, work)
 
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal with the forces held: −ε_v s² E σ_i² − κ_v, −ε_b A₀_ii, −N_ii for M, −N_ii − N_jj for Q."""
-    m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
-    numbers, (_, rows, _, _, A, N, _) = numbers_of_links(parameters, sizes), views(sizes, work)
+    layout, rates, numbers = layout_of(sizes), rates_of(parameters), numbers_of_links(parameters, sizes)
+    m, r, scale, (_, rows, _, _, A, N, _) = layout.width, layout.axes, rates.scale, views(sizes, work)
     for i in range(m):
-        out[i] = -parameters[RATE_V] * scale * scale * own_values(rows[i], numbers)[0] - parameters[DECAY_V]
-        out[m + i] = -parameters[RATE_B] * A[i, i]
+        out[i] = -rates.rate_v * scale * scale * own_values(rows[i], numbers)[0] - rates.decay_v
+        out[m + i] = -rates.rate_b * A[i, i]
         for a in range(r):
             out[2 * m + i * r + a] = -N[i, i]
         for j in range(m):
@@ -655,27 +799,29 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Per axis max_i M_ia²/Q_ii − level, then per component of the teacher f_α/f*_α − ½."""
-    m, r = sizes[WIDTH], sizes[AXES]
+    layout, level = layout_of(sizes), rates_of(parameters).level
+    m, r = layout.width, layout.axes
     M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
     for a in range(r):
-        out[a] = -parameters[LEVEL]
+        out[a] = -level
         for i in range(m):
             if Q[i, i] > 0.0:
-                out[a] = max(out[a], M[i, a] ** 2 / Q[i, i] - parameters[LEVEL])
-    if sizes[COMPONENTS] > 0:
+                out[a] = max(out[a], M[i, a] ** 2 / Q[i, i] - level)
+    if layout.components > 0:
         write_shares(y, out, r, parameters, sizes, work)
-    for c in range(0 if sizes[THEORY] == MEANS else sizes[COMPONENTS]):
+    for c in range(0 if layout.theory == MEANS else layout.components):
         out[r + c] -= 0.5
 
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Q = Qᵀ: one half is copied over the other; on the sphere neurons get back the lengths they started with."""
-    m, r = sizes[WIDTH], sizes[AXES]
+    layout, squares = layout_of(sizes), initial_squares(parameters, sizes)
+    m, r = layout.width, layout.axes
     M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
     normal.mirror(Q)
-    for i in range(m if sizes[SPHERE] == 1 else 0):
-        start = parameters[SQUARES_AT + i]
+    for i in range(m if layout.sphere == 1 else 0):
+        start = squares[i]
         factor = np.sqrt(start / Q[i, i])
         for a in range(r):
             M[i, a] *= factor
@@ -690,7 +836,7 @@ def evaluate_means(
     rates: Callable[..., None], events: Callable[..., None], y: Vector, out: Vector, shares: Vector,
     numbers: tuple[Vector, Integers, Vector],
 ) -> None:  # fmt: skip
-    """Call the right-hand side and the events of a network whose `sizes[THEORY]` is `MEANS` from Python."""
+    """Call the right-hand side and the events of a network whose theory is `MEANS` from Python."""
     rates(0.0, y, out, numbers[0], numbers[1], numbers[2])
     events(0.0, y, shares, numbers[0], numbers[1], numbers[2])
 
@@ -703,7 +849,7 @@ BEYOND = 1.0 + 1e-6
 NODES = 200
 
 
-#: The unit of each `sizes[PAIRING]`.
+#: The unit of each `pairing`.
 PAIRINGS: dict[int, Callable[..., None]] = {
     ONE_BY_ONE: add_one_by_one,
     CENTRAL_RELU: add_central_relu,
@@ -715,7 +861,7 @@ PAIRINGS: dict[int, Callable[..., None]] = {
 
 
 def means_of_teacher(pairs: series.PairSource, teacher: NetworkTeacher) -> tuple[int, list[Callable[..., Any]]]:
-    """Return `sizes[MEANS_OF]` and the units that it takes."""
+    """Return `means_of` and the units that it takes."""
     numbers, families = pairs.numbers, {link.family for link in pairs.links}
     has_lists, has_lines = numbers[series.TERMS] > 0.0, numbers[series.LINED] > 0.0
     of_links: dict[Callable[..., Any], bool] = {
@@ -769,17 +915,20 @@ class NetworkSystem(FlowSystem):
             by_family = {RELU: (CENTRAL_RELU, BIASED_RELU), ERF: (CENTRAL_ERF, BIASED_ERF)}
             pairing = by_family[own.family][student.has_biases]
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
-        rates = [*student.learning_rates, *student.decay, student.output_scale]
-        scalars = [*rates, step or 0.0, problem.emergence_level]
-        self.parameters: Array = np.concatenate([scalars, np.diag(Q), teacher.parameters, more, pairs.numbers])
-        n, means, at = m + r, m * (r + 3), SQUARES_AT + m
-        counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)
-        layout = [m, r, student.first_layer == "sphere", FLOW if step is None else DESCENT, *counts]
+        rates = Rates(
+            *student.learning_rates, *student.decay, student.output_scale, step or 0.0, problem.emergence_level
+        )
+        n, means, at = m + r, m * (r + 3), len(rates) + m
         means_of, functions = means_of_teacher(pairs, teacher)
-        places = at, at + teacher.parameters.size + more.size, pairing, means_of
         # Gram matrix, rows, means with the teacher, pulls, slopes, forces and products.
         parts = np.cumsum([n * n, (m + teacher.units) * pairs.row_size, means, 3 * m, m * m, m * n, m * n])
-        self.sizes: Integers = np.array([*layout, *places, *parts, *teacher.sizes], dtype=np.int64)
+        self.layout = NetworkLayout(
+            m, r, int(student.first_layer == "sphere"), FLOW if step is None else DESCENT, teacher.units,
+            teacher.components.size, teacher.degree, pairs.row_size, at, at + teacher.parameters.size + more.size,
+            pairing, means_of, *parts.tolist(),
+        )  # fmt: skip
+        self.parameters: Array = np.concatenate([rates, np.diag(Q), teacher.parameters, more, pairs.numbers])
+        self.sizes: Integers = np.array([*self.layout, *teacher.sizes], dtype=np.int64)
         self.work_size = int(parts[-1]) + teacher.degree + FURTHER + n * m
         self.num_events = r + teacher.components.size
         choices = [PAIRINGS[pairing], *functions, *([] if step is None else [add_squared_gradient])]
@@ -824,7 +973,7 @@ class NetworkSystem(FlowSystem):
     @property
     def falls(self) -> bool:
         """Whether the loss may not rise: it is a gradient flow, without decay or steps."""
-        return bool(self.sizes[THEORY] == FLOW) and not any(self.student.decay)
+        return self.layout.theory == FLOW and not any(self.student.decay)
 
     # --- observables ----------------------------------------------------------------------------------------
 
@@ -888,8 +1037,8 @@ class NetworkSystem(FlowSystem):
     def _means(self, state: Array) -> tuple[float, Array, Array]:
         """Return loss, H (r, r) and f_α/f*_α."""
         m, r = self.problem.width, self.problem.teacher.span
-        events, work, sizes = np.empty(self.num_events), np.empty(self.work_size), with_slot(self.sizes)
-        sizes[THEORY] = MEANS
+        events, work = np.empty(self.num_events), np.empty(self.work_size)
+        sizes = with_slot(np.array([*self.layout._replace(theory=MEANS), *self.teacher.sizes], dtype=np.int64))
         y = np.ascontiguousarray(state)
         of_events = self.functions.event_values
         assert of_events is not None
@@ -897,7 +1046,7 @@ class NetworkSystem(FlowSystem):
         functions = callback(self.of_means, _EVALUATION), callback(of_events, _EVALUATION)
         evaluate_means(*functions, y, np.empty_like(y), events, (self.parameters, sizes, work))
         v, _, M, _ = self.unpack(y)
-        means, pulls, A, _ = np.split(work[sizes[MEANS_AT] :], np.cumsum([m * (r + 3), 3 * m, m * m]))
+        means, pulls, A, _ = np.split(work[self.layout.means_at :], np.cumsum([m * (r + 3), 3 * m, m * m]))
         mean = means.reshape(m, r + 3)[:, 0]
         weights, square = self.student.output_scale * v, self.teacher.square
         terms = np.abs(weights) @ (np.abs(pulls[:m]) + np.abs(mean)) + square
@@ -922,16 +1071,29 @@ def _eigenvalues(H: Array) -> Array:
 @kernel
 def whitened_weights(y: Vector, sizes: Integers) -> Matrix:
     """Return Ŵ of a state, or of its rates."""
-    m = sizes[WIDTH]
+    m = layout_of(sizes).width
     return matrix(y, 2 * m, m, (y.size - 2 * m) // m)
+
+
+@kernel
+def eigenvalues_of(columns: int, parameters: Vector, sizes: Integers) -> Vector:
+    """Return s, (D,)."""
+    return vector(parameters, layout_of(sizes).numbers_at - columns, columns)
+
+
+@kernel
+def overlap_parts(sizes: Integers, work: Vector) -> tuple[Vector, Vector]:
+    """Return the room of [v | b | M | Q], and that of its rates."""
+    layout = layout_of(sizes)
+    size = layout.width * (2 + layout.axes + layout.width)
+    return vector(work, work.size - 2 * size, size), vector(work, work.size - size, size)
 
 
 @kernel
 def overlap_state(y: Vector, sizes: Integers, work: Vector) -> Vector:
     """Write v, b, M and Q of a state to their place in `work`, and return them."""
-    m, r = sizes[WIDTH], sizes[AXES]
-    size = 2 * m + m * r + m * m
-    W, state = whitened_weights(y, sizes), vector(work, work.size - 2 * size, size)
+    layout, W, (state, _) = layout_of(sizes), whitened_weights(y, sizes), overlap_parts(sizes, work)
+    m, r = layout.width, layout.axes
     for i in range(2 * m):
         state[i] = y[i]
     for i in range(m):
@@ -944,17 +1106,16 @@ def overlap_state(y: Vector, sizes: Integers, work: Vector) -> Vector:
 @kernel
 def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write v', b' and Ŵ' = −(N Ŵ) diag(s) − κ_w Ŵ diag(1 − s), where N holds κ_w too, after the means of `work`."""
-    m, r = sizes[WIDTH], sizes[AXES]
-    state = overlap_state(y, sizes, work)
-    rates = vector(work, work.size - state.size, state.size)
+    layout, state, (_, rates) = layout_of(sizes), overlap_state(y, sizes, work), overlap_parts(sizes, work)
+    m, r = layout.width, layout.axes
     if is_stopped(sizes):
         return
     rhs(t, state, rates, parameters, sizes, work)
-    if sizes[THEORY] == MEANS:
+    if layout.theory == MEANS:
         return
     W, moved = whitened_weights(y, sizes), whitened_weights(out, sizes)
-    (_, _, _, _, _, N, _), own = views(sizes, work), matrix(work, sizes[PRODUCTS_AT], m, m)
-    s, decay = vector(parameters, sizes[NUMBERS_AT] - W.shape[1], W.shape[1]), parameters[DECAY_W]
+    (_, _, _, _, _, N, _), own = views(sizes, work), square_scratch(sizes, work)
+    s, decay = eigenvalues_of(W.shape[1], parameters, sizes), rates_of(parameters).decay_w
     for i in range(m):
         out[i], out[m + i] = rates[i], rates[m + i]
         for j in range(m):
@@ -978,16 +1139,14 @@ def class_jacobian_diagonal(
     t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
     """Diagonal with the forces held: of v and b as for isotropic inputs, −s_l N_ii − κ_w (1 − s_l) of ŵ_il."""
-    m, r = sizes[WIDTH], sizes[AXES]
-    size = 2 * m + m * r + m * m
-    state, rates = vector(work, work.size - 2 * size, size), vector(work, work.size - size, size)
-    moved = whitened_weights(out, sizes)
+    layout, moved, (state, rates) = layout_of(sizes), whitened_weights(out, sizes), overlap_parts(sizes, work)
+    m, r = layout.width, layout.axes
     jacobian_diagonal(t, state, rates, parameters, sizes, work)
-    s = vector(parameters, sizes[NUMBERS_AT] - moved.shape[1], moved.shape[1])
+    s, decay = eigenvalues_of(moved.shape[1], parameters, sizes), rates_of(parameters).decay_w
     for i in range(m):
         out[i], out[m + i] = rates[i], rates[m + i]
         for k in range(s.size):
-            moved[i, k] = s[k] * rates[2 * m + i * r] - parameters[DECAY_W] * (1.0 - s[k])
+            moved[i, k] = s[k] * rates[2 * m + i * r] - decay * (1.0 - s[k])
 
 
 class NetworkClassSystem(NetworkSystem):
