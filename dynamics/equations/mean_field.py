@@ -102,8 +102,8 @@ class MeanFieldSystem(System):
     _derivatives: Callable[[Array, Array], tuple[Array, Array]]
     #: c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M).
     _moment_tables: Callable[[], tuple[Array, Array, float, Array]]
-    #: Numbers that follow the common ones in `sizes` and in `parameters`, and the count of rows of scratch of a block.
-    _of_kernels: Callable[[], tuple[list[int], Array, int]]
+    #: The last two of `ParticleCounts`, the arguments `chain` and `powers` of `packed`, and the rows of scratch.
+    _of_kernels: Callable[[], tuple[tuple[int, int], list[Integers], Array, int]]
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         # The kernels import Numba, which what else this module holds does not need.
@@ -116,21 +116,25 @@ class MeanFieldSystem(System):
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
         self._levels = np.array(levels) * self.teacher_loss()
-        layout, numbers, rows = self._of_kernels()
+        (first, second), chain, powers, rows = self._of_kernels()
         self.functions = Functions(
             kernels.rhs,
             kernels.event_values,
             kernels.normalise,
-            choices=kernels.choices_of(teacher.span, stride=layout[0], grows=self.grows),
+            choices=kernels.choices_of(teacher.span, stride=first, grows=self.grows),
         )
-        tables = [self.coefficients, self.targets, self._learned.ravel(), teacher.coefficients]
-        scalars = [self._levels, [self.floor, float(problem.dimension)]]
-        self.parameters: Array = np.concatenate([*tables, *scalars, weights, numbers])
-        counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
-        self.sizes: Integers = np.array([*counts, teacher.span, int(self.grows), *layout], dtype=np.int64)
+        numbers = kernels.ParticleNumbers(
+            self.coefficients, self.targets, self._learned, teacher.coefficients, self._levels, self.floor,
+            float(problem.dimension), weights,
+        )  # fmt: skip
+        counts = kernels.ParticleCounts(
+            weights.size, self.coefficients.size, problem.num_directions, len(levels), teacher.span, int(self.grows),
+            first, second,
+        )  # fmt: skip
         self.num_events = len(levels) + problem.num_directions
-        lanes = kernels.LANES if teacher.span == 1 else kernels.LANES_IN_SUBSPACE
-        self.work_size = 3 * self.coefficients.size + (1 + rows) * lanes
+        self.parameters: Array
+        self.sizes: Integers
+        self.parameters, self.sizes, self.work_size = kernels.packed(counts, chain, numbers, powers, rows)
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: for projections in units of 1/√d, the size of a random one."""
@@ -304,14 +308,14 @@ class AxisSystem(MeanFieldSystem):
         floor = float(np.sum(missed * mixture**2))
         return own, ratio * mixture, floor, signs * learned
 
-    def _of_kernels(self) -> tuple[list[int], Array, int]:
+    def _of_kernels(self) -> tuple[tuple[int, int], list[Integers], Array, int]:
         count = self.coefficients.size
         if count > MOST_POWERS:
-            return [0, 0], np.empty(0), 2
+            return (0, 0), [], np.empty(0), 2
         # Degrees of one parity are summed and evaluated in α².
         odd = self.coefficients[1::2].any()
-        layout = [1 if self.coefficients[::2].any() else 2, 1] if odd else [2, 2]
-        return layout, zonal_powers(self.problem.dimension, count).ravel(), 2
+        powers = (1 if self.coefficients[::2].any() else 2, 1) if odd else (2, 2)
+        return powers, [], zonal_powers(self.problem.dimension, count), 2
 
     def features(self, a: Array) -> Array:
         """Return F_k(a), shape (M, n), of projections (n, r)."""
@@ -388,9 +392,9 @@ class SubspaceSystem(MeanFieldSystem):
         learned[:, :, 0] = values * (ways * padded(self.problem.learned_part.coefficients, student.size)[total] ** 2)
         return c.ravel(), mu.ravel(), floor, learned.reshape(target.num_directions, -1)
 
-    def _of_kernels(self) -> tuple[list[int], Array, int]:
+    def _of_kernels(self) -> tuple[tuple[int, int], list[Integers], Array, int]:
         count, Q = len(self._exponents), self._powers_of_rest
-        return [count, Q, *self._parent, *self._axis], np.empty(0), 2 * count + Q + self.problem.teacher.span + 1
+        return (count, Q), [self._parent, self._axis], np.empty(0), 2 * count + Q + self.problem.teacher.span + 1
 
     def _monomials(self, a: Array) -> Array:
         values = np.ones((len(self._exponents), a.shape[0]))

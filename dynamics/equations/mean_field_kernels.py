@@ -1,25 +1,23 @@
 """Compiled motion of the mean field's particles, along one axis in zonal polynomials, in several in monomials.
 
-sizes = [N, M, P, n, r, grows, …] for N particles in r axes, M moments, P directions and n levels of the loss;
-parameters = [c (M) | μ* (M) | learned (P, M) | a (P) | levels (n) | floor, d | masses at the start (N) | …]. State y =
-projections (N, r), and where the masses grow their logarithms (N). `work` starts with moments, sums and slopes (M each)
-and masses (lanes); scratch for blocks follows.
+sizes begin with `ParticleCounts`, parameters with `ParticleNumbers`, and `work` holds `ParticleWork`. State y =
+projections (N, r), and where the masses grow their logarithms (N).
 
-One axis: C_l' = l (l + d − 2)/(d − 1) times C_(l−1) of R^(d+2). sizes go on with [stride, start]: where the stride is
-not 0, moments and potential go through the powers α^k with k = start, start + stride, …, which is several times faster,
-and the coefficients of the C_l in all powers (M, M) follow the masses in the parameters. Then sums are those of powers,
-and slopes the coefficients of Φ' in powers; else slopes are those of Φ' in zonal polynomials of R^(d+2), at the place
-of the degree l. Degree 0 has no slope; its place holds the constant of Φ. Scratch: two rows of lanes.
+One axis: C_l' = l (l + d − 2)/(d − 1) times C_(l−1) of R^(d+2). Where the stride is not 0, moments and potential go
+through the powers α^k with k = start, start + stride, …, which is several times faster, and the coefficients of the C_l
+in all powers (M, M) follow the masses in the parameters. Then sums are those of powers, and slopes the coefficients of
+Φ' in powers; else slopes are those of Φ' in zonal polynomials of R^(d+2), at the place of the degree l. Degree 0 has no
+slope; its place holds the constant of Φ. Scratch: two rows of lanes.
 
 Several axes, u = 1 − |a|²: moment (κ, q) is the mean of the monomial a^κ u^q, at place κ Q + q. sizes go on with
-[K, Q | parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1. Slopes are
-the forces. Φ = Σ f_κq a^κ u^q is differentiated backwards along the same chain. Scratch: a^κ (K, lanes), its adjoint
+[parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1. Slopes are the
+forces. Φ = Σ f_κq a^κ u^q is differentiated backwards along the same chain. Scratch: a^κ (K, lanes), its adjoint
 (K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_u (lanes).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,23 +27,125 @@ from dynamics.kernels.units import choice, unit
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from hermite.arrays import Array
 
 #: Particles of a block along one axis and in several, of which scratch stays in the fastest cache.
 LANES, LANES_IN_SUBSPACE = 2048, 64
 
 
+class ParticleCounts(NamedTuple):
+    """What `sizes` begins with."""
+
+    #: N, M, P, levels of the loss, and r.
+    particles: int
+    moments: int
+    directions: int
+    levels: int
+    axes: int
+    #: 1 where masses grow.
+    grows: int
+    #: Along one axis the stride and the start of powers, and in several K and Q.
+    first: int
+    second: int
+
+
+class ParticleNumbers(NamedTuple):
+    """What `parameters` begins with: c (M), μ* (M), the learned masses (P, M), a (P), levels, floor, d, masses (N)."""
+
+    coefficients: Vector
+    targets: Vector
+    learned: Matrix
+    weights: Vector
+    levels: Vector
+    floor: float
+    dimension: float
+    masses: Vector
+
+
+class ParticleWork(NamedTuple):
+    """What `work` holds: moments, sums, which forces replace, and slopes, (M,) each; masses; scratch for a block."""
+
+    moments: Vector
+    sums: Vector
+    slopes: Vector
+    masses: Vector
+    scratch: Vector
+
+
+#: Place in `sizes` of the chain of monomials.
+CHAIN_AT = len(ParticleCounts._fields)
+
+
+@kernel
+def counts_of(sizes: Integers) -> ParticleCounts:
+    """Return the counts of a mean field."""
+    return ParticleCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7])
+
+
+def packed(
+    counts: ParticleCounts, chain: Sequence[Integers], numbers: ParticleNumbers, powers: Array, rows: int
+) -> tuple[Array, Integers, int]:
+    """Return parameters, sizes and the size of `work` of a mean field, whose blocks take so many rows of scratch.
+
+    `chain` is empty along one axis, and `powers` where the stride is 0.
+    """
+    parameters = np.concatenate([*(np.ravel(part) for part in numbers), powers.ravel()])
+    sizes = np.concatenate([counts, *chain]).astype(np.int64)
+    lanes = LANES if counts.axes == 1 else LANES_IN_SUBSPACE
+    return parameters, sizes, 3 * counts.moments + (1 + rows) * lanes
+
+
 @kernel
 def lanes_of(sizes: Integers) -> int:
     """Return the particles of a block."""
-    return LANES if sizes[4] == 1 else LANES_IN_SUBSPACE
+    return LANES if counts_of(sizes).axes == 1 else LANES_IN_SUBSPACE
 
 
 @kernel
 def scalars_start(sizes: Integers) -> int:
-    """Return the place of the floor in the parameters; d follows, then the weights."""
-    M, P = sizes[1], sizes[2]
-    return int(2 * M + P * M + P + sizes[3])
+    """Return the place of the floor in the parameters; d follows, then the masses."""
+    counts = counts_of(sizes)
+    M, P = counts.moments, counts.directions
+    return int(2 * M + P * M + P + counts.levels)
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> ParticleNumbers:
+    """Return the numbers of a mean field."""
+    counts, at = counts_of(sizes), scalars_start(sizes)
+    M, P = counts.moments, counts.directions
+    return ParticleNumbers(
+        vector(parameters, 0, M), vector(parameters, M, M), matrix(parameters, 2 * M, P, M),
+        vector(parameters, 2 * M + P * M, P), vector(parameters, at - counts.levels, counts.levels), parameters[at],
+        parameters[at + 1], vector(parameters, at + 2, counts.particles),
+    )  # fmt: skip
+
+
+@kernel
+def zonal_powers_of(parameters: Vector, sizes: Integers) -> Matrix:
+    """Return the coefficients of the C_l in powers, one row each (M, M), which are there if the stride is not 0."""
+    counts = counts_of(sizes)
+    return matrix(parameters, scalars_start(sizes) + 2 + counts.particles, counts.moments, counts.moments)
+
+
+@kernel
+def chain_of(sizes: Integers) -> tuple[Integers, Integers]:
+    """Return the parent and the axis of every monomial, (K,) each."""
+    K = counts_of(sizes).first
+    return vector(sizes, CHAIN_AT, K), vector(sizes, CHAIN_AT + K, K)
+
+
+@kernel
+def work_of(sizes: Integers, work: Vector) -> ParticleWork:
+    """Return the parts of `work`."""
+    M, width = counts_of(sizes).moments, lanes_of(sizes)
+    at = 3 * M + width
+    return ParticleWork(
+        vector(work, 0, M), vector(work, M, M), vector(work, 2 * M, M), vector(work, 3 * M, width),
+        vector(work, at, work.size - at),
+    )  # fmt: skip
 
 
 # One axis, in zonal polynomials.
@@ -97,7 +197,7 @@ def write_by_degrees(
 @choice()
 def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums: Vector, lanes: Vector) -> None:
     """Add the mass and Σ_i weight_i α_i^k, two powers in a pass; the lanes hold weight_i times the next power."""
-    M, stride, start = sizes[1], sizes[6], sizes[7]
+    _, M, _, _, _, _, stride, start = counts_of(sizes)
     alpha, squares = vector(y, 0, count), vector(lanes, LANES, count)
     first, ratio = squares if start == 2 else alpha, squares if stride == 2 else alpha
     total = 0.0
@@ -125,7 +225,7 @@ def write_by_powers(
     is_slope: bool, y: Vector, out: Vector, count: int, slopes: Vector, sizes: Integers, lanes: Vector
 ) -> None:
     """Write Φ'(α), or Φ(α), by a polynomial that is stored as those of links are."""
-    M, stride, start = sizes[1], sizes[6], sizes[7]
+    _, M, _, _, _, _, stride, start = counts_of(sizes)
     terms = 1 + (M - 1 - start) // stride
     lanes[0], lanes[1], lanes[2] = start - (1 if is_slope else 0), stride, 1 + 4 * ((terms + 2) // 4)
     lanes[3] = 0.0
@@ -143,7 +243,7 @@ def write_by_powers(
 @kernel
 def tables(sizes: Integers, scratch: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix, Vector]:
     """Return a^κ (K, lanes), its adjoint (K, lanes), the powers of u (Q, lanes), ∂_a Φ (r, lanes) and ∂_u Φ (lanes)."""
-    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
+    (_, _, _, _, r, _, K, Q), width = counts_of(sizes), LANES_IN_SUBSPACE
     monomials, adjoint = matrix(scratch, 0, K, width), matrix(scratch, K * width, K, width)
     powers, at = matrix(scratch, 2 * K * width, Q, width), (2 * K + Q) * width
     return monomials, adjoint, powers, matrix(scratch, at, r, width), vector(scratch, at + r * width, width)
@@ -152,12 +252,12 @@ def tables(sizes: Integers, scratch: Vector) -> tuple[Matrix, Matrix, Matrix, Ma
 @kernel
 def write_monomials(y: Vector, count: int, sizes: Integers, scratch: Vector) -> None:
     """Write the monomials a^κ and powers of u."""
-    r, K, Q = sizes[4], sizes[6], sizes[7]
+    (_, _, _, _, r, _, K, Q), (parents, axes) = counts_of(sizes), chain_of(sizes)
     monomials, _, powers, _, _ = tables(sizes, scratch)
     for i in range(count):
         monomials[0, i] = powers[0, i] = 1.0
     for k in range(1, K):
-        parent, axis = sizes[8 + k], sizes[8 + K + k]
+        parent, axis = parents[k], axes[k]
         for i in range(count):
             monomials[k, i] = monomials[parent, i] * y[i * r + axis]
     for i in range(count if Q > 1 else 0):
@@ -175,10 +275,11 @@ def sums_of_monomials(
     y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
 ) -> None:
     """Add Σ_i weight_i a_i^κ u_i^q, where the kernel needs it."""
-    Q, (monomials, _, powers, _, _) = sizes[7], tables(sizes, scratch)
+    Q, (monomials, _, powers, _, _) = counts_of(sizes).second, tables(sizes, scratch)
+    coefficients = numbers_of(parameters, sizes).coefficients
     write_monomials(y, count, sizes, scratch)
-    for place in range(sizes[1]):
-        if parameters[place] != 0.0:
+    for place in range(coefficients.size):
+        if coefficients[place] != 0.0:
             k, q, total = place // Q, place % Q, 0.0
             for i in range(count):
                 total += weights[i] * monomials[k, i] * powers[q, i]
@@ -188,20 +289,21 @@ def sums_of_monomials(
 @kernel
 def write_gradient(y: Vector, count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector) -> None:
     """Write ∂_u Φ and ∂_a Φ: Σ_q f_κq u^q is the adjoint of a^κ, from the last monomial back to the first."""
-    r, K, Q = sizes[4], sizes[6], sizes[7]
+    (_, _, _, _, r, _, K, Q), (parents, axes) = counts_of(sizes), chain_of(sizes)
+    coefficients = numbers_of(parameters, sizes).coefficients
     monomials, adjoint, powers, gradient, slope = tables(sizes, scratch)
     adjoint.fill(0.0)
     gradient.fill(0.0)
     slope.fill(0.0)
-    for place in range(sizes[1]):
-        if parameters[place] != 0.0:
+    for place in range(coefficients.size):
+        if coefficients[place] != 0.0:
             k, q, force = place // Q, place % Q, forces[place]
             for i in range(count):
                 adjoint[k, i] += force * powers[q, i]
             for i in range(count if q > 0 else 0):
                 slope[i] += q * force * (monomials[k, i] * powers[q - 1, i])
     for k in range(K - 1, 0, -1):
-        parent, axis = sizes[8 + k], sizes[8 + K + k]
+        parent, axis = parents[k], axes[k]
         for i in range(count):
             adjoint[parent, i] += adjoint[k, i] * y[i * r + axis]
             gradient[axis, i] += adjoint[k, i] * monomials[parent, i]
@@ -215,41 +317,43 @@ def block_sums(
     y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
 ) -> None:
     """Add the sums of a block that moments are made of."""
-    if sizes[4] > 1:
+    counts = counts_of(sizes)
+    if counts.axes > 1:
         sums_of_monomials(y, weights, count, parameters, sizes, sums, scratch)
-    elif sizes[6] > 0:
+    elif counts.first > 0:
         sums_of_powers(y, weights, count, sizes, sums, scratch)
     else:
-        sums_of_degrees(y, weights, count, parameters[scalars_start(sizes) + 1], sizes[1], sums, scratch)
+        dimension = numbers_of(parameters, sizes).dimension
+        sums_of_degrees(y, weights, count, dimension, counts.moments, sums, scratch)
 
 
 @kernel
 def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: Integers) -> None:
     """Write the moments: the sums, but for those of powers."""
-    M, place = sizes[1], scalars_start(sizes) + 2 + sizes[0]
-    for degree in range(M):
+    counts, powers = counts_of(sizes), zonal_powers_of(parameters, sizes)
+    for degree in range(counts.moments):
         moments[degree] = sums[degree]
-        if sizes[4] == 1 and sizes[6] > 0:
+        if counts.axes == 1 and counts.first > 0:
             moments[degree] = 0.0
             for k in range(degree + 1):
-                moments[degree] += parameters[place + degree * M + k] * sums[k]
+                moments[degree] += powers[degree, k] * sums[k]
 
 
 @kernel
 def write_slopes(moments: Vector, slopes: Vector, parameters: Vector, sizes: Integers, forces: Vector) -> None:
     """Write the forces f = c (μ − μ*), and what blocks need of them: f, or the coefficients of Φ' = Σ_l f_l C_l'."""
-    M, scalars = sizes[1], scalars_start(sizes)
-    dimension, powers = parameters[scalars + 1], scalars + 2 + sizes[0]
+    counts, numbers, powers = counts_of(sizes), numbers_of(parameters, sizes), zonal_powers_of(parameters, sizes)
+    M, dimension = counts.moments, numbers.dimension
     for k in range(M):
-        slopes[k] = forces[k] = parameters[k] * (moments[k] - parameters[M + k])
-    if sizes[4] > 1:
+        slopes[k] = forces[k] = numbers.coefficients[k] * (moments[k] - numbers.targets[k])
+    if counts.axes > 1:
         return
     for k in range(1, M):
-        if sizes[6] > 0:
+        if counts.first > 0:
             slopes[k] = 0.0
             for degree in range(k, M):
-                slopes[k] += k * forces[degree] * parameters[powers + degree * M + k]
-            slopes[0] += forces[k] * parameters[powers + k * M]
+                slopes[k] += k * forces[degree] * powers[degree, k]
+            slopes[0] += forces[k] * powers[k, 0]
         else:
             slopes[k] = k * (k + dimension - 2.0) / (dimension - 1.0) * forces[k]
 
@@ -260,10 +364,12 @@ def write_on_axis(
     lanes: Vector,
 ) -> None:  # fmt: skip
     """Write Φ'(α), or Φ(α), of a block."""
-    if sizes[6] > 0:
+    counts = counts_of(sizes)
+    if counts.first > 0:
         write_by_powers(is_slope, y, out, count, slopes, sizes, lanes)
     else:
-        write_by_degrees(is_slope, y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes[1], lanes)
+        dimension = numbers_of(parameters, sizes).dimension
+        write_by_degrees(is_slope, y, out, count, dimension, slopes, counts.moments, lanes)
 
 
 @choice()
@@ -271,7 +377,7 @@ def write_rates_on_axes(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write the velocities of a block in several axes, a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
-    r, (_, _, _, gradient, slope) = sizes[4], tables(sizes, scratch)
+    r, (_, _, _, gradient, slope) = counts_of(sizes).axes, tables(sizes, scratch)
     write_monomials(y, count, sizes, scratch)
     write_gradient(y, count, slopes, parameters, sizes, scratch)
     for i in range(count):
@@ -288,10 +394,11 @@ def write_potentials_on_axes(
     out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write the potentials of a block in several axes, from the monomials that `write_rates_on_axes` left."""
-    Q, (monomials, _, powers, _, _) = sizes[7], tables(sizes, scratch)
+    Q, (monomials, _, powers, _, _) = counts_of(sizes).second, tables(sizes, scratch)
+    coefficients = numbers_of(parameters, sizes).coefficients
     vector(out, 0, count).fill(0.0)
-    for place in range(sizes[1]):
-        if parameters[place] != 0.0:
+    for place in range(coefficients.size):
+        if coefficients[place] != 0.0:
             for i in range(count):
                 out[i] += slopes[place] * monomials[place // Q, i] * powers[place % Q, i]
 
@@ -301,7 +408,7 @@ def block_rates(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write the velocities of a block, along one axis −(1 − α²) Φ'(α)."""
-    if sizes[4] > 1:
+    if counts_of(sizes).axes > 1:
         write_rates_on_axes(y, out, count, slopes, parameters, sizes, scratch)
         return
     write_on_axis(True, y, out, count, slopes, parameters, sizes, scratch)
@@ -314,7 +421,7 @@ def block_potentials(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write the potentials of a block, after its velocities."""
-    if sizes[4] > 1:
+    if counts_of(sizes).axes > 1:
         write_potentials_on_axes(out, count, slopes, parameters, sizes, scratch)
     else:
         write_on_axis(False, y, out, count, slopes, parameters, sizes, scratch)
@@ -331,7 +438,7 @@ def choices_of(span: int, *, stride: int, grows: bool) -> tuple[Callable[..., No
 @kernel
 def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
     """Keep |a| ≤ 1: a particle that rounding carries out of the ball is put on its surface."""
-    r = sizes[4]
+    r = counts_of(sizes).axes
     for i in range(count):
         if r == 1:
             y[i] = min(max(y[i], -1.0), 1.0)
@@ -350,38 +457,39 @@ def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
 @kernel
 def block_masses(y: Vector, first: int, count: int, parameters: Vector, sizes: Integers, lanes: Vector) -> Vector:
     """Return the masses of the particles from `first` on, in `lanes` if they grow."""
-    if sizes[5] == 0:
-        return vector(parameters, scalars_start(sizes) + 2 + first, count)
+    counts = counts_of(sizes)
+    if counts.grows == 0:
+        return vector(numbers_of(parameters, sizes).masses, first, count)
     for i in range(count):
-        lanes[i] = np.exp(y[sizes[0] * sizes[4] + first + i])
+        lanes[i] = np.exp(y[counts.particles * counts.axes + first + i])
     return vector(lanes, 0, count)
 
 
 @unit()
 def write_moments(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the moments of all particles to the start of `work`."""
-    N, M, r, width = sizes[0], sizes[1], sizes[4], lanes_of(sizes)
-    sums, lanes, scratch = work[M : 2 * M], work[3 * M :], work[3 * M + width :]
+    (N, M, _, _, r, _, _, _), width = counts_of(sizes), lanes_of(sizes)
+    moments, sums, _, lanes, scratch = work_of(sizes, work)
     for k in range(M):
         sums[k] = 0.0
     for first in range(0, N, width):
         count = min(width, N - first)
         masses = block_masses(y, first, count, parameters, sizes, lanes)
         block_sums(y[first * r :], masses, count, parameters, sizes, sums, scratch)
-    moments_from_sums(sums, work, parameters, sizes)
+    moments_from_sums(sums, moments, parameters, sizes)
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write a' = −(I − a aᵀ) ∇Φ of all particles, and (ln n)' where masses grow."""
-    N, M, r, width = sizes[0], sizes[1], sizes[4], lanes_of(sizes)
-    slopes, scratch = work[2 * M : 3 * M], work[3 * M + width :]
+    (N, _, _, _, r, grows, _, _), width = counts_of(sizes), lanes_of(sizes)
+    moments, forces, slopes, _, scratch = work_of(sizes, work)
     write_moments(y, parameters, sizes, work)
-    write_slopes(work, slopes, parameters, sizes, work[M:])
+    write_slopes(moments, slopes, parameters, sizes, forces)
     for first in range(0, N, width):
         count = min(width, N - first)
         block_rates(y[first * r :], out[first * r :], count, slopes, parameters, sizes, scratch)
-        if sizes[5] > 0:
+        if grows > 0:
             growth = out[N * r + first :]
             block_potentials(y[first * r :], growth, count, slopes, parameters, sizes, scratch)
             for i in range(count):
@@ -391,23 +499,23 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write level − loss, one per level, then ∫ g_3(w·θ_p) dρ / g_3(1) − a_p/2, one per direction."""
-    M, P, levels = sizes[1], sizes[2], sizes[3]
+    numbers, moments = numbers_of(parameters, sizes), work_of(sizes, work).moments
     write_moments(y, parameters, sizes, work)
-    loss = parameters[scalars_start(sizes)]
-    for k in range(M):
-        difference = work[k] - parameters[M + k]
-        loss += parameters[k] * difference * difference
-    first = 2 * M + P * M + P
+    loss = numbers.floor
+    for k in range(moments.size):
+        difference = moments[k] - numbers.targets[k]
+        loss += numbers.coefficients[k] * difference * difference
+    levels = numbers.levels.size
     for n in range(levels):
-        out[n] = parameters[first + n] - loss
-    for p in range(P):
+        out[n] = numbers.levels[n] - loss
+    for p in range(numbers.weights.size):
         mass = 0.0
-        for k in range(M):
-            mass += parameters[2 * M + p * M + k] * work[k]
-        out[levels + p] = mass - 0.5 * parameters[2 * M + P * M + p]
+        for k in range(moments.size):
+            mass += numbers.learned[p, k] * moments[k]
+        out[levels + p] = mass - 0.5 * numbers.weights[p]
 
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Put particles that rounding carries out of the ball |a| ≤ 1 back on its surface."""
-    block_normalise(y, sizes[0], sizes)
+    block_normalise(y, counts_of(sizes).particles, sizes)

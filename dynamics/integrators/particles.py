@@ -62,8 +62,8 @@ def sweep_blocks(
     y, new, atol = vectors
     sums, kept, errors = results
     parameters, sizes, work = numbers
-    r, (begin, end) = sizes[4], part
-    weights = parameters[law.scalars_start(sizes) + 2 :]
+    r, (begin, end) = law.counts_of(sizes).axes, part
+    weights = law.numbers_of(parameters, sizes).masses
     block = min(law.lanes_of(sizes), SWEPT)
     stages, trial, none = np.zeros((STAGES, block * r)), np.zeros(block * r), np.zeros(block * r)
     for first in range(begin, end, block):
