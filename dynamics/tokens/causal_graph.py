@@ -1,60 +1,78 @@
 """A latent causal graph, learned row by row: W_t' = A_t ∘ (v_t − A_t·v_t), A = softmax(W) (`docs/token_equations.md`).
 
-State y = scores of rows 3, 4, … n one after the other, of 2, 3, … n − 1 keys; parameters = [fitness v of the same keys
-| share of the parent at which a row has progressed by half, 3 without a parent]; sizes = [n | parent of each of these
-rows, −1 for none | stage].
+State y = scores of rows 3, 4, … n one after the other, of 2, 3, … n − 1 keys; parameters and sizes are `GraphNumbers`,
+with n first and the stage last in sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, vector
 from dynamics.tokens.problems import CausalGraph
 from dynamics.tokens.system import TokenSystem, put_softmax, share_time
 from hermite.arrays import Array, Integers, Vector
 
 
+class GraphNumbers(NamedTuple):
+    """Fitness v of the keys; per row the share of the parent at which half is learned, 3 without a parent; parents.
+
+    The parent of a row without one is −1.
+    """
+
+    fitness: Vector
+    halves: Vector
+    parents: Integers
+
+
 @kernel
-def write_shares(y: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the softmax of every row."""
-    first = 0
-    work[: y.size] = y
-    for keys in range(2, sizes[0]):
-        put_softmax(work, first, first + keys)
+def numbers_of(y: Vector, parameters: Vector, sizes: Integers) -> GraphNumbers:
+    """Return the numbers of a graph."""
+    rows = sizes[0] - 2
+    return GraphNumbers(vector(parameters, 0, y.size), vector(parameters, y.size, rows), vector(sizes, 1, rows))
+
+
+@kernel
+def write_shares(y: Vector, rows: int, work: Vector) -> Vector:
+    """Write and return the softmax of every row."""
+    shares, first = vector(work, 0, y.size), 0
+    for s in range(y.size):
+        shares[s] = y[s]
+    for keys in range(2, 2 + rows):
+        put_softmax(shares, first, first + keys)
         first += keys
+    return shares
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """W_t' = A_t ∘ (v_t − A_t·v_t)."""
-    write_shares(y, sizes, work)
-    first = 0
-    for keys in range(2, sizes[0]):
+    v, _, parents = numbers_of(y, parameters, sizes)
+    shares, first = write_shares(y, parents.size, work), 0
+    for keys in range(2, 2 + parents.size):
         mean = 0.0
         for s in range(first, first + keys):
-            mean += work[s] * parameters[s]
+            mean += shares[s] * v[s]
         for s in range(first, first + keys):
-            out[s] = work[s] * (parameters[s] - mean)
+            out[s] = shares[s] * (v[s] - mean)
         first += keys
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Share of the parent less that at which progress p − (1 − p)/(keys − 1) is ½."""
-    write_shares(y, sizes, work)
-    first = 0
-    for keys in range(2, sizes[0]):
-        parent = sizes[keys - 1]
-        share = work[first + parent] if parent >= 0 else -1.0
-        out[keys - 2] = share - parameters[y.size + keys - 2]
-        first += keys
+    _, halves, parents = numbers_of(y, parameters, sizes)
+    shares, first = write_shares(y, parents.size, work), 0
+    for row in range(parents.size):
+        share = shares[first + parents[row]] if parents[row] >= 0 else -1.0
+        out[row] = share - halves[row]
+        first += row + 2
 
 
 #: Added to f[y] in the logarithm of the paper's loss.
@@ -80,7 +98,8 @@ class CausalGraphSystem(TokenSystem):
         half = np.where(np.array(parents) < 0, 3.0, (1.0 + 0.5 * (keys - 1)) / keys)
         self.components = [f"row {t + 1}" for t in range(2, n)]
         start, fitness = np.zeros(n * (n - 1) // 2 - 1), [self._fitness[t, :t] for t in range(2, n)]
-        self.hold(start, [*fitness, half], [n, *parents], work_size=start.size)
+        numbers = GraphNumbers(np.concatenate(fitness), half, np.array(parents))
+        self.hold(start, [numbers.fitness, numbers.halves], [n, numbers.parents], work_size=start.size)
         self.numbers = [f"row {t + 1}, key {s + 1}" for t in range(2, n) for s in range(t)]
         self._tested = None if problem.test_length is None else CausalGraphSystem(problem.tested())
         closed = self.closed_times()

@@ -1,13 +1,13 @@
 """Chain of thought: linear attention that takes steps of descent, reduced to a, b and c (`docs/token_equations.md`).
 
-State y = [a, b, c]; parameters = [t_1 | t_2 | t_3 | η | d].
+State y = [a, b, c]; parameters are `ChainNumbers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,29 @@ from dynamics.tokens.system import TokenSystem
 from hermite.arrays import Array, Integers, Vector
 
 
+class ChainNumbers(NamedTuple):
+    """The means t_1, t_2 and t_3, η and d."""
+
+    t1: float
+    t2: float
+    t3: float
+    eta: float
+    d: float
+
+
+@kernel
+def numbers_of(parameters: Vector) -> ChainNumbers:
+    """Return the numbers of a chain."""
+    return ChainNumbers(parameters[0], parameters[1], parameters[2], parameters[3], parameters[4])
+
+
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Gradient descent of a, b and c."""
-    p, q, d = y[0] * y[1] + parameters[3], y[0] * y[2] - parameters[3], parameters[4]
-    gp = p * parameters[0] + q * parameters[1]
-    gq = p * parameters[1] + q * parameters[2]
+    t1, t2, t3, eta, d = numbers_of(parameters)
+    p, q = y[0] * y[1] + eta, y[0] * y[2] - eta
+    gp = p * t1 + q * t2
+    gq = p * t2 + q * t3
     out[0] = -(gp * y[1] + gq * y[2]) / d
     out[1] = -gp * y[0] / d
     out[2] = -gq * y[0]
@@ -32,8 +49,9 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Products less half of those that are learned."""
-    out[0] = y[0] * y[2] - 0.5 * parameters[3] * (1.0 - parameters[1] / parameters[2])
-    out[1] = -y[0] * y[1] - 0.5 * parameters[3]
+    _, t2, t3, eta, _ = numbers_of(parameters)
+    out[0] = y[0] * y[2] - 0.5 * eta * (1.0 - t2 / t3)
+    out[1] = -y[0] * y[1] - 0.5 * eta
 
 
 #: Numbers of drawn matrices, by their size, and the seed that draws them; most nodes of their quadrature.
@@ -60,7 +78,7 @@ class ChainSystem(TokenSystem):
         self._solved = 1.0 - (1.0 - eta * self.nodes) ** np.arange(problem.steps)[:, None]
         powers = np.stack([self._solved**2, self._solved, np.ones_like(self._solved)])
         t = ((powers * self.nodes**2) @ self.node_weights).sum(axis=1)
-        self.hold(np.full(3, problem.initial_scale), [t, eta, d], [])
+        self.hold(np.full(3, problem.initial_scale), ChainNumbers(t[0], t[1], t[2], eta, d), [])
         self.coords = {"weight_name": self.numbers, "steps": range(1, 2 * problem.steps + 1)}
         self.time_scale = float(d / (eta * (t[2] - t[1])))
 

@@ -1,26 +1,65 @@
 """Composition by attention, reduced to three scores per layer (`docs/token_equations.md`).
 
-State y = [w_1, w_2, w_3 of layer 1 | … of layer L]: right key, the other N − 1 of its block, the other blocks; sizes =
-[L, whether the loss is cross-entropy, number of stages, stage]; parameters = [N | k | time of a stage | ω (stages, L)].
+State y = [w_1, w_2, w_3 of layer 1 | … of layer L]: right key, the other N − 1 of its block, the other blocks; sizes
+are `CompositionCounts`, parameters `CompositionNumbers`, and the scratch has a row of five numbers per layer.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix
 from dynamics.tokens.problems import Composition
 from dynamics.tokens.system import TokenSystem, share_time
-from hermite.arrays import Array, Integers, Vector
+from hermite.arrays import Array, Integers, Matrix, Vector
+
+
+class CompositionCounts(NamedTuple):
+    """L, 1 for cross-entropy, the number of stages, and the stage, −1 if the time tells it."""
+
+    layers: int
+    cross_entropy: int
+    stages: int
+    stage: int
+
+
+class CompositionNumbers(NamedTuple):
+    """N, k, the time of a stage, and ω (stages, L)."""
+
+    vocabulary: float
+    hops: float
+    stage_time: float
+    weights: Matrix
 
 
 @kernel
-def write_layers(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> float:
+def counts_of(sizes: Integers) -> CompositionCounts:
+    """Return the counts of a composition."""
+    return CompositionCounts(sizes[0], sizes[1], sizes[2], sizes[3])
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> CompositionNumbers:
+    """Return the numbers of a composition."""
+    counts = counts_of(sizes)
+    weights = matrix(parameters, 3, counts.stages, counts.layers)
+    return CompositionNumbers(parameters[0], parameters[1], parameters[2], weights)
+
+
+@kernel
+def layers_of(sizes: Integers, work: Vector) -> Matrix:
+    """Return the scratch, (L, 5)."""
+    return matrix(work, 0, counts_of(sizes).layers, 5)
+
+
+@kernel
+def write_layers(y: Vector, N: float, k: float, layers: Matrix) -> float:
     """Write s of the layer before, u, u_a, u_b, u_3 of every layer; return s of the last."""
-    N, k = parameters[0], parameters[1]
     s = 1.0
-    for layer in range(sizes[0]):
+    for layer in range(layers.shape[0]):
         w1, w2, w3 = y[3 * layer], y[3 * layer + 1], y[3 * layer + 2]
         m = (w1 + (N - 1.0) * w2) / N
         a, b = s * w1 + (1.0 - s) * m, s * w2 + (1.0 - s) * m
@@ -28,11 +67,9 @@ def write_layers(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
         ea, eb, ec = np.exp(a - top), np.exp(b - top), np.exp(w3 - top)
         Z = ea + (N - 1.0) * eb + N * (k - 1.0) * ec
         u = (ea - eb) / Z
-        work[5 * layer] = s
-        work[5 * layer + 1] = u
-        work[5 * layer + 2] = ea / Z * (1.0 - u)
-        work[5 * layer + 3] = -eb / Z * (1.0 + (N - 1.0) * u)
-        work[5 * layer + 4] = -N * (k - 1.0) * ec / Z * u
+        row = layers[layer]
+        row[0], row[1], row[2] = s, u, ea / Z * (1.0 - u)
+        row[3], row[4] = -eb / Z * (1.0 + (N - 1.0) * u), -N * (k - 1.0) * ec / Z * u
         s *= u
     return s
 
@@ -40,18 +77,17 @@ def write_layers(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """w_c' = (1 − 1/N) λ_l s (∂u/∂w_c)/μ_c, with λ carried down from the last layer."""
-    N, k, L = parameters[0], parameters[1], sizes[0]
-    stage = sizes[3]
+    (L, cross_entropy, stages, stage), (N, k, stage_time, weights) = counts_of(sizes), numbers_of(parameters, sizes)
     if stage < 0:
         # A step that begins at the end of a stage belongs to the next, however its time was rounded.
-        stage = min(int(t / parameters[2] + 1e-9), sizes[2] - 1)
-    s_next, slope, force = write_layers(y, parameters, sizes, work), 0.0, 0.0
+        stage = min(int(t / stage_time + 1e-9), stages - 1)
+    layers = layers_of(sizes, work)
+    s_next, slope, force = write_layers(y, N, k, layers), 0.0, 0.0
     for layer in range(L - 1, -1, -1):
-        w1, w2 = y[3 * layer], y[3 * layer + 1]
-        s, u, ua = work[5 * layer], work[5 * layer + 1], work[5 * layer + 2]
-        ub, u3 = work[5 * layer + 3], work[5 * layer + 4]
-        weight = parameters[3 + stage * L + layer]
-        if sizes[1] == 1:
+        w1, w2, row = y[3 * layer], y[3 * layer + 1], layers[layer]
+        s, u, ua, ub, u3 = row[0], row[1], row[2], row[3], row[4]
+        weight = weights[stage, layer]
+        if cross_entropy == 1:
             weight /= s_next + (1.0 - s_next) / N
         force = weight + force * slope
         rate, far = (1.0 - 1.0 / N) * force * s, (1.0 - s) / N
@@ -66,9 +102,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """s_l − ½ of every layer."""
-    last = write_layers(y, parameters, sizes, work)
-    for layer in range(sizes[0]):
-        out[layer] = (work[5 * (layer + 1)] if layer + 1 < sizes[0] else last) - 0.5
+    numbers, layers = numbers_of(parameters, sizes), layers_of(sizes, work)
+    L, last = layers.shape[0], write_layers(y, numbers.vocabulary, numbers.hops, layers)
+    for layer in range(L):
+        out[layer] = (layers[layer + 1, 0] if layer + 1 < L else last) - 0.5
 
 
 class CompositionSystem(TokenSystem):
@@ -97,8 +134,11 @@ class CompositionSystem(TokenSystem):
             self.stage_ends, self.last_time = tuple(stage * np.arange(1.0, stages)), stage * stages
         self.time_scale = self._first / float(self._weights.max())
         self.components = [f"hop {2**layer}" for layer in range(L)]
-        start, parameters = np.tile([problem.initial_score, 0.0, 0.0], L), [N, k, stage, self._weights.ravel()]
-        self.hold(start, parameters, [L, problem.loss == "cross-entropy", stages], work_size=5 * L)
+        #: Time of a stage of a curriculum.
+        self._stage_time = stage
+        start, numbers = np.tile([problem.initial_score, 0.0, 0.0], L), CompositionNumbers(N, k, stage, self._weights)
+        counts = CompositionCounts(L, int(problem.loss == "cross-entropy"), stages, -1)
+        self.hold(start, [np.ravel(part) for part in numbers], counts[:-1], work_size=5 * L)
         self.numbers = [f"{key} of layer {layer}" for layer in range(1, L + 1) for key in ("right", "block", "others")]
 
     def shares(self, state: Array) -> Array:
@@ -139,7 +179,7 @@ class CompositionSystem(TokenSystem):
         elif score == 0.0:
             times[0] = self._first / self._weights[0, 0]
             if self.stage_ends:
-                duration = self._first if self._first < self.parameters[2] else np.nan
+                duration = self._first if self._first < self._stage_time else np.nan
                 times[:] = duration + np.array([0.0, *self.stage_ends])
         return times
 

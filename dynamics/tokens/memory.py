@@ -1,47 +1,89 @@
 """An associative memory, reduced to M + M² numbers for M groups of one frequency each (`docs/token_equations.md`).
 
-State y = [δ (M) | Θ (M, M)]; parameters = [λ | sizes n (M) | frequencies π (M)]; sizes = [M, whether the optimizer is
-spectral, stage]. The scratch holds the weight (M, M) that an item of group m, in row m, gives an output of group k, on
-the diagonal one of its mates; P (M), that of its own; and room for two matrices (M, M).
+State y = [δ (M) | Θ (M, M)]; parameters are `MemoryNumbers`; sizes = [M, whether the optimizer is spectral, stage]; the
+scratch holds `MemoryWork`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 from scipy import special
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.problem.checks import checked_integer
 from dynamics.runs.dataset import make_dataset
 from dynamics.tokens.problems import AssociativeMemory
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
-from hermite.arrays import Array, Integers, Vector
+from hermite.arrays import Array, Integers, Matrix, Vector
+
+
+class MemoryNumbers(NamedTuple):
+    """λ, and n and π of every group, (M,) each."""
+
+    smoothing: float
+    counts: Vector
+    frequencies: Vector
+
+
+class MemoryWork(NamedTuple):
+    """Weights and P of every group, and room for two matrices (M, M).
+
+    An item of group m, in row m of the weights (M, M), gives an output of group k the weight in column k, on the
+    diagonal that of one of its mates; P (M,) is the weight of its own output.
+    """
+
+    weights: Matrix
+    right: Vector
+    turns: Vector
+    scaled: Vector
 
 
 @kernel
-def write_weights(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the weight of every output: those of other groups and of mates in rows, then P of the right ones."""
+def numbers_of(parameters: Vector, sizes: Integers) -> MemoryNumbers:
+    """Return the numbers of a memory."""
     M = sizes[0]
+    return MemoryNumbers(parameters[0], vector(parameters, 1, M), vector(parameters, 1 + M, M))
+
+
+@kernel
+def is_spectral(sizes: Integers) -> bool:
+    """Return whether the optimizer is spectral."""
+    return bool(sizes[1] == 1)
+
+
+@kernel
+def work_of(M: int, work: Vector) -> MemoryWork:
+    """Return the scratch."""
+    turns, scaled = vector(work, M * M + M, M * M), vector(work, 2 * M * M + M, M * M)
+    return MemoryWork(matrix(work, 0, M, M), vector(work, M * M, M), turns, scaled)
+
+
+@kernel
+def write_weights(y: Vector, counts: Vector, W: Matrix, right: Vector) -> None:
+    """Write the weight of every output: those of other groups and of mates in rows of W, and P of the right ones."""
+    M = counts.size
     for m in range(M):
-        n = parameters[1 + m]
+        n = counts[m]
         mates = (y[M + m * M + m] - y[m]) / n
-        right = mates + y[m]
-        top = right
+        logit = mates + y[m]
+        top = logit
         for k in range(M):
             if k == m:
-                work[m * M + k] = mates
+                W[m, k] = mates
             else:
-                work[m * M + k] = y[M + k * M + m] / np.sqrt(parameters[1 + k] * n)
-            top = max(top, work[m * M + k])
-        total = np.exp(right - top)
+                W[m, k] = y[M + k * M + m] / np.sqrt(counts[k] * n)
+            top = max(top, W[m, k])
+        total = np.exp(logit - top)
         for k in range(M):
-            work[m * M + k] = np.exp(work[m * M + k] - top)
-            total += (parameters[1 + k] - (1.0 if k == m else 0.0)) * work[m * M + k]
+            W[m, k] = np.exp(W[m, k] - top)
+            total += (counts[k] - (1.0 if k == m else 0.0)) * W[m, k]
         for k in range(M):
-            work[m * M + k] /= total
-        work[M * M + m] = np.exp(right - top) / total
+            W[m, k] /= total
+        right[m] = np.exp(logit - top) / total
 
 
 @kernel
@@ -96,30 +138,34 @@ def smooth_signs(G: Vector, M: int, smoothing: float, V: Vector, scaled: Vector)
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """δ_m' = h(g_m), Θ' = h(Γ) on singular values; Γ_km stands in row k and column m."""
-    M, smoothing = sizes[0], parameters[0]
-    write_weights(y, parameters, sizes, work)
+    (smoothing, counts, frequencies), spectral = numbers_of(parameters, sizes), is_spectral(sizes)
+    M = counts.size
+    W, right, turns, scaled = work_of(M, work)
+    write_weights(y, counts, W, right)
     for m in range(M):
-        n, pi, mates = parameters[1 + m], parameters[1 + M + m], work[m * M + m]
+        n, pi, mates = counts[m], frequencies[m], W[m, m]
         # 1 − P − (n − 1) Q, as a sum in which nothing cancels however well a group is known.
         outside = 0.0
         for k in range(M):
             if k != m:
-                outside += parameters[1 + k] * work[m * M + k]
-                out[M + k * M + m] = -np.sqrt(parameters[1 + k] * n) * pi * work[m * M + k]
+                outside += counts[k] * W[m, k]
+                out[M + k * M + m] = -np.sqrt(counts[k] * n) * pi * W[m, k]
         out[M + m * M + m] = pi * outside
         # An item without mates has no difference to them; Θ alone carries it.
         g = pi * (outside + n * mates) if n > 1.0 else 0.0
-        out[m] = g / np.sqrt(g * g + smoothing * smoothing) if sizes[1] == 1 else g
-    if sizes[1] == 1:
-        smooth_signs(out[M:], M, smoothing, work[M * M + M :], work[2 * M * M + M :])
+        out[m] = g / np.sqrt(g * g + smoothing * smoothing) if spectral else g
+    if spectral:
+        smooth_signs(vector(out, M, M * M), M, smoothing, turns, scaled)
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """P_m − ½ of every group."""
-    write_weights(y, parameters, sizes, work)
-    for m in range(sizes[0]):
-        out[m] = work[sizes[0] * sizes[0] + m] - 0.5
+    counts = numbers_of(parameters, sizes).counts
+    W, right, _, _ = work_of(counts.size, work)
+    write_weights(y, counts, W, right)
+    for m in range(counts.size):
+        out[m] = right[m] - 0.5
 
 
 class MemorySystem(TokenSystem):
@@ -139,8 +185,8 @@ class MemorySystem(TokenSystem):
         M = len(problem.group_sizes)
         self._sizes, self._rates = np.array(problem.group_sizes, dtype=np.float64), problem.group_frequencies
         self.components = [f"group {m}" for m in range(1, M + 1)]
-        parameters = [problem.smoothing or 0.0, self._sizes, self._rates]
-        self.hold(np.zeros(M + M * M), parameters, [M, problem.optimizer == "spectral"], work_size=3 * M * M + M)
+        numbers = MemoryNumbers(problem.smoothing or 0.0, self._sizes, self._rates)
+        self.hold(np.zeros(M + M * M), numbers, [M, problem.optimizer == "spectral"], work_size=3 * M * M + M)
         pairs = [f"theta {i} {j}" for i in range(1, M + 1) for j in range(1, M + 1)]
         self.numbers = [*(f"delta {m}" for m in range(1, M + 1)), *pairs]
         closed = self.closed_times()

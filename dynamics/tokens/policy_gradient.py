@@ -1,73 +1,108 @@
 """Policy gradient on the logits of a softmax policy, reduced to one logit for each group (`docs/token_equations.md`).
 
-State y = [θ (M)]; parameters = [clock | β | n (M) | r (M) | θ_0 (M) | half-learned sum of each level of rewards (L) |
-weights of P in these sums (L, M) | ln of the factor of each k = 1 … G − 1 of the sum of GRPO]; sizes = [M | whether the
-objective is GRPO | G, 0 for G → ∞ | stage]. The scratch holds P = n p and A. The sum of a level is the probability of
-it and all above or, if that is more than a half at the start, minus the probability of those below.
+State y = [θ (M)]; parameters are `PolicyNumbers`; sizes = [M | whether the objective is GRPO | G, 0 for G → ∞ |
+stage]. The scratch holds P = n p and A. The sum of a level is the probability of it and all above or, if that is more
+than a half at the start, minus the probability of those below.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.tokens.problems import PolicyGradient
 from dynamics.tokens.system import TokenSystem, put_softmax
-from hermite.arrays import Array, Integers, Vector
+from hermite.arrays import Array, Integers, Matrix, Vector
+
+
+class PolicyNumbers(NamedTuple):
+    """The numbers of a policy of M groups whose rewards have L levels."""
+
+    clock: float
+    #: β.
+    kl_weight: float
+    #: n, r and θ_0 (M,).
+    counts: Vector
+    rewards: Vector
+    start: Vector
+    #: The half-learned sum of each level (L,), and the weights of P in it (L, M).
+    halves: Vector
+    weights: Matrix
+    #: ln of the factor of each k = 1 … G − 1 of the sum of GRPO.
+    draws: Vector
 
 
 @kernel
-def write_policy(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the probability P of all actions of every group."""
-    M = sizes[0]
-    for g in range(M):
-        work[g] = y[g] + np.log(parameters[2 + g])
-    put_softmax(work, 0, M)
+def counts_of(sizes: Integers) -> tuple[int, bool, int]:
+    """Return M, whether the objective is GRPO, and G."""
+    return sizes[0], sizes[1] == 1, sizes[2]
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> PolicyNumbers:
+    """Return the numbers of a policy."""
+    M, _, G = counts_of(sizes)
+    draws, levels = max(G - 1, 0), 2 + 3 * M
+    L = (parameters.size - levels - draws) // (1 + M)
+    return PolicyNumbers(
+        parameters[0], parameters[1], vector(parameters, 2, M), vector(parameters, 2 + M, M),
+        vector(parameters, 2 + 2 * M, M), vector(parameters, levels, L), matrix(parameters, levels + L, L, M),
+        vector(parameters, parameters.size - draws, draws),
+    )  # fmt: skip
+
+
+@kernel
+def write_policy(y: Vector, n: Vector, work: Vector) -> Vector:
+    """Write and return the probability P of all actions of every group."""
+    shares = vector(work, 0, n.size)
+    for g in range(n.size):
+        shares[g] = y[g] + np.log(n[g])
+    put_softmax(shares, 0, n.size)
+    return shares
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """θ' = p ∘ (A − E_p A) times the clock, which changes with the policy for GRPO."""
-    M, G, clock = sizes[0], sizes[2], parameters[0]
-    write_policy(y, parameters, sizes, work)
+    (M, is_grpo, G), numbers = counts_of(sizes), numbers_of(parameters, sizes)
+    P, A, clock = write_policy(y, numbers.counts, work), vector(work, M, M), numbers.clock
     square, better, worse = 0.0, 0.0, 0.0
     for g in range(M):
         # A, but for a number that all groups share: its differences are those of A.
-        work[M + g] = parameters[2 + M + g] + parameters[1] * (parameters[2 + 2 * M + g] - y[g])
+        A[g] = numbers.rewards[g] + numbers.kl_weight * (numbers.start[g] - y[g])
     for g in range(M):
         # A − E A as a sum of differences: of the best and the worst group nothing cancels, however sure the policy is.
         out[g] = 0.0
         for h in range(M):
-            out[g] += work[h] * (work[M + g] - work[M + h])
-        square += work[g] * out[g] ** 2
-        better += work[g] if out[g] > 0.0 else 0.0
-        worse += work[g] if out[g] < 0.0 else 0.0
-    if sizes[1] == 1:
+            out[g] += P[h] * (A[g] - A[h])
+        square += P[g] * out[g] ** 2
+        better += P[g] if out[g] > 0.0 else 0.0
+        worse += P[g] if out[g] < 0.0 else 0.0
+    if is_grpo:
         # A policy that has one reward left learns no more.
         clock = 1.0 / np.sqrt(square) if square > 0.0 else 0.0
         if G > 0 and clock > 0.0:
-            first, total, good, bad = parameters.size - G, 0.0, np.log(better), np.log(worse)
+            total, good, bad = 0.0, np.log(better), np.log(worse)
             for k in range(1, G):
-                total += np.exp(parameters[first + k] + k * good + (G - k) * bad)
+                total += np.exp(numbers.draws[k - 1] + k * good + (G - k) * bad)
             clock *= total / np.sqrt(better * worse)
     for g in range(M):
-        out[g] *= clock * work[g] / parameters[2 + g]
+        out[g] *= clock * P[g] / numbers.counts[g]
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """How far each of the sums that tell levels is beyond that at which half is learned."""
-    M = sizes[0]
-    half, weights = 2 + 3 * M, 2 + 3 * M + out.size
-    write_policy(y, parameters, sizes, work)
+    numbers = numbers_of(parameters, sizes)
+    P = write_policy(y, numbers.counts, work)
     for level in range(out.size):
-        out[level] = -parameters[half + level]
-        for g in range(M):
-            out[level] += parameters[weights + level * M + g] * work[g]
+        out[level] = -numbers.halves[level]
+        for g in range(P.size):
+            out[level] += numbers.weights[level, g] * P[g]
 
 
 class PolicyGradientSystem(TokenSystem):
@@ -100,9 +135,9 @@ class PolicyGradientSystem(TokenSystem):
         self._draws = 0.5 * np.log(k * (G - k)) - np.log((G + 1.0) * max(G, 1)) - special.betaln(k + 1.0, G - k + 1.0)
         self.components = [f"reward {reward:.12g}" for reward in self._levels[1:]]
         self.numbers = [f"logit of group {g}" for g in range(1, M + 1)]
-        sums = [0.5 * (self._first + self._last), self._side.ravel()]
-        parameters = [self._clock, self._beta, *problem.groups, *sums, self._draws]
-        self.hold(self._start, parameters, [M, self._grpo, G], work_size=2 * M)
+        half = 0.5 * (self._first + self._last)
+        numbers = PolicyNumbers(self._clock, self._beta, self._n, self._r, self._start, half, self._side, self._draws)
+        self.hold(self._start, [np.ravel(part) for part in numbers], [M, self._grpo, G], work_size=2 * M)
         self.coords = {"group": range(1, M + 1)}
         figures = {"reward_variance": problem.reward_variance, "accuracy": problem.accuracy}
         self.attributes = {name: value for name, value in figures.items() if np.isfinite(value)}

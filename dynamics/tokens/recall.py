@@ -1,40 +1,62 @@
 """Factual recall by linear attention, reduced to six numbers (`docs/token_equations.md`).
 
-State y = [k_r, x, y, k_s, u, w]; parameters = [R | S | D]; sizes = [whether the relation is first, stage].
+State y = [k_r, x, y, k_s, u, w]; parameters are `RecallNumbers`, sizes = [whether the relation is first, stage].
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, vector
 from dynamics.tokens.problems import FactualRecall
 from dynamics.tokens.system import TokenSystem, put_softmax
 from hermite.arrays import Array, Integers, Vector
 
 
+class RecallNumbers(NamedTuple):
+    """R, S and D."""
+
+    relations: float
+    subjects: float
+    answers: float
+
+
 @kernel
-def write_classes(y: Vector, parameters: Vector, work: Vector) -> None:
-    """Write the probability of the right answer, and of all of each of the three kinds of wrong ones."""
-    R, D = parameters[0], parameters[2]
+def numbers_of(parameters: Vector) -> RecallNumbers:
+    """Return R, S and D."""
+    return RecallNumbers(parameters[0], parameters[1], parameters[2])
+
+
+@kernel
+def is_relation_first(sizes: Integers) -> bool:
+    """Return whether the relation is first."""
+    return bool(sizes[0] == 1)
+
+
+@kernel
+def write_classes(y: Vector, parameters: Vector, work: Vector) -> Vector:
+    """Write and return the probability of the right answer, and of all of each of the three kinds of wrong ones."""
+    (R, _, D), shares = numbers_of(parameters), vector(work, 0, 4)
     for at in range(4):
         right_relation, right_subject = at < 2, at % 2 == 0
         count = (1.0 if right_relation else R - 1.0) * (1.0 if right_subject else D - 1.0)
         score = y[0] * (y[1] if right_relation else y[2]) + y[3] * (y[4] if right_subject else y[5])
-        work[at] = score + np.log(count)
-    put_softmax(work, 0, 4)
+        shares[at] = score + np.log(count)
+    put_softmax(shares, 0, 4)
+    return shares
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Gradient descent of keys and values, of the relation and then of the subject."""
-    R, S, D = parameters[0], parameters[1], parameters[2]
-    A = R * D
-    write_classes(y, parameters, work)
+    R, S, D = numbers_of(parameters)
+    A, shares = R * D, write_classes(y, parameters, work)
     # The values of the relation move by the probability of answers to other relations, and the subject's likewise.
-    gx, gu = (work[2] + work[3]) / D, (work[1] + work[3]) / R
+    gx, gu = (shares[2] + shares[3]) / D, (shares[1] + shares[3]) / R
     gy, gw = -gx / (R - 1.0), -gu / (D - 1.0)
     out[0] = (D * y[1] * gx + (A - D) * y[2] * gy) / R
     out[1] = y[0] * gx / R
@@ -47,11 +69,11 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Loss below halfway to the plateau, and below half of the plateau; in the order relation, subject."""
-    A, left = parameters[0] * parameters[2], parameters[2] if sizes[0] == 1 else parameters[0]
-    write_classes(y, parameters, work)
-    loss = -np.log(work[0])
+    (R, _, D), is_first = numbers_of(parameters), is_relation_first(sizes)
+    A, left = R * D, D if is_first else R
+    loss = -np.log(write_classes(y, parameters, work)[0])
     first, second = 0.5 * (np.log(A) + np.log(left)) - loss, 0.5 * np.log(left) - loss
-    out[0], out[1] = (first, second) if sizes[0] == 1 else (second, first)
+    out[0], out[1] = (first, second) if is_first else (second, first)
 
 
 class RecallSystem(TokenSystem):
@@ -67,7 +89,7 @@ class RecallSystem(TokenSystem):
         R, S, D, scale = problem.relations, problem.subjects, problem.answers, problem.initial_scale
         key = scale * np.sqrt(R * D + 1.0)
         self.components = ["relation", "subject"]
-        self.hold([key, scale, scale, key, scale, scale], [R, S, D], [problem.relation_first], work_size=4)
+        self.hold([key, scale, scale, key, scale, scale], RecallNumbers(R, S, D), [problem.relation_first], work_size=4)
         self.numbers = ["relation key", "own", "other", "subject key", "own of subject", "other of subject"]
         self._left = float(np.log(D if problem.relation_first else R))
         first, second = np.sort(self.closed_times())

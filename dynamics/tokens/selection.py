@@ -1,74 +1,92 @@
 """Selection of q tokens by H heads, reduced to U (q, H) and score differences δ (H, q) (`docs/token_equations.md`).
 
-State y = [U (q, H) | δ (H, q)]; parameters = [N]; sizes = [q | H | stage]. The scratch holds A (H, q) with o as
-one more column, and E (q, q) with w as one more.
+State y = [U (q, H) | δ (H, q)]; parameters = [N]; sizes = [q | H | stage]; the scratch holds `SelectionWork`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, row_part
 from dynamics.runs.variables import Variable
 from dynamics.tokens.problems import Selection
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem, put_softmax
-from hermite.arrays import Array, Integers, Vector
+from hermite.arrays import Array, Integers, Matrix, Vector
+
+
+class SelectionWork(NamedTuple):
+    """A (H, q) with o as one more column, and E (q, q) with w as one more."""
+
+    attention: Matrix
+    error: Matrix
 
 
 @kernel
-def write_attention(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write A, and o in its last column."""
-    q, H = sizes[0], sizes[1]
+def counts_of(parameters: Vector, sizes: Integers) -> tuple[int, int, float]:
+    """Return q, H and N."""
+    return sizes[0], sizes[1], parameters[0]
+
+
+@kernel
+def work_of(q: int, H: int, work: Vector) -> SelectionWork:
+    """Return A and E."""
+    return SelectionWork(matrix(work, 0, H, q + 1), matrix(work, H * (q + 1), q, q + 1))
+
+
+@kernel
+def write_attention(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> SelectionWork:
+    """Write A, and o in its last column; return the scratch."""
+    q, H, N = counts_of(parameters, sizes)
+    parts = work_of(q, H, work)
     for h in range(H):
-        first = h * (q + 1)
-        work[first : first + q] = y[H * q + h * q : H * q + h * q + q]
-        work[first + q] = np.log(parameters[0] - q)
-        put_softmax(work, first, first + q + 1)
-        work[first + q] /= parameters[0] - q
+        row = row_part(parts.attention, h, 0, q + 1)
+        for r in range(q):
+            row[r] = y[H * q + h * q + r]
+        row[q] = np.log(N - q)
+        put_softmax(row, 0, q + 1)
+        row[q] /= N - q
+    return parts
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Gradient descent of the read-out U and of the score differences δ."""
-    q, H, N = sizes[0], sizes[1], parameters[0]
-    write_attention(y, parameters, sizes, work)
+    q, H, N = counts_of(parameters, sizes)
+    A, E = write_attention(y, parameters, sizes, work)
     for r in range(q):
-        E = (H + r) * (q + 1)
         for s in range(q + 1):
-            work[E + s] = -1.0 if r == s else 0.0
+            E[r, s] = -1.0 if r == s else 0.0
             for h in range(H):
-                work[E + s] += y[r * H + h] * work[h * (q + 1) + s]
+                E[r, s] += y[r * H + h] * A[h, s]
     for h in range(H):
-        A, delta, mean = h * (q + 1), H * q + h * q, 0.0
+        delta, mean = H * q + h * q, 0.0
         for r in range(q):
-            E = (H + r) * (q + 1)
-            back = (N - q) * work[A + q] * work[E + q]
+            back = (N - q) * A[h, q] * E[r, q]
             mean += y[r * H + h] * back
             for s in range(q):
-                back += work[E + s] * work[A + s]
+                back += E[r, s] * A[h, s]
             out[r * H + h] = -back
         for s in range(q):
             gain = 0.0
             for r in range(q):
-                gain += y[r * H + h] * work[(H + r) * (q + 1) + s]
+                gain += y[r * H + h] * E[r, s]
             out[delta + s] = gain
-            mean += work[A + s] * gain
+            mean += A[h, s] * gain
         for s in range(q):
-            out[delta + s] = -work[A + s] * (out[delta + s] - mean) / (N - 1.0)
+            out[delta + s] = -A[h, s] * (out[delta + s] - mean) / (N - 1.0)
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Attention of every head on the wanted tokens, less half."""
-    q, H = sizes[0], sizes[1]
-    write_attention(y, parameters, sizes, work)
-    for h in range(H):
+    A = write_attention(y, parameters, sizes, work).attention
+    for h in range(A.shape[0]):
         out[h] = -0.5
-        for r in range(q):
-            out[h] += work[h * (q + 1) + r]
+        for r in range(A.shape[1] - 1):
+            out[h] += A[h, r]
 
 
 class SelectionSystem(TokenSystem):

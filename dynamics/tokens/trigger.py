@@ -1,18 +1,18 @@
 """The trigger task: an induction head against a positional shortcut, in scores of keys (`docs/token_equations.md`).
 
-State y = [a_t, a_o, b_t, b_o, b_start | β of the keys of gap 1 | of gap 2 | …], β = √κ B; parameters = [S | κ | P | u
-of every key]; sizes = [number of gaps | ends of their keys | index of a for every key | of b | stage].
+State y = [a_t, a_o, b_t, b_o, b_start | β of the keys of gap 1 | of gap 2 | …], β = √κ B; parameters are
+`TriggerNumbers`, sizes = [number of gaps | `TriggerKeys` | stage].
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, vector
 from dynamics.tokens.problems import TriggerTask
 from dynamics.tokens.system import TokenSystem, put_softmax
 from hermite.arrays import Array, Integers, Vector
@@ -22,48 +22,80 @@ NAMES = ["trigger", "other", "after trigger", "after other", "first"]
 CONTENT = len(NAMES)
 
 
+class TriggerNumbers(NamedTuple):
+    """S, κ, P of every gap, and u of every key."""
+
+    symbols: float
+    triggers: float
+    weights: Vector
+    outputs: Vector
+
+
+class TriggerKeys(NamedTuple):
+    """Ends of the keys of every gap, and the index of a and of b of every key."""
+
+    ends: Integers
+    a: Integers
+    b: Integers
+
+
 @kernel
-def write_attention(y: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the softmax over the keys of every gap."""
-    a, first = 1 + sizes[0], 0
-    b = a + y.size - CONTENT
-    for row in range(sizes[0]):
-        end = sizes[1 + row]
+def numbers_of(parameters: Vector, sizes: Integers) -> TriggerNumbers:
+    """Return the numbers of the task."""
+    gaps = sizes[0]
+    weights, outputs = vector(parameters, 2, gaps), vector(parameters, 2 + gaps, parameters.size - 2 - gaps)
+    return TriggerNumbers(parameters[0], parameters[1], weights, outputs)
+
+
+@kernel
+def keys_of(y: Vector, sizes: Integers) -> TriggerKeys:
+    """Return the keys of the task."""
+    gaps, keys = sizes[0], y.size - CONTENT
+    return TriggerKeys(vector(sizes, 1, gaps), vector(sizes, 1 + gaps, keys), vector(sizes, 1 + gaps + keys, keys))
+
+
+@kernel
+def write_attention(y: Vector, sizes: Integers, work: Vector) -> Vector:
+    """Write and return the softmax over the keys of every gap."""
+    ends, a, b = keys_of(y, sizes)
+    shares, first = vector(work, 0, a.size), 0
+    for row in range(ends.size):
+        end = ends[row]
         for s in range(first, end):
-            work[s] = y[sizes[a + s]] + y[sizes[b + s]] + y[CONTENT + s]
-        put_softmax(work, first, end)
+            shares[s] = y[a[s]] + y[b[s]] + y[CONTENT + s]
+        put_softmax(shares, first, end)
         first = end
+    return shares
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Gradient descent of the scores, gap by gap."""
-    write_attention(y, sizes, work)
-    a, u, first = 1 + sizes[0], 2 + sizes[0], 0
-    b = a + y.size - CONTENT
+    (ends, a, b), numbers, shares = keys_of(y, sizes), numbers_of(parameters, sizes), write_attention(y, sizes, work)
+    u, first = numbers.outputs, 0
     out[:CONTENT] = 0.0
-    for row in range(sizes[0]):
-        end, F = sizes[1 + row], 0.0
+    for row in range(ends.size):
+        end, F = ends[row], 0.0
         for s in range(first, end):
-            F += work[s] * parameters[u + s]
+            F += shares[s] * u[s]
         for s in range(first, end):
-            G = parameters[2 + row] * work[s] * (parameters[u + s] - F)
-            out[CONTENT + s] = parameters[1] * G
-            out[sizes[a + s]] += G
-            out[sizes[b + s]] += G
+            G = numbers.weights[row] * shares[s] * (u[s] - F)
+            out[CONTENT + s] = numbers.triggers * G
+            out[a[s]] += G
+            out[b[s]] += G
         first = end
-    out[1] /= parameters[0]
-    out[3] /= parameters[0]
+    out[1] /= numbers.symbols
+    out[3] /= numbers.symbols
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Attention to the right key of every gap, in the middle of all but the last, less that at which progress is ½."""
-    write_attention(y, sizes, work)
+    ends, shares = keys_of(y, sizes).ends, write_attention(y, sizes, work)
     first = 0
-    for row in range(sizes[0]):
-        T = sizes[1 + row] - first
-        out[row] = work[first + T // 2] - 0.5 * (1.0 + 1.0 / T)
+    for row in range(ends.size):
+        T = ends[row] - first
+        out[row] = shares[first + T // 2] - 0.5 * (1.0 + 1.0 / T)
         first += T
 
 
@@ -89,9 +121,10 @@ class TriggerSystem(TokenSystem):
         self._outputs = np.where(a == 0, 0.0, np.where(b == 2, 1.0, 1.0 / problem.symbols))
         self.components = [f"gap {gap}" for gap in problem.gaps]
         start = np.zeros(CONTENT + self._exists.sum())
-        parameters = [problem.symbols, problem.triggers, problem.weights, self._outputs[self._exists]]
-        sizes = [len(self._gaps), np.cumsum(self._lengths), a[self._exists], b[self._exists]]
-        self.hold(start, parameters, sizes, work_size=start.size)
+        outputs, ends = self._outputs[self._exists], np.cumsum(self._lengths)
+        numbers = TriggerNumbers(problem.symbols, problem.triggers, problem.weights, outputs)
+        ordered = TriggerKeys(ends, a[self._exists], b[self._exists])
+        self.hold(start, numbers, [len(self._gaps), *ordered], work_size=start.size)
         self.numbers = NAMES + [f"gap {gap}, key {s + 1}" for gap in problem.gaps for s in range(2 * gap + 3)]
         self.coords = {"gap": problem.gaps, "key": range(1, keys.size + 1), "moved_key": ["right", "shortcut"]}
         right = (self.attention(self.initial_state) * self._outputs).sum(axis=1)
