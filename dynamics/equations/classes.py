@@ -12,17 +12,31 @@ and work are those of that module, with s (D) before the data of the link.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dynamics.equations import vectors
 from dynamics.equations.finite_step import MOST_DIAGRAMS, check_polynomial, is_blown_up
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.link import g0, g2, link_at, with_link, write_both
+from dynamics.equations.link import g0, g2, with_link, write_both
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.vectors import LINK, VectorSystem, add_bend, directions_and_norms, forces, write_norms
-from dynamics.kernels.jit import kernel, matrix, vector
+from dynamics.equations.vectors import (
+    VectorCounts,
+    VectorSystem,
+    add_bend,
+    counts_of,
+    directions_and_norms,
+    flat,
+    forces,
+    numbers_of,
+    product_work,
+    rows_of,
+    split,
+    work_of,
+    write_norms,
+)
+from dynamics.kernels.jit import kernel, matrix, row_part, vector
 from dynamics.kernels.products import product
 from dynamics.problem.checks import require
 from dynamics.problem.inputs import MOST_WEIGHTS
@@ -51,17 +65,16 @@ def class_rates(i: int, U: Matrix, F: Matrix, growth: float, s: Vector) -> tuple
 
 
 @kernel
-def views(y: Vector, out: Vector, parameters: Vector, sizes: Integers) -> tuple[Matrix, Matrix, Vector, Vector]:
-    """Return U of a state, what stands there and for ln n in `out`, and s."""
-    m, D = sizes[0], sizes[2]
-    s = vector(parameters, sizes[LINK] - D, D)
-    return matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m), s
+def eigenvalues_of(parameters: Vector, sizes: Integers) -> Vector:
+    """Return s (D,)."""
+    counts = counts_of(sizes)
+    return vector(parameters, counts.link_at - counts.axes, counts.axes)
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """U' = Y diag(s) − diag(ℓ'/2) U, ℓ' = (ln n)' = 2 Σ_l s_l u_il Y_il, Y = F + diag(2 S − F·u) U."""
-    U, F, growth, s = views(y, out, parameters, sizes)
+    U, (F, growth), s = rows_of(y, sizes), split(out, sizes), eigenvalues_of(parameters, sizes)
     forces(y, F, growth, parameters, sizes, work)
     for i in range(growth.size):
         along, half, _ = class_rates(i, U, F, growth[i], s)
@@ -73,14 +86,13 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """About the diagonal of the Jacobian: what multiplies U_il, the bend of its force, and −4 n g(1) Σ s U² of ln n."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    U, bend, growth, s = views(y, out, parameters, sizes)
-    pairs = m * P + m * m
-    n, F = vector(work, pairs, m), matrix(work, pairs + m + 2 * m * max(m, P), m, D)
+    U, (bend, growth), s = rows_of(y, sizes), split(out, sizes), eigenvalues_of(parameters, sizes)
+    n, F = work_of(sizes, work).n, product_work(sizes, work).F
+    m, D = U.shape
     forces(y, F, growth, parameters, sizes, work)
     bend.fill(0.0)
     add_bend(y, bend, parameters, sizes, work)
-    own = g0(link_at(parameters, sizes[LINK]), 1.0)
+    own = g0(numbers_of(parameters, sizes).link, 1.0)
     for i in range(m):
         along, half, stretch = class_rates(i, U, F, growth[i], s)
         for k in range(D):
@@ -94,38 +106,44 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 @kernel
 def write_units(y: Vector, sizes: Integers, state: Vector) -> None:
     """Write unit vectors and ln n of weights."""
-    m, D = sizes[0], sizes[2]
-    W, U = matrix(y, 0, m, D), matrix(state, 0, m, D)
+    W, (U, log_n) = rows_of(y, sizes), split(state, sizes)
+    m, D = W.shape
     for i in range(m):
         square = 0.0
         for k in range(D):
             square += W[i, k] * W[i, k]
-        state[m * D + i] = np.log(square)
+        log_n[i] = np.log(square)
         for k in range(D):
             U[i, k] = W[i, k] / np.sqrt(square)
 
 
 @kernel
+def descent_work(sizes: Integers, work: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return the room of a state and of its rates, and what is left for the flow."""
+    counts = counts_of(sizes)
+    size = counts.width * (counts.axes + 1)
+    return vector(work, 0, size), vector(work, size, size), vector(work, 2 * size, work.size - 2 * size)
+
+
+@kernel
 def descent_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """ŵ' = ρ (u' + ½ (ln n)' u)."""
-    m, D = sizes[0], sizes[2]
-    size = m * D + m
-    state, rate = vector(work, 0, size), vector(work, size, size)
+    state, rate, rest = descent_work(sizes, work)
     write_units(y, sizes, state)
-    rhs(t, state, rate, parameters, sizes, vector(work, 2 * size, work.size - 2 * size))
-    for i in range(m):
-        rho = np.exp(0.5 * state[m * D + i])
-        for k in range(i * D, i * D + D):
-            out[k] = rho * (rate[k] + 0.5 * rate[m * D + i] * state[k])
+    rhs(t, state, rate, parameters, sizes, rest)
+    moved, (U, log_n), (dU, growth) = rows_of(out, sizes), split(state, sizes), split(rate, sizes)
+    for i in range(U.shape[0]):
+        rho = np.exp(0.5 * log_n[i])
+        for k in range(U.shape[1]):
+            moved[i, k] = rho * (dU[i, k] + 0.5 * growth[i] * U[i, k])
 
 
 @kernel
 def descent_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of the events of the flow."""
-    size = sizes[0] * sizes[2] + sizes[0]
-    state = vector(work, 0, size)
+    state, _, rest = descent_work(sizes, work)
     write_units(y, sizes, state)
-    vectors.event_values(t, state, out, parameters, sizes, vector(work, size, work.size - size))
+    vectors.event_values(t, state, out, parameters, sizes, rest)
 
 
 class ClassSystem(OverlapSystem):
@@ -183,47 +201,120 @@ class ClassDescentSystem(ClassSystem):
 # The overlaps under online SGD of a finite learning rate, closed class by class of equal eigenvalues: docs/inputs.md.
 # Means of A(z) = α + σ'', α = 2σ − zσ', are those of mean derivatives (2 − k) f̂_k.
 #
-# State y = [U (m, r) | K (classes, m, m) | ln n (m)]; sizes = [m, P, r, P, sign_matters, place of the link, classes,
-# degree, whole | class of every axis of the teacher (r)]; parameters = [a (P) | Θ (P, r) | s | d_c (classes) | τ, two
-# weights | f̂ (degree + 4) | data of the link]. Diagrams (e, r, s) are those of `hermite.polynomials`.
+# State y = `ClassState`; sizes = [`VectorCounts`, with r for D and P rows of Θ | `ClassCounts`]; parameters =
+# `ClassNumbers`. Diagrams (e, r, s) are those of `hermite.polynomials`.
 
-CLASSES, DEGREE, WHOLE, KINDS = 6, 7, 8, 9
+
+class ClassState(NamedTuple):
+    """U (m, r), one row K (m²) per class, and ln n (m,)."""
+
+    U: Matrix
+    K: Matrix
+    log_n: Vector
+
+
+class ClassCounts(NamedTuple):
+    """Classes, the degree of the link, whether d is finite, and the class of every axis of the teacher (r,)."""
+
+    classes: int
+    degree: int
+    whole: bool
+    kinds: Integers
+
+
+class ClassNumbers(NamedTuple):
+    """Numbers of the step."""
+
+    #: a (P,) and Θ (P, r).
+    a: Vector
+    teacher: Matrix
+    #: s and d_c, (classes,) each.
+    eigenvalues: Vector
+    dimensions: Vector
+    #: τ, and the weights of drift and noise.
+    noise: float
+    of_drift: float
+    of_noise: float
+    #: f̂ (degree + 4,), and the data of the link.
+    hat: Vector
+    link: Vector
+
+
+class ClassTables(NamedTuple):
+    """N (m, M), Q (M, M), w (M,), the parts of Q by class (classes, M²), `second` (classes, m²), and scratch."""
+
+    N: Matrix
+    Q: Matrix
+    w: Vector
+    parts: Matrix
+    second: Matrix
+    scratch: Vector
+
+
+#: Place in `sizes` of what `ClassCounts` holds.
+CLASSES_AT = len(VectorCounts._fields)
 
 
 @kernel
-def tables(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Vector, Matrix, Matrix, Vector]:
-    """Return N (m, M), Q (M, M), w (M), the parts of Q by class (classes, M²), `second` (classes, m²), and scratch."""
-    m, M, classes = sizes[0], sizes[0] + sizes[1], sizes[CLASSES]
+def class_counts(sizes: Integers) -> ClassCounts:
+    """Return the counts of classes."""
+    counts = vector(sizes, CLASSES_AT, 3)
+    return ClassCounts(counts[0], counts[1], counts[2] == 1, vector(sizes, CLASSES_AT + 3, counts_of(sizes).axes))
+
+
+@kernel
+def class_numbers(parameters: Vector, sizes: Integers) -> ClassNumbers:
+    """Return the numbers of the step."""
+    (a, teacher, link), (classes, degree, _, _) = numbers_of(parameters, sizes), class_counts(sizes)
+    at = a.size + teacher.size
+    s, dimensions = vector(parameters, at, classes), vector(parameters, at + classes, classes)
+    weights, hat = vector(parameters, at + 2 * classes, 3), vector(parameters, at + 2 * classes + 3, degree + 5)
+    return ClassNumbers(a, teacher, s, dimensions, weights[0], weights[1], weights[2], hat, link)
+
+
+@kernel
+def split_classes(y: Vector, sizes: Integers) -> ClassState:
+    """Return the parts of a state, or of rates."""
+    m, r, classes = counts_of(sizes).width, counts_of(sizes).axes, class_counts(sizes).classes
+    logs = m * r + classes * m * m
+    return ClassState(matrix(y, 0, m, r), matrix(y, m * r, classes, m * m), vector(y, logs, m))
+
+
+@kernel
+def tables(sizes: Integers, work: Vector) -> ClassTables:
+    """Return the parts of `work`."""
+    counts, classes = counts_of(sizes), class_counts(sizes).classes
+    m, M = counts.width, counts.width + counts.directions
     of_parts = m * M + M * M + M
     of_second, end = of_parts + classes * M * M, of_parts + classes * (M * M + m * m)
     N, Q, w = matrix(work, 0, m, M), matrix(work, m * M, M, M), vector(work, of_parts - M, M)
     parts, second = matrix(work, of_parts, classes, M * M), matrix(work, of_second, classes, m * m)
-    return N, Q, w, parts, second, vector(work, end, work.size - end)
+    return ClassTables(N, Q, w, parts, second, vector(work, end, work.size - end))
 
 
 @kernel
 def write_parts(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the share of every class in the Gram matrix Q of neurons and directions, rows of M² numbers, and Q."""
-    m, P, r, (_, Q, _, parts, _, _) = sizes[0], sizes[1], sizes[2], tables(sizes, work)
-    M = m + P
+    (_, Q, _, parts, _, _), (U, K, _), kinds = tables(sizes, work), split_classes(y, sizes), class_counts(sizes).kinds
+    teacher, m, M = class_numbers(parameters, sizes).teacher, U.shape[0], Q.shape[0]
     parts.fill(0.0)
-    for c in range(sizes[CLASSES]):
+    for c in range(parts.shape[0]):
         for i in range(m):
             for j in range(m):
-                parts[c, i * M + j] = y[m * r + (c * m + i) * m + j]
-    for k in range(r):
-        row = parts[sizes[KINDS + k]]
-        for p in range(P):
-            theta = parameters[P + p * r + k]
+                parts[c, i * M + j] = K[c, i * m + j]
+    for k in range(kinds.size):
+        row = parts[kinds[k]]
+        for p in range(M - m):
+            theta = teacher[p, k]
             for i in range(m):
-                row[i * M + m + p] += y[i * r + k] * theta
-                row[(m + p) * M + i] += y[i * r + k] * theta
-            for q in range(P):
-                row[(m + p) * M + m + q] += theta * parameters[P + q * r + k]
+                row[i * M + m + p] += U[i, k] * theta
+                row[(m + p) * M + i] += U[i, k] * theta
+            for q in range(M - m):
+                row[(m + p) * M + m + q] += theta * teacher[q, k]
     for a in range(M):
         for b in range(M):
             Q[a, b] = 0.0
-            for c in range(sizes[CLASSES]):
+            for c in range(parts.shape[0]):
                 Q[a, b] += parts[c, a * M + b]
         Q[a, a] = 1.0
 
@@ -231,14 +322,13 @@ def write_parts(y: Vector, parameters: Vector, sizes: Integers, work: Vector) ->
 @kernel
 def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write w = (n, −a), and N = (F | A), F = diag(e) − n g'(G) and A = a g'(C), where Q is known."""
-    m, P, (N, Q, w, _, _, scratch) = sizes[0], sizes[1], tables(sizes, work)
-    M = m + P
+    (N, Q, w, _, _, scratch), (a, _, link) = tables(sizes, work), numbers_of(parameters, sizes)
+    m, M = N.shape
     value, slope = matrix(scratch, 0, m, M), matrix(scratch, m * M, m, M)
     write_norms(y, vector(w, 0, m))
-    for p in range(P):
-        w[m + p] = -parameters[p]
-    link = link_at(parameters, sizes[LINK])
-    write_both(link, vector(work, m * M, m * M), vector(scratch, 0, m * M), vector(scratch, m * M, m * M))
+    for p in range(a.size):
+        w[m + p] = -a[p]
+    write_both(link, vector(Q, 0, m * M), flat(value), flat(slope))
     for i in range(m):
         total = 0.0
         for b in range(M):
@@ -353,27 +443,26 @@ def write_share(
 @kernel
 def write_noise(parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write E[e² ∇_i·∇_j]/(ρ_i ρ_j) of the axes of every class to `second`, where Q, w and parts are known."""
-    m, P, r, classes, whole = sizes[0], sizes[1], sizes[2], sizes[CLASSES], sizes[WHOLE] == 1
-    _, Q, w, parts, second, scratch = tables(sizes, work)
-    M, size, of_class = w.size, w.size * w.size, P + P * r
+    (classes, degree, whole, _), numbers = class_counts(sizes), class_numbers(parameters, sizes)
+    N, Q, w, parts, second, scratch = tables(sizes, work)
+    m, M, size = N.shape[0], w.size, w.size * w.size
     J, entries, share = matrix(scratch, 0, M, M), matrix(scratch, 0, size, 1), matrix(scratch, size, classes, 1)
-    noise, hat = parameters[of_class + 2 * classes] ** 2, parameters[of_class + 2 * classes + 3 :]
+    noise, hat = numbers.noise**2, numbers.hat
     for i in range(m):
         for j in range(i + 1):
-            slope = write_share(i, j, noise, sizes[DEGREE], whole, hat, w, Q, J)
+            slope = write_share(i, j, noise, degree, whole, hat, w, Q, J)
             product(parts, entries, share)
             for c in range(classes):
                 more = share[c, 0] if whole else 0.0
-                second[c, i * m + j] = second[c, j * m + i] = parameters[of_class + classes + c] * slope + more
+                second[c, i * m + j] = second[c, j * m + i] = numbers.dimensions[c] * slope + more
 
 
 @kernel
 def move_class(c: int, parameters: Vector, sizes: Integers, work: Vector, out: Vector) -> None:
     """Write s (V + Vᵀ) + s² H of a class, V its part of N X, of which D is the product with Nᵀ."""
-    m, classes, of_class = sizes[0], sizes[CLASSES], sizes[1] + sizes[1] * sizes[2]
-    N, _, w, parts, second, scratch = tables(sizes, work)
-    V, s = matrix(scratch, 0, m, w.size), parameters[of_class + c]
-    of_drift, of_noise = parameters[of_class + 2 * classes + 1], parameters[of_class + 2 * classes + 2]
+    numbers, (N, _, w, parts, second, scratch) = class_numbers(parameters, sizes), tables(sizes, work)
+    m, s, of_drift, of_noise = N.shape[0], numbers.eigenvalues[c], numbers.of_drift, numbers.of_noise
+    V = matrix(scratch, 0, m, w.size)
     product(N, matrix(parts, c * w.size * w.size, w.size, w.size), V)
     for i in range(m):
         for j in range(m):
@@ -386,74 +475,75 @@ def move_class(c: int, parameters: Vector, sizes: Integers, work: Vector, out: V
 @kernel
 def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Mean motion of U, K and ln n; not-a-number after a blow-up."""
-    m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[CLASSES]
-    mm, logs = m * m, m * r + classes * m * m
+    numbers, (U, K, _) = class_numbers(parameters, sizes), split_classes(y, sizes)
+    dU, dK, growth = split_classes(out, sizes)
+    (m, r), P = U.shape, numbers.a.size
     if is_blown_up(y, parameters, m, P):
         out.fill(np.nan)
         return
     write_parts(y, parameters, sizes, work)
     write_forces(y, parameters, sizes, work)
     write_noise(parameters, sizes, work)
-    N, growth = matrix(work, 0, m, m + P), vector(out, logs, m)
+    N, kinds = tables(sizes, work).N, class_counts(sizes).kinds
     growth.fill(0.0)
-    for c in range(classes):
-        own = vector(out, m * r + c * mm, mm)
+    for c in range(K.shape[0]):
+        own = row_part(dK, c, 0, m * m)
         move_class(c, parameters, sizes, work, own)
         for i in range(m):
             growth[i] += own[i * m + i]
-    for x in range(classes * mm):
-        i, j = x // m % m, x % m
-        out[m * r + x] -= 0.5 * (growth[i] + growth[j]) * y[m * r + x]
+    for c in range(K.shape[0]):
+        for x in range(m * m):
+            dK[c, x] -= 0.5 * (growth[x // m] + growth[x % m]) * K[c, x]
     for i in range(m):
         for k in range(r):
             rate = 0.0
             for j in range(m):
-                rate += N[i, j] * y[j * r + k]
+                rate += N[i, j] * U[j, k]
             for p in range(P):
-                rate += N[i, m + p] * parameters[P + p * r + k]
-            s = parameters[P + P * r + sizes[KINDS + k]]
-            out[i * r + k] = s * rate - 0.5 * growth[i] * y[i * r + k]
+                rate += N[i, m + p] * numbers.teacher[p, k]
+            dU[i, k] = numbers.eigenvalues[kinds[k]] * rate - 0.5 * growth[i] * U[i, k]
 
 
 @kernel
 def step_jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """About the diagonal of the Jacobian of the flow: what multiplies U and K, and −4 n g(1) Σ s K_ii of ln n."""
-    m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[CLASSES]
-    logs, of_class = m * r + classes * m * m, P + P * r
-    link = link_at(parameters, sizes[LINK])
-    N, Q = matrix(work, 0, m, m + P), matrix(work, m * (m + P), m, m + P)
+    numbers, (_, K, log_n) = class_numbers(parameters, sizes), split_classes(y, sizes)
+    dU, dK, growth = split_classes(out, sizes)
+    (N, Q, _, _, _, _), kinds, s = tables(sizes, work), class_counts(sizes).kinds, numbers.eigenvalues
+    a, teacher, link, (m, r) = numbers.a, numbers.teacher, numbers.link, dU.shape
     for i in range(m):
         for k in range(r):
             rate = N[i, i]
-            for p in range(P):
-                rate += parameters[p] * g2(link, Q[i, m + p]) * parameters[P + p * r + k] ** 2
-            out[i * r + k] = parameters[of_class + sizes[KINDS + k]] * rate - 0.5 * out[logs + i]
-        for c in range(classes):
+            for p in range(a.size):
+                rate += a[p] * g2(link, Q[i, m + p]) * teacher[p, k] ** 2
+            dU[i, k] = s[kinds[k]] * rate - 0.5 * growth[i]
+        for c in range(s.size):
             for j in range(m):
-                rate = parameters[of_class + c] * (N[i, i] + N[j, j])
-                out[m * r + (c * m + i) * m + j] = rate - 0.5 * (out[logs + i] + out[logs + j])
+                rate = s[c] * (N[i, i] + N[j, j])
+                dK[c, i * m + j] = rate - 0.5 * (growth[i] + growth[j])
     for i in range(m):
         stretch = 0.0
-        for c in range(classes):
-            stretch += parameters[of_class + c] * y[m * r + (c * m + i) * m + i]
-        out[logs + i] = -4.0 * np.exp(y[logs + i]) * g0(link, 1.0) * stretch
+        for c in range(s.size):
+            stretch += s[c] * K[c, i * m + i]
+        growth[i] = -4.0 * np.exp(log_n[i]) * g0(link, 1.0) * stretch
 
 
 @kernel
 def step_normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Σ_c K_c,ii = 1."""
-    m, r, classes = sizes[0], sizes[2], sizes[CLASSES]
+    U, K, _ = split_classes(y, sizes)
+    m, r = U.shape
     for i in range(m):
         square = 0.0
-        for c in range(classes):
-            square += y[m * r + (c * m + i) * m + i]
+        for c in range(K.shape[0]):
+            square += K[c, i * m + i]
         scale = 1.0 / np.sqrt(square)
         for k in range(r):
-            y[i * r + k] *= scale
-        for c in range(classes):
+            U[i, k] *= scale
+        for c in range(K.shape[0]):
             for j in range(m):
-                y[m * r + (c * m + i) * m + j] *= scale
-                y[m * r + (c * m + j) * m + i] *= scale
+                K[c, i * m + j] *= scale
+                K[c, j * m + i] *= scale
 
 
 class ClassStepSystem(ClassSystem):

@@ -330,10 +330,12 @@ def block_sums(
 @kernel
 def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: Integers) -> None:
     """Write the moments: the sums, but for those of powers."""
-    counts, powers = counts_of(sizes), zonal_powers_of(parameters, sizes)
+    counts = counts_of(sizes)
     for degree in range(counts.moments):
         moments[degree] = sums[degree]
-        if counts.axes == 1 and counts.first > 0:
+    if counts.axes == 1 and counts.first > 0:
+        powers = zonal_powers_of(parameters, sizes)
+        for degree in range(counts.moments):
             moments[degree] = 0.0
             for k in range(degree + 1):
                 moments[degree] += powers[degree, k] * sums[k]
@@ -342,19 +344,21 @@ def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: 
 @kernel
 def write_slopes(moments: Vector, slopes: Vector, parameters: Vector, sizes: Integers, forces: Vector) -> None:
     """Write the forces f = c (μ − μ*), and what blocks need of them: f, or the coefficients of Φ' = Σ_l f_l C_l'."""
-    counts, numbers, powers = counts_of(sizes), numbers_of(parameters, sizes), zonal_powers_of(parameters, sizes)
+    counts, numbers = counts_of(sizes), numbers_of(parameters, sizes)
     M, dimension = counts.moments, numbers.dimension
     for k in range(M):
         slopes[k] = forces[k] = numbers.coefficients[k] * (moments[k] - numbers.targets[k])
     if counts.axes > 1:
         return
-    for k in range(1, M):
-        if counts.first > 0:
+    if counts.first > 0:
+        powers = zonal_powers_of(parameters, sizes)
+        for k in range(1, M):
             slopes[k] = 0.0
             for degree in range(k, M):
                 slopes[k] += k * forces[degree] * powers[degree, k]
             slopes[0] += forces[k] * powers[k, 0]
-        else:
+    else:
+        for k in range(1, M):
             slopes[k] = k * (k + dimension - 2.0) / (dimension - 1.0) * forces[k]
 
 

@@ -8,29 +8,28 @@ The tangential gradient flow of ½ E(f − f*)², with velocities scaled by the 
 g*(s) = Σ_j c_j c*_j s^j, in the D = min(d, r + m) coordinates that no gradient leaves: 4 m² D operations, where the
 closed overlaps of `dynamics.equations.overlaps` at n_i = 1/m take 2 m³.
 
-State y = W (m, D), rows of length 1; sizes = [m, P, D, rows of θ, sign_matters, place of the link, J, n], of which the
-first six are those of `dynamics.equations.vectors`, for J coefficients of g* and n levels of the loss; parameters =
-[a (P) | θ (rows, D) | c c* (J) | levels (n) | E f*² | link]. The Gram matrix is made in strips of `STRIP` rows, which
-stay in the cache. Scratch: two strips (STRIP, m), or C and the learned masses (m, P) and n (m).
+State y = W (m, D), rows of length 1; sizes = [`VectorCounts`, as in `dynamics.equations.vectors` | J, n] for J
+coefficients of g* and n levels of the loss; parameters = `SphericalNumbers`. The Gram matrix is made in strips of
+`STRIP` rows, which stay in the cache. Scratch: two strips (STRIP, m), or C and the learned masses (m, P) and n (m).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dynamics.equations import vectors
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import link_at, with_link, write_g0, write_g1
+from dynamics.equations.link import with_link, write_g0, write_g1
 from dynamics.equations.losses import largest_overlaps, link_powers, squared_error, teacher_term, without_rounding
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
 from dynamics.equations.overlaps import normalise, write_gram
-from dynamics.equations.vectors import LINK, teacher_rows, unit_vectors
+from dynamics.equations.vectors import VectorCounts, counts_of, rows_of, teacher_rows, unit_vectors
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
 from dynamics.kernels.products import is_stopped, product
-from hermite.arrays import Integers, Vector
+from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,40 +40,67 @@ if TYPE_CHECKING:
 
 # Rows of the Gram matrix treated at a time.
 STRIP = 32
-TERMS, LEVELS = 6, 7
+#: Place in `sizes` of J, n, and what follows them.
+SERIES_AT = len(VectorCounts._fields)
+
+
+class SphericalNumbers(NamedTuple):
+    """What `parameters` holds: a (P,), θ (rows, D), c c* (J,), levels of the loss (n,), E f*², and data of the link."""
+
+    a: Vector
+    teacher: Matrix
+    series: Vector
+    levels: Vector
+    teacher_loss: float
+    link: Vector
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> SphericalNumbers:
+    """Return the numbers of spherical neurons."""
+    (a, teacher, link), counts = vectors.numbers_of(parameters, sizes), vector(sizes, SERIES_AT, 2)
+    at, J, n = a.size + teacher.size, counts[0], counts[1]
+    levels = vector(parameters, at + J, n + 1)
+    return SphericalNumbers(a, teacher, vector(parameters, at, J), vector(levels, 0, n), levels[n], link)
+
+
+@kernel
+def event_work(m: int, P: int, work: Vector) -> tuple[Vector, Vector]:
+    """Return the room of learned masses, (m P,), and of n."""
+    return vector(work, 0, m * P), vector(work, m * P, m)
 
 
 @kernel
 def strips(y: Vector, first: int, sizes: Integers, work: Vector) -> tuple[Vector, Vector]:
     """Write and return w_i·w_j of up to STRIP neurons from `first` on with all, flat, and return as much scratch."""
-    m, D = sizes[0], sizes[2]
+    W = rows_of(y, sizes)
+    m, D = W.shape
     rows = min(STRIP, m - first)
-    product(matrix(y, first * D, rows, D), matrix(y, 0, m, D).T, matrix(work, 0, rows, m))
+    product(matrix(y, first * D, rows, D), W.T, matrix(work, 0, rows, m))
     return vector(work, 0, rows * m), vector(work, STRIP * m, rows * m)
 
 
 @kernel
-def pull(s: float, parameters: Vector, sizes: Integers) -> tuple[float, float]:
+def pull(s: float, series: Vector) -> tuple[float, float]:
     """Return g*(s) and g*'(s), by Horner's rule."""
-    first = sizes[1] + sizes[3] * sizes[2]
     value = slope = 0.0
-    for j in range(sizes[TERMS] - 1, -1, -1):
+    for j in range(series.size - 1, -1, -1):
         slope = slope * s + value
-        value = value * s + parameters[first + j]
+        value = value * s + series[j]
     return value, slope
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    W, F, A = matrix(y, 0, m, D), matrix(out, 0, m, D), matrix(work, 0, m, P)
-    link = link_at(parameters, sizes[LINK])
+    W, F, numbers = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
+    (m, D), P = W.shape, numbers.a.size
+    A = matrix(work, 0, m, P)
     for first in range(0, m, STRIP):
         if is_stopped(sizes):
             return
         overlaps, slopes = strips(y, first, sizes, work)
-        write_g1(link, overlaps, slopes)
+        write_g1(numbers.link, overlaps, slopes)
         rows = slopes.size // m
         for i in range(rows):
             # The force of a neuron on itself is radial.
@@ -85,33 +111,35 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     vectors.write_overlaps(y, A, parameters, sizes)
     for i in range(m):
         for p in range(P):
-            A[i, p] = parameters[p] * pull(A[i, p], parameters, sizes)[1]
-    vectors.add_pull(A, matrix(parameters, P, sizes[3], D), F)
+            A[i, p] = numbers.a[p] * pull(A[i, p], numbers.series)[1]
+    vectors.add_pull(A, numbers.teacher, F)
     vectors.make_tangent(W, F, vector(work, 0, m))
 
 
 @kernel
 def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers, work: Vector, out: Vector) -> None:
     """Write level − loss per level, then the values of `write_events` for n = 1/m; `own` is the mean of g(w_i·w_j)."""
-    m, P, levels = sizes[0], sizes[1], sizes[LEVELS]
-    loss, first = own, P + sizes[3] * sizes[2] + sizes[TERMS]
+    a, _, series, levels, teacher_loss, link = numbers_of(parameters, sizes)
+    counts, P, loss = counts_of(sizes), a.size, own
+    m = counts.width
     for i in range(m):
         for p in range(P):
-            loss -= 2.0 / m * parameters[p] * pull(C[i * P + p], parameters, sizes)[0]
-    for k in range(levels):
-        out[k] = parameters[first + k] - loss - parameters[first + levels]
-    n, link = vector(work, m * P, m), link_at(parameters, sizes[LINK])
+            loss -= 2.0 / m * a[p] * pull(C[i * P + p], series)[0]
+    for k in range(levels.size):
+        out[k] = levels[k] - loss - teacher_loss
+    learned, n = event_work(m, P, work)
     n.fill(1.0 / m)
-    vectors.write_events(C, n, parameters, link, sizes[4], vector(work, 0, m * P), vector(out, levels, 2 * P))
+    vectors.write_events(C, n, a, link, counts.sign_matters, learned, vector(out, levels.size, 2 * P))
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_all_events`."""
-    m, P, own = sizes[0], sizes[1], 0.0
+    counts, link, own = counts_of(sizes), numbers_of(parameters, sizes).link, 0.0
+    m, P = counts.width, counts.directions
     for first in range(0, m, STRIP):
         overlaps, values = strips(y, first, sizes, work)
-        write_g0(link_at(parameters, sizes[LINK]), overlaps, values)
+        write_g0(link, overlaps, values)
         own += np.sum(values)
     vectors.write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
     rest = vector(work, m * P, work.size - m * P)
@@ -254,14 +282,55 @@ class LinearisedCoupling:
 # At finite d the mean step does not close: dividing by the length brings in means of all powers of η. V is known for
 # polynomial links and for neurons of erf(z/√2): see `dynamics.equations.network.steps`.
 #
-# State y = [C (m, P) | G (m, m)], sizes = [m, P, P, P, sign_matters, place of the link, J, n, M, place of the numbers |
-# layout], as those of the flow with T for the directions, parameters = [a (P) | T (P, P) | c c* (J) | levels of the
-# loss (n) | E f*² | γ/B | τ² | biases (M), all 0 | weights (M) | numbers | link], for M vectors: neurons, directions,
-# and what has no direction. `numbers` and `layout` are those of `dynamics.equations.network.steps`.
+# State y = [C (m, P) | G (m, m)]; sizes and parameters are those of the flow, with P for D and T (P, P) for θ, with
+# [M, place of the numbers | layout] behind sizes, and `SphericalStep` before the link, for M vectors: neurons,
+# directions, and what has no direction.
 #
 # Functions that take another one are inlined: Numba stores no function on disk that hands one over at run time.
 
-VECTORS, NUMBERS, LAYOUT = 8, 9, 10
+
+class SphericalStep(NamedTuple):
+    """γ/B, τ², biases, all 0, and weights (M,), and `numbers` of `dynamics.equations.network.steps`."""
+
+    rate: float
+    noise: float
+    biases: Vector
+    weights: Vector
+    numbers: Vector
+
+
+class SphericalStepWork(NamedTuple):
+    """Gram matrix (M, M), N and X (m, M), V (m, m), and scratch."""
+
+    gram: Matrix
+    N: Matrix
+    X: Matrix
+    V: Matrix
+    scratch: Vector
+
+
+@kernel
+def step_of(parameters: Vector, sizes: Integers) -> SphericalStep:
+    """Return the numbers of the step."""
+    counts = vector(sizes, SERIES_AT + 2, 2)
+    M, at, end = counts[0], counts[1], counts_of(sizes).link_at
+    step = vector(parameters, at - 2 * M - 2, 2)
+    biases, weights = vector(parameters, at - 2 * M, M), vector(parameters, at - M, M)
+    return SphericalStep(step[0], step[1], biases, weights, vector(parameters, at, end - at))
+
+
+@kernel
+def layout_of_step(sizes: Integers) -> Integers:
+    """Return the layout of `dynamics.equations.network.steps`, with the slot that says whether the step is given up."""
+    return vector(sizes, SERIES_AT + 4, sizes.size - SERIES_AT - 4)
+
+
+@kernel
+def step_work(m: int, M: int, work: Vector) -> SphericalStepWork:
+    """Return the parts of `work`."""
+    gram, N, X = matrix(work, 0, M, M), matrix(work, M * M, m, M), matrix(work, M * M + m * M, m, M)
+    at = M * M + 2 * m * M
+    return SphericalStepWork(gram, N, X, matrix(work, at, m, m), vector(work, at + m * m, work.size - at - m * m))
 
 
 @inlined_kernel
@@ -269,14 +338,13 @@ def write_rates(
     write_step_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
     """C' = X − diag(r) C − ½ γ/B diag(V) C and the same of G with γ/B V, X = N gram, r = X_ii."""
-    m, P, M = sizes[0], sizes[1], sizes[VECTORS]
-    gram, N, X = matrix(work, 0, M, M), matrix(work, M * M, m, M), matrix(work, M * M + m * M, m, M)
-    V, at, link = matrix(work, M * M + 2 * m * M, m, m), sizes[NUMBERS], link_at(parameters, sizes[LINK])
+    (a, teacher, series, _, _, link), step = numbers_of(parameters, sizes), step_of(parameters, sizes)
+    m, P, M, rate = counts_of(sizes).width, a.size, step.weights.size, step.rate
+    gram, N, X, V, scratch = step_work(m, M, work)
     gram.fill(0.0)
-    write_gram(y, m, matrix(parameters, P, P, P), gram)
-    vectors = (gram, parameters[at - 2 * M : at - M], parameters[at - M : at])
-    numbers, scratch = parameters[at : sizes[LINK]], work[M * M + 2 * m * M + m * m :]
-    write_step_second(vectors, parameters[at - 2 * M - 1], 1.0, False, m, numbers, sizes[LAYOUT:], scratch, V)
+    write_gram(y, m, teacher, gram)
+    vectors = (gram, step.biases, step.weights)
+    write_step_second(vectors, step.noise, 1.0, False, m, step.numbers, layout_of_step(sizes), scratch, V)
     for i in range(m):
         write_g1(link, row_part(gram, i, 0, m), row_part(N, i, 0, m))
         for j in range(m):
@@ -284,11 +352,10 @@ def write_rates(
         # The force of a neuron on itself is radial.
         N[i, i] = 0.0
         for p in range(P):
-            N[i, m + p] = parameters[p] * pull(gram[i, m + p], parameters, sizes)[1]
+            N[i, m + p] = a[p] * pull(gram[i, m + p], series)[1]
         for j in range(m + P, M):
             N[i, j] = 0.0
     product(N, gram, X)
-    rate = parameters[at - 2 * M - 2]
     for i in range(m):
         lost = X[i, i] + 0.5 * rate * V[i, i]
         for p in range(P):
@@ -315,9 +382,9 @@ def rhs_of_polynomials(t: float, y: Vector, out: Vector, parameters: Vector, siz
 @kernel
 def step_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_all_events`."""
-    m, P = sizes[0], sizes[1]
-    values = vector(work, 0, m * m)
-    write_g0(link_at(parameters, sizes[LINK]), vector(y, m * P, m * m), values)
+    counts, values = counts_of(sizes), vector(work, 0, counts_of(sizes).width ** 2)
+    m, P = counts.width, counts.directions
+    write_g0(numbers_of(parameters, sizes).link, vector(y, m * P, m * m), values)
     write_all_events(np.sum(values) / m / m, vector(y, 0, m * P), parameters, sizes, work, out)
 
 

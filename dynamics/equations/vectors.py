@@ -10,15 +10,14 @@ by themselves (C, G) leave the set of overlaps that vectors have: rates of G are
 that rounding moves neurons at rest by 1e-16 per unit of time. With a horizon of 1e10 that decides where a slow neuron
 goes. The rates of vectors are right relative to the components that move.
 
-State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P)
-| θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's directions
-are the first P axes. `work` holds A (m, P), B (m, m), n (m), overlaps of neurons with directions or neurons, values of
-g there, and what the Jacobian needs.
+State y = [U (m, D) | ln n (m)], sizes = `VectorCounts`, parameters = [a (P) | θ (P, D) | θ² (P, D) | data of the link]
+or, with no row of θ, [a (P) | data of the link]: the teacher's directions are the first P axes. `work` holds
+`VectorWork`, and then what the Jacobian needs.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy
@@ -26,7 +25,7 @@ import scipy
 from dynamics.equations import link as links
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
-from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
 from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
 from dynamics.kernels.units import unit
 from dynamics.problem.emergence import ALL_DEGREES, LEARNED_SHARE
@@ -38,11 +37,147 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-LINK = 5
 # Share c_1²/g'(1) of the linear part from which it couples neurons so much that the diagonal of the Jacobian does not
 # help, and the `least_stiff` of such a flow: relu and gelu take a fifth fewer evaluations (m = P = 64).
 COUPLED_SHARE, COUPLED_LEAST_STIFF = 0.25, 20
 NOTHING = np.empty(0)
+
+
+class VectorCounts(NamedTuple):
+    """What `sizes` begins with: m, P, D, rows of θ, 1 if the sign matters, and the place of the link."""
+
+    width: int
+    directions: int
+    axes: int
+    rows: int
+    sign_matters: int
+    link_at: int
+
+
+class VectorNumbers(NamedTuple):
+    """What `parameters` begins and ends with: a (P,), θ (rows, D), and the data of the link."""
+
+    a: Vector
+    teacher: Matrix
+    link: Vector
+
+
+class VectorWork(NamedTuple):
+    """What `forces` leaves in `work`: A, B and n, overlaps C or G with g there, which share their places, and F·u."""
+
+    A: Matrix
+    B: Matrix
+    n: Vector
+    C: Matrix
+    G: Matrix
+    values_of_C: Matrix
+    values_of_G: Matrix
+    radial: Vector
+
+
+class ProductWork(NamedTuple):
+    """What `jacobian_product` leaves in `work` beside A, B, n, C and G."""
+
+    dC: Matrix
+    dG: Matrix
+    F: Matrix
+    BdU: Matrix
+    dB: Matrix
+    dA: Matrix
+    values: Matrix
+
+
+class EventWork(NamedTuple):
+    """What events leave in `work`: C (m, P), values of g_3 there, flat, and n."""
+
+    C: Matrix
+    learned: Vector
+    n: Vector
+
+
+@kernel
+def counts_of(sizes: Integers) -> VectorCounts:
+    """Return the counts of unit vectors."""
+    return VectorCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5])
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> VectorNumbers:
+    """Return teacher and link."""
+    _, P, D, rows, _, place = counts_of(sizes)
+    return VectorNumbers(vector(parameters, 0, P), matrix(parameters, P, rows, D), link_at(parameters, place))
+
+
+@kernel
+def squares_of_teacher(parameters: Vector, sizes: Integers) -> Matrix:
+    """Return θ² (rows, D)."""
+    _, P, D, rows, _, _ = counts_of(sizes)
+    return matrix(parameters, P + rows * D, rows, D)
+
+
+@kernel
+def rows_of(y: Vector, sizes: Integers) -> Matrix:
+    """Return the rows (m, D) that a state begins with."""
+    counts = counts_of(sizes)
+    return matrix(y, 0, counts.width, counts.axes)
+
+
+@kernel
+def split(y: Vector, sizes: Integers) -> tuple[Matrix, Vector]:
+    """Return the parts of a state, or of rates: (m, D) and (m,)."""
+    rows, counts = rows_of(y, sizes), counts_of(sizes)
+    return rows, vector(y, rows.size, counts.width)
+
+
+@kernel
+def force_work(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Vector]:
+    """Return A (m, P), B (m, m), and n (m,) or lengths."""
+    m, P, _, _, _, _ = counts_of(sizes)
+    return matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, m * P + m * m, m)
+
+
+@kernel
+def work_of(sizes: Integers, work: Vector) -> VectorWork:
+    """Return what `forces` leaves."""
+    m, P, _, _, _, _ = counts_of(sizes)
+    at, size, (A, B, n) = m * P + m * m + m, m * max(m, P), force_work(sizes, work)
+    C, G, last = matrix(work, at, m, P), matrix(work, at, m, m), at + size
+    radial = vector(work, last + size, m)
+    return VectorWork(A, B, n, C, G, matrix(work, last, m, P), matrix(work, last, m, m), radial)
+
+
+@kernel
+def diagonal_work(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix]:
+    """Return the room of velocities and of squares behind what `forces` leaves, (m, D) each."""
+    m, P, D, _, _, _ = counts_of(sizes)
+    at = m * P + m * m + 2 * m + 2 * m * max(m, P)
+    return matrix(work, at, m, D), matrix(work, at + m * D, m, D)
+
+
+@kernel
+def product_work(sizes: Integers, work: Vector) -> ProductWork:
+    """Return what `jacobian_product` leaves."""
+    m, P, D, _, _, _ = counts_of(sizes)
+    changes = m * P + m * m + m + m * max(m, P)
+    at = changes + m * max(m, P)
+    last = at + 2 * m * D
+    dC, dG = matrix(work, changes, m, P), matrix(work, changes, m, m)
+    F, BdU = matrix(work, at, m, D), matrix(work, at + m * D, m, D)
+    dB, dA = matrix(work, last, m, m), matrix(work, last + m * m, m, P)
+    return ProductWork(dC, dG, F, BdU, dB, dA, matrix(work, last + m * m + m * P, m, m))
+
+
+@kernel
+def event_work(sizes: Integers, work: Vector) -> EventWork:
+    """Return what events leave."""
+    m, P, _, _, _, _ = counts_of(sizes)
+    return EventWork(matrix(work, 0, m, P), vector(work, m * P, m * P), vector(work, 2 * m * P, m))
+
+
+@kernel
+def flat(whole: Matrix) -> Vector:
+    """Return a matrix as a vector."""
+    return vector(whole, 0, whole.size)
 
 
 @kernel
@@ -120,70 +255,57 @@ def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> f
 @unit()
 def write_overlaps(y: Vector, C: Matrix, parameters: Vector, sizes: Integers) -> None:
     """Write C of the vectors that a state begins with."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C, sizes)
+    project(rows_of(y, sizes), numbers_of(parameters, sizes).teacher, C, sizes)
 
 
 @kernel
 def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write F = A θ + B U and Σ_p a_p g(C) − Σ_j n_j g(G), with A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    mP, mm = m * P, m * m
-    overlaps = mP + mm + m
-    last = overlaps + max(mP, mm)
-    U, teacher = matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D)
-    A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
-    link = link_at(parameters, sizes[LINK])
+    U, (a, teacher, link) = rows_of(y, sizes), numbers_of(parameters, sizes)
+    A, B, n, C, G, of_C, of_G, _ = work_of(sizes, work)
+    m, P = A.shape
     write_norms(y, n)
-    project(U, teacher, matrix(work, overlaps, m, P), sizes)
+    project(U, teacher, C, sizes)
     if is_stopped(sizes):
         return
-    write_both(link, vector(work, overlaps, mP), vector(work, last, mP), vector(work, 0, mP))
+    write_both(link, flat(C), flat(of_C), flat(A))
     for i in range(m):
-        growth[i] = weigh_row(1.0, parameters, vector(work, last + i * P, P), vector(work, i * P, P))
-    gram_until(U, matrix(work, overlaps, m, m), vector(work, last, mm), sizes)
+        growth[i] = weigh_row(1.0, a, row_part(of_C, i, 0, P), row_part(A, i, 0, P))
+    gram_until(U, G, flat(of_G), sizes)
     if is_stopped(sizes):
         return
     unit = g0(link, 1.0)
-    write_both(link, vector(work, overlaps, mm), vector(work, last, mm), vector(work, mP, mm))
+    write_both(link, flat(G), flat(of_G), flat(B))
     for i in range(m):
         # The force of a neuron on itself is radial, and its own part of the growth that of a unit vector.
-        own = n[i] * (work[last + i * m + i] - unit)
-        growth[i] += own - weigh_row(-1.0, n, vector(work, last + i * m, m), vector(work, mP + i * m, m))
+        own = n[i] * (of_G[i, i] - unit)
+        growth[i] += own - weigh_row(-1.0, n, row_part(of_G, i, 0, m), row_part(B, i, 0, m))
         B[i, i] = 0.0
     product_until(B, U, F, sizes)
     add_pull(A, teacher, F)
 
 
 @kernel
-def radial_parts(sizes: Integers, work: Vector) -> Vector:
-    """Return where `rhs` leaves F·u, (m,)."""
-    m, P = sizes[0], sizes[1]
-    return vector(work, m * P + m * m + m + 2 * m * max(m, P), m)
-
-
-@kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
-    m, D = sizes[0], sizes[2]
-    U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
+    U, (F, growth) = rows_of(y, sizes), split(out, sizes)
     forces(y, F, growth, parameters, sizes, work)
-    make_tangent(U, F, radial_parts(sizes, work))
-    for i in range(m):
+    make_tangent(U, F, work_of(sizes, work).radial)
+    for i in range(growth.size):
         growth[i] *= 4.0
 
 
 @kernel
 def add_bend(y: Vector, bend: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add Σ_p a_p g''(C_ip) θ_pk², with overlaps and g'' in the places of `forces`."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    A, overlaps = matrix(work, 0, m, P), m * P + m * m + m
-    write_overlaps(y, matrix(work, overlaps, m, P), parameters, sizes)
-    write_g2(link_at(parameters, sizes[LINK]), vector(work, overlaps, m * P), vector(work, 0, m * P))
-    for i in range(m):
-        for p in range(P):
-            A[i, p] *= parameters[p]
-    add_pull(A, matrix(parameters, P + sizes[3] * D, sizes[3], D), bend)
+    (a, _, link), parts = numbers_of(parameters, sizes), work_of(sizes, work)
+    A, C = parts.A, parts.C
+    write_overlaps(y, C, parameters, sizes)
+    write_g2(link, flat(C), flat(A))
+    for i in range(A.shape[0]):
+        for p in range(a.size):
+            A[i, p] *= a[p]
+    add_pull(A, squares_of_teacher(parameters, sizes), bend)
 
 
 @kernel
@@ -192,16 +314,11 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
     H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². The terms left out matter where a neuron is in motion.
     """
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    mP, mm = m * P, m * m
-    overlaps = mP + mm + m
-    last = overlaps + 2 * max(mP, mm) + m
-    U, bend, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
-    B, n, radial = matrix(work, mP, m, m), vector(work, mP + mm, m), radial_parts(sizes, work)
-    velocity, squares = matrix(work, last, m, D), matrix(work, last + m * D, m, D)
-    link = link_at(parameters, sizes[LINK])
+    U, (bend, growth), link = rows_of(y, sizes), split(out, sizes), numbers_of(parameters, sizes).link
+    (_, B, n, _, G, _, _, radial), (velocity, squares) = work_of(sizes, work), diagonal_work(sizes, work)
+    m, D = U.shape
     # The overlaps of neurons are those that `forces` has written.
-    write_g2(link, vector(work, overlaps, mm), vector(work, mP, mm))
+    write_g2(link, flat(G), flat(B))
     for i in range(m):
         for j in range(m):
             B[i, j] *= -n[j]
@@ -227,42 +344,36 @@ def jacobian_product(
 
     dF = dA θ + dB U + B dU with dA = a g''(C) dC, dB_ij = −n_j (g''(G) dG + g'(G) d ln n_j), dG = dU Uᵀ + U dUᵀ.
     """
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    mP, mm, lead, largest = m * P, m * m, m * D, m * max(m, P)
-    overlaps, changes, last = mP + mm + m, mP + mm + m + largest, mP + mm + m + 2 * largest
-    r = last + 2 * lead
-    U, V, dF, rate = matrix(y, 0, m, D), matrix(v, 0, m, D), matrix(out, 0, m, D), vector(out, lead, m)
-    A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
-    F, BdU = matrix(work, last, m, D), matrix(work, last + lead, m, D)
-    dB, dA, values = matrix(work, r, m, m), matrix(work, r + mm, m, P), matrix(work, r + mm + mP, m, m)
-    dC, dG = matrix(work, changes, m, P), matrix(work, changes, m, m)
-    teacher, link = matrix(parameters, P, sizes[3], D), link_at(parameters, sizes[LINK])
-    project(U, teacher, matrix(work, overlaps, m, P), sizes)
+    U, (V, turns), (dF, rate) = rows_of(y, sizes), split(v, sizes), split(out, sizes)
+    (a, teacher, link), (A, B, n, C, G, _, _, _) = numbers_of(parameters, sizes), work_of(sizes, work)
+    dC, dG, F, BdU, dB, dA, values = product_work(sizes, work)
+    (m, P), D = A.shape, U.shape[1]
+    project(U, teacher, C, sizes)
     project(V, teacher, dC, sizes)
-    write_g1(link, vector(work, overlaps, mP), vector(work, 0, mP))
-    write_g2(link, vector(work, overlaps, mP), vector(work, r + mm, mP))
+    write_g1(link, flat(C), flat(A))
+    write_g2(link, flat(C), flat(dA))
     for i in range(m):
         total = 0.0
         for p in range(P):
-            A[i, p] *= parameters[p]
-            dA[i, p] *= parameters[p] * dC[i, p]
+            A[i, p] *= a[p]
+            dA[i, p] *= a[p] * dC[i, p]
             total += A[i, p] * dC[i, p]
         rate[i] = total
-    transposed_product_until(U, U, matrix(work, overlaps, m, m), sizes)
+    transposed_product_until(U, U, G, sizes)
     transposed_product_until(V, U, dG, sizes)
     write_norms(y, n)
     for i in range(m):
         for j in range(i):
             dG[i, j] = dG[j, i] = dG[i, j] + dG[j, i]
         dG[i, i] = 0.0
-    write_g0(link, vector(work, overlaps, mm), vector(work, r + mm + mP, mm))
-    write_g1(link, vector(work, overlaps, mm), vector(work, mP, mm))
-    write_g2(link, vector(work, overlaps, mm), vector(work, r, mm))
+    write_g0(link, flat(G), flat(values))
+    write_g1(link, flat(G), flat(B))
+    write_g2(link, flat(G), flat(dB))
     unit = g0(link, 1.0)
     for i in range(m):
-        total = n[i] * (values[i, i] - unit) * v[lead + i]
+        total = n[i] * (values[i, i] - unit) * turns[i]
         for j in range(m):
-            slope, turn, mass = B[i, j], dG[i, j], v[lead + j]
+            slope, turn, mass = B[i, j], dG[i, j], turns[j]
             total -= n[j] * (slope * turn + values[i, j] * mass)
             B[i, j] = -n[j] * slope
             dB[i, j] = -n[j] * (dB[i, j] * turn + slope * mass)
@@ -286,18 +397,17 @@ def jacobian_product(
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_events`."""
-    m, P = sizes[0], sizes[1]
-    n, link = vector(work, 2 * m * P, m), link_at(parameters, sizes[LINK])
+    (C, learned, n), (a, _, link) = event_work(sizes, work), numbers_of(parameters, sizes)
     write_norms(y, n)
-    write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
-    write_events(vector(work, 0, m * P), n, parameters, link, sizes[4], vector(work, m * P, m * P), out)
+    write_overlaps(y, C, parameters, sizes)
+    write_events(flat(C), n, a, link, counts_of(sizes).sign_matters, learned, out)
 
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Scale every u_i to length 1."""
-    m, D = sizes[0], sizes[2]
-    U = matrix(y, 0, m, D)
+    U = rows_of(y, sizes)
+    m, D = U.shape
     for i in range(m):
         total = 0.0
         for k in range(D):
@@ -406,11 +516,9 @@ class VectorSystem(System):
 @kernel
 def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write W' = B W + A θ, B_ij = −2 c_2² w_i·w_j − c_1² |w_i| |w_j| with the growth along w_i on its diagonal."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    a, teacher = parameters, matrix(parameters, P, sizes[3], D)
-    squares = vector(parameters, sizes[LINK] + links.VALUE + links.HEAD, 3)
-    W, moved = matrix(y, 0, m, D), matrix(out, 0, m, D)
-    A, B, length = matrix(work, 0, m, P), matrix(work, m * P, m, m), work[m * P + m * m :]
+    W, moved, (a, teacher, link) = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
+    (A, B, length), squares = force_work(sizes, work), vector(link, links.VALUE + links.HEAD, 3)
+    m, P = A.shape
     transposed_product_until(W, W, B, sizes)
     project(W, teacher, A, sizes)
     left = 0.0
@@ -435,12 +543,11 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
 @kernel
 def linear_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_events`, then carried weight − a_p/2: the learned mass with g for g_3."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    W, C, n = matrix(y, 0, m, D), matrix(work, 0, m, P), vector(work, 2 * m * P, m)
-    link = link_at(parameters, sizes[LINK])
+    W, (C, learned, n), (a, _, link) = rows_of(y, sizes), event_work(sizes, work), numbers_of(parameters, sizes)
+    (m, P), D = C.shape, W.shape[1]
     write_overlaps(y, C, parameters, sizes)
     for p in range(P):
-        out[2 * P + p] = -LEARNED_SHARE * parameters[p]
+        out[2 * P + p] = -LEARNED_SHARE * a[p]
     for i in range(m):
         n[i] = 0.0
         for k in range(D):
@@ -448,7 +555,7 @@ def linear_event_values(t: float, y: Vector, out: Vector, parameters: Vector, si
         for p in range(P):
             C[i, p] /= np.sqrt(n[i])
             out[2 * P + p] += n[i] * g0(link, C[i, p]) / g0(link, 1.0)
-    write_events(vector(work, 0, m * P), n, parameters, link, sizes[4], vector(work, m * P, m * P), out)
+    write_events(flat(C), n, a, link, counts_of(sizes).sign_matters, learned, out)
 
 
 class LinearisedSystem(System):
@@ -466,7 +573,7 @@ class LinearisedSystem(System):
         self.problem = problem
         self.initial_state: Array = weights.ravel()
         self.parameters: Array = np.concatenate([problem.teacher.coefficients, teacher.ravel(), link])
-        counts = [m, P, D, len(teacher), problem.information_exponent % 2, P + teacher.size]
+        counts = VectorCounts(m, P, D, len(teacher), problem.information_exponent % 2, P + teacher.size)
         self.sizes: Integers = np.array(counts, dtype=np.int64)
         self.work_size = m * max(2 * P, P + m) + m
         self.num_events = 3 * P

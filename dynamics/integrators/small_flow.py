@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.equations.link import g0, g1, link_at
-from dynamics.equations.vectors import LINK, VectorSystem
+from dynamics.equations.link import g0, g1
+from dynamics.equations.vectors import VectorSystem, counts_of, numbers_of, split
 from dynamics.integrators import clusters
 from dynamics.integrators import explicit_kernels as pair
 from dynamics.integrators import step_kernels as slots
@@ -62,13 +62,6 @@ CLUSTERS, INTEGERS = 6, 7
 
 
 @kernel
-def split(y: Vector, sizes: Integers) -> clusters.State:
-    """Return the parts of a state, or of rates: (m, D) and (m,)."""
-    m, D = sizes[0], sizes[2]
-    return matrix(y, 0, m, D), vector(y, m * D, m)
-
-
-@kernel
 def with_rates(vectors: Matrix, growth: Vector, sizes: Integers) -> clusters.Whole:
     """Return the state now, its rates and a quarter of those of ln n, which are written to `growth`: a field."""
     (U, log_n), (F, rates) = split(vectors[slots.ROW_STATE], sizes), split(vectors[ROW_RATES], sizes)
@@ -89,7 +82,8 @@ def parts(counters: Integers, m: int) -> tuple[Integers, clusters.Groups]:
 @kernel
 def drift_of(c: int, vectors: Matrix, sizes: Integers) -> Vector:
     """Return the mean velocity of a cluster over the last step, (D + 1,)."""
-    return row_part(vectors, ROW_DRIFT, c * (sizes[2] + 1), sizes[2] + 1)
+    n = counts_of(sizes).axes + 1
+    return row_part(vectors, ROW_DRIFT, c * n, n)
 
 
 @kernel
@@ -110,13 +104,13 @@ def slow_clusters(
     sizes: Integers,
 ) -> None:
     """Slow the mean velocity of every cluster in a step of length h, in place."""
-    link = link_at(parameters, sizes[LINK])
-    value, slope = g0(link, 1.0), g1(link, 1.0)
-    cluster, (order, first, _, pole) = parts(counters, sizes[0])
-    means = vector(vectors[ROW_MEAN], 0, sizes[2]), vector(vectors[ROW_SHIFT], 0, sizes[2])
+    (strengths, _, link), counts = numbers_of(parameters, sizes), counts_of(sizes)
+    value, slope, D = g0(link, 1.0), g1(link, 1.0), counts.axes
+    cluster, (order, first, _, pole) = parts(counters, counts.width)
+    means = vector(vectors[ROW_MEAN], 0, D), vector(vectors[ROW_SHIFT], 0, D)
     for c in range(counters[CLUSTERS]):
         members = vector(order, first[c], first[c + 1] - first[c])
-        a = parameters[cluster[members[0]]]
+        a = strengths[cluster[members[0]]]
         held, held_norm = kept_share(h, a * slope), kept_share(h, 4.0 * a * value)
         if held > 0.0 or held_norm > 0.0:
             clusters.slow_cluster(
@@ -128,11 +122,11 @@ def slow_clusters(
 @unit()
 def divide_neurons(vectors: Matrix, scalars: Vector, counters: Integers, parameters: Vector, sizes: Integers) -> None:
     """Make the clusters of the next step, and their mean velocities over the last one."""
-    m, h = sizes[0], scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
+    (m, _, D, _, _, _), h = counts_of(sizes), scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
     cluster, groups = parts(counters, m)
     now, before = with_rates(vectors, vector(vectors[ROW_MEAN], 0, m), sizes), split(vectors[slots.ROW_START], sizes)
-    drift, link = matrix(vectors[ROW_DRIFT], 0, m, sizes[2] + 1), link_at(parameters, sizes[LINK])
-    a, both_poles = vector(parameters, 0, sizes[1]), scalars[BOTH_POLES] > 0.0
+    (a, _, link), drift = numbers_of(parameters, sizes), matrix(vectors[ROW_DRIFT], 0, m, D + 1)
+    both_poles = scalars[BOTH_POLES] > 0.0
     counters[CLUSTERS] = clusters.find_clusters(h, 0.0, link, a, both_poles, before, now, groups, cluster, drift)
 
 
@@ -144,18 +138,18 @@ def land_clusters(h: float, vectors: Matrix, scalars: Vector, counters: Integers
     for `DISPLACED_SHARE` of the step.
     """
     parameters, sizes = system[PARAMETERS], system[SIZES]
-    link = link_at(parameters, sizes[LINK])
-    m, n = sizes[0], sizes[2] + 1
+    (strengths, _, link), counts = numbers_of(parameters, sizes), counts_of(sizes)
+    m, n = counts.width, counts.axes + 1
     y, rates, felt = vectors[slots.ROW_STATE], vectors[ROW_RATES], vectors[ROW_FIVE]
     cluster, (order, first, direction, pole) = parts(counters, m)
     now, start = with_rates(vectors, vector(vectors[ROW_MEAN], 0, m), sizes), split(vectors[slots.ROW_START], sizes)
     ratio = h / (h + scalars[STEP_BEFORE]) if scalars[STEP_BEFORE] > 0.0 else 0.0
     value, slope, noticed, velocity = g0(link, 1.0), g1(link, 1.0), 0.0, vector(vectors[ROW_THREE], 0, n)
-    forces = vector(felt, 0, sizes[1])
-    clusters.write_forces_on_others(vector(parameters, 0, sizes[1]), link, now[0], cluster, forces)
+    forces = vector(felt, 0, strengths.size)
+    clusters.write_forces_on_others(strengths, link, now[0], cluster, forces)
     for c in range(counters[CLUSTERS]):
         p, members = direction[c], vector(order, first[c], first[c + 1] - first[c])
-        a, shift = parameters[p], row_part(vectors, ROW_SHIFT, c * n, n)
+        a, shift = strengths[p], row_part(vectors, ROW_SHIFT, c * n, n)
         rates_of_means = a * slope, 4.0 * a * value
         drift = drift_of(c, vectors, sizes)
         clusters.weigh_shift(h, ratio, rates_of_means, members, pole, start, now, drift, shift, velocity)
