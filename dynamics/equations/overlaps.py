@@ -9,12 +9,12 @@ with C = u·θ, G = u·u, n = |w|², g(s) = Σ_j c_j² s^j and T = ΘΘᵀ, exac
 could cross zero within an absolute tolerance.
 
 State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal | data of the link],
-sizes = [m, P, orthonormal, sign_matters, place of the link].
+sizes = `OverlapCounts`; `work` holds `OverlapWork`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,82 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-LINK = 4
+
+class OverlapCounts(NamedTuple):
+    """What `sizes` begins with: m, P, 1 for orthonormal directions, 1 if the sign matters, and the link's place."""
+
+    width: int
+    directions: int
+    orthonormal: int
+    sign_matters: int
+    link_at: int
+
+
+class OverlapNumbers(NamedTuple):
+    """What `parameters` holds: a (P,), T (P, P), or (0, 0) for orthonormal directions, and the data of the link."""
+
+    a: Vector
+    gram: Matrix
+    link: Vector
+
+
+class OverlapState(NamedTuple):
+    """C (m, P), G (m, m), and ln n (m,)."""
+
+    C: Matrix
+    G: Matrix
+    log_n: Vector
+
+
+class OverlapWork(NamedTuple):
+    """A and B C (m, P), B, X and B G (m, m), n and r (m,), and values of g, which share their room."""
+
+    A: Matrix
+    BC: Matrix
+    B: Matrix
+    X: Matrix
+    BG: Matrix
+    n: Vector
+    r: Vector
+    values: Vector
+
+
+@kernel
+def counts_of(sizes: Integers) -> OverlapCounts:
+    """Return the counts of overlaps."""
+    return OverlapCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4])
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> OverlapNumbers:
+    """Return teacher and link."""
+    counts = counts_of(sizes)
+    P, size = counts.directions, counts.directions if counts.orthonormal == 0 else 0
+    return OverlapNumbers(
+        vector(parameters, 0, P), matrix(parameters, P, size, size), link_at(parameters, counts.link_at)
+    )
+
+
+@kernel
+def split(y: Vector, sizes: Integers) -> OverlapState:
+    """Return the parts of a state, or of rates."""
+    counts = counts_of(sizes)
+    m, P = counts.width, counts.directions
+    return OverlapState(matrix(y, 0, m, P), matrix(y, m * P, m, m), vector(y, m * P + m * m, m))
+
+
+@kernel
+def work_of(sizes: Integers, work: Vector) -> OverlapWork:
+    """Return the parts of `work`."""
+    counts = counts_of(sizes)
+    m, P = counts.width, counts.directions
+    mP, mm, at = m * P, m * m, 2 * m * P
+    last = at + 3 * mm
+    return OverlapWork(
+        matrix(work, 0, m, P), matrix(work, mP, m, P), matrix(work, at, m, m), matrix(work, at + mm, m, m),
+        matrix(work, at + 2 * mm, m, m), vector(work, last, m), vector(work, last + m, m),
+        vector(work, last + 2 * m, max(mP, mm)),
+    )  # fmt: skip
 
 
 @pasted_kernel
@@ -68,24 +143,17 @@ def pair_forces(
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """C' = A T − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n)' = 4 [Σ a g(C) − Σ n g(G)]."""
-    m, P = sizes[0], sizes[1]
-    mP, mm = m * P, m * m
-    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
-    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
-    A, BC = matrix(work, 0, m, P), matrix(work, mP, m, P)
-    o = 2 * mP
-    B, X, BG = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
-    n, r = vector(work, o + 3 * mm, m), vector(work, o + 3 * mm + m, m)
-    values = vector(work, o + 3 * mm + 2 * m, max(mP, mm))
-    link = link_at(parameters, sizes[LINK])
-    pair_forces(link, y, parameters, vector(work, 0, mP), vector(work, o, mm), n, r, dl, values)
+    (C, G, _), (dC, dG, dl), (a, T, link) = split(y, sizes), split(out, sizes), numbers_of(parameters, sizes)
+    A, BC, B, X, BG, n, r, values = work_of(sizes, work)
+    m, P = C.shape
+    pair_forces(link, y, a, vector(A, 0, A.size), vector(B, 0, B.size), n, r, dl, values)
     transposed_product_until(A, C, X, sizes)
     product_until(B, G, BG, sizes)
     product_until(B, C, BC, sizes)
     AT = A
-    if sizes[2] == 0:
+    if T.size > 0:
         AT = dC
-        product_until(A, matrix(parameters, P, P, P), dC, sizes)
+        product_until(A, T, dC, sizes)
     for i in range(m):
         dl[i] *= 4.0
         for p in range(P):
@@ -98,21 +166,16 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Exact diagonal of the Jacobian, an entry of the symmetric G counted as one variable."""
-    m, P = sizes[0], sizes[1]
-    mP, mm = m * P, m * m
-    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
-    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
-    o = 2 * mP + 3 * mm
-    A, B = matrix(work, 0, m, P), matrix(work, 2 * mP, m, m)
-    n, r = vector(work, o, m), vector(work, o + m, m)
-    link = link_at(parameters, sizes[LINK])
-    write_g2(link, vector(y, 0, mP), vector(out, 0, mP))
-    write_g2(link, vector(y, mP, mm), vector(out, mP, mm))
+    (C, G, _), (dC, dG, dl), (a, _, link) = split(y, sizes), split(out, sizes), numbers_of(parameters, sizes)
+    A, _, B, _, _, n, r, _ = work_of(sizes, work)
+    m, P = C.shape
+    write_g2(link, vector(C, 0, C.size), vector(dC, 0, C.size))
+    write_g2(link, vector(G, 0, G.size), vector(dG, 0, G.size))
     own_value = g0(link, 1.0)
     for i in range(m):
         own = B[i, i] + r[i]
         for p in range(P):
-            bend = parameters[p] * dC[i, p]
+            bend = a[p] * dC[i, p]
             dC[i, p] = bend - own - C[i, p] * (bend * C[i, p] + A[i, p])
         dG[i, i] = 0.0
         for j in range(i):
@@ -126,18 +189,19 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_events`."""
-    m, mP = sizes[0], sizes[0] * sizes[1]
-    n, link = vector(work, mP, m), link_at(parameters, sizes[LINK])
+    (C, _, log_n), (a, _, link) = split(y, sizes), numbers_of(parameters, sizes)
+    learned, n = vector(work, 0, C.size), vector(work, C.size, log_n.size)
     write_norms(y, n)
-    write_events(vector(y, 0, mP), n, parameters, link, sizes[3], vector(work, 0, mP), out)
+    write_events(vector(C, 0, C.size), n, a, link, counts_of(sizes).sign_matters, learned, out)
 
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """|u_i| = 1: rounding aside G_ii is conserved, so it is simply kept at 1."""
-    m = sizes[0]
-    for i in range(m):
-        y[m * sizes[1] + i * m + i] = 1.0
+    counts = counts_of(sizes)
+    G = matrix(y, counts.width * counts.directions, counts.width, counts.width)
+    for i in range(counts.width):
+        G[i, i] = 1.0
 
 
 @kernel
