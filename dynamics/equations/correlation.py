@@ -5,10 +5,8 @@ r"""One spherical neuron that learns one direction by their correlation: its flo
 is exact at every d. With steps w ← (w + η u)/|w + η u|, u the mean of y ψ x_⊥ over B samples, and in time η · step, the
 mean of a step to second order in η adds −½ η C E|u|² (docs/smoothing.md).
 
-State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. sizes = [terms of a g_λ', terms of
-g_3, terms of N, whether the sign matters, numbers of the table of rates], parameters = [η/2B, η (1 − 1/B) F/2,
-g_3(1) a/2 | a g_λ' in powers | g_3 in powers | N in Chebyshev polynomials | the table, of rates that vary, beside which
-η is 1 above], N and F of `step_means`, g_3 that of `dynamics.problem.emergence`.
+State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. parameters = `CorrelationNumbers`,
+and sizes = [terms of a g_λ', terms of g_3, terms of N, whether the sign matters, numbers of the table of rates].
 """
 
 from __future__ import annotations
@@ -53,24 +51,58 @@ def clenshaw(s: float, series: Vector) -> float:
     return float(s * now - last + series[0])
 
 
+class CorrelationNumbers(NamedTuple):
+    """What `parameters` holds, with N and F of `step_means` and g_3 of `dynamics.problem.emergence`."""
+
+    #: η/2B and η (1 − 1/B) F/2, with 1 for η where rates vary.
+    of_drag: float
+    of_drift: float
+    #: The threshold of g_3 that counts as learned, and the overlap of emergence.
+    threshold: float
+    emergence: float
+    #: a g_λ' and g_3 in powers, and N in Chebyshev polynomials.
+    slope: Vector
+    learned: Vector
+    drag: Vector
+    #: The table of rates that vary, or none.
+    rates: Vector
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> CorrelationNumbers:
+    """Return the numbers of a correlation."""
+    slope, learned, drag, rates = sizes[0], sizes[1], sizes[2], sizes[4]
+    return CorrelationNumbers(
+        parameters[0], parameters[1], parameters[2], parameters[3], vector(parameters, 4, slope),
+        vector(parameters, 4 + slope, learned), vector(parameters, 4 + slope + learned, drag),
+        vector(parameters, 4 + slope + learned + drag, rates),
+    )  # fmt: skip
+
+
+@kernel
+def sign_matters(sizes: Integers) -> bool:
+    """Return whether the sign of the overlap matters."""
+    return bool(sizes[3] == 1)
+
+
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²], η from the table if rates vary."""
-    C, second, rate = np.tanh(y[0]), 4 + sizes[0] + sizes[1], 1.0
-    if sizes[4] > 0:
-        rate = rate_at(t, vector(parameters, parameters.size - sizes[4], sizes[4]))
-    out[0] = pull = horner(C, parameters[4 : 4 + sizes[0]])
-    if parameters[0] != 0.0:
-        drag = rate * parameters[0] * np.cosh(y[0]) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
-        out[0] -= C * (drag + rate * parameters[1] * pull * pull)
+    C, numbers, rate = np.tanh(y[0]), numbers_of(parameters, sizes), 1.0
+    if numbers.rates.size > 0:
+        rate = rate_at(t, numbers.rates)
+    out[0] = pull = horner(C, numbers.slope)
+    if numbers.of_drag != 0.0:
+        drag = rate * numbers.of_drag * np.cosh(y[0]) ** 2 * clenshaw(C, numbers.drag)
+        out[0] -= C * (drag + rate * numbers.of_drift * pull * pull)
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence |C| − its overlap (C, if the sign matters), then g_3(C) − `LEARNED_SHARE` g_3(1) a."""
-    C = np.tanh(y[0])
-    out[0] = (C if sizes[3] == 1 else abs(C)) - parameters[3]
-    out[1] = horner(C, parameters[4 + sizes[0] : 4 + sizes[0] + sizes[1]]) - parameters[2]
+    C, numbers = np.tanh(y[0]), numbers_of(parameters, sizes)
+    out[0] = (C if sign_matters(sizes) else abs(C)) - numbers.emergence
+    out[1] = horner(C, numbers.learned) - numbers.threshold
 
 
 #: |C| = 1 is at infinity; the largest C below it moves as little.
@@ -104,9 +136,9 @@ class CorrelationSystem(FlowSystem):
         rate, rates = (learning_rate, np.empty(0)) if table is None else (1.0, table.nodes)
         step = 0.5 * rate * np.array([1.0 / batch_size, share * (1.0 - 1.0 / batch_size)])
         threshold = LEARNED_SHARE * own.sum() * problem.teacher.coefficients[0]
-        self.parameters: Array = np.concatenate(
-            [step, [threshold, np.sqrt(problem.emergence_level)], slope, own, drag, rates]
-        )
+        level = np.sqrt(problem.emergence_level)
+        numbers = CorrelationNumbers(step[0], step[1], threshold, level, slope, own, drag, rates)
+        self.parameters: Array = np.concatenate([np.ravel(part) for part in numbers])
         counts = [slope.size, own.size, drag.size, problem.information_exponent % 2, rates.size]
         self.sizes: Integers = np.array(counts, dtype=np.int64)
         self.num_events = 2
