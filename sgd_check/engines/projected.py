@@ -13,10 +13,9 @@ v and b, the rows of `layers`. A step w_i ← g_i w_i − Σ_b h_ib x_b draws th
 *Draws* are `samples`, `gammas` and `labels` (steps, B), first their noise. A row of samples has B samples of D numbers
 N(0, 1), then for B > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the
 squares of those on it, for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m),
-scratch of links, H (B, m), memory of its shape, and `stack`. Rows of `work` are z, |w|, σ, σ', g, h and one to carry
-columns, of networks w·x, Σ_b σ e and Σ_b σ' e times η/B, σ', g, w·x + b and then h, and one for σ and to carry columns.
-`motion` holds s, ε_w, ε_v, ε_b, κ_w, κ_v; `radii` (m,) are lengths to go back to. All rates are η/B. An entry returns
-how many steps were taken before one was not finite.
+which holds `WorkRows`, scratch of links, H (B, m), memory of its shape, and `stack`. `motion` holds s, ε_w, ε_v, ε_b,
+κ_w, κ_v; `radii` (m,) are lengths to go back to. All rates are η/B. An entry returns how many steps were taken before
+one was not finite.
 """
 
 from __future__ import annotations
@@ -104,14 +103,39 @@ Student = tuple[Vector, Vector, Vector]
 Layers = Matrix | None
 
 
+class WorkRows(NamedTuple):
+    """Rows (m,) of `work`."""
+
+    #: w·x, of homogeneous neurons over |w|.
+    along: Vector
+    #: Of networks Σ_b σ e and Σ_b σ' e times η/B; of homogeneous neurons |w| and σ. The latter then holds plain g.
+    of_v: Vector
+    of_b: Vector
+    #: σ'.
+    slope: Vector
+    #: g, and h; before it, of networks, w·x + b.
+    keep: Vector
+    push: Vector
+    #: Carries columns; before it, of networks, σ.
+    column: Vector
+
+
+@inlined_kernel
+def rows_of(work: Matrix, m: int) -> WorkRows:
+    """Return the first m numbers of each row of `work`."""
+    return WorkRows(
+        row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m), row_part(work, 3, 0, m),
+        row_part(work, 4, 0, m), row_part(work, 5, 0, m), row_part(work, 6, 0, m),
+    )  # fmt: skip
+
+
 @inlined_kernel
 def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int, buffers: Buffers) -> bool:
     """Write H and g of homogeneous neurons for batch t; return whether every error is finite."""
     samples, _, labels = draws
     work, scratch, H, _, _ = buffers
     axes, m = W.shape
-    z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
-    slope, g = row_part(work, 3, 0, m), row_part(work, 4, 0, m)
+    z, rho, value, slope, g, _, _ = rows_of(work, m)
     rho[:] = 0.0
     for c in range(axes):
         for i in range(m):
@@ -149,7 +173,9 @@ def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: 
     removes it. The column that both share is carried along in the last row of `work`, after g and h.
     """
     m = W.shape[1]
-    work[6, :] = 0.0
+    _, _, _, _, g, h, column = rows_of(work, m)
+    for i in range(m):
+        column[i] = 0.0
     square, before, beyond = new * new, abs(new), 0.0
     for j in range(m - 1, -1, -1):
         k = first + j
@@ -158,30 +184,30 @@ def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: 
         length = np.sqrt(square)
         cos, sin = (y / length, before / length) if length > 0.0 else (1.0, 0.0)
         if j == m - 1:
-            entry_of_last = work[4, j] * W[k, j]
+            entry_of_last = g[j] * W[k, j]
             beyond = -sin * entry_of_last
-            work[6, j] = cos * entry_of_last
+            column[j] = cos * entry_of_last
         else:
             for i in range(j, m):
-                ours = work[4, i] * W[k, i]
-                theirs = work[6, i]
-                work[6, i] = cos * ours + sin * theirs
+                ours = g[i] * W[k, i]
+                theirs = column[i]
+                column[i] = cos * ours + sin * theirs
                 W[k + 1, i] = cos * theirs - sin * ours
         before = length
     for i in range(m):
-        work[6, i] -= work[5, i] * before
+        column[i] -= h[i] * before
     for j in range(m - 1):
         k = first + j
-        ours, theirs = work[6, j], W[k + 1, j]
+        ours, theirs = column[j], W[k + 1, j]
         length = np.sqrt(ours * ours + theirs * theirs)
         cos, sin = (ours / length, theirs / length) if length > 0.0 else (1.0, 0.0)
         W[k, j] = length
         W[k + 1, j] = 0.0
         for i in range(j + 1, m):
-            ours, theirs = work[6, i], W[k + 1, i]
+            ours, theirs = column[i], W[k + 1, i]
             W[k, i] = cos * ours + sin * theirs
-            work[6, i] = cos * theirs - sin * ours
-    W[first + m - 1, m - 1] = np.sqrt(work[6, m - 1] * work[6, m - 1] + beyond * beyond)
+            column[i] = cos * theirs - sin * ours
+    W[first + m - 1, m - 1] = np.sqrt(column[m - 1] * column[m - 1] + beyond * beyond)
 
 
 @kernel
@@ -273,8 +299,7 @@ def move(  # noqa: PLR0912 (loops over entries)
     work, _, H, pushes, stack = buffers
     rows, m = W.shape
     batch = H.shape[0]
-    g, h = row_part(work, 4, 0, m), row_part(work, 5, 0, m)
-    products, plain = row_part(work, 6, 0, m), row_part(work, 2, 0, m)
+    _, _, plain, _, g, h, products = rows_of(work, m)
     for i in range(m):
         plain[i] = g[i]
     # The rows of factors are moved while they are turned if there is one sample.
@@ -340,12 +365,11 @@ def weigh_network(
     work, scratch, H, _, _ = buffers
     axes, m = W.shape
     batch = labels.shape[1]
-    along, inside = row_part(work, 0, 0, m), row_part(work, 5, 0, m)
-    value, slope = row_part(work, 6, 0, m), row_part(work, 3, 0, m)
+    along, of_v, of_b, slope, g, inside, value = rows_of(work, m)
     for i in range(m):
-        work[1, i] = 0.0
-        work[2, i] = 0.0
-        work[4, i] = 1.0 if radii.size > 0 else 1.0 - batch * rate * motion[4]
+        of_v[i] = 0.0
+        of_b[i] = 0.0
+        g[i] = 1.0 if radii.size > 0 else 1.0 - batch * rate * motion[4]
     for b in range(batch):
         along[:] = 0.0
         for c in range(axes):
@@ -362,11 +386,11 @@ def weigh_network(
         if not abs(step) < np.inf:
             return False
         for i in range(m):
-            work[1, i] += step * value[i]
-            work[2, i] += step * slope[i]
+            of_v[i] += step * value[i]
+            of_b[i] += step * slope[i]
             H[b, i] = motion[1] * motion[0] * step * layers[0, i] * slope[i]
         for i in range(radii.size):
-            work[4, i] += H[b, i] * along[i] / (radii[i] * radii[i])
+            g[i] += H[b, i] * along[i] / (radii[i] * radii[i])
     return True
 
 
@@ -399,16 +423,18 @@ def take_steps(W: Matrix, layers: Layers, rates: Vector, student: Student, axes:
     batch, m = draws[2].shape[1], W.shape[1]
     work, stack = np.empty((7, m)), np.empty((m + np.append(axes[2], 0).max(), m))
     buffers = (work, np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((batch, m)), stack)
+    rows = rows_of(work, m)
     for t in range(rates.size):
         if not weigh(W, layers, rates[t], student, draws, t, buffers):
             return t
         if layers is not None:
             for i in range(m):
-                layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
-                layers[0, i] = (1.0 - batch * rates[t] * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
+                layers[1, i] -= motion[3] * motion[0] * layers[0, i] * rows.of_b[i]
+                layers[0, i] = (1.0 - batch * rates[t] * motion[5]) * layers[0, i]
+                layers[0, i] -= motion[2] * motion[0] * rows.of_v[i]
         move(W, axes, draws, t, buffers, layers is not None)
         if layers is not None:
-            put_back(W, radii, row_part(work, 6, 0, m))
+            put_back(W, radii, rows.column)
     return rates.size
 
 
@@ -423,7 +449,7 @@ def take_frame_steps(
     work = np.empty((7, m))
     r = W.shape[0] - m
     sigma = radius[0]
-    z, keep, carry = row_part(work, 0, 0, m), row_part(work, 4, 0, m), row_part(work, 5, 0, m)
+    z, _, _, _, keep, carry, _ = rows_of(work, m)
     for t in range(rates.size):
         x = row_part(samples, t, 0, r + m)
         new = 2.0 * gammas[t, 0] if gammas.shape[1] > 0 else 0.0

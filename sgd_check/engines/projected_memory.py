@@ -26,6 +26,7 @@ from sgd_check.engines.projected import (
     StudentMotion,
     factor_batch,
     make_motion,
+    rows_of,
     turn_batch,
     weigh,
 )
@@ -176,7 +177,7 @@ def turn_batch_columns(
                 factor[c, k * i + j] = C[j, first + c, i]
             for b in range(scaled.shape[0]):
                 scaled[b, k * i + j] = s * pushes[b, j * m + i]
-    turn_batch(factor, 0, scaled, gammas, below, stack, row_part(work, 6, 0, k * m))
+    turn_batch(factor, 0, scaled, gammas, below, stack, rows_of(work, k * m).column)
     for j in range(k):
         for c in range(k * m):
             for i in range(m):
@@ -195,9 +196,9 @@ def move_columns(
     pushes, carry, _ = memory
     k, rows, m = C.shape
     batch = H.shape[0]
-    G = row_part(work, 2, 0, m)
+    _, _, G, _, keep, _, column = rows_of(work, m)
     for i in range(m):
-        G[i] = 1.0 - work[4, i]
+        G[i] = 1.0 - keep[i]
     write_pushes(move, H, slots, pushes)
     for c in range(rows if batch > 1 or factors.size == 0 else factors[0]):
         mix(C, c, 0, move, 1.0 if decays else s[c], G, slots)
@@ -207,7 +208,7 @@ def move_columns(
                 for i in range(m):
                     C[j, c, i] += coordinate * pushes[b, j * m + i]
     if batch > m and factors.size > 0:
-        factor_batch(H, row_part(work, 6, 0, m))
+        factor_batch(H, column)
         write_pushes(move, H, slots, pushes)
     at, below = 0, batch * rows
     for q in range(factors.size):
@@ -255,15 +256,15 @@ def take_remembered_steps(
     buffers = (work, np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((min(batch, m), size)), stack)
     memory = (np.empty((batch, size)), np.empty((k, m)), np.empty((size, size)))
     W, trained_layers = matrix(C, at * rows * m, rows, m), None if layers is None else matrix(layers, at * 2 * m, 2, m)
-    of_v, of_b = np.empty(m), np.empty(m)
+    sums, of_v, of_b = rows_of(work, m), np.empty(m), np.empty(m)
     for t in range(len(moves)):
         if not weigh(W, trained_layers, 1.0 / batch, student, draws, t, buffers):
             return t
         move = row_part(moves, t, 0, 5)
         if layers is not None:
             for i in range(m):
-                of_v[i] = motion[5] * layers[at, 0, i] + motion[2] * motion[0] * work[1, i]
-                of_b[i] = motion[3] * motion[0] * layers[at, 0, i] * work[2, i]
+                of_v[i] = motion[5] * layers[at, 0, i] + motion[2] * motion[0] * sums.of_v[i]
+                of_b[i] = motion[3] * motion[0] * layers[at, 0, i] * sums.of_b[i]
             move_layer(layers, 0, of_v, move, slots)
             move_layer(layers, 1, of_b, move, slots)
         move_columns(C, move, slots, axes, draws, t, buffers, memory, layers is not None)

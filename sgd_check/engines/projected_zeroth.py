@@ -28,6 +28,7 @@ from sgd_check.engines.projected import (
     StudentMotion,
     factor_batch,
     make_motion,
+    rows_of,
     triangular_factor,
     weigh,
 )
@@ -58,13 +59,14 @@ def write_gradient(W: Matrix, N: Matrix, samples: Matrix, t: int, buffers: Buffe
     """Write η ∇_i, one column each, on all axes, given g and H of `projected`; H is overwritten."""
     work, _, H, _, _ = buffers
     axes, m = W.shape
+    rows = rows_of(work, m)
     for c in range(axes):
         for i in range(m):
-            gradient[c, i] = (1.0 - work[4, i]) * W[c, i]
+            gradient[c, i] = (1.0 - rows.keep[i]) * W[c, i]
         for b in range(H.shape[0]):
             for i in range(m):
                 gradient[c, i] += samples[t, b * axes + c] * H[b, i]
-    factor_batch(H, row_part(work, 6, 0, m))
+    factor_batch(H, rows.column)
     for q in range(N.shape[1]):
         for i in range(m):
             gradient[axes + q, i] = 0.0
@@ -190,7 +192,7 @@ def take_zeroth_steps(
     work, H, stack = np.empty((7, m)), np.empty((batch, m)), np.empty((m + layout[NEW] + layout[LEFT], m))
     buffers = (work, np.empty(scratch_size(link, m)), H, H, stack)
     moved, slopes = np.empty((axes + layout[NEW], m)), np.empty(layout[DIRECTIONS])  # Σ_k q_k z_k, and q_k
-    products, N = row_part(work, 6, 0, m), np.empty((batch if motions[5] > 0.0 else min(batch, m), layout[NEW]))
+    rows, N = rows_of(work, m), np.empty((batch if motions[5] > 0.0 else min(batch, m), layout[NEW]))
     length = moved.size + layout[BESIDE]
     for t in range(rates.size):
         write_factor(N, draws, t, batch * axes)
@@ -205,10 +207,10 @@ def take_zeroth_steps(
                 for k in range(slopes.size if layout[BESIDE] > 0 else 0):
                     beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
                     for i in range(m):
-                        slopes[k] += motion[2] * motion[0] * work[1, i] * beside[i]
-                        slopes[k] += motion[3] * motion[0] * layers[0, i] * work[2, i] * beside[m + i]
+                        slopes[k] += motion[2] * motion[0] * rows.of_v[i] * beside[i]
+                        slopes[k] += motion[3] * motion[0] * layers[0, i] * rows.of_b[i] * beside[m + i]
         keep = 1.0 - batch * rates[t] * motions[3]
-        if not move_along(W, slopes, motions[0], keep, layout, draws, t, moved, stack, products):
+        if not move_along(W, slopes, motions[0], keep, layout, draws, t, moved, stack, rows.column):
             return t
         if layers is not None:
             for i in range(m):
