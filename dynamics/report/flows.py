@@ -254,12 +254,17 @@ def degree_table(values: Mapping[str, Any]) -> list[Table]:
     return [Table(caption="Parts of the teacher by Hermite degree", rows=rows, note=note)] if rows else []
 
 
+def later_end(dataset: xr.Dataset) -> float:
+    """Return ten times the last saved time, to one digit."""
+    return float(f"{10.0 * dataset['time'].values[-1]:.0e}")
+
+
 def _cautions(dataset: xr.Dataset) -> list[str]:
     attrs, found, count = dataset.attrs, [], dataset.sizes["direction"]
     if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
         found.append(
             f"{late} of {count} directions did not emerge by the end: their times are unknown (censored). With a later "
-            "`t_max` they may emerge."
+            f"`t_max`, such as {later_end(dataset):g}, they may emerge."
         )
     rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
     if not isinstance(rate, str) and rate > limit:

@@ -14,7 +14,7 @@ from dynamics.report import elements, figures, flows
 from dynamics.report.elements import PREDICTED_AT
 from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, finish_panel, row_of
 from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, rows_of, run_findings
-from dynamics.report.flows import RESUME_SOLVE, degree_rows, degree_table, draw_fit, finite_part, plot_loss
+from dynamics.report.flows import RESUME_SOLVE, degree_rows, degree_table, draw_fit, finite_part, later_end, plot_loss
 from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
@@ -49,7 +49,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_network`."""
     rows, axes = _components(dataset), rows_of(dataset, {"direction": "direction", "emergence_time": "emergence_time"})
     attrs = dataset.attrs
-    parts = {"components": rows, "directions": axes}
+    parts, later = {"components": rows, "directions": axes}, later_end(dataset)
     values = flows.run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
     values |= {"scaling_notes": "", "degrees": degree_rows(dataset)}
     told = "Components of the network over those of the teacher; dotted, the level at which they count as learned."
@@ -70,7 +70,10 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         columns = {"component": "name", "f*": "teacher_component", "cost": "cost"}
         columns |= {"predicted": predicted, "learned": times, "f/f* at the end": "ratio"}
         late = [row["name"] for row in rows if not np.isfinite(row[times])]
-        lead = f"Not learned by the end: {', '.join(late)}. With a later `t_max` they may be; their"
+        caution = (
+            f"Not learned by the end: {', '.join(late)}. With a later `t_max`, such as {later:g}, they may be; their "
+            "times are unknown (censored)."
+        )
         first = Table(
             caption="Components of the teacher in the order of learning",
             rows=renamed(rows, columns),
@@ -83,7 +86,10 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     else:
         times, done, what = "emergence_time", "emerged", "axes"
         late = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
-        lead = f"No neuron lies along {', '.join(late)} by the end. With a later `t_max` one may; their"
+        caution = (
+            f"No neuron lies along {', '.join(late)} by the end. With a later `t_max`, such as {later:g}, one may; "
+            "their times are unknown (censored)."
+        )
         tables = [table, *degree_table(values)]
         facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), elements.AXES
     count = len(rows or axes)
@@ -94,7 +100,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         outcome += f" ({values['final_loss'] / scale:.2g} of E f*²)" if scale > 0 else ""
     return run_findings(
         dataset,
-        cautions=[f"{lead} times are unknown (censored)."] if late else [],
+        cautions=[caution] if late else [],
         sentences=[outcome, *flows.optimizer_in_words(dataset), *flows.numerical_errors(dataset, times)],
         tables=tables,
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],

@@ -17,7 +17,7 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.problem.student import Student
-from dynamics.problem.teacher import Component
+from dynamics.problem.teacher import Component, Unit
 from hermite import HermiteExpansion
 from hermite.arrays import Array
 from hermite.quadrature import QuadratureResult, integrate
@@ -26,6 +26,8 @@ from hermite.quadrature import QuadratureResult, integrate
 NETWORK_FACTOR = 20.0
 #: Orders of a unit's link that are looked at, and the part of the largest rate below which a rate counts as none.
 UNIT_ORDERS, NO_RATE = 6, 1e-9
+#: Degrees of f* up to this one do not tell several units apart.
+DEGREES_ALIKE = 2
 #: D_|α| √(Q^|α|/|α|!) is a rounding error below this part of the norm of the link.
 ZERO = 1e-11
 #: Factors of the starting |w| that stand for the norms of a free first layer, and shifts that stand for moving biases.
@@ -145,20 +147,20 @@ def _climb(u: Array, alpha: Array) -> float:
 
 
 def default_network_schedule(problem: Problem) -> SaveAt:
-    """Return the default schedule of a network.
+    """Return the default schedule of a network: to 20 times the time of its escapes and of telling its units apart."""
+    last = escapes_end(problem) + NETWORK_FACTOR * _time_apart(problem)
+    return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
+
+
+def escapes_end(problem: Problem) -> float:
+    """Return 20 times the sum of the times in which one neuron alone leaves M = 0 for each part of the teacher.
 
     Near M = 0 one neuron alone follows M' = ε_w s v g D_L M^(L−1), g = f*_α/√α! or a_p D*_L/(L−1)!, and leaves it after
     1, ln d or (√d)^(L−2) over the rate for L = 1, 2 or more. With `inputs` the least eigenvalue s_l of the axes of a
     part multiplies the rate, and tr Σ/s_l stands for d.
     """
-    student, axes = cast("Student", problem.student), problem.input_axes()
-    speeds = np.ones(problem.teacher.span) if axes is None else axes.eigenvalues[: problem.teacher.span]
+    axes, speeds, rates = problem.input_axes(), _speeds(problem), _rates(problem)
     trace = problem.dimension if axes is None else axes.trace
-    most = max((component.degree for component in problem.teacher.components), default=UNIT_ORDERS)
-    size = np.abs(problem.network_start()[0])
-    size = np.maximum(size, 1.0) if student.learning_rates[1] > 0.0 else size
-    largest = np.abs(size[:, None] * _of_neurons(problem, most + 1)).max(axis=0)
-    rates = student.learning_rates[0] * student.output_scale * largest
 
     def wait(order: int, root: float) -> float:
         return {1: 1.0, 2: max(2.0 * math.log(root), 1.0)}.get(order, float(root ** (order - 2)))
@@ -168,8 +170,47 @@ def default_network_schedule(problem: Problem) -> SaveAt:
         for order, degree, strength, used in _parts(problem)
         if strength * rates[degree] > NO_RATE * rates.max()
     ]
-    last = NETWORK_FACTOR * (sum(times) or 1.0 / (max(student.learning_rates) or 1.0))
-    return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
+    slowest = 1.0 / (max(cast("Student", problem.student).learning_rates) or 1.0)
+    return NETWORK_FACTOR * (sum(times) or slowest)
+
+
+def _time_apart(problem: Problem) -> float:
+    """Return the time in which neurons within the span of the units tell the slowest unit from the others.
+
+    Degrees 1 and 2 of f* are one vector and one matrix, which many sets of units share; so where first orders are below
+    3, neurons that left M = 0 tell a unit from the others by M' = ε_w s v Σ_(j ≥ 3) g_j D_j, all units at once.
+    """
+    units, speeds, rates = problem.teacher.units(problem.teacher_link), _speeds(problem), _rates(problem)
+    orders = np.arange(DEGREES_ALIKE + 1, UNIT_ORDERS + 1)
+    factorials, times = [math.factorial(order - 1) for order in orders.tolist()], []
+    for unit in units if len(units) > 1 else ():
+        first, D = _first_order(unit)
+        rate = abs(unit.coefficient) * float(np.sum(D[orders] / factorials * rates[orders]))
+        if first <= DEGREES_ALIKE and rate > NO_RATE * rates.max():
+            times.append(1.0 / (speeds[np.flatnonzero(unit.direction)].min() * rate))
+    return max(times, default=0.0)
+
+
+def _speeds(problem: Problem) -> Array:
+    """Return the eigenvalues of the covariance of the inputs on the axes of the teacher, (r,)."""
+    axes = problem.input_axes()
+    return np.ones(problem.teacher.span) if axes is None else axes.eigenvalues[: problem.teacher.span]
+
+
+def _rates(problem: Problem) -> Array:
+    """Return ε_w s max_i |v_i D_j| of the neurons at the start, for each order j of a part of the teacher."""
+    student = cast("Student", problem.student)
+    most = max((component.degree for component in problem.teacher.components), default=UNIT_ORDERS)
+    size = np.abs(problem.network_start()[0])
+    size = np.maximum(size, 1.0) if student.learning_rates[1] > 0.0 else size
+    largest: Array = np.abs(size[:, None] * _of_neurons(problem, most + 1)).max(axis=0)
+    return student.learning_rates[0] * student.output_scale * largest
+
+
+def _first_order(unit: Unit) -> tuple[int, Array]:
+    """Return the first order of a unit's link that is not 0, and |D_j| up to the last order that is looked at."""
+    D = np.abs(mean_derivatives_at(unit.link, UNIT_ORDERS + 1, 1.0, unit.bias))
+    return next((j for j in range(1, UNIT_ORDERS + 1) if D[j] > NO_RATE * D.max()), 1), D
 
 
 def _parts(problem: Problem) -> Iterator[tuple[int, int, float, list[int]]]:
@@ -179,7 +220,6 @@ def _parts(problem: Problem) -> Iterator[tuple[int, int, float, list[int]]]:
         size = abs(component.value) / math.sqrt(factorial)
         yield max(component.cost, 1), component.degree, size, list(component.axes)
     for unit in problem.teacher.units(problem.teacher_link):
-        D = np.abs(mean_derivatives_at(unit.link, UNIT_ORDERS + 1, 1.0, unit.bias))
-        order = next((j for j in range(1, UNIT_ORDERS + 1) if D[j] > NO_RATE * D.max()), 1)
+        order, D = _first_order(unit)
         size = abs(unit.coefficient) * D[order] / math.factorial(order - 1)
         yield order, order, size, np.flatnonzero(unit.direction).tolist()

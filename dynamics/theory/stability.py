@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from dynamics.problem import Problem, Student, check_fields, is_network, is_spherical
 from dynamics.problem.checks import check_memory
-from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
 from dynamics.theory.axis_moments import STEP, AxisMoments, Function, gaussian_points
 from dynamics.theory.axis_squares import Squares, largest_growth
-from dynamics.theory.components import default_network_schedule
+from dynamics.theory.components import escapes_end
 from dynamics.theory.pairs import first_learned
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers
@@ -338,7 +337,7 @@ def narrow_limit(problem: Problem, batch_size: int, directions: int | None = Non
     from dynamics.theory.prediction import default_schedule
 
     system, rows, limits = OverlapSystem(problem), problem.teacher.directions, []
-    for state in (system.initial_state, _end_of_flow(system, default_schedule(problem, None))):
+    for state in (system.initial_state, _end_of_flow(system, float(default_schedule(problem, None).times[-1]))):
         C, G, n = system.unpack(state)
         M = C if rows is None else C @ np.linalg.pinv(rows).T
         weights = np.sqrt(n)[:, None] * np.hstack([M, _beyond(M, G)])
@@ -511,20 +510,19 @@ def as_network(problem: Problem) -> Problem:
 
 
 def reached_state(problem: Problem) -> tuple[Array, ...]:
-    """Return v, b, M and Q of a network where its flow has learned its teacher, or at the end of its default times."""
+    """Return v, b, M and Q of a network where its flow has learned its teacher, or where its parts have escaped."""
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     system = NetworkSystem(problem) if problem.inputs is None else NetworkClassSystem(problem)
-    schedule, small = default_network_schedule(problem), LEARNED * system.teacher.square
-    return system.unpack(_end_of_flow(system, schedule, lambda state: system.loss(state) <= small))
+    last, small = escapes_end(problem), LEARNED * system.teacher.square
+    return system.unpack(_end_of_flow(system, last, lambda state: system.loss(state) <= small))
 
 
-def _end_of_flow(system: FlowSystem, schedule: SaveAt, is_learned: Callable[[Array], bool] = lambda _: False) -> Array:
-    """Return the state at which the flow has learned its teacher, or that of the last time."""
+def _end_of_flow(system: FlowSystem, last: float, is_learned: Callable[[Array], bool] = lambda _: False) -> Array:
+    """Return the state where the flow has learned its teacher, or at the last time."""
     from dynamics.integrators.methods import FlowMethod
     from dynamics.integrators.stepper import Status
 
-    last = float(schedule.times[-1])
     stepper = FlowMethod(system, "bdf", ATOL, last_time=last).stepper(RTOL)
     state: Array = system.initial_state
     for time in last * np.array(SHARES):

@@ -11,7 +11,9 @@ from scipy.optimize import root
 
 import dynamics
 from dynamics.equations.network.system import NetworkSystem
+from dynamics.report.networks import network_findings
 from dynamics.runs.trackers import LARGEST_SERIES_ERROR
+from dynamics.theory.components import default_network_schedule
 
 TIMES = dynamics.SaveAt.at([0.0, 1.0, 5.0, 20.0])
 TIGHT = {"rtol": 1e-11, "atol": 1e-13, "error_estimate": False, "progress": False}
@@ -269,3 +271,37 @@ def test_a_start_at_which_a_series_does_not_stand_for_its_link_is_named(link):
     problem = dynamics.Problem(student=student, teacher=dynamics.Teacher([1.0]), dimension=64)
     with pytest.raises(dynamics.SolveError, match=r"at t = 0 .* length or a bias .* not accurate: start with smaller"):
         dynamics.solve_problem(problem, progress=False)
+
+
+@pytest.mark.parametrize("link", ["tanh", "erf", "sigmoid"])
+def test_by_default_a_network_is_followed_until_it_tells_two_units_apart(link):
+    """Weak degrees from 3 on, which alone tell units apart, decide long after degree 1 is learned."""
+    student = dynamics.Student(activation=link, width=8)
+    problem = dynamics.Problem(student=student, teacher=dynamics.Teacher.power_law(2, beta=1.0), dimension=256)
+    assert np.isfinite(dynamics.solve_network(problem, rtol=1e-5, progress=False).emergence_time).all()
+
+
+def test_the_default_end_waits_for_degree_3_where_several_units_have_degree_1():
+    """20/(3 a c_3²), as D_3 D*_3/2! = 3 c_3², beside 20 times Σ 1/(a c_1²); 40 ln √d where degree 2 is the first."""
+    c_1, c_2, c_3 = 0.8, 0.6, 0.2
+
+    def end(link, coefficients):
+        student = dynamics.Student(activation=link, width=4)
+        teacher = dynamics.Teacher(coefficients)
+        return default_network_schedule(dynamics.Problem(student=student, teacher=teacher, dimension=64)).times[-1]
+
+    escapes = 1.0 / c_1**2 + 2.0 / c_1**2
+    assert end(f"{c_1}*h1 + {c_3}*h3", [1.0, 0.5]) == pytest.approx(20.0 * (escapes + 2.0 / (3.0 * c_3**2)))
+    assert end(f"{c_1}*h1 + {c_3}*h3", [0.5]) == pytest.approx(20.0 * 2.0 / c_1**2)
+    assert end(f"{c_1}*h1 + {c_2}*h2", [1.0, 0.5]) == pytest.approx(20.0 * escapes)
+    slow = 3.0 * np.log(64.0) / (2.0 * c_2**2) + 2.0 / (3.0 * c_3**2)
+    assert end(f"{c_2}*h2 + {c_3}*h3", [1.0, 0.5]) == pytest.approx(20.0 * slow)
+    assert end("h3", [1.0, 0.5]) == pytest.approx(20.0 * 3.0 * 8.0 / 3.0)
+
+
+def test_a_network_that_ends_early_names_a_later_end():
+    problem = problem_of(3, two_units("erf"))
+    flow = dynamics.solve_network(problem, t_max=0.4, rtol=1e-5, progress=False)
+    assert network_findings(flow).cautions == [
+        "No neuron lies along x2 by the end. With a later `t_max`, such as 4, one may; their times are unknown (censored)."
+    ]
