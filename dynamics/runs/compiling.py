@@ -8,11 +8,15 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.kernels.compilation import FUNCTION, Compilation, listening
-from dynamics.runs.trackers import bar_settings, open_bar
+from dynamics.runs.trackers import as_interval, bar_settings, open_bar
 from hermite.text.command_line import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+#: A bar of functions, with seconds of compiling instead of those of one bar: it closes whenever nothing is compiled.
+FORMAT_OF_FUNCTIONS = "{l_bar}{bar}| {n_fmt}/{total_fmt} functions [{spent}<{left}]"
 
 
 class Expected(NamedTuple):
@@ -69,7 +73,8 @@ class CompilationNotice(Compilation):
         if self._bar is None and not self._settings["disable"]:
             total = None if self.expected is None else max(self.expected.functions, self.functions)
             bar = {"desc": "compiling", "total": total, "initial": self.functions, "unit": " functions"}
-            self._bar = open_bar(self._settings, **bar)
+            form = {} if total is None else {"bar_format": FORMAT_OF_FUNCTIONS, **self._clock()}
+            self._bar = open_bar(self._settings, **bar, **form)
 
     def on_end(self, event: Any) -> None:
         """Move the bar by a function, and close it after the last one."""
@@ -78,9 +83,26 @@ class CompilationNotice(Compilation):
         if self._bar is not None and self.functions > before:
             if self._bar.total is not None:
                 self._bar.total = max(self._bar.total, self.functions)
+            clock = self._clock()
+            self._bar.spent, self._bar.left = clock["spent"], clock["left"]
             self._bar.update(self.functions - self._bar.n)
         if not self.is_running and (self.functions > before or event.kind == FUNCTION):
             self.close()
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds of compiling that are left, None where nothing is expected.
+
+        A function takes as long as those so far and as many as are expected, at their pace, did together.
+        """
+        if self.expected is None or not self.expected.functions:
+            return None
+        left = max(self.expected.functions - self.functions, 0)
+        return left * (self.seconds + self.expected.seconds) / (self.functions + self.expected.functions)
+
+    def _clock(self) -> dict[str, str]:
+        """Return the seconds of compiling so far and those that are left, as a bar shows them."""
+        left = self.seconds_left()
+        return {"spent": as_interval(self.seconds), "left": "?" if left is None else as_interval(left)}
 
     def close(self) -> None:
         """Show the last count, and close the bar if it is shown."""

@@ -42,7 +42,7 @@ USUAL_COLUMNS = 80
 OCTAVES, MOST_GROWTH = 4.0, 2.0
 #: Seconds left over those so far beyond which they are not known.
 FURTHEST = 100.0
-FORMAT_OF_FLOWS = "{l_bar}{bar}| {state} [{elapsed}<{left}]"
+FORMAT_OF_FLOWS = "{l_bar}{bar}| {state} [{spent}<{left}]"
 
 
 #: Name of a run on its bar, and the steps of SGD that other runs take before and after it.
@@ -95,12 +95,19 @@ def _tells_columns() -> bool:
 def open_bar(settings: dict[str, Any], **options: Any) -> Any:
     """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`.
 
-    Its attributes `state` and `left`, texts, are `{state}` and `{left}` in a `bar_format`. One that is not shown counts
-    nothing.
+    Its attributes `state`, `spent` and `left`, texts, are `{state}`, `{spent}` and `{left}` in a `bar_format`. One that
+    is not shown counts nothing.
     """
     if settings["disable"]:
         return NoBar()
     return _kind_of_bar()(**{"desc": _part.get()[0] or None, **options, **settings})
+
+
+def as_interval(seconds: float) -> str:
+    """Return seconds as bars show them, such as 01:05."""
+    from tqdm import tqdm
+
+    return str(tqdm.format_interval(seconds))
 
 
 class NoBar(AbstractContextManager["NoBar"]):
@@ -130,11 +137,21 @@ def _kind_of_bar() -> Any:
         class Bar(tqdm):  # type: ignore[type-arg]
             #: Without the thread that refreshes bars of loops that stand still, and that would outlive them.
             monitor_interval = 0
-            state, left = "", "?"
+            state = ""
+
+            def __init__(self, *arguments: Any, spent: str = "00:00", left: str = "?", **options: Any) -> None:
+                self.spent, self.left = spent, left  # the first are shown at once
+                super().__init__(*arguments, **options)
 
             @property
             def format_dict(self) -> dict[str, Any]:
-                return {**super().format_dict, "state": self.state, "left": self.left}
+                return {**super().format_dict, "state": self.state, "spent": self.spent, "left": self.left}
+
+            def close(self) -> None:
+                is_below = not self.disable and self.pos != 0
+                super().close()
+                if is_below:
+                    self.fp.write("\r")  # a bar below another one leaves the cursor at the end of a line
 
         with Bar(total=2.0, file=io.StringIO(), disable=False) as tried:
             tried.update()
@@ -356,8 +373,8 @@ class Progress(Tracker):
             done = np.log1p(time / self._first) / np.log1p(self._end / self._first)
             stepping = self._bar.format_dict["elapsed"] - (compiled_seconds() - self._compiled)
             left = self._left.after(time, max(stepping, 0.0), self._end)
-            interval = "?" if left is None else self._bar.format_interval(left)
-            self._bar.state, self._bar.left = f"t = {time:.3g}{state}", interval
+            self._bar.state, self._bar.spent = f"t = {time:.3g}{state}", as_interval(max(stepping, 0.0))
+            self._bar.left = "?" if left is None else as_interval(left)
             self._bar.update(min(done, 1.0) - self._bar.n)
 
     def show_other(self, name: str, time: float, end: float) -> None:

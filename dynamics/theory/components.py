@@ -26,8 +26,6 @@ from hermite.quadrature import QuadratureResult, integrate
 NETWORK_FACTOR = 20.0
 #: Orders of a unit's link that are looked at, and the part of the largest rate below which a rate counts as none.
 UNIT_ORDERS, NO_RATE = 6, 1e-9
-#: Degrees of f* up to this one do not tell several units apart.
-DEGREES_ALIKE = 2
 #: D_|α| √(Q^|α|/|α|!) is a rounding error below this part of the norm of the link.
 ZERO = 1e-11
 #: Factors of the starting |w| that stand for the norms of a free first layer, and shifts that stand for moving biases.
@@ -177,16 +175,16 @@ def escapes_end(problem: Problem) -> float:
 def _time_apart(problem: Problem) -> float:
     """Return the time in which neurons within the span of the units tell the slowest unit from the others.
 
-    Degrees 1 and 2 of f* are one vector and one matrix, which many sets of units share; so where first orders are below
-    3, neurons that left M = 0 tell a unit from the others by M' = ε_w s v Σ_(j ≥ 3) g_j D_j, all units at once.
+    Degree 1 of f* is one vector, which many sets of units share; so where it is the first, neurons that left M = 0 tell
+    a unit from the others by M' = ε_w s v Σ_(j ≥ 2) g_j D_j M^(j−1), all units at once, with overlaps of order 1.
     """
     units, speeds, rates = problem.teacher.units(problem.teacher_link), _speeds(problem), _rates(problem)
-    orders = np.arange(DEGREES_ALIKE + 1, UNIT_ORDERS + 1)
+    orders = np.arange(2, UNIT_ORDERS + 1)
     factorials, times = [math.factorial(order - 1) for order in orders.tolist()], []
     for unit in units if len(units) > 1 else ():
         first, D = _first_order(unit)
         rate = abs(unit.coefficient) * float(np.sum(D[orders] / factorials * rates[orders]))
-        if first <= DEGREES_ALIKE and rate > NO_RATE * rates.max():
+        if first == 1 and rate > NO_RATE * rates.max():
             times.append(1.0 / (speeds[np.flatnonzero(unit.direction)].min() * rate))
     return max(times, default=0.0)
 

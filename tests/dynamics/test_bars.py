@@ -81,6 +81,15 @@ def test_the_bar_of_a_flow_has_no_stray_comma(monkeypatch):
     assert "| ," not in terminal.getvalue()
 
 
+def test_a_bar_below_another_one_leaves_the_cursor_at_the_begin_of_a_line(monkeypatch):
+    terminal = at_terminal(monkeypatch)
+    above = trackers.open_bar(trackers.bar_settings(True), total=1)
+    below = trackers.open_bar(trackers.bar_settings(True), total=1)
+    above.close()
+    below.close()
+    assert terminal.getvalue().endswith("\r")
+
+
 def test_a_run_that_has_ended_shows_the_runs_that_estimate_its_error(monkeypatch):
     terminal = at_terminal(monkeypatch)
     bar = Progress()

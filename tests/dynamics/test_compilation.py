@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -59,6 +60,23 @@ def test_one_line_and_a_bar_of_functions_are_shown(progress, monkeypatch):
     assert text.count(f"{LINE} (about 12 s); `feature-emergence compile` does all of it") == 1
     assert "compiling: " in text
     assert "4/4" in text, "a bar that has reached the expected number goes on"
+
+
+def test_the_bar_of_functions_keeps_its_clock_and_tells_the_seconds_that_are_left(monkeypatch):
+    """It closes between two functions of Python, and opens again."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    notice = CompilationNotice(True, Expected(4, 40.0), says=False)
+    with listening(notice):
+        for _ in range(2):
+            fresh_function()(1)
+            notice._before += 30.0
+    lines = re.findall(r"compiling: .*?\| (\d+)/4 functions \[(\d\d:\d\d)<(\d\d:\d\d)\]", terminal.getvalue())
+    assert lines[0] == ("0", "00:00", "00:40"), "all four functions, at the pace that is expected"
+    of_second = [line for line in lines if line[0] == "2" and line[1] >= "00:30"]
+    assert of_second, "the clock goes on"
+    assert {left for _, _, left in of_second} <= {"00:23", "00:24"}, "2 (30 + 40)/(2 + 4) s"
+    assert notice.seconds_left() == 0.0
 
 
 def test_nothing_is_said_without_progress_or_compilation(monkeypatch):
