@@ -336,6 +336,8 @@ INTEGRATED = ("overlaps", "mean-field", "network", "correlation")
 WATCHED = (*INTEGRATED, "quadratic")
 OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
 NETWORK, CORRELATION, REUSED = ("network",), ("correlation",), ("reused-data",)
+#: Models in which directions emerge.
+EMERGING = (*HOMOGENEOUS, "quadratic", *NETWORK, *CORRELATION)
 #: Models whose student has its own layers.
 NETWORKS = (*NETWORK, *REUSED)
 STEP_THEORIES = ("finite-d", "infinite-d")
@@ -416,6 +418,9 @@ PROBLEM_OPTIONS = (
            "of one length",
            default="homogeneous", choices=("homogeneous", "stiefel", "committee"),
            models=("overlaps", "quadratic", "network"), group="problem details"),
+    Option("emergence-level", fraction,
+           "squared overlap at which a direction emerges [1/2; 0.6/k if the teacher has a product of k axes]", "C2",
+           models=EMERGING, group="problem details"),
     Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU",
            models=(*WITH_WIDTH, *CORRELATION), group="problem details"),
     SPECTRUM,

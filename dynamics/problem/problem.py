@@ -667,7 +667,8 @@ def decouples(problem: Problem) -> bool:
 
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
-_SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps", "alpha")
+_SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps", "alpha",
+                 "emergence_level")  # fmt: skip
 
 
 def stored_arguments(dataset: Any) -> dict[str, Any]:
@@ -704,7 +705,7 @@ def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
             stored["beta"] = None
         elif name == "alpha":
             stored["inputs"] = {"alpha": value}
-        elif name in stored:
+        elif name in stored or name == "emergence_level":  # which is stored where it is not that of the teacher
             stored[name] = value
 
 

@@ -188,8 +188,8 @@ def _order_of_learning(dataset: xr.Dataset, rows: Sequence[Mapping[str, Any]]) -
     if early := [row["direction"] for row in rows if row["learned_time"] < row["emergence_time"]]:
         found.append(
             f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
-            f"carry half of its weight together before one of them has squared overlap {_level(dataset)}; there the "
-            "loss and the learned mass say more than emergence."
+            f"carry half of its weight together before one of them has squared overlap {emergence_level(dataset)}; "
+            "there the loss and the learned mass say more than emergence."
         )
     here = [r["direction"] for r in rows if math.isfinite(r["emergence_time"]) and not math.isfinite(r["learned_time"])]
     if share is not None and here:
@@ -297,7 +297,7 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
     return sentences
 
 
-def _level(dataset: xr.Dataset, usual: str = "1/2") -> str:
+def emergence_level(dataset: xr.Dataset, usual: str = "1/2") -> str:
     """Return the squared overlap of emergence in words."""
     level = json.loads(dataset.attrs["parameters"])["problem"].get("emergence_level")
     return usual if level is None else f"{level:g}"
@@ -313,7 +313,7 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
         rows=renamed(rows, {title: key for title, (_, key) in titles.items()}),
-        note=(LINEARISED if linear else PAIRS) + EVENTS.format(level=_level(dataset)),
+        note=(LINEARISED if linear else PAIRS) + EVENTS.format(level=emergence_level(dataset)),
         each="directions, spread over p",
         short={title: short for title, (short, _) in titles.items() if short},
         digits=5,
@@ -325,7 +325,7 @@ def _drawings(dataset: xr.Dataset) -> list[Drawing]:
     predicted, emerged = (np.isfinite(dataset[n].values) for n in ("predicted_emergence_time", "emergence_time"))
     if any(name in dataset for name in elements.OVERLAPS.variables):
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
-        level, last = _level(dataset, "one half"), float(dataset["time"][-1])
+        level, last = emergence_level(dataset, "one half"), float(dataset["time"][-1])
         more = f"{emerged.sum()} of {count} curves pass {level} by t = {last:.4g}."
         drawings.append(drawing_of(plot_emergence, dataset, caption=caption, more=more))
     known = np.maximum(finite_part(dataset["loss"].values), 0.0)  # below zero they are rounding

@@ -294,7 +294,8 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
     times = Table(
         caption="Times against prediction",
         rows=renamed(strongest or rows, columns),
-        note="Aligned: half of the direction is in the span of the neurons. Learned: Q has half of a_p.",
+        note=f"Aligned: {flows.emergence_level(dataset, 'half')} of the direction is in the span of the neurons. "
+        "Learned: Q has half of a_p.",
         each="directions, spread over p",
         short={title: SHORT.get(title, title) for title in columns if title != "learned / predicted"},
     )

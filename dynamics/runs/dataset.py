@@ -186,9 +186,13 @@ def _of_emergence(problem: Question, variables: Mapping[str, Variable]) -> dict[
     """Return labels of times of emergence by name, of a problem whose level is not that of its teacher."""
     if not isinstance(problem, Problem) or problem.emergence_level == problem.teacher.emergence_level:
         return {}
-    names = [name for name in ("predicted_emergence_time", "emergence_time") if name in variables]
-    level = f"{problem.emergence_level:g}"
-    return {name: {"long_name": variables[name].long_name.replace("1/2", level)} for name in names}
+    level, names = f"{problem.emergence_level:g}", ("predicted_emergence_time", "emergence_time")
+    squared = {name: variables[name].long_name.replace("1/2", level) for name in names if name in variables}
+    names = ("predicted_aligned_time", "aligned_time")
+    aligned = {
+        name: variables[name].long_name.replace("half in", f"by {level} in") for name in names if name in variables
+    }
+    return {name: {"long_name": text} for name, text in (squared | aligned).items()}
 
 
 def _command() -> str:

@@ -268,6 +268,7 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
         teacher_activation=options["teacher_activation"],
         objective="correlation" if model in CORRELATION else "squared",
         smoothing=options["smoothing"] or 0.0,
+        emergence_level=options["emergence_level"],
     )
 
 

@@ -165,7 +165,7 @@ def learning_steps(
     direction : int
         p, from 1.
     event : {"emergence", "learned"}
-        A neuron has squared overlap 1/2 with the direction, or the neurons carry half of its weight.
+        A neuron has the squared overlap `emergence_level` with the direction, or the neurons carry half of its weight.
     learning_rate : float or str, optional
         η > 0, dimensionless, for steps w ← w − η ∇ ½(f − f*)²; text such as "0.1x" is that share of
         `learning_rate_limit`. May be left out only where the answer has it.

@@ -80,11 +80,11 @@ def solve_network(
         `loss(time)`, E(f − f*)² without ½; `second_layer(time, neuron)` v, `bias(time, neuron)` b,
         `squared_norm(time, neuron)` Q_ii; `sensitivity(time, direction)`, eigenvalues of E ∂_a f ∂_b f over the
         teacher's axes, largest first, beside `teacher_sensitivity(direction)` (NaN where a unit jumps);
-        `emergence_time(direction)`, first max_i M_ia²/Q_ii ≥ ½, or 0.6/k where a component of the teacher has k ≥ 2
-        axes; `gram_margin(time)`; of a polynomial teacher `component(time, component_name)`, f_α, beside
-        `teacher_component(component_name)`, f*_α, and `component_learned_time(component_name)`, first f_α/f*_α ≥ ½,
-        beside `predicted_component_time(component_name)`, when one neuron alone leaves the saddle of its monomial; and
-        `series_error(time)` where means are no closed form, a bound on their error.
+        `emergence_time(direction)`, first max_i M_ia²/Q_ii ≥ `emergence_level`; `gram_margin(time)`; of a
+        polynomial teacher `component(time, component_name)`, f_α, beside `teacher_component(component_name)`, f*_α, and
+        `component_learned_time(component_name)`, first f_α/f*_α ≥ ½, beside `predicted_component_time(component_name)`,
+        when one neuron alone leaves the saddle of its monomial; and `series_error(time)` where means are no closed
+        form, a bound on their error.
         "full" adds `teacher_overlap(time, neuron, direction)` M_ia/√Q_ii and `student_overlap(time, neuron, neuron_2)`
         Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. All quantities are dimensionless.
 

@@ -88,9 +88,9 @@ def solve_overlaps(
         "summary" keeps the largest overlap and learned mass per direction, and n, `gram_margin(time)` (smallest
         eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons, and where the method carries vectors,
         as "stiff", "bdf" and "gradient-descent" do), and per direction the predicted and the measured `emergence_time`,
-        first C_ip² ≥ ½ (C > 0 for odd information exponent), and `learned_time`, first Σ_i n_i g_3(C_ip)/g_3(1) ≥
-        a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the attribute `undefined` where the link has no degree from 3 on),
-        located on the dense output, NaN if never. All quantities are dimensionless.
+        first C_ip² ≥ `emergence_level` (C > 0 for odd information exponent), and `learned_time`, first
+        Σ_i n_i g_3(C_ip)/g_3(1) ≥ a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the attribute `undefined` where the link
+        has no degree from 3 on), located on the dense output, NaN if never. All quantities are dimensionless.
 
     Notes
     -----

@@ -133,11 +133,11 @@ def solve_quadratic(problem: Problem, **shared: Unpack[TimedArguments]) -> xr.Da
     -------
     Dataset
         `loss(time)`, E(f − f*)²; `alignment(time, direction)`, A_j; `fine_tuned_loss(time)`, Σa² − |UᵀAU|², the least
-        loss over second layers on the span. Per direction `aligned_time`, first A_j ≥ ½, and `learned_time`, first
-        θ_jᵀQθ_j ≥ a_j/2 (NaN if not by the last saved time, 0 if the start is there; the matrix Q is all that the
-        network learns, so that the degree 2 of the link counts here), beside the predictions from
-        A_j(0) alone: `predicted_aligned_time`, ln((1 − A_j)/A_j)/(4a_j), and `predicted_learned_time`, the fixed point
-        of 4a_j t = ln[(a_j/n)(1 + 4nt)/A_j], which are inf beyond the m strongest. `sigmoid_loss(time)` is
+        loss over second layers on the span. Per direction `aligned_time`, first A_j ≥ `emergence_level`, and
+        `learned_time`, first θ_jᵀQθ_j ≥ a_j/2 (NaN if not by the last saved time, 0 if the start is there; the matrix Q
+        is all that the network learns, so that the degree 2 of the link counts here), beside the predictions from
+        A_j(0) alone: `predicted_aligned_time`, ln((1 − A_j)/A_j)/(4a_j) to ½, and `predicted_learned_time`, the fixed
+        point of 4a_j t = ln[(a_j/n)(1 + 4nt)/A_j], which are inf beyond the m strongest. `sigmoid_loss(time)` is
         Σ a_j²(1 − A_j) with every A_j growing alone, `staircase_loss(time)` the sum over directions that are not yet
         aligned by prediction. A frame has per direction `rate_limit`, η*_j of SGD, and `fewest_steps`, at η*_j/2; the
         attribute `learning_rate_limit` is the largest of them, and else that of `learning_rate_limit`. Dimensionless.

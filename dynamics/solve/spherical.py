@@ -77,12 +77,12 @@ def solve_spherical(
     -------
     Dataset
         `loss(time)`, E(f − f*)²; `loss_level_time(loss_level)`, when it falls below a fraction of E f*²; per direction
-        `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent);
-        `learned_mass(time, direction)`, Σ_i g_3(C_ip)/(m g_3(1)) with g_3 as in `solve_overlaps`, and `learned_time`,
-        when it reaches a_p/2 (NaN where the link has no degree from 3 on); "full" adds `teacher_overlap(time, neuron,
-        direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons in D = min(d, r + m) coordinates, the
-        teacher's axes first; with a learning rate, of which only overlaps are known, `student_overlap(time, neuron,
-        neuron_2)` instead, and always `gram_margin(time)`. Dimensionless.
+        `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ `emergence_level` (C > 0 for odd
+        information exponent); `learned_mass(time, direction)`, Σ_i g_3(C_ip)/(m g_3(1)) with g_3 as in
+        `solve_overlaps`, and `learned_time`, when it reaches a_p/2 (NaN where the link has no degree from 3 on); "full"
+        adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron, flow_axis)`, the neurons in
+        D = min(d, r + m) coordinates, the teacher's axes first; with a learning rate, of which only overlaps are known,
+        `student_overlap(time, neuron, neuron_2)` instead, and always `gram_margin(time)`. Dimensionless.
 
     Warns
     -----
@@ -360,9 +360,9 @@ def solve_correlation(
         `loss(time)`, E(f − f*)² of f = σ(w·x), which is not what is descended, and `predicted_loss(time)`, that of the
         start until the predicted emergence and of C = 1 afterwards; `max_overlap(time, direction)` and
         `learned_mass(time, direction)`, g_3(C)/g_3(1) with g_3 as in `solve_overlaps`; "full" adds
-        `teacher_overlap(time, neuron, direction)`. `emergence_time`, first C² ≥ ½ (C > 0 for odd information exponent),
-        `learned_time`, first g_3(C)/g_3(1) ≥ a/2 (NaN where the link has no degree from 3 on), and both as the flow
-        predicts them by quadrature. Dimensionless, as is artanh C, of which the tolerances are.
+        `teacher_overlap(time, neuron, direction)`. `emergence_time`, first C² ≥ `emergence_level` (C > 0 for odd
+        information exponent), `learned_time`, first g_3(C)/g_3(1) ≥ a/2 (NaN where the link has no degree from 3 on),
+        and both as the flow predicts them by quadrature. Dimensionless, as is artanh C, of which the tolerances are.
 
     Examples
     --------

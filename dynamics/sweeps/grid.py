@@ -205,6 +205,8 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> object:
         found.setdefault("student", replace(problem.student, **own))
     if isinstance(found.get("student"), Student):
         found |= {"activation": None, "width": None, "order": None}
+    if problem.emergence_level == problem.teacher.emergence_level:
+        found.setdefault("emergence_level", None)  # that of the new teacher
     return replace(problem, **found)
 
 

@@ -32,7 +32,7 @@ from hermite.text.messages import refuse, shown, suggestion
 TABLES = ("problem", "grid", "study", "output")
 #: Fields of a problem that are plain values in a file.
 PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label_noise", "student",
-              "teacher_activation", "order")  # fmt: skip
+              "teacher_activation", "order", "emergence_level")  # fmt: skip
 #: Text for None in a problem on tokens, as on the command line: TOML has no such value.
 NOTHING = "-"
 PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions", "alpha")

@@ -149,7 +149,7 @@ def leading_time(problem: Problem) -> float:
 
 
 def largest_rate(problem: Problem, batch_size: int = 1, *, directions: int | None = None) -> float:
-    """Return the learning rate above which the mean step no longer leads from the start to C² = ½.
+    """Return the learning rate above which the mean step no longer leads from the start to emergence.
 
     With K `directions` it is that of steps of zeroth order. ValueError is raised where the means of a step are not
     known, or where nothing emerges in the flow either.

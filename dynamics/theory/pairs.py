@@ -6,7 +6,8 @@ large, its outcome is drawn from its law.
 An overlap with −θ is worth nothing for odd k and as much as one with θ for even links. A link with even k and odd
 coefficients too draws a neuron of negative overlap to −θ, at a speed of its own, or to an overlap −s where a strong odd
 part stops it. There the neuron reproduces the share r = g(−s)/g(1) of the direction alone: its mass is r² a, and
-(1 − r²) a² g(1) of the loss stays, until a neuron of positive overlap arrives. It never emerges if s² < ½.
+(1 − r²) a² g(1) of the loss stays, until a neuron of positive overlap arrives. It never emerges if s² is below the
+problem's `emergence_level`.
 
 On inputs of covariance Σ every weight off the axes of the direction follows one clock Φ, so that a pair alone is an
 exact flow of few numbers (`docs/inputs.md`).
@@ -164,13 +165,15 @@ class FarSide:
     """The side of −θ of a link with even k that has odd coefficients too."""
 
     coefficients: Array
+    #: ξ = ln(C² / (1 − C²)) at which a direction emerges.
+    emergence: float
 
     @classmethod
     def of(cls, problem: Problem) -> FarSide | None:
         """Return the far side of a problem's link; None if both sides are alike, or only θ counts (odd k), or k ≤ 2."""
         link = problem.activation
         mixed = link.parity == "none" and link.information_exponent in range(4, link.order, 2)
-        return cls(link.coefficients) if mixed else None
+        return cls(link.coefficients, _emergence_logit(problem)) if mixed else None
 
     @property
     def share(self) -> float:
@@ -180,8 +183,8 @@ class FarSide:
 
     @property
     def emerges(self) -> bool:
-        """Whether a neuron on this side reaches C² = ½."""
-        return bool(transit_table(self.coefficients, -1, 0.0).barrier > 0.0)
+        """Whether a neuron on this side reaches the overlap of emergence."""
+        return bool(transit_table(self.coefficients, -1, min(self.emergence, 0.0)).barrier > self.emergence)
 
     @property
     def learns(self) -> bool:
@@ -189,16 +192,17 @@ class FarSide:
         return self.emerges and self.share**2 > LEARNED_SHARE
 
     def equivalent(self, overlap: Array) -> Array:
-        """Return the overlaps with θ that reach C² = ½ after the same time; nearly 0 where it is never reached."""
+        """Return the overlaps with θ that emerge after the same time; nearly 0 where that is never."""
         worth = np.maximum(overlap, 0.0)
         is_far = overlap < 0.0
         if not self.emerges:
             worth[is_far] = -_NEVER * overlap[is_far]
         elif is_far.any():
             xi = np.minimum(logit_of_square(overlap[is_far]), _LARGEST)
-            lowest = float(xi.min())
+            lowest = min(float(xi.min()), self.emergence)
             far, near = (transit_table(self.coefficients, *at) for at in ((-1, lowest), (1, lowest - _LOWER)))
-            same = near.logit_at(far.remaining(xi))
+            end = np.array(self.emergence)
+            same = near.logit_at(near.remaining(end) + far.remaining(xi) - far.remaining(end))
             # From beyond the place of rest it returns to that, and has emerged all along.
             worth[is_far] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -same)), -overlap[is_far])
         return worth
@@ -288,6 +292,11 @@ def leading_order(link: HermiteExpansion, strength: Array | float, overlap: Arra
     return np.where(np.isnan(time), np.inf, time)
 
 
+def _emergence_logit(problem: Problem) -> float:
+    """Return ξ = ln(C² / (1 − C²)) at which a direction emerges; 0 at C² = ½."""
+    return math.log(problem.emergence_level / (1.0 - problem.emergence_level))
+
+
 def pair_times(problem: Problem, pairs: Pairs) -> Array:
     """Return emergence and learned times, (2, P), of the pairs of a problem; inf without a pair."""
     times, a = np.full((2, pairs.overlap.size), np.inf), problem.teacher.coefficients
@@ -299,7 +308,7 @@ def pair_times(problem: Problem, pairs: Pairs) -> Array:
             continue
         xi, ratio = logit_of_square(pairs.overlap[here]), a[here] / pairs.squared_norm[here]
         table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-        emerged = np.full_like(xi, logit_of_square(math.sqrt(problem.emergence_level)))
+        emerged = np.full_like(xi, _emergence_logit(problem))
         emergence = np.where(xi >= emerged, 0.0, table.passage(xi, emerged))
         times[:, here] = np.array([emergence, table.learned_after(xi, ratio)]) / a[here]
     return times

@@ -84,7 +84,7 @@ class EmergencePrediction:
     of −θ and cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one.
 
     * `leading_order_time` is 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none.
-    * `predicted_emergence_time` is the exact transit of the isolated pair to C² = ½: 0 if there already, inf if never.
+    * `predicted_emergence_time` is the exact transit of the isolated pair to emergence: 0 if there, inf if never.
     * `predicted_learned_time` is the first time with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the
       pair that learns, alone: inf if never, NaN where neither a formula nor the linearised flow gives it, or where the
       link has no degree from 3 on.
@@ -177,7 +177,7 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
 
 
 def _predict_correlation(problem: Problem) -> EmergencePrediction:
-    """Return when the overlap reaches C² = ½, and the learned mass g_3(C)/g_3(1) = a/2, in the flow."""
+    """Return when the overlap reaches the level of emergence, and the learned mass g_3(C)/g_3(1) = a/2, in the flow."""
     from dynamics.theory.correlation import leading_time, learned_level, mean_time
 
     level, leading = learned_level(problem), leading_time(problem)

@@ -264,7 +264,7 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         curve: tuple[Any, Any] = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
         ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
     is_aligned = "alignment" in simulation
-    level = 0.5 if is_aligned else Problem.from_dataset(simulation).emergence_level
+    level = Problem.from_dataset(simulation).emergence_level
     report.draw_threshold(ax, level, "aligned" if is_aligned else "emerged")
     ax.set_ylim(-0.02, 1.05)
     title = f"thin: runs, thick: {THEORY_NAMES[comparison.attrs['theory']]}" if curves is not None else "runs"

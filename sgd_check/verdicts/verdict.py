@@ -104,6 +104,7 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     require("seed" in simulated.dims, need)
     problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
     check_question(predicted, problem, ("dimension", "width", "teacher"))
+    check_alike("emergence level", predicted.emergence_level, problem.emergence_level)
     check_start(predicted, problem)
     # Runs from several starts are compared with a prediction that has the same alone.
     starts = [

@@ -8,7 +8,11 @@ import sgd_check
 from dynamics import Problem, Student, Teacher
 from dynamics.equations.transit import transit_time
 from dynamics.report.findings import find_findings
+from dynamics.solve import __main__ as command
+from dynamics.sweeps.grid import changed_problem
 from dynamics.theory import escape_bias, predict
+from dynamics.theory.pairs import FarSide
+from sgd_check.report.figures import plot_overlaps
 
 LEVEL = 0.8
 
@@ -139,3 +143,78 @@ def test_the_level_is_stored_and_has_the_default_of_the_teacher(tmp_path):
 def test_levels_that_no_overlap_has_are_refused(level, sentence):
     with pytest.raises(ValueError, match=sentence):
         pair(level)
+
+
+MIXED = {4: 1.0, 5: 1.0}
+
+
+@pytest.mark.parametrize(("level", "side"), [(0.5, -1), (LEVEL, 1)])
+def test_a_neuron_that_rests_below_the_level_is_no_first_one(level, side):
+    """h4 + h5: at −θ a neuron rests at C = −0.8, where g' = 4s³ − 5s⁴ = 0; squared 0.64, it passes ½ alone."""
+    overlaps = [[-0.65], [0.25]]
+    start = (overlaps, [[1.0, -0.16], [-0.16, 1.0]], [1e-4, 1e-4])
+    problem = pair(level, activation=MIXED, width=2, initial_overlaps=start)
+    expected = transit_time([0, 0, 0, 0, 1, 1], overlaps[0 if side < 0 else 1][0], side * np.sqrt(level))
+    assert float(predict(problem).predicted_emergence_time[0]) == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.thorough
+def test_the_flow_agrees_where_the_first_neuron_rests_below_the_level():
+    """The neuron at −θ takes r = (0.8⁴ − 0.8⁵)/2, 4 %, of the direction, and slows the other by about as much."""
+    start = ([[-0.65], [0.25]], [[1.0, -0.16], [-0.16, 1.0]], [1e-4, 1e-4])
+    problem = pair(LEVEL, activation=MIXED, width=2, initial_overlaps=start)
+    answer = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([20.0]), method="explicit", progress=False)
+    assert float(answer.emergence_time[0]) == pytest.approx(float(answer.predicted_emergence_time[0]), rel=0.06)
+
+
+def test_equivalent_overlaps_are_as_far_from_the_level_in_time():
+    c = [0, 0, 0, 0, 1.0, 0.6]
+    problem = pair(LEVEL, activation={4: 1.0, 5: 0.6})
+    for far in (0.2, 0.5):
+        near = float(FarSide.of(problem).equivalent(np.array([-far]))[0])
+        expected = transit_time(c, -far, -np.sqrt(LEVEL))
+        assert transit_time(c, near, np.sqrt(LEVEL)) == pytest.approx(float(expected), rel=1e-8)
+
+
+def test_a_sweep_keeps_the_level_of_each_point():
+    """Of the axis that is swept, and of a teacher that has another one by itself."""
+    given = {"study": "prediction", "progress": False, "workers": 1}
+    swept = dynamics.sweep(pair(), {"emergence_level": [0.5, LEVEL]}, **given)
+    for level in (0.5, LEVEL):
+        assert Problem.from_dataset(swept.sel(emergence_level=level)).emergence_level == level
+    network = Problem(student=Student(activation="erf", width=2), teacher=Teacher.polynomial("x1"), dimension=8)
+    product = changed_problem(network, {"teacher": Teacher.polynomial("x1*x2*x3")})
+    assert product.emergence_level == pytest.approx(0.2)
+    assert changed_problem(pair(LEVEL), {"k": 4}).emergence_level == LEVEL
+
+
+@pytest.mark.thorough
+def test_a_verdict_of_runs_at_another_level_is_refused():
+    runs = sgd_check.simulate(pair(), learning_rate=1e-4, steps=10, seeds=4, progress=False, engine="projected")
+    prediction = dynamics.solve_overlaps(pair(LEVEL), save_at=dynamics.SaveAt.at([1.0]), progress=False)
+    with pytest.raises(ValueError, match=r"must have the emergence level of the prediction, 0\.8, but has 0\.5\.$"):
+        sgd_check.compare(prediction, runs)
+
+
+def test_the_command_takes_the_level():
+    options = {option.key: None for option in command.OPTIONS} | {"model": "overlaps", "seed": 0}
+    assert command.build_problem(options | {"emergence_level": LEVEL}).emergence_level == LEVEL
+    assert command.build_problem(options).emergence_level == 0.5
+
+
+def test_labels_and_tables_of_aligned_spans_follow_the_level():
+    given = {"activation": "he2", "initial_overlaps": None, "initial_weights": [[0.05, *[0.01] * 47]]}
+    answer = dynamics.solve_quadratic(pair(LEVEL, **given), save_at=dynamics.SaveAt.at([1.0, 2.0]))
+    assert "by 0.8 in the span" in answer.aligned_time.attrs["long_name"]
+    assert "Aligned: 0.8 of the direction" in find_findings(answer).tables[0].note
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore:The times in the prediction are tested")
+def test_figures_of_runs_that_align_have_the_threshold_of_the_level():
+    given = {"activation": "he2", "student": "stiefel", "teacher": Teacher([1.0, 0.5]), "width": 2, "dimension": 16}
+    problem = Problem(**given, emergence_level=LEVEL)
+    tree = sgd_check.check(problem, learning_rate=1e-4, t_max=0.1, seeds=16, progress=False)
+    ax = plot_overlaps(tree)
+    thresholds = [line.get_ydata() for line in ax.lines if line.get_label() == "aligned"]
+    np.testing.assert_array_equal(thresholds, [[LEVEL, LEVEL]])

@@ -116,7 +116,7 @@ class DeviceField:
         return rates
 
     def events(self) -> Array:
-        """Return max_i C_ip² − ½, then Σ_i n_i g(C_ip)/g(1) − a_p/2, of the state whose rates were computed last."""
+        """Return max_i C_ip² − its level, then Σ_i n_i g(C_ip)/g(1) − a_p/2, of the state of the last rates."""
         size = self.C.clamp(min=0.0) if self.sign_matters else self.C
         largest = (size * size).amax(0) - self.level
         mass = (self.n @ self.teachers) / self.value - 0.5 * self.a

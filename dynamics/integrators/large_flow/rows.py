@@ -398,7 +398,7 @@ class Rows:
         self.workers.over_parts((count + 1) // 2, part)
 
     def event_values(self, U: Array, log_norm: Array) -> Array:
-        """Return max_i C_ip² − ½ of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+        """Return max_i C_ip² − its level of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
         values = np.empty(2 * self.a.size)
         events_of_rows(self.link, U, log_norm, self.a, self.sign_matters, values)
         return values

@@ -182,7 +182,7 @@ def finish_row(
 
 @entry
 def events_of_rows(link: Vector, U: Matrix, log_n: Vector, a: Vector, sign_matters: bool, out: Vector) -> None:
-    """Write the events: max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    """Write events: max_i C_ip² − its level (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     C = np.ascontiguousarray(U[:, : a.size]).reshape(a.size * log_n.size)
     write_events(C, np.exp(log_n), a, link, int(sign_matters), np.empty(C.size), out)
 
