@@ -50,7 +50,7 @@ def masked_entries(values: object) -> int:
 
 
 def as_numpy(values: Any) -> Any:
-    """Return a tensor of torch as numpy reads it, off its graph and its device; anything else as it is.
+    """Return a tensor of torch as an array, detached from its graph and its device; any other value as it is.
 
     ValueError is raised for a masked array of which an entry is masked: numpy would forget the mask.
 

@@ -74,7 +74,7 @@ class ClosedForm:
             if settled and None not in settled:
                 break
             before = now
-        # Whatever still moves at 960 digits is smaller than rounding by hundreds of orders.
+        # A value that still changes at 960 digits is smaller than rounding by hundreds of orders.
         return np.array([value or 0.0 for value in settled])
 
     def exact(self, order: int) -> tuple[Number, ...]:
@@ -88,7 +88,7 @@ class ClosedForm:
 
 
 def _settled(x: Number, y: Number) -> float | None:
-    """Return the float on which two precisions agree, 0 where the value shrinks with it, else None."""
+    """Return the float on which two precisions agree, 0 where the value falls with the precision, else None."""
     if abs(x - y) <= 1e-20 * abs(y):
         return float(y)
     return 0.0 if abs(y) < 1e-30 * abs(x) else None
@@ -107,7 +107,7 @@ def _moments(terms: tuple[Term, ...], order: int, field: Arithmetic) -> list[Num
 
 
 def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None:
-    """Return the closed form of a formula in the real symbol z, or None where some part of it is of no known kind.
+    """Return the closed form of a formula in the real symbol z, or None where it has a part without a closed form.
 
     `moment` is the moment that must be finite: 2 for links, 1 for their squares. ValueError is raised where a Gaussian
     factor grows too fast for that.
@@ -188,7 +188,7 @@ def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression
 
 
 def _term(part: Expression, moment: int) -> Term | None:
-    """Return one product a z^n f(z) as a term, None where f is of no known kind."""
+    """Return one product a z^n f(z) as a term, None where f has no closed form."""
     z = variable()
     coefficient, power, exponent, factors = sympy.Integer(1), 0, sympy.Integer(0), set()
     for factor in sympy.Mul.make_args(part):
@@ -263,31 +263,31 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
 
 
 def _parts_of_family(kind: str, parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
-    """Return the moments u_0 ... u_last of f alone."""
-    of, zero, unity = field.of, field.number(0), field.number(1)
+    """Return the moments u_0 ... u_last of f."""
+    functions, zero, unity = field.of, field.number(0), field.number(1)
     if kind in ("sin", "cos"):
         a, b = parameters
         parts = []
         # sin(b + nπ/2) is sin b, cos b, -sin b, -cos b in turn; cos is one ahead.
-        for behind, phase in ((0, of.sin(b)), (1, of.cos(b))):
+        for behind, phase in ((0, functions.sin(b)), (1, functions.cos(b))):
             turns = range((kind == "cos") - behind, last + 1 + (kind == "cos") - behind)
             moments = [zero if n % 2 else field.tidy(a**j * (-1) ** (n // 2)) for j, n in enumerate(turns)]
-            parts.append((of.exp(-(a**2) / 2) * phase, moments))
+            parts.append((functions.exp(-(a**2) / 2) * phase, moments))
         return parts
     if kind == "gaussian":
         q, b = parameters
         v = 1 - 2 * q
-        return [(of.exp(b**2 / (2 * v)) / of.sqrt(v), _recurrence(b / v, 1 / v - 1, last, field))]
+        return [(functions.exp(b**2 / (2 * v)) / functions.sqrt(v), _recurrence(b / v, 1 / v - 1, last, field))]
     if kind == "erf":
         a, b = parameters
         [(factor, moments)] = _parts_of_family("gaussian", (-(a**2), -2 * a * b), max(last - 1, 1), field)
-        mean = of.erf(b / of.sqrt(1 + 2 * a**2))
-        slope = 2 * a / of.sqrt(of.pi) * of.exp(-(b**2)) * factor
+        mean = functions.erf(b / functions.sqrt(1 + 2 * a**2))
+        slope = 2 * a / functions.sqrt(functions.pi) * functions.exp(-(b**2)) * factor
     else:
         [place] = parameters
         moments = _recurrence(place, -unity, last, field)
-        mean = (1 - of.erf(place / of.sqrt(2 * unity))) / 2
-        slope = of.exp(-(place**2) / 2) / of.sqrt(2 * of.pi)
+        mean = (1 - functions.erf(place / functions.sqrt(2 * unity))) / 2
+        slope = functions.exp(-(place**2) / 2) / functions.sqrt(2 * functions.pi)
     return [(mean, [unity, *[zero] * last]), (slope, [zero, *moments][: last + 1])]
 
 

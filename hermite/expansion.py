@@ -159,7 +159,7 @@ class HermiteExpansion:
 
     @cached_property
     def parity(self) -> Parity:
-        """Whether the series is "even", "odd" or "none" of both, by the same rule for zero; "even" if it is zero."""
+        """Parity "even", "odd" or "none" of the coefficients that do not count as zero; "even" if all count as zero."""
         nonzero = np.abs(self.coefficients) > self.tolerance
         return "even" if not nonzero[1::2].any() else "none" if nonzero[::2].any() else "odd"
 
@@ -224,11 +224,11 @@ class HermiteExpansion:
         series = formulas.format_series(_rounded(self), limit=MOST_TERMS if self.is_polynomial else MOST_TERMS // 2)
         if self.is_polynomial and self.truncation_error == 0.0:
             return series
-        left = f"{self.name}(z)" if self.name.isidentifier() else self.name
+        left_side = f"{self.name}(z)" if self.name.isidentifier() else self.name
         if isinstance(self.link, FormulaLink) and (self.name == "erf" or not self.name.isidentifier()):
-            left = str(self.link.expression)
+            left_side = str(self.link.expression)
         error = _known(lambda: f"{self.truncation_error:.2g}")
-        return f"{left} = {series} (order {self.order}, truncation error {error})"
+        return f"{left_side} = {series} (order {self.order}, truncation error {error})"
 
     def _repr_html_(self) -> str:
         rows = {
@@ -320,7 +320,7 @@ class FormulaLink:
 
 @dataclass(frozen=True)
 class CallableLink:
-    """A vectorised function: a float64 array in, or a tensor of torch where it takes no array; as many real values out.
+    """A vectorised function of a float64 array, or of a tensor of torch, that returns a real array of the same shape.
 
     Its derivative is a central difference with step 2^-10, accurate to about 1e-12 of the function's scale, but within
     two steps of a kink.
@@ -347,9 +347,9 @@ class CallableLink:
             f"returns dtype {raw.dtype}.",
             TypeError,
         )
-        same = raw.shape == points.shape
+        has_shape = raw.shape == points.shape
         require(
-            same,
+            has_shape,
             f"Argument `x` must be a vectorised callable (array in, real array of the same shape out), but {name!r} "
             f"returns shape {raw.shape} for shape {points.shape}.",
         )
@@ -388,7 +388,7 @@ class CallableLink:
         return CallableLink, (self.function,)
 
     def __deepcopy__(self, memo: object) -> CallableLink:
-        """Return the link itself, which cannot change: a copy of a function is the function."""
+        """Return the link itself, since a function is its own copy."""
         return self
 
 
@@ -514,27 +514,27 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     >>> expand("z**3").exact
     (0, 3, 0, sqrt(6))
     """
-    wanted = as_integer(order)
+    degree = as_integer(order)
     require(
-        order is None or wanted is not None,
+        order is None or degree is not None,
         f"Argument `order` must be an integer or None, but is {shown(order)}.",
         TypeError,
     )
     require(
-        wanted is None or 0 <= wanted <= MAX_DEGREE,
-        f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(wanted)}.",
+        degree is None or 0 <= degree <= MAX_DEGREE,
+        f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(degree)}.",
     )
     if isinstance(x, HermiteExpansion):
-        return x if wanted in (None, x.order) else _recut(x, wanted)
+        return x if degree in (None, x.order) else _recut(x, degree)
     if isinstance(x, str):
-        return _from_text(x, wanted)
+        return _from_text(x, degree)
     if isinstance(x, list | tuple) or getattr(x, "ndim", False):
         x = _by_degree(x)
     if isinstance(x, Mapping):
-        return _from_mapping(x, wanted)
+        return _from_mapping(x, degree)
     if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
         expression = formulas.normalise(x)
-        return _from_expression(expression, str(expression), str(expression), wanted)
+        return _from_expression(expression, str(expression), str(expression), degree)
     if isinstance(x, type):
         refuse(
             f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}().", TypeError
@@ -542,7 +542,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
         x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
-        return _from_callable(x, wanted)
+        return _from_callable(x, degree)
     return refuse(
         "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable or an "
         f"expansion, but is of type {type(x).__name__}.",
@@ -558,8 +558,8 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
     return _by_quadrature(x.name, x.text, x.link, order)
 
 
-def _from_text(given: str, order: int | None) -> HermiteExpansion:
-    text = keyboard_text(given)
+def _from_text(formula_text: str, order: int | None) -> HermiteExpansion:
+    text = keyboard_text(formula_text)
     polynomial = formulas.hermite_name(text)
     if polynomial is not None and (polynomial.checked().kind == "h" or polynomial.degree == 0):
         name, degree = f"he{polynomial.degree}", polynomial.degree
@@ -571,21 +571,21 @@ def _from_text(given: str, order: int | None) -> HermiteExpansion:
         if series is not None and max(series) <= MAX_DEGREE and any(series.values()):
             return _from_mapping(series, order)
     formula = formulas.FORMULAS[name_in_table] if name_in_table else f"{classical}(z)" if classical else text
-    expression = formulas.parse(given if formula == text else formula)
+    expression = formulas.parse(formula_text if formula == text else formula)
     name = name_in_table or classical or str(expression)
     return _from_expression(expression, name, name, order)
 
 
-def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansion:
+def _from_mapping(mapping: Mapping[Any, Any], order: int | None) -> HermiteExpansion:
     terms: dict[int, object] = {}
-    for key, number in given.items():
+    for key, number in mapping.items():
         degree = as_integer(key)
         if degree is None or not 0 <= degree <= MAX_DEGREE:
             refuse(f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}.")
         require(degree not in terms, f"Argument `x` must give each degree once, but gives {degree} twice.")
         terms[degree] = _coefficient(degree, number)
     terms = {degree: number for degree, number in sorted(terms.items()) if number != 0}
-    require(terms, f"Argument `x` must have at least one nonzero coefficient, but is {dict(given)!r}.")
+    require(terms, f"Argument `x` must have at least one nonzero coefficient, but is {dict(mapping)!r}.")
     coefficients = np.array([terms.get(degree, 0.0) for degree in range(max(terms) + 1)], dtype=np.float64)
     exact = None if any(isinstance(number, float) for number in terms.values()) else GivenTerms(tuple(terms.items()))
     text = formulas.format_series(terms, formal=True) if exact else formulas.series_as_text(coefficients)

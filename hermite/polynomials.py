@@ -227,9 +227,9 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
         inside &= (of_f[right] == 0.0) | (left <= right)
         left, right = left[inside], right[inside]
         twice = np.where((of_f[right] != 0.0) & (left != right), 2.0, 1.0)
-        same = twice * of_f[left] * of_f[right]
-        mixed = of_f[left] * of_g[right] + np.where(twice == 2.0, of_g[left] * of_f[right], 0.0)
-        part = np.stack([same, mixed], axis=1) / math.factorial(e)
+        of_ff = twice * of_f[left] * of_f[right]
+        of_fg = of_f[left] * of_g[right] + np.where(twice == 2.0, of_g[left] * of_f[right], 0.0)
+        part = np.stack([of_ff, of_fg], axis=1) / math.factorial(e)
         kept = part.any(axis=1)
         edges.append(np.stack([np.full(left.size, e), r[left], s[left], r[right], s[right]], axis=1)[kept])
         weights.append(part[kept])

@@ -123,7 +123,7 @@ def integrate(function: Function, order: int) -> QuadratureResult:
 def _measure(
     function: Function, left: Array, right: Array, order: int
 ) -> tuple[Array, Array, Array, Array, tuple[Array, Array, Array]]:
-    """Return integrals over panels, (order + 2, panels) with those of σ² last, and the differences of the two rules.
+    """Return integrals over panels, (order + 2, panels), that of σ² last, and their differences between the two rules.
 
     Then follow ∫|σ| and ∫σ², (2, panels), their rounding errors, and nodes, weights and values, (panels, 33) each.
     """
@@ -203,7 +203,7 @@ def finite_values(function: Function, z: Array) -> Array:
 
 
 def check_pointwise(function: Function, points: Array, argument: str, name: str) -> None:
-    """Refuse a function of an array whose value at a point is another one with other points, or in another call.
+    """Raise ValueError for a function of an array if its value at a point depends on other points or on the call.
 
     It is called twice: with all points, (n,) or in rows (n, r), and with a part of them in another order, which leaves
     out the first tenth and the last three. So what a function takes from all of its array, such as its mean, its

@@ -95,7 +95,7 @@ def from_table(z: object, values: object, *, kind: str = MONOTONE, order: int | 
 
 
 def _error_of(x: Array, y: Array, kind: str) -> float:
-    """Return the root of the mean square error of every second point by the others, over z ~ N(0, 1)."""
+    """Return the root mean square error over z ~ N(0, 1) of every second point if the others interpolate it."""
     left_out = np.arange(1, x.size - 1, 2)
     kept = np.setdiff1d(np.arange(x.size), left_out)
     weights = np.exp(-0.5 * x[left_out] ** 2) * (x[left_out + 1] - x[left_out - 1])

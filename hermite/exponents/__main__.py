@@ -96,7 +96,7 @@ def exponents(link: str, degrees: int) -> Told:
 
 
 def leaps(function: str) -> Told:
-    """Return the leaps of a function of several directions, in the same three parts."""
+    """Return the leaps of a function of several directions as values for JSON and as lines of text, and the laws."""
     from hermite.exponents.generative import sample_laws
     from hermite.exponents.leap import leap
 

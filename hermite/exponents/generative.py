@@ -111,14 +111,14 @@ def generative_exponent(link: object) -> GenerativeExponent:
 
 
 def coefficient_shares(expansion: HermiteExpansion) -> Array:
-    """Return c_j² / Var σ, j = 0 ... order, the entry of j = 0 set to 0; the variance without cancellation."""
+    """Return c_j² / Var σ, j = 1 ... order, after a 0 for j = 0; the variance is free of cancellation."""
     squares = np.square(expansion.coefficients)
     squares[0] = 0.0
     return np.asarray(squares / (float(np.sum(squares)) + expansion.truncation_error**2))
 
 
 def _correlations(expansion: HermiteExpansion, degree: int) -> Array:
-    """Return λ_0² ... λ_degree², from the intervals that carry all but rounding of h_degree² γ."""
+    """Return λ_0² ... λ_degree² by intervals of z that hold the integral of h_degree² γ up to rounding."""
     ends, bins = label_cells(expansion.link.value, 2.0 * degree**0.5 + 6.0)
     moments = np.stack([np.bincount(bins, row) for row in interval_moments(ends, degree)])
     seen = moments[0] > 0.0
@@ -183,7 +183,7 @@ def label_cells(function: Function, reach: float) -> tuple[Array, Integers]:
 
 
 def _turning_points(function: Function, grid: Array, values: Array) -> Array:
-    """Return where the function has a maximum or minimum, by golden sections of the cells around the grid's own."""
+    """Return the points z of maxima and minima of the function, by golden sections around those of the grid."""
     step = np.diff(values)
     turns = (step[:-1] * step[1:] <= 0.0) & ((step[:-1] != 0.0) | (step[1:] != 0.0))
     middle = np.nonzero(turns)[0] + 1
@@ -225,12 +225,12 @@ def _levels(values: Array, at_turns: Array, at_points: Array, usual: float) -> A
 
 
 def _slack(values: Array, usual: float) -> Array:
-    """Return by how much rounding may change values."""
+    """Return an upper bound on the change of values by rounding."""
     return np.asarray(_ROUNDING * np.abs(values) + _CANCELLATION * usual)
 
 
 def _crossings(function: Function, points: Array, values: Array, levels: Array) -> Array:
-    """Return where the function crosses levels inside the cells between points, on each of which it is monotone."""
+    """Return the points z at which the function crosses levels; it is monotone in each cell between `points`."""
     low, high = np.sort([values[:-1], values[1:]], axis=0)
     first, last = np.searchsorted(levels, low, side="right"), np.searchsorted(levels, high)
     count = np.maximum(last - first, 0)

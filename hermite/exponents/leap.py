@@ -255,17 +255,17 @@ def _complement(subspace: Array) -> Array:
 
 def _reduced(directions: Array) -> Array:
     """Return the basis of the same space in reduced row echelon form, to three digits, for the eye."""
-    rows, done = directions.copy(), 0
+    rows, row = directions.copy(), 0
     for column in range(rows.shape[1]):
-        pivot = done + int(np.argmax(np.abs(rows[done:, column])))
+        pivot = row + int(np.argmax(np.abs(rows[row:, column])))
         if abs(rows[pivot, column]) < 0.05:
             continue
-        rows[[done, pivot]] = rows[[pivot, done]]
-        rows[done] /= rows[done, column]
-        is_other_row = np.arange(len(rows)) != done
-        rows[is_other_row] -= np.outer(rows[is_other_row, column], rows[done])
-        done += 1
-        if done == len(rows):
+        rows[[row, pivot]] = rows[[pivot, row]]
+        rows[row] /= rows[row, column]
+        is_other_row = np.arange(len(rows)) != row
+        rows[is_other_row] -= np.outer(rows[is_other_row, column], rows[row])
+        row += 1
+        if row == len(rows):
             break
     return rows
 

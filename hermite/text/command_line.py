@@ -41,7 +41,7 @@ STDERR = 2
 
 @dataclass
 class _Note:
-    """Whether a signal came, whether some code looked, and whether signals are listened to."""
+    """Whether a signal came, whether code asked for it since, and whether signals are listened to."""
 
     heard: bool = False
     answered: bool = False
@@ -141,7 +141,7 @@ class UsageError(Exception):
 
 
 class OutputError(Exception):
-    """Why stdout takes nothing, in the rest of a sentence."""
+    """Failure to write to stdout; the message has no full stop."""
 
 
 class VersionTold(Exception):
@@ -149,7 +149,7 @@ class VersionTold(Exception):
 
 
 class _Version(argparse.Action):
-    """A flag that prints the version and ends parsing, so that nothing else need be given."""
+    """A flag that prints the version and ends parsing, so that required arguments may be absent."""
 
     def __call__(self, *_arguments: Any) -> NoReturn:
         from hermite.version import PROGRAM
@@ -179,7 +179,7 @@ class PlainParser(argparse.ArgumentParser):
         return self.note(super().add_argument(*names, **settings))
 
     def note(self, action: argparse.Action) -> argparse.Action:
-        """Note the flags of an argument, also of one that a group has added, and return it."""
+        """Return an argument after its flags were noted; arguments that a group has added are noted by it too."""
         self._flags |= dict.fromkeys(action.option_strings, action)
         return action
 
@@ -199,7 +199,7 @@ class PlainParser(argparse.ArgumentParser):
         return super().parse_known_args(words if self._has_commands else self._with_values(words), namespace)
 
     def _with_values(self, words: Sequence[str]) -> list[str]:
-        """Return words in which one that begins with a minus and is no flag is a value for the base class, too.
+        """Return words so that the base class reads a word as a value if it begins with a minus and is no flag.
 
         It is the value of the option before it, `--option=value`, or else an argument, behind a last `--`.
         """
@@ -247,8 +247,14 @@ def command_parser(module: str, description: str, epilog: str, kind: type[Kind],
         add_help=not short_help,
     )
     if short_help:
-        told = short_help.replace(f"python -m {module}", parser.prog)
-        told_by = {"action": _Short, "nargs": 0, "const": told, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS}
+        help_text = short_help.replace(f"python -m {module}", parser.prog)
+        told_by = {
+            "action": _Short,
+            "nargs": 0,
+            "const": help_text,
+            "dest": argparse.SUPPRESS,
+            "default": argparse.SUPPRESS,
+        }
         parser.add_argument("-h", **told_by, help="print the five most common questions")
         parser.add_argument("--help", action="help", help="show this message and exit")
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
@@ -306,7 +312,7 @@ def _is_own_process() -> bool:
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
-    """Return the exit code of a command; tell a mistake of the user, or an interruption, on stderr."""
+    """Return the exit code of a command; a mistake of the user, or an interruption, is written to stderr."""
     try:
         _check_libraries_load()
         code = command()
@@ -344,7 +350,7 @@ def _check_files_open() -> int:
 
 
 def _leave_removed_directory(words: Iterable[str]) -> None:
-    """Leave a current directory that is gone, which libraries ask for, if a word names a file by its whole path."""
+    """Change from a current directory that was deleted to `NOWHERE`, if a word names a file by its whole path."""
     if not any(Path(word.partition("=")[2] or word).is_absolute() for word in words):
         return
     try:

@@ -254,7 +254,7 @@ class _Node:
 
 
 def _checked_degree(degree: int | None) -> int | None:
-    """Return a degree; raise ValueError beyond 300. None stands for other functions than polynomials."""
+    """Return a degree, None for a function that is no polynomial; raise ValueError beyond 300."""
     if degree is not None and degree > MAX_DEGREE:
         refuse(f"Argument `x` must be a formula, but has degree {degree}, beyond {MAX_DEGREE}.")
     return degree
@@ -340,7 +340,7 @@ class _Walker:
                 return self.refuse_node(node)
 
     def exact(self, value: float) -> Any:
-        """Return a number of the text as sympy's; the shortest decimal of a float is the text, and is read exactly."""
+        """Return a number of the text as an exact number of sympy, from the shortest decimal of a float."""
         if isinstance(value, bool):
             refuse(f"Argument `{self.argument}` must be {self.kind}, but contains {value}, which is not a number.")
         if not abs(value) <= _MAX_NUMBER or (value != 0 and abs(value) < 1.0 / _MAX_NUMBER):
@@ -402,7 +402,7 @@ class _Walker:
         return _Node(base.expression**exponent.expression, number, degree)
 
     def _bounded(self, symbol: str, first: float, second: float) -> float:
-        """Compute a constant in floats before sympy computes it exactly, so that huge numbers are never built."""
+        """Return a constant as a float; ValueError if it is huge, so that sympy never computes it exactly."""
         with suppress(OverflowError, ZeroDivisionError):
             value: float = _ARITHMETIC[symbol](first, second)
             if abs(value) <= _MAX_NUMBER:

@@ -21,15 +21,15 @@ _SCIENTIFIC = re.compile(r"\s*\*\s*10\^\(?([+-]?[0-9]{1,4})\)?\s*$")
 
 
 def keyboard_text(text: str) -> str:
-    """Return a formula or a number in the characters of a keyboard; a text of such characters as it is.
+    """Return a formula or a number in characters of a keyboard; text in such characters is returned as it is.
 
     >>> keyboard_text("z² − 2×√3·z⁻¹"), keyboard_text("½·tanh(π z)")
     ('z^2 - 2*sqrt(3)*z^(-1)', '(1/2)*tanh(pi z)')
     """
     if text.isascii():
         return text
-    text = _POWER.sub(lambda found: _exponent(found[0].translate(_RAISED)), text)
-    text = _FRACTION.sub(lambda found: f"({unicodedata.normalize('NFKC', found[0])})", text)
+    text = _POWER.sub(lambda match: _exponent(match[0].translate(_RAISED)), text)
+    text = _FRACTION.sub(lambda match: f"({unicodedata.normalize('NFKC', match[0])})", text)
     return _ROOT.sub(r"sqrt(\1)", text).translate(_SIGNS)
 
 
