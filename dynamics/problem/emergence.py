@@ -43,7 +43,7 @@ UNDEFINED = "the link has no part of degree 3 or more, and parts of lower degree
 
 @dataclass(frozen=True, eq=False)
 class LearnedPart:
-    """The coefficients c_j of a link that count in the learned mass, and their kernel; NaN where the link has none."""
+    """The coefficients c_j of a link that count in the learned mass, and their kernel; NaN if no coefficient counts."""
 
     #: Which degrees count, one of `DEFINITIONS`.
     definition: str
@@ -61,12 +61,12 @@ class LearnedPart:
 
     @property
     def is_defined(self) -> bool:
-        """Whether the link has such a part."""
+        """Whether some coefficient of the link counts."""
         return not bool(np.isnan(self.coefficients).any())
 
     @property
     def first_degree(self) -> int:
-        """Lowest degree that counts, whether or not the link has it."""
+        """Lowest degree that counts by the definition, for any link."""
         return 0 if self.definition == ALL_DEGREES else LOWEST_DEGREE
 
     def kernel(self, s: ArrayLike) -> Array:

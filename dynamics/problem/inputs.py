@@ -62,7 +62,7 @@ class Axes(NamedTuple):
         return squared_lengths.T
 
     def columns(self, kind: int, span: int) -> Integers:
-        """Return the kept axes of a class beyond the teacher's, by their place among the kept ones."""
+        """Return the indices of the kept axes of a class, without those of the teacher."""
         return np.flatnonzero(self.kind[span:] == kind) + span
 
 
@@ -128,7 +128,7 @@ class Inputs(Compared, Frozen):
         return inputs
 
     def check_dimension(self, dimension: int) -> None:
-        """Raise ValueError unless there are as many eigenvalues as dimensions."""
+        """Raise ValueError unless the number of eigenvalues is `dimension`."""
         total = dimension if self.multiplicities is None else sum(self.multiplicities.tolist())
         require(
             total == dimension,
@@ -146,13 +146,13 @@ class Inputs(Compared, Frozen):
         of_teacher = np.bincount(kind[np.searchsorted(ends, np.arange(span), side="right")], minlength=eigenvalue.size)
         total = np.zeros(eigenvalue.size, dtype=np.int64)
         np.add.at(total, kind, counts)
-        left = np.minimum(total, of_teacher + width)
-        _check_size(width, int(left.sum()))
+        num_to_keep = np.minimum(total, of_teacher + width)
+        _check_size(width, int(num_to_keep.sum()))
         index = []
         for axis_class, end, count in zip(kind, ends.tolist(), counts.tolist(), strict=True):
-            kept = min(count, int(left[axis_class]))
-            left[axis_class] -= kept
-            index.append(np.arange(end - count, end - count + kept))
+            count_kept = min(count, int(num_to_keep[axis_class]))
+            num_to_keep[axis_class] -= count_kept
+            index.append(np.arange(end - count, end - count + count_kept))
         places = np.concatenate(index)
         return Axes(eigenvalue, total, places, kind[np.searchsorted(ends, places, side="right")])
 
@@ -240,7 +240,7 @@ def random_whitened(rng: np.random.Generator, axes: Axes, span: int, width: int,
 
 
 def whitened(weights: Array, inputs: Inputs, axes: Axes, span: int) -> Array:
-    """Return ŵ = Σ^½ w of given weights (m, d) on the kept axes, each class turned to a triangular factor."""
+    """Return ŵ = Σ^½ w of weights (m, d) on the kept axes, (m, D), each class rotated to a triangular factor."""
     values, _, index, kind = axes
     of_axis = inputs.eigenvalues_of_axes(weights.shape[1])
     full = weights * np.sqrt(of_axis)

@@ -96,7 +96,7 @@ class SGD(Optimizer):
 
     @property
     def amplification(self) -> float:
-        """(1 − δ)/(1 − β): for a fixed β, as d → ∞, the weights move as those of plain SGD at so many times η."""
+        """(1 − δ)/(1 − β), the factor of η for plain SGD that moves as this optimizer does, for fixed β as d → ∞."""
         return (1.0 - self.dampening) / (1.0 - self.momentum)
 
 
@@ -214,7 +214,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {kind.name: kind for kind in (SGD, Zero
 
 
 def checked_optimizer(value: object) -> Optimizer:
-    """Return an optimizer, for None plain SGD, for text the one that it names: "adam", "SGD(momentum=0.9)", ….
+    """Return an optimizer: plain SGD for None, and for text such as "adam" or "SGD(momentum=0.9)" the one it names.
 
     Examples
     --------

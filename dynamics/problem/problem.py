@@ -460,7 +460,7 @@ def _checked_level(problem: Problem) -> float:
 
 
 def _default_norm(problem: Problem) -> float:
-    """Return the usual |w_i| at the start; that of a frame gives the network a mean square of order 1."""
+    """Return the default |w_i| at the start; for a frame the network then has a mean square of order 1."""
     if problem.kind == FRAME:
         return float(float(problem.width) ** -0.25)
     return UNIT_NORM if problem.kind in (SPHERICAL, NETWORK) else SMALL_NORM
@@ -477,7 +477,7 @@ def _checked_norm(problem: Problem) -> float:
 
 
 def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
-    """Return the teacher's link at the order that was asked; the student's own order could cut a polynomial."""
+    """Return the link of the teacher, expanded to the order of the problem."""
     kind, student_link, value = problem.kind, problem.activation, problem.teacher_activation
     require(
         not problem.teacher.is_polynomial,
@@ -497,7 +497,7 @@ def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
 
 
 def _checked_smoothing(problem: Problem) -> float:
-    """Return the smoothing λ; refuse a correlation of anything but one spherical neuron and one direction."""
+    """Return the smoothing λ; the correlation is refused unless there are one spherical neuron and one direction."""
     objective, count = problem.objective, problem.teacher.num_directions
     check_choice("objective", objective, (SQUARED, CORRELATION))
     size = checked_number(problem.smoothing, "smoothing", positive=False)
@@ -556,14 +556,17 @@ def _checked_weights(problem: Problem) -> Array:
     """Return the given starting weights; without `inputs` those of a `Student` may leave out columns that are zero."""
     student, m, d, span = problem.student, problem.width, problem.dimension, problem.teacher.span
     rows = read_only(real_array(problem.initial_weights, "initial_weights"))
-    fewer = isinstance(student, Student) and problem.inputs is None
-    or_fewer = f", or fewer columns, those that are not zero, but at least the teacher's {span}" if fewer else ""
-    fits = rows.shape == (m, d) or (fewer and rows.ndim == 2 and len(rows) == m and span <= rows.shape[1] <= d)
-    require(
-        fits,
-        f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}){or_fewer}, but has shape "
-        f"{rows.shape}.",
-    )
+    if isinstance(student, Student) and problem.inputs is None:
+        require(
+            rows.ndim == 2 and len(rows) == m and span <= rows.shape[1] <= d,
+            f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, those that "
+            f"are not zero, but at least the teacher's {span}, but has shape {rows.shape}.",
+        )
+    else:
+        require(
+            rows.shape == (m, d),
+            f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), but has shape {rows.shape}.",
+        )
     check_rows("initial_weights", rows)
     _check_geometry(problem, "initial_weights", np.sum(rows**2, axis=1), lambda: rows @ rows.T)
     are_pairs = isinstance(student, Student) and student.is_paired
@@ -662,7 +665,7 @@ def is_network(problem: object) -> bool:
 
 
 def decouples(problem: Problem) -> bool:
-    """Return whether each direction is learned by one neuron as if the two were alone: the tied student, k ≥ 3."""
+    """Return whether each direction is learned by one neuron, independently of all others: tied student and k ≥ 3."""
     return is_homogeneous(problem) and problem.information_exponent >= 3
 
 
@@ -692,7 +695,7 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
 
 
 def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
-    """Change a stored problem by the axes of a sweep at the point that is left."""
+    """Replace parameters of a stored problem by the values of the axes of a sweep, which is reduced to one point."""
     for name in sorted(axes, key=lambda axis: axis == "order"):  # the link is set first, then its order
         value = dataset[name].item()
         if name in ("activation", "teacher_activation"):

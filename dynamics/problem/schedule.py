@@ -57,7 +57,7 @@ class SaveAt(Compared):
 
     @classmethod
     def geometric(cls, first: float, last: float, count: int) -> SaveAt:
-        """Return `count` times from `first` > 0 to `last`, equally spaced in the logarithm: the one for power laws."""
+        """Return `count` times from `first` > 0 to `last`, equally spaced in the logarithm, as power laws need them."""
         begin, end, number = _checked_range(first, last, count, "<")
         times = np.geomspace(begin, end, number)
         times[0], times[-1] = begin, end
@@ -70,7 +70,7 @@ class SaveAt(Compared):
 
     @classmethod
     def at(cls, times: ArrayLike) -> SaveAt:
-        """Return exactly these times."""
+        """Return a SaveAt of exactly these times."""
         return cls(np.atleast_1d(real_column(times, "times")))
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class SaveAt(Compared):
 
 
 def _checked_range(first: object, last: object, count: object, above: Literal["<", "<="]) -> tuple[float, float, int]:
-    """Return the ends, of which the first is above 0 or at least 0, and the number of the times between them."""
+    """Return the first and last time and their number; the first is above 0, or at least 0 where `above` is "<="."""
     number = checked_integer(count, "count", minimum=2)
     begin, end = checked_real(first, "first"), checked_real(last, "last")
     is_above = begin > 0 if above == "<" else begin >= 0
@@ -106,7 +106,7 @@ def schedule_until(save_at: object, t_max: object, default: SaveAt) -> SaveAt:
 
 
 def ended_at(default: SaveAt, last: float) -> SaveAt:
-    """Return as many times as a default schedule has, geometric, from its first or a hundredth of `last` to that."""
+    """Return as many geometric times as `default` has, from its first one, or `last`/100 if that is less, to `last`."""
     return SaveAt.geometric(min(float(default.times[0]), last / 100.0), last, len(default))
 
 

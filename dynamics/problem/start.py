@@ -54,7 +54,7 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
 
 
 def orthogonal_rows(weights: Array, length: float) -> Array:
-    """Return orthogonal rows of one length by Gram and Schmidt: a lower-triangular part stays so."""
+    """Return orthogonal rows of one length by Gram-Schmidt; rows of a lower-triangular matrix stay lower-triangular."""
     factor, triangle = np.linalg.qr(weights.T)
     return np.asarray(length * (factor * np.sign(np.diag(triangle))).T)
 
