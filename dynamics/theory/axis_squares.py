@@ -36,7 +36,7 @@ class Squares(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> Squares:
-        """Return those of a problem with directions on axes and c_1 = 0."""
+        """Return the axes of a problem with directions on axes and c_1 = 0."""
         axes, learned = problem.input_axes(), first_learned(problem)
         a, means = problem.teacher.coefficients[learned], means_of_squares(problem.activation)
         if axes is None:
@@ -49,14 +49,14 @@ class Squares(NamedTuple):
         return cls(a, s, np.append(np.ones(a.size), beyond_of[unlearned].astype(np.float64)), means)
 
     def decay(self) -> Array:
-        """Return κ, 8 a s g(1) on the own axis and 2 a s g'(1) on any other."""
+        """Return κ (L, L + classes): 8 a s g(1) on the axis of the neuron itself, and 2 a s g'(1) on any other."""
         o, alpha = self.means[:2]
         kappa: Array = 2.0 * alpha * np.outer(self.a, self.s)
         np.fill_diagonal(kappa, 2.0 * o * self.a * self.s[: self.a.size])
         return kappa
 
     def noise(self, D: Array) -> Array:
-        """Return s_l² Σ E[∇_pl² ∇_qj²] D_qj, term by term of which of the axes p, l, q, j are the same."""
+        """Return s_l² Σ_qj E[∇_pl² ∇_qj²] D_qj; terms differ by which of the axes p, l, q, j are equal."""
         o, v, oo, oa, ob, aa, ab = self.means
         L = self.a.size
         D = D * self.a[:, None]
@@ -76,7 +76,7 @@ class Squares(NamedTuple):
 
 
 def largest_growth(squares: Squares, batch_size: int, directions: int | None = None) -> float:
-    """Return the spectral radius of κ⁻¹ times what multiplies η, of SGD or of zeroth order along K directions."""
+    """Return ρ(κ⁻¹ N), N the noise of SGD per η, or of steps of zeroth order along K directions."""
     kappa = squares.decay()
 
     def product(flat: Array) -> Array:
@@ -92,7 +92,7 @@ def largest_growth(squares: Squares, batch_size: int, directions: int | None = N
 
 
 def spectral_radius(product: Callable[[Array], Array], size: int) -> float:
-    """Return the spectral radius of a linear map of vectors; entries of very unlike sizes lose it to rounding."""
+    """Return the spectral radius of a linear map of vectors; entries of unlike sizes lose accuracy to rounding."""
     if size <= MOST_DENSE:
         return float(np.abs(np.linalg.eigvals(np.array([product(row) for row in np.eye(size)]).T)).max())
 

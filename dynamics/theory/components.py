@@ -54,7 +54,7 @@ def _scaled(link: HermiteExpansion, order: int, length: float, bias: float) -> Q
 
 
 def blind_components(problem: Problem) -> tuple[str, ...]:
-    """Return the names of the components of the teacher that no neuron of a `Student` can ever carry.
+    """Return the names of the components of the teacher that no neuron of a `Student` can represent.
 
     A component is f_α = s Σ_i v_i D_|α|(Q_ii, b_i) M_i^α/√(α!), which stays zero where D_|α| is: an odd link
     without biases has D_2 = D_4 = … = 0. Norms and biases that move are tried at several values.
@@ -78,7 +78,7 @@ def blind_components(problem: Problem) -> tuple[str, ...]:
 
 
 def predicted_component_times(problem: Problem) -> Array:
-    """Return the times (components,) at which these are learned by the law of a monomial's saddle, in flow time.
+    """Return the flow times (components,) at which components are learned, by the escape from a monomial's saddle.
 
     It is the least time of all neurons, on the sphere with a fixed second layer, for components of degree 3 and more
     whose axes no component before them has. NaN where the law does not hold, inf where no neuron can escape.
@@ -97,7 +97,7 @@ def predicted_component_times(problem: Problem) -> Array:
 
 
 def _least_time(problem: Problem, student: Student, component: Component) -> float:
-    """Return the time of the fastest neuron; NaN if the others move it until then."""
+    """Return the time of the fastest neuron; NaN if the other neurons move it before that time."""
     (v, _, weights), D = problem.network_start(), _of_neurons(problem, component.degree + 1)
     axes, alpha = list(component.axes), np.array([n for n in component.degrees if n], dtype=np.float64)
     scale, rate = student.output_scale, student.learning_rates[0]

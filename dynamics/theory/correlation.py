@@ -49,7 +49,7 @@ class Escape:
         return np.asarray(np.tanh(self.scale * np.sinh(u)))
 
     def grid(self) -> Array:
-        """Return C all over the way, with 0, where an odd link without smoothing vanishes, if it passes."""
+        """Return overlaps C along the path, with C = 0 if it passes there, since an odd link may have no pull at 0."""
         first, last = self.ends
         return self.overlap(np.append(np.linspace(first, last, GRID), 0.0 if first < 0.0 < last else first))
 
@@ -59,7 +59,7 @@ class Escape:
 
 
 def escape_of(problem: Problem, level: float | None = None) -> Escape:
-    """Return the way of the flow to an overlap of this size, −C where k is even and it leads there; empty if beyond.
+    """Return the path of the flow to an overlap of size `level`, or −`level` if it leads there; empty from beyond it.
 
     By default the size is that at which the direction emerges.
     """
@@ -109,7 +109,7 @@ def mean_time(
 
 
 def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch_size: int) -> Array:
-    """Return what steps take from x' = `pull`: ½ η C E|u|²/(1 − C²)."""
+    """Return the loss of speed ½ η C E|u|²/(1 − C²) by steps of finite size, where x' = `pull` in the flow."""
     size = means.drag(C) / (batch_size * (1.0 - C**2)) + (1.0 - 1.0 / batch_size) * means.drift_share * pull**2
     return np.asarray(0.5 * learning_rate * C * size)
 
@@ -137,7 +137,7 @@ def learned_level(problem: Problem) -> float:
 
 
 def leading_time(problem: Problem) -> float:
-    """Return the time that the lowest power of g alone needs, NaN with smoothing, which has several of one size."""
+    """Return the time of emergence by the lowest power of g alone; NaN with smoothing, where several powers compete."""
     if problem.smoothing > 0.0:
         return float("nan")
     C, k, slope = float(problem.start().teacher_overlap[0, 0]), problem.information_exponent, signal_slope(problem)

@@ -45,7 +45,7 @@ class RunPlan(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, noise_rate: float, time: float, draws: int | None = None) -> RunPlan | None:
-        """Return the plan for an event at a time of the flow, with as many runs as a minute has, or with `draws`.
+        """Return the plan for an event at a time of the flow, with as many runs as fit into a minute, or with `draws`.
 
         It is None where that are fewer than an interval needs.
         """
@@ -65,7 +65,7 @@ class RunPlan(NamedTuple):
         return cls(draws, step, math.ceil(longest * time / step), samples, axes, time)
 
     def minutes(self, problem: Problem) -> float:
-        """Return about how many minutes of one core all runs take until the time of the flow."""
+        """Return an estimate of the minutes of one core that all runs take until the time of the flow."""
         m, units = problem.width, problem.width + problem.num_directions
         # Products of matrices and entries of the table.
         of_one = m * units * (4 * self.axes + 100) + self.samples * (4 * units * self.axes + 60 * units)
@@ -78,7 +78,7 @@ class RunPlan(NamedTuple):
 
 
 def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> tuple[Array, float]:
-    """Return flow times at which a direction has the event "emergence" or "learned", which the start has not.
+    """Return the flow times of the event "emergence" or "learned" of a direction that does not hold at the start.
 
     They are those of runs with noise, (draws,), and of the run without, inf where it does not come.
     """
@@ -121,12 +121,12 @@ class _Runs:
         self._look()
 
     def keep(self, stay: NDArray[np.bool_]) -> None:
-        """Leave out runs."""
+        """Keep the runs that `stay` selects, and drop all others."""
         self._W, self._size = self._W[stay], self._size[stay]
         self._look()
 
     def _look(self) -> None:
-        """Find norms, unit vectors and overlaps of neurons with neurons and directions."""
+        """Compute norms, unit vectors and overlaps of neurons with neurons and directions."""
         W, r = self._W[:, :, : self._used], self._span
         self._norm = np.sqrt(np.sum(W**2, axis=2))
         self._U = W / np.maximum(self._norm, 1e-300)[:, :, None]
@@ -134,7 +134,7 @@ class _Runs:
         self._Q = np.concatenate([self._U @ np.swapaxes(self._U, 1, 2), to_teacher], axis=2)
 
     def reached(self, direction: int, event: str) -> Array:
-        """Return numbers (runs,) that are at least 0 once a direction has the event."""
+        """Return numbers (runs,) that are 0 or positive once the event of a direction holds."""
         C, problem = self._Q[:, :, self._W.shape[1] + direction], self._problem
         if event == "emergence":
             size = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
@@ -144,7 +144,7 @@ class _Runs:
         return np.asarray(mass - LEARNED_SHARE * self._a[direction])
 
     def advance(self) -> NDArray[np.bool_]:
-        """Move all runs by a step; return which of them have not diverged."""
+        """Move all runs by one step, and return whether each has not diverged, shape (runs,)."""
         problem, plan, r, m = self._problem, self._plan, self._span, self._W.shape[1]
         U, n, theta = self._U, self._norm**2, self._theta
         with np.errstate(over="ignore", invalid="ignore"):

@@ -274,11 +274,11 @@ def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
         fit_slope(m[:-1], np.log(np.where(values[:-1] > 0.0, values[:-1], np.nan))).exponent for values in (gap, drift)
     )
     # Both ends of the difference are read off the same chords, so that no drift means no cost.
-    there, here = (
+    at_widest, at_best = (
         np.array([np.interp(at, np.log(eta), row) for at, row in zip(rates, logs, strict=True)])
         for rates in (np.full_like(log_rate, log_rate[-1]), log_rate)
     )
-    cost = np.expm1(np.maximum(there - here, 0.0))
+    cost = np.expm1(np.maximum(at_widest - at_best, 0.0))
     of_widths = {"best_rate": log_rate, "best_loss": log_loss, "loss_gap": gap, "rate_drift": drift}
     return {**of_widths, "transfer_cost": cost, "gap_exponent": x, "drift_exponent": y, "excess": y - 0.5 * x}
 

@@ -27,8 +27,6 @@ from hermite.text.messages import refuse, shown, warn
 
 #: Significant digits of a limit at the end of a flow, whose accuracy is `stability.RTOL`.
 KNOWN_DIGITS = 4
-#: Why other optimizers than SGD and its form of zeroth order have no limit.
-NO_LIMIT = "its steps do not shrink with the gradient, so that there is no limit of stability"
 
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:
@@ -66,7 +64,8 @@ def resolved_rate(
     chosen = checked_optimizer(optimizer)
     require(
         isinstance(chosen, (SGD, ZerothOrder)),
-        f"Argument `learning_rate` must be a number for optimizer {chosen}, not a share such as {text}: {NO_LIMIT}.",
+        f"Argument `learning_rate` must be a number for optimizer {chosen}, not a share such as {text}: its steps do "
+        "not shrink with the gradient, so that there is no limit of stability.",
     )
     return share * (descent_limit(problem) if descends else stable_rate(problem, batch_size, chosen))
 
@@ -92,7 +91,8 @@ def _limited(optimizer: Optimizer | str | None) -> tuple[float, int | None]:
         return 1.0, chosen.directions
     if not isinstance(chosen, SGD):
         refuse(
-            f"Argument `optimizer` must be SGD or ZerothOrder for a learning-rate limit, but is {chosen}: {NO_LIMIT}."
+            f"Argument `optimizer` must be SGD or ZerothOrder for a learning-rate limit, but is {chosen}: its steps do "
+            "not shrink with the gradient, so that there is no limit of stability."
         )
     return chosen.amplification, None
 
@@ -249,7 +249,7 @@ def _limit(problem: Problem, size: int, directions: int | None) -> float:
 
 
 def _in_known_digits(limit: float) -> float:
-    """Return a limit at the end of a flow, which is known to about 1e-4, without digits that change between processes.
+    """Return a limit at the end of a flow in four digits; later ones change between processes.
 
     A process that compiles functions calls other copies of them than one that loads them from disk. Copies round
     differently, which changes the end of the flow by about 1e-9.
@@ -258,7 +258,7 @@ def _in_known_digits(limit: float) -> float:
 
 
 def quick_limit(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float | None:
-    """Return `stable_rate` where a formula gives it, None where it takes a flow or is not known."""
+    """Return `stable_rate` where a formula gives it; None where it needs a flow or is not known."""
     by_formula = is_frame(problem) or fitted_neurons(problem) is not None
     try:
         return stable_rate(problem, batch_size, optimizer) if by_formula else None
@@ -281,7 +281,7 @@ def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
 
 
 def target_losses(problem: Problem, targets: Integers) -> Array:
-    r"""Return the loss at which p̄ directions are learned, the last of them by half.
+    r"""Return the loss of each target p̄ at which p̄ directions are learned, the last of them by half.
 
     .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)
     """

@@ -34,7 +34,7 @@ ROUNDING = 1e-12
 
 
 def checked_column(values: ArrayLike, name: str, fewest: int = 1) -> Array:
-    """Return a list of finite numbers of at least 0 as an array."""
+    """Return a list as an array; ValueError unless its numbers are finite and at least 0."""
     column = real_column(values, name)
     holds = column.ndim == 1 and column.size >= fewest and np.isfinite(column).all() and column.min(initial=0.0) >= 0.0
     require(holds, f"Argument `{name}` must be a list of finite numbers of at least 0, but is {shown(values)}.")
@@ -42,7 +42,7 @@ def checked_column(values: ArrayLike, name: str, fewest: int = 1) -> Array:
 
 
 def checked_axes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Array]:
-    """Return eigenvalues and squares on their axes, lists of one length of finite numbers that are at least 0."""
+    """Return eigenvalues and squares on their axes as arrays of one length; ValueError for numbers below 0."""
     values, sizes = checked_column(eigenvalues, "eigenvalues"), checked_column(squares, "squares")
     require(
         values.size == sizes.size,
@@ -73,7 +73,7 @@ class RegressionRisk(NamedTuple):
 
 
 class FastestRate(NamedTuple):
-    """The constant learning rate that is fastest, in units of 1/λ, and its steps, interpolated between whole ones.
+    """The fastest constant learning rate, in units of 1/λ, and its number of steps, interpolated between integers.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def _known(optimizer: object) -> Optimizer:
 
 
 def _classes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return distinct eigenvalues, how many axes have each, and the sums of their squares."""
+    """Return distinct eigenvalues, the number of axes of each, and the sum of squares on these axes."""
     values, sizes = checked_axes(eigenvalues, squares)
     require(float(values.max()) > 0.0, "Argument `eigenvalues` must hold a number above 0, but holds none.")
     distinct, place, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -356,7 +356,7 @@ def multi_pass_regression(
     draws: int = 4,
     seed: int = 0,
 ) -> MultiPassRisk:
-    r"""Return the risk of linear regression on n samples of which SGD takes one again and again, as d → ∞.
+    r"""Return the risk of SGD on linear regression that reuses n samples, one per step, as d → ∞.
 
     .. math:: w \leftarrow w - \frac{c}{d}\, (w \cdot x - y)\, x, \qquad y = \theta\cdot x + \tau\xi, \quad
        x \sim N(0, \Sigma)

@@ -146,7 +146,7 @@ def draw_on_both_sides(
 
 
 def _overlap_from_normal(normal: Array, dimension: int) -> Array:
-    """Return |C| with P(|C| > c) = P(|Z| > z), from a spline of ln(C² / z²) in z."""
+    """Return overlaps |C| that are as probable as normal numbers |z|, by a spline of ln(C² / z²) in z."""
     from scipy.interpolate import CubicSpline
     from scipy.special import betainccinv, betaincinv, erf, erfc
 
@@ -170,7 +170,7 @@ class FarSide:
 
     @classmethod
     def of(cls, problem: Problem) -> FarSide | None:
-        """Return the far side of a problem's link; None if both sides are alike, or only θ counts (odd k), or k ≤ 2."""
+        """Return the far side of a problem's link; None for links of a parity, for odd k and for k ≤ 2."""
         link = problem.activation
         mixed = link.parity == "none" and link.information_exponent in range(4, link.order, 2)
         return cls(link.coefficients, _emergence_logit(problem)) if mixed else None
@@ -202,9 +202,9 @@ class FarSide:
             lowest = min(float(xi.min()), self.emergence)
             far, near = (transit_table(self.coefficients, *at) for at in ((-1, lowest), (1, lowest - _LOWER)))
             end = np.array(self.emergence)
-            same = near.logit_at(near.remaining(end) + far.remaining(xi) - far.remaining(end))
+            logit = near.logit_at(near.remaining(end) + far.remaining(xi) - far.remaining(end))
             # From beyond the place of rest it returns to that, and has emerged all along.
-            worth[is_far] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -same)), -overlap[is_far])
+            worth[is_far] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -logit)), -overlap[is_far])
         return worth
 
     def half_learned(self, overlap: Array, ratio: Array) -> Array:
@@ -214,17 +214,17 @@ class FarSide:
         origin = table.remaining(xi)
 
         def has_half(tau: Array) -> NDArray[np.bool_]:
-            there = table.logit_at(origin - tau)
-            inverse = table.scaled_inverse_norm(xi, ratio, tau, there)
-            return table.signal(there) >= LEARNED_SHARE * self.share**2 * table.norm * inverse
+            logit = table.logit_at(origin - tau)
+            inverse = table.scaled_inverse_norm(xi, ratio, tau, logit)
+            return table.signal(logit) >= LEARNED_SHARE * self.share**2 * table.norm * inverse
 
         low, high = np.zeros_like(xi), np.ones_like(xi)
-        while not (late := has_half(high)).all():
-            high = np.where(late, high, 2.0 * high)
+        while not (is_half := has_half(high)).all():
+            high = np.where(is_half, high, 2.0 * high)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            late = has_half(middle)
-            low, high = np.where(late, low, middle), np.where(late, middle, high)
+            is_half = has_half(middle)
+            low, high = np.where(is_half, low, middle), np.where(is_half, middle, high)
         return high
 
 
@@ -244,7 +244,7 @@ class Pairs(NamedTuple):
 
 
 def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs, bool]:
-    """Return the pairs that come first, those that learn, and whether they were drawn from their distribution."""
+    """Return the first pairs, the pairs that learn, and whether they were drawn without the matrix of overlaps."""
     a, k = problem.teacher.coefficients, problem.information_exponent
     too_large = problem.width * a.size > LARGEST_MATRIX
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
@@ -266,20 +266,21 @@ def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs,
 
 def side_notes(side: FarSide, first: Pairs, learning: Pairs) -> list[str]:
     """Return a note on the directions that are matched with a neuron on the side of −θ; none without such ones."""
-    there = np.flatnonzero(first.overlap < 0.0)
-    if there.size == 0:
+    directions = np.flatnonzero(first.overlap < 0.0)
+    if directions.size == 0:
         return []
-    left = int(np.count_nonzero(learning.overlap[there] < 0.0))
-    listed = ", ".join(str(p + 1) for p in there[:5]) + (", ..." if there.size > 5 else "")
+    unlearned = int(np.count_nonzero(learning.overlap[directions] < 0.0))
+    listed = ", ".join(str(p + 1) for p in directions[:5]) + (", ..." if directions.size > 5 else "")
     place, fate = ("at -theta", "emerges there") if side.emerges else ("on the side of -theta", "never emerges")
     note = (
         f"the link has no parity: a neuron {place} has {side.share:.2g} of a direction and leaves "
-        f"{1.0 - side.share**2:.2g} of its loss; the matched neuron starts on that side and {fate} for {there.size} of "
-        f"{first.overlap.size} directions (p = {listed})"
+        f"{1.0 - side.share**2:.2g} of its loss; the matched neuron starts on that side and {fate} for "
+        f"{directions.size} of {first.overlap.size} directions (p = {listed})"
     )
     if not side.learns:
-        note += f", of which {there.size - left} are learned by another neuron, at times predicted as if it were alone"
-        note += f", and {left} never" if left else ""
+        count = directions.size - unlearned
+        note += f", of which {count} are learned by another neuron, at times predicted as if it were alone"
+        note += f", and {unlearned} never" if unlearned else ""
     return [note]
 
 
@@ -303,14 +304,14 @@ def pair_times(problem: Problem, pairs: Pairs) -> Array:
     # The branches of an even link are alike, and small problems pay by the call.
     branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
     for sign in (1, -1):
-        here = np.flatnonzero(branch == sign)
-        if not here.size:
+        on_branch = np.flatnonzero(branch == sign)
+        if not on_branch.size:
             continue
-        xi, ratio = logit_of_square(pairs.overlap[here]), a[here] / pairs.squared_norm[here]
+        xi, ratio = logit_of_square(pairs.overlap[on_branch]), a[on_branch] / pairs.squared_norm[on_branch]
         table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
         emerged = np.full_like(xi, _emergence_logit(problem))
         emergence = np.where(xi >= emerged, 0.0, table.passage(xi, emerged))
-        times[:, here] = np.array([emergence, table.learned_after(xi, ratio)]) / a[here]
+        times[:, on_branch] = np.array([emergence, table.learned_after(xi, ratio)]) / a[on_branch]
     return times
 
 
@@ -331,7 +332,7 @@ class WhitenedPair:
     level: float
 
     def times(self) -> tuple[float, float]:
-        """Return the times of emergence, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
+        """Return the time of emergence, 0 if it holds at the start, and that of n g(C)/g(1) = a/2; inf if never."""
         start, a, whole = np.append(0.0, self.weight), self.coefficient, self.link.kernel_at_one
 
         def emerged(state: Array) -> float:
@@ -360,7 +361,7 @@ class WhitenedPair:
         return float(self.eigenvalue @ self.direction**2)
 
     def leading_order(self) -> float:
-        """Return the time that the lowest power of g alone needs."""
+        """Return the time of emergence by the lowest power of g alone."""
         overlap, _ = self.overlap(np.append(0.0, self.weight))
         return float(leading_order(self.link, self.coefficient * self.speed, np.asarray(overlap)))
 
@@ -399,7 +400,7 @@ class WhitenedPair:
 
 
 def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, direction: int) -> WhitenedPair:
-    """Return a pair of a problem on the axes of its `inputs`, of its reduced weights Ŵ (m, D)."""
+    """Return the pair of a neuron and a direction on the axes of `inputs`, from reduced weights Ŵ (m, D)."""
     teacher, row, w = problem.teacher, np.zeros(axes.places.size), weights[neuron]
     rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
     row[: teacher.span] = rows[direction]

@@ -113,7 +113,7 @@ class EmergencePrediction:
 
 
 def predict(problem: Problem) -> EmergencePrediction:
-    """Return which neuron learns each direction and when, from the start alone, in O(m P log(m P)) for k ≥ 3.
+    """Return the neuron that learns each direction and its times, from the start, in O(m P log(m P)) for k ≥ 3.
 
     For the objective "correlation" the times are those of its one neuron, for any k.
     """
@@ -137,15 +137,15 @@ def predict(problem: Problem) -> EmergencePrediction:
 
 
 def _of_pairs(
-    problem: Problem, first: Pairs, learning: Pairs, times: Sequence[Array], notes: list[str], **others: Any
+    problem: Problem, first: Pairs, learning: Pairs, times: Sequence[Array], notes: list[str], **fields: Any
 ) -> EmergencePrediction:
-    """Return a prediction from pairs and their times, of the leading order, of emergence and of learning."""
+    """Return a prediction from pairs and their times: at leading order, of emergence, and of learning."""
     leading, emergence, learned = times
     if problem.activation.coefficients[0] != 0.0:
         learned, notes = np.full(learned.size, np.nan), [*notes, NOTE_CONSTANT]
     if not problem.teacher.is_orthonormal:
         notes = [*notes, NOTE_DIRECTIONS]
-    return EmergencePrediction(*first, *learning, leading, emergence, learned, notes=tuple(notes), **others)
+    return EmergencePrediction(*first, *learning, leading, emergence, learned, notes=tuple(notes), **fields)
 
 
 def _predict_whitened(problem: Problem) -> EmergencePrediction:
@@ -177,7 +177,7 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
 
 
 def _predict_correlation(problem: Problem) -> EmergencePrediction:
-    """Return when the overlap reaches the level of emergence, and the learned mass g_3(C)/g_3(1) = a/2, in the flow."""
+    """Return the flow times at which C² is at the level of emergence, and the learned mass g_3(C)/g_3(1) at a/2."""
     from dynamics.theory.correlation import leading_time, learned_level, mean_time
 
     level, leading = learned_level(problem), leading_time(problem)
@@ -205,24 +205,24 @@ def sum_formula_loss(problem: Problem, prediction: EmergencePrediction, times: A
         return staircase(problem, float(prediction.predicted_emergence_time[0]), t)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
-    when, left = sorted_stairs(problem, prediction)
-    return np.asarray(left[np.searchsorted(when, t, side="right")])
+    when, remaining = sorted_stairs(problem, prediction)
+    return np.asarray(remaining[np.searchsorted(when, t, side="right")])
 
 
 def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Array, Array]:
-    """Return the increasing times of the steps of the sum formula, inf: never, and the loss before each and at last."""
+    """Return the increasing times of the steps of the sum formula, inf for never, and the losses between them."""
     learned, a, side = prediction.predicted_learned_time, problem.teacher.coefficients, FarSide.of(problem)
     when, height = learned if prediction.carried_time is None else prediction.carried_time, a**2
-    there = np.flatnonzero(prediction.matched_overlap < 0.0)
-    if side is not None and there.size and side.share > 0.0:
-        a, share, first_time = a[there], side.share**2, when[there]
+    far = np.flatnonzero(prediction.matched_overlap < 0.0)
+    if side is not None and far.size and side.share > 0.0:
+        a, share, first_time = a[far], side.share**2, when[far]
         if not side.learns:
-            ratio = a / prediction.matched_squared_norm[there]
-            first_time = side.half_learned(prediction.matched_overlap[there], ratio) / a
+            ratio = a / prediction.matched_squared_norm[far]
+            first_time = side.half_learned(prediction.matched_overlap[far], ratio) / a
         # The rest goes with the neuron on the side of θ that learns the direction.
-        rest = np.where(prediction.learning_overlap[there] > 0.0, learned[there], np.inf)
-        when, height = np.append(when, rest), np.append(height, (1.0 - share) * a**2)
-        when[there], height[there] = np.minimum(first_time, rest), share * a**2
+        second_time = np.where(prediction.learning_overlap[far] > 0.0, learned[far], np.inf)
+        when, height = np.append(when, second_time), np.append(height, (1.0 - share) * a**2)
+        when[far], height[far] = np.minimum(first_time, second_time), share * a**2
     order = np.argsort(when, kind="stable")
     norm = float(np.sum(problem.activation.coefficients**2))
     # Summed from the last step to the first, so that a small loss keeps its relative precision.
@@ -230,7 +230,7 @@ def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Ar
 
 
 def check_decouples(problem: Problem) -> None:
-    """Raise ValueError unless directions are learned one by one, that is k ≥ 3."""
+    """Raise ValueError unless k ≥ 3, so that directions are learned independently of each other."""
     k = problem.information_exponent
     require(
         k >= 3,
@@ -317,9 +317,9 @@ def linear_times(problem: Problem, last: float) -> Array:
         # Until it is known which of the events pass.
         can_decide = True
         while np.isnan(stepper.event_times[is_open.ravel()]).any() and stepper.time < last:
-            left = most - stepper.statistics()["rhs_evaluations"]
-            steps = max(math.ceil(min(left, piece) / STEP_EVALUATIONS), 1)
-            can_decide = left >= 0.0 and stepper.advance(last, steps) in (Status.REACHED, Status.MAX_STEPS)
+            evaluations_left = most - stepper.statistics()["rhs_evaluations"]
+            steps = max(math.ceil(min(evaluations_left, piece) / STEP_EVALUATIONS), 1)
+            can_decide = evaluations_left >= 0.0 and stepper.advance(last, steps) in (Status.REACHED, Status.MAX_STEPS)
             if not can_decide:
                 break
             now = stepper.time

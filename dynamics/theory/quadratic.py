@@ -68,15 +68,15 @@ def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, time
     """Return Σ a_j² (1 − A_j(t)), every A_j of the m strongest growing alone: A_j/(1 − A_j) ∝ e^{4 a_j t}."""
     among = strongest(coefficients, width)
     a, start = coefficients[among], scipy.special.logit(initial_alignment[among])
-    left = np.array([np.sum(a**2 * scipy.special.expit(-(start + 4.0 * a * t))) for t in times])
-    return np.asarray(left + np.sum(coefficients[~among] ** 2))
+    remaining = np.array([np.sum(a**2 * scipy.special.expit(-(start + 4.0 * a * t))) for t in times])
+    return np.asarray(remaining + np.sum(coefficients[~among] ** 2))
 
 
 def staircase_loss(coefficients: Array, aligned_time: Array, times: Array) -> Array:
     """Return Σ a_j² 1{t < t_j}."""
     order = np.argsort(aligned_time, kind="stable")
-    left = np.append(np.cumsum((coefficients[order] ** 2)[::-1])[::-1], 0.0)
-    return np.asarray(left[np.searchsorted(aligned_time[order], times, side="right")])
+    remaining = np.append(np.cumsum((coefficients[order] ** 2)[::-1])[::-1], 0.0)
+    return np.asarray(remaining[np.searchsorted(aligned_time[order], times, side="right")])
 
 
 class QuadraticExponents(NamedTuple):

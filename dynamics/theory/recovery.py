@@ -137,7 +137,7 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
 
 
 def largest_label(near: Array, far: Array) -> float:
-    """Return the largest label of both, infinite if it grows from the near to the far ones."""
+    """Return the largest label of near and far points; infinite if far labels are larger by more than 1 %."""
     inner, outer = float(near.max()), float(far.max())
     return max(inner, outer) if outer - inner <= GROWTH * float(np.abs(near).max()) else np.inf
 
@@ -272,7 +272,7 @@ class Estimator:
 
     @property
     def needs_sample(self) -> bool:
-        """Whether only single samples have a law: at degree 2, where T has no upper bound."""
+        """Whether the law needs a drawn sample: at degree 2 where T has no upper bound."""
         return self.degree == 2 and not np.isfinite(self.law.top)
 
     def threshold(self, dimension: int) -> float:
@@ -426,12 +426,12 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
     # Of the second order in the fluctuation of the mean square of the noise, which heavy tails have.
     squares = 0.5 * y**2 * (square**2 - 2.0 * square + d) - (y * p) ** 2
     spread = float(weights @ squares**2) - float(weights @ squares) ** 2
-    late = spread / n**3 * overlap_squared**3 / c**4
-    if late.max() > LARGEST_MISS:
-        at = int(np.argmax(late))
+    miss = spread / n**3 * overlap_squared**3 / c**4
+    if miss.max() > LARGEST_MISS:
+        at = int(np.argmax(miss))
         warn(
             f"Labels of {g.name} have heavy tails at d = {d}: at n = {counts[at]} the mean of overlap_squared may be "
-            f"above {overlap_squared[at]:.3g} by the order of {late[at]:.1g}."
+            f"above {overlap_squared[at]:.3g} by the order of {miss[at]:.1g}."
         )
     near, far = (g.value(np.linspace(-reach, reach, 4001)) for reach in (NEAR, FAR))
     is_bounded = np.isfinite(max(largest_label(near, far), largest_label(-near, -far)))

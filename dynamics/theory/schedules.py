@@ -35,7 +35,7 @@ MOST_STEPS = 2.0**53
 
 @dataclass(frozen=True, repr=False)
 class BestSchedule(Schedule):
-    """The schedule of fewest mean steps, `best_schedule`; after the last of them its rate stays the same.
+    """The schedule of fewest mean steps, `best_schedule`; after its last step the rate is constant.
 
     Attributes
     ----------
@@ -102,13 +102,18 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     size = checked_integer(batch_size, "batch_size", minimum=1)
     start = float(problem.start().teacher_overlap[0, 0])
     least = LEAST_OVERLAP / np.sqrt(problem.dimension)
-    signed = problem.information_exponent % 2
-    first = start if signed else abs(start)
+    is_signed = bool(problem.information_exponent % 2)
+    first = start if is_signed else abs(start)
+    is_far = is_at_most(least, first)
     require(
-        is_at_most(least, first),
-        f"Argument `problem` must start from {'an overlap C' if signed else '|C|'} of at least {LEAST_OVERLAP:g}/√d = "
-        f"{least:.4g}, but starts from {start:.4g}: nearer to 0 the noise of the best steps is of the size of C "
-        "itself.",
+        is_far or not is_signed,
+        f"Argument `problem` must start from an overlap C of at least {LEAST_OVERLAP:g}/√d = {least:.4g}, but starts "
+        f"from {start:.4g}: nearer to 0 the noise of the best steps is of the size of C itself.",
+    )
+    require(
+        is_far,
+        f"Argument `problem` must start from |C| of at least {LEAST_OVERLAP:g}/√d = {least:.4g}, but starts from "
+        f"{start:.4g}: nearer to 0 the noise of the best steps is of the size of C itself.",
     )
     require(
         first < last < 1.0,
@@ -165,7 +170,7 @@ def resolved_schedule(
     *,
     descends: bool = False,
 ) -> object:
-    """Return what `learning_rate` means for a problem: text as a number or a `Schedule`, all else as it is.
+    """Return a learning rate for a problem: text as a number or a `Schedule`, any other value as it is.
 
     Text is a share of the optimizer's limit of stability such as "0.1x", or a call such as "cosine(0.01, 100000)"; in
     "best_schedule(0.9)" the problem and the batch size are those of the run.

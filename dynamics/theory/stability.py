@@ -60,7 +60,7 @@ SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
 
 @dataclass(frozen=True)
 class Units:
-    """Classes of independent units (C,), so many of each, with k functions of one Gaussian coordinate per unit.
+    """Classes (C,) of `count` independent units each, with k functions of one Gaussian coordinate per unit.
 
     Functions are u where `beyond` (k,) says so, and h else; `mean` (C, k) and `cumulants` 2 to 4 (C, k, …) are theirs.
     Second moments are those of sums over n equal units, Σ_i δ_i/√n, (C k, C k), and those of differences, (C, k, k).
@@ -114,7 +114,7 @@ class Units:
         return out.reshape(C * k, C * k)
 
     def second(self) -> tuple[Array, Array]:
-        """Return E F Fᵀ."""
+        """Return E F Fᵀ of the sums over classes, (C k, C k), and of the differences, (C, k, k)."""
         return self._placed(self.cumulants[0]) + np.outer(self._sums, self._sums), self.cumulants[0]
 
     def grown(self, X: Sequence[Array], beyond: float) -> list[Array]:
@@ -145,7 +145,7 @@ class Units:
 
 
 def outer_axes(problem: Problem, inside: Integers = NO_AXES) -> tuple[Array, Array]:
-    """Return eigenvalues (C,) of the axes of inputs but for those `inside`, in few classes, and their counts."""
+    """Return eigenvalues (C,) of the axes of inputs outside of `inside`, merged into few classes, and their counts."""
     axes = problem.input_axes()
     if axes is None:
         return np.ones(1), np.array([float(problem.dimension - inside.size)])
@@ -198,12 +198,12 @@ class _SampledMoments:
         return np.asarray(F.T @ ((square * self._points)[:, None] * F))
 
     def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
-        """Return both means."""
+        """Return E u uᵀ s and E h hᵀ s with s = uᵀ X u + hᵀ Y h."""
         square = sum(np.sum(F @ matrix * F, axis=1) for F, matrix in ((self._u, across), (self._h, along)))
         return self._mean(self._u, square), self._mean(self._h, square)
 
     def grown_across(self, across: Array) -> Array:
-        """Return the mean of u alone."""
+        """Return E u uᵀ (uᵀ X u)."""
         return self._mean(self._u, np.sum(self._u @ across * self._u, axis=1))
 
 
@@ -288,7 +288,7 @@ def _largest_rate(
 
 
 class _Part:
-    """One matrix of second moments without those of u with h, and the inverse of X → K X + X K."""
+    """Second moments K of u and of h, without mixed ones, and the inverse of X → K X + X K."""
 
     def __init__(self, second: Array, beyond: Flags) -> None:
         self.outer = (beyond[:, None] & beyond).astype(np.float64)
@@ -297,7 +297,7 @@ class _Part:
         self._values, self._axes = np.linalg.eigh(self.K)
 
     def divided(self, Y: Array) -> Array:
-        """Return X of K X + X K = Y, 0 where parameters change nothing."""
+        """Return the solution X of K X + X K = Y, 0 along parameters that do not change f."""
         sums, back = self._values[..., :, None] + self._values[..., None, :], np.swapaxes(self._axes, -1, -2)
         zero = sums <= ZERO * sums.max(initial=0.0)
         turned = np.where(zero, 0.0, back @ Y @ self._axes / np.where(zero, 1.0, sums))
@@ -308,7 +308,7 @@ class _Part:
 
 
 class Fitted(NamedTuple):
-    """Neurons that give f = f*: weights (n, r), and of each how many times its squared gradient counts, (n,)."""
+    """Neurons that give f = f*: weights (n, r), and the factor of the squared gradient of each, (n,)."""
 
     weights: Array
     shares: Array
@@ -331,7 +331,7 @@ def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: 
 
 
 def narrow_limit(problem: Problem, batch_size: int, directions: int | None = None) -> float:
-    """Return the limit of the homogeneous student with m < P, the smaller of both as of `network_limit`."""
+    """Return the limit of the homogeneous student with m < P, the smaller one of the two as in `network_limit`."""
     # Other limits need no compiler.
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.theory.prediction import default_schedule
@@ -371,7 +371,7 @@ def fitted_neurons(problem: Problem) -> Fitted | None:
 
 
 def neurons_decouple(problem: Problem) -> bool:
-    """Return whether squares of deviations of converged neurons move alone: orthonormal directions and c_1 = 0."""
+    """Return whether squared deviations of converged neurons close among themselves: orthonormal and c_1 = 0."""
     link, teacher = problem.activation, problem.teacher
     return problem.kind == HOMOGENEOUS and teacher.is_orthonormal and (link.order < 1 or link.coefficients[1] == 0.0)
 
@@ -406,7 +406,7 @@ def _slopes_at(link: HermiteExpansion, length: float) -> tuple[Function, Functio
 
 
 def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
-    """Return the gradients of neurons on separate axes, and the number of coordinates off the axis of one.
+    """Return the gradients of neurons on separate axes, and the number of coordinates outside of the axis of a neuron.
 
     A gradient is across the axis of its neuron, and along it unless its length is kept.
     """
@@ -426,7 +426,7 @@ def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
 
 
 def _classes(values: Array, counts: Array, most: int) -> tuple[Array, Array]:
-    """Return the distinct positive values, at most so many after neighbours were put together, and their counts."""
+    """Return the distinct positive values, merged into at most `most` classes of neighbours, and their counts."""
     distinct, place = np.unique(values, return_inverse=True)
     if distinct.size > most:
         place = np.searchsorted(np.geomspace(distinct[0], distinct[-1], most + 1)[1:-1], values)
@@ -535,7 +535,7 @@ def _end_of_flow(system: FlowSystem, last: float, is_learned: Callable[[Array], 
 
 
 def _beyond(M: Array, Q: Array) -> Array:
-    """Return the parts of vectors beyond axes, (m, …), from their overlaps M with these and Q with each other."""
+    """Return components of vectors outside of some axes, (m, …), from overlaps M with these and Q with each other."""
     rest, axes = np.linalg.eigh(Q - M @ M.T)
     used = rest > EMPTY_AXIS * max(float(rest[-1]), float(np.diag(Q).max()))
     return np.asarray(axes[:, used] * np.sqrt(rest[used]))

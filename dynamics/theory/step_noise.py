@@ -110,7 +110,7 @@ class SearchNoise:
         return 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
-        """Return the part of B that the finite-step equation lacks, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
+        """Return the part of B that is not in the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
 
         That equation moves C by −½ C H, H the relative mean square of a step: its overlap is the ratio of the mean
         products.
@@ -143,7 +143,7 @@ class EscapeBias(NamedTuple):
 
     @property
     def trapped(self) -> NDArray[np.bool_]:
-        """Whether the drift vanishes on the way."""
+        """Whether the drift vanishes before a direction emerges, shape (P,)."""
         return np.isinf(self.drift_bias)
 
 
@@ -226,7 +226,7 @@ def pair_delays(
 
 
 def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread: Array, time: Array | float) -> Array:
-    """Return relative delays, where steps take shares of the drift and by fluctuations, and the relative scatter.
+    """Return relative delays for each share of the drift in `losses`, that by fluctuations, and the relative scatter.
 
     All arrays have points of the way b = `flow` on their last axis; `turn` is b', and the variance grows by `spread`.
     """
@@ -325,8 +325,8 @@ def learned_bias(
     stepped, _ = pair.passage(learning_rate, time, of_products=True)
     emergence = float(prediction.predicted_emergence_time[direction])
     fluctuation = emergence * float(escape.bias[direction] - escape.drift_bias[direction])
-    late = mean + fluctuation
-    return LearnedBias(late / time - 1.0, stepped / time - 1.0, deviation / late)
+    mean_time = mean + fluctuation
+    return LearnedBias(mean_time / time - 1.0, stepped / time - 1.0, deviation / mean_time)
 
 
 class LearningPair:
@@ -470,11 +470,11 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
 
 def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
     """Return the times of emergence of pairs alone, (…, m, P), from overlaps or from the start; inf for never."""
-    overlap, there = problem.start().teacher_overlap if overlap is None else overlap, np.sqrt(problem.emergence_level)
-    a, before = problem.teacher.coefficients * direction_speeds(problem), np.abs(overlap) < there
+    overlap, level = problem.start().teacher_overlap if overlap is None else overlap, np.sqrt(problem.emergence_level)
+    a, is_below = problem.teacher.coefficients * direction_speeds(problem), np.abs(overlap) < level
     # 0 for overlaps beyond the level: at 1, of infinite logit, there is nothing to subtract.
-    times = transit_time(problem.activation.coefficients, overlap * before, np.copysign(there, overlap)) / a
-    return np.asarray(np.where(before, times, 0.0))
+    times = transit_time(problem.activation.coefficients, overlap * is_below, np.copysign(level, overlap)) / a
+    return np.asarray(np.where(is_below, times, 0.0))
 
 
 def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int, noise_rate: float) -> Array | None:
@@ -490,14 +490,14 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
     link, overlap, times = problem.activation, problem.start().teacher_overlap, times_of_pairs(problem)
     a = np.broadcast_to(problem.teacher.coefficients, (m, P))
     waits = np.isfinite(times) & (times > 0.0)
-    noisy, late = np.full((m, P), np.inf), np.zeros((m, P))
+    noisy, delay = np.full((m, P), np.inf), np.zeros((m, P))
     drift, _, fluctuation, scatter = pair_delays(problem, SearchNoise(problem), noise_rate, a[waits], overlap[waits])
     speed = a[waits] * np.abs(link.kernel_derivative(overlap[waits])) * (1.0 - overlap[waits] ** 2)
-    noisy[waits], late[waits] = scatter * speed * times[waits], drift + fluctuation
+    noisy[waits], delay[waits] = scatter * speed * times[waits], drift + fluctuation
     least = EARLY_NOISE * noisy.min(axis=1, keepdims=True)
     noise = np.random.default_rng(DRAW_SEED).standard_normal((DRAWS, m, P))
     moved = np.clip(overlap + np.where(np.isfinite(least), least, 0.0) * noise, -1.0, 1.0)
-    drawn = times_of_pairs(problem, moved) * (1.0 + np.clip(late, 0.0, LARGEST_DELAY))
+    drawn = times_of_pairs(problem, moved) * (1.0 + np.clip(delay, 0.0, LARGEST_DELAY))
     pull = np.where(np.isfinite(drawn), a * np.abs(moved) ** (problem.information_exponent - 2), 0.0)
     is_learned = np.isfinite(pairs.predicted_learned_time)
     lag = np.where(is_learned, pairs.predicted_learned_time, np.inf) - np.where(
