@@ -127,11 +127,11 @@ def propagation_of_chaos(
     if particles is None:
         particles = PARTICLES if problem.teacher.span == 1 else RANDOM_PARTICLES
     checked_particles(problem, particles, "random")
-    asked = replace(problem, initial_weights=None, initial_overlaps=None)
+    random_problem = replace(problem, initial_weights=None, initial_overlaps=None)
 
-    tracers = coupled_tracers(asked, counts[-1], numbers)
+    tracers = coupled_tracers(random_problem, counts[-1], numbers)
     field = solve_mean_field(
-        asked,
+        random_problem,
         particles=particles,
         tracers=tracers,
         save_at=schedule,
@@ -141,7 +141,7 @@ def propagation_of_chaos(
         progress=False,
     )
     solve = partial(solve_spherical, save_at=schedule, rtol=rtol, atol=atol, error_estimate=False, progress=False)
-    values, reason = _distances_of_starts(asked, counts, numbers, field, solve, progress=progress)
+    values, reason = _distances_of_starts(random_problem, counts, numbers, field, solve, progress=progress)
 
     for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
         exponent, error = width_exponents(scaled, np.array(counts))
@@ -150,7 +150,7 @@ def propagation_of_chaos(
     settings = {"particles": particles, "rtol": rtol, "atol": atol}
     dataset = make_dataset(
         values,
-        problem=asked,
+        problem=random_problem,
         title=TITLE,
         coords={
             "time": field["time"].values,
@@ -180,7 +180,7 @@ def _distances_of_starts(
     *,
     progress: bool,
 ) -> tuple[dict[str, Array], str]:
-    """Return the distances (width, seed, time) by name, of the seeds that were finished, and why it ended."""
+    """Return the distances (width, seed, time) by name, of the finished seeds, and the reason of the end."""
     from dynamics.equations.spherical import make_particle_system
 
     axes = problem.teacher.span

@@ -61,7 +61,7 @@ FEWEST_WIDTHS = 3
 
 
 class Sizes(NamedTuple):
-    """How large the problems are: directions by default, of the coupled flow and at most, and dimensions per direction.
+    """Sizes of problems: default and largest numbers of directions, and dimensions per direction.
 
     The family over dimensions, each twice the one before, has `dimensions` of them, and at most `few` directions.
     """
@@ -204,12 +204,12 @@ def scaling_study(
     }
     processes = checked_workers(workers, alone=1) if coupled else 1  # matched pairs use all cores by themselves
     families = _families(problem, seeds[:1], sizes)  # those of all starts may be too many for a dry run
-    how = "coupled flows" if coupled else "problems by matched pairs, without time stepping"
+    route = "coupled flows" if coupled else "problems by matched pairs, without time stepping"
     if inputs is not None and not coupled:
         members = [member for family in families for member in family]
         pairs = sum(min(member.width, member.num_directions) for member in members) * len(seeds)
-        how = f"problems by {pairs} matched pairs, about {duration(SPECTRUM_SECONDS * pairs)}"
-    work = f"{sum(map(len, families)) * len(seeds)} {how}: P = {count}, {len(seeds)} starts each."
+        route = f"problems by {pairs} matched pairs, about {duration(SPECTRUM_SECONDS * pairs)}"
+    work = f"{sum(map(len, families)) * len(seeds)} {route}: P = {count}, {len(seeds)} starts each."
     title = "Scaling laws beside the sum formula and the asymptotic exponents"
     solve = partial(_scaling, seeds=seeds, sizes=sizes, workers=processes)
     return PreparedStudy("scaling", title, settings, problem, progress, solve, work)

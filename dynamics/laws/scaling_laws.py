@@ -69,7 +69,7 @@ class ScalingLaw:
 def over_starts(
     read: Callable[[Sequence[xr.Dataset]], tuple[ScalingLaw, ...]], starts: Sequence[Sequence[xr.Dataset]]
 ) -> tuple[ScalingLaw, ...]:
-    r"""Read laws off the datasets of all starts, with errors by a jackknife over starts.
+    r"""Return the laws that `read` finds in the datasets of all starts, with errors by a jackknife over starts.
 
     .. math:: \delta s^2 = w^2\, \frac{R-1}{R} \sum_r (s_{(r)} - \overline{s_{(\cdot)}})^2
 
@@ -110,7 +110,7 @@ def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) ->
 
 
 def _one_each(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
-    """Return every dataset as a start, whatever its seed."""
+    """Return the datasets in groups of one, as if each were a start."""
     return [[dataset] for dataset in datasets]
 
 
@@ -128,8 +128,8 @@ def loss_against_time(datasets: Sequence[xr.Dataset], rate: float | None = None)
     the last. `predicted_loss` is compared where there is one.
     """
     time = np.asarray(datasets[0]["time"].values)
-    same = all(np.array_equal(dataset["time"].values, time) for dataset in datasets)
-    require(same, "Argument `datasets` must hold answers at the same times, but their times differ.")
+    have_same_times = all(np.array_equal(dataset["time"].values, time) for dataset in datasets)
+    require(have_same_times, "Argument `datasets` must hold answers at the same times, but their times differ.")
     windows = [ends for dataset in datasets if (ends := default_window(dataset)) is not None]
     low, high = _log_mean(np.array(windows)).tolist() if windows else (np.nan, np.nan)
     positive = time > 0.0
@@ -204,7 +204,7 @@ def fitted_law(
 
 
 def middle_ranks(count: int) -> tuple[float, float]:
-    """Return the window of ranks among so many directions, from P^0.25 to P^0.75."""
+    """Return the window of ranks among P directions, from P^0.25 to P^0.75."""
     return float(np.floor(count**FIRST_POWER)), float(np.ceil(count**WINDOW_POWER))
 
 
@@ -303,8 +303,8 @@ def _frontier(datasets: Sequence[xr.Dataset], compute: Array, rate: float) -> tu
         usable = (time > 0.0) & np.isfinite(loss) & (loss > 0.0)
         if not usable.any():
             return np.full_like(compute, np.inf)
-        wanted, record = np.log(compute * rate / width), np.log(time[usable])
-        return np.where(wanted >= record[0], np.exp(np.interp(wanted, record, np.log(loss[usable]))), np.inf)
+        log_time, record = np.log(compute * rate / width), np.log(time[usable])
+        return np.where(log_time >= record[0], np.exp(np.interp(log_time, record, np.log(loss[usable]))), np.inf)
 
     widths, losses = _table(datasets, "width", at_computes)
     losses = np.where(np.isnan(losses), np.inf, losses)

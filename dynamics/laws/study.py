@@ -154,7 +154,7 @@ def _timed(task: Task, cores: Callable[[], AbstractContextManager[object]] = nul
 
 
 def checked_starts(starts: object, seed: object) -> range:
-    """Return the seeds of so many random starts, from the first seed."""
+    """Return the seeds of `starts` random starts, from the first one on."""
     first = checked_integer(seed, "seed", minimum=0)
     return range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
 
