@@ -67,10 +67,10 @@ def animate(
 
     check_switch("overwrite", overwrite)
     target = check_target(path, overwrite=overwrite)
-    suffix, given = target.suffix.lower(), shown(str(target))
-    require(suffix in PIXELS, f"Argument `path` must end in {' or '.join(PIXELS)}, but is {given}.")
+    suffix, text = target.suffix.lower(), shown(str(target))
+    require(suffix in PIXELS, f"Argument `path` must end in {' or '.join(PIXELS)}, but is {text}.")
     can_write = suffix == ".gif" or FFMpegWriter.isAvailable()
-    require(can_write, f"Argument `path` must end in .gif where ffmpeg is not installed, but is {given}.")
+    require(can_write, f"Argument `path` must end in .gif where ffmpeg is not installed, but is {text}.")
     time, squares = _moving_frames(dataset)
     with figures.figure_style(style):
         figure, draw = _draw_frames(dataset, time, squares)
@@ -122,8 +122,8 @@ def _draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figu
     neurons = left.scatter(*(squares[0] @ corners).T, s=26, c=colours[nearest], alpha=0.85, lw=0, zorder=3)
     trails = [left.plot([], [], color=colours[p], lw=0.8, alpha=0.5, zorder=2)[0] for p in nearest]
     # After an early stop nothing is known.
-    known = (dataset["time"].values > 0) & np.isfinite(dataset["loss"].values)
-    all_times, loss = dataset["time"].values[known], np.maximum(dataset["loss"].values[known], 1e-300)
+    is_saved = (dataset["time"].values > 0) & np.isfinite(dataset["loss"].values)
+    all_times, loss = dataset["time"].values[is_saved], np.maximum(dataset["loss"].values[is_saved], 1e-300)
     right.loglog(all_times, loss, color=MEASURED, lw=1.6)
     (now,) = right.plot([], [], "o", color=PREDICTED, ms=7, clip_on=False)
     right.set(xlim=(time[0], time[-1]), ylim=(max(0.5 * loss.min(), LOWEST * loss.max()), 2.0 * loss.max()))

@@ -62,25 +62,25 @@ class Rounded(float):
 
     def __new__(cls, value: float, text: str) -> Rounded:
         """Return the number with its text."""
-        made = super().__new__(cls, value)
-        made.text = text
-        return made
+        number = super().__new__(cls, value)
+        number.text = text
+        return number
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
     """Return an element; a trailing underscore of an attribute's name is dropped, others become hyphens."""
     named = {name.rstrip("_").replace("_", "-"): legal(value) for name, value in attributes.items()}
-    found = ElementTree.Element(tag, named)
+    result = ElementTree.Element(tag, named)
     last: Element | None = None
     for child in children:
         if not isinstance(child, str):
-            found.append(child)
+            result.append(child)
             last = child
         elif last is None:
-            found.text = (found.text or "") + legal(child)
+            result.text = (result.text or "") + legal(child)
         else:
             last.tail = (last.tail or "") + legal(child)
-    return found
+    return result
 
 
 def resource(name: str) -> str:
@@ -95,14 +95,14 @@ def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> li
     kinds = {title: _kind(values) for title, values in columns.items()}
     head = element("tr", *(element("th", title, scope="col", **kind) for title, kind in kinds.items()))
     body = []
-    for first, *others in zip(*texts.values(), strict=True):
-        cells = (element("td", text, **kind) for text, kind in zip(others, [*kinds.values()][1:], strict=True))
+    for first, *cell_texts in zip(*texts.values(), strict=True):
+        cells = (element("td", text, **kind) for text, kind in zip(cell_texts, [*kinds.values()][1:], strict=True))
         body.append(element("tr", element("th", first, scope="row"), *cells))
     words = (re.split(r"\s", " ".join([title, *column])) for title, column in texts.items())
     # Each column has a margin of 3 characters; a line of a telephone has 42.
-    width = sum(min(max(map(len, each)), LONG) + 3 for each in words)
-    found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
-    return [scrolling(found, caption, wide=width > 42), *([element("p", note, class_="note")] if note else [])]
+    width = sum(min(max(map(len, lengths)), LONG) + 3 for lengths in words)
+    rendered = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
+    return [scrolling(rendered, caption, wide=width > 42), *([element("p", note, class_="note")] if note else [])]
 
 
 def figure(drawn: Figure, caption: str, alt: str) -> Element:
@@ -122,7 +122,7 @@ def figure(drawn: Figure, caption: str, alt: str) -> Element:
 
 
 def scrolling(content: Element, name: str, *, wide: bool) -> Element:
-    """Return a frame that scrolls on a narrow screen, by the keyboard too; one that is `wide` says so there."""
+    """Return a frame that scrolls on a narrow screen, by the keyboard too; a `wide` one is marked as such there."""
     kind = f"scroll{' wide' if wide else ''}"
     return element("div", content, class_=kind, tabindex="0", role="region", aria_label=name)
 
@@ -155,10 +155,10 @@ def cell_text(value: Any, digits: int = 5, unknown: str = "–") -> str:
 
 def _kind(values: Sequence[Any]) -> dict[str, str]:
     """Return the class of cells with these values: numbers stand below each other, long text needs room."""
-    known = [value for value in values if value is not None and not isinstance(value, bool)]
-    if known and all(isinstance(value, (int, float, np.number)) for value in known):
+    entries = [value for value in values if value is not None and not isinstance(value, bool)]
+    if entries and all(isinstance(value, (int, float, np.number)) for value in entries):
         return {"class_": "number"}
-    return {"class_": "long"} if any(isinstance(value, str) and len(value) > LONG for value in known) else {}
+    return {"class_": "long"} if any(isinstance(value, str) and len(value) > LONG for value in entries) else {}
 
 
 class Curve(NamedTuple):
@@ -194,25 +194,27 @@ class History(NamedTuple):
 
 
 def sign_matters(dataset: xr.Dataset) -> bool:
-    """Return whether a neuron opposite to a direction has not found it: for odd k, but in a network."""
+    """Return whether negative overlaps do not count: for odd k, except for a network with its own second layer."""
     if "second_layer" in dataset:
         return False
-    need = "Argument `dataset` must have the attribute `information_exponent`, as an answer has, but has none."
-    require("information_exponent" in dataset.attrs, need)
+    require(
+        "information_exponent" in dataset.attrs,
+        "Argument `dataset` must have the attribute `information_exponent`, as an answer has, but has none.",
+    )
     return bool(dataset.attrs["information_exponent"] % 2)
 
 
 def counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
-    """Return squared overlaps as emergence counts them: 0 of a neuron opposite to a direction where signs matter."""
+    """Return squared overlaps as emergence counts them: 0 for negative overlaps where signs matter."""
     return np.asarray((np.maximum(overlap, 0.0) if sign_matters(dataset) else overlap) ** 2)
 
 
 def squared_overlap(dataset: xr.Dataset) -> Array:
     """Return the largest squared overlap per time and direction, as emergence counts it."""
-    known = next((name for name in OVERLAPS.variables if name in dataset), "")
-    require(known, "Argument `dataset` must hold an overlap history, but has none.")
-    overlap = dataset[known].values.astype(np.float64)
-    return counted_squares(dataset, overlap).max(axis=1) if known == "teacher_overlap" else np.square(overlap)
+    history = next((name for name in OVERLAPS.variables if name in dataset), "")
+    require(history, "Argument `dataset` must hold an overlap history, but has none.")
+    overlap = dataset[history].values.astype(np.float64)
+    return counted_squares(dataset, overlap).max(axis=1) if history == "teacher_overlap" else np.square(overlap)
 
 
 def component_ratio(dataset: xr.Dataset) -> Array:
@@ -234,16 +236,16 @@ ALIGNMENTS = History(
     "Alignment of the span of the neurons with each direction",
     "alignment",
     ("alignment",),
-    lambda found: found["alignment"].values,
+    lambda dataset: dataset["alignment"].values,
 )
 MASSES = History(
     "Weight that the neurons carry of each direction",
     "mass_share",
     ("learned_mass",),
-    lambda found: found["learned_mass"].values / found["teacher_coefficient"].values,
+    lambda dataset: dataset["learned_mass"].values / dataset["teacher_coefficient"].values,
 )
 PROGRESS = History(
-    "Progress of each component", "progress", ("progress",), lambda found: found["progress"].values, "step_time"
+    "Progress of each component", "progress", ("progress",), lambda dataset: dataset["progress"].values, "step_time"
 )
 
 
@@ -254,8 +256,8 @@ def history_chart(
 
     `facts` are those of each curve by name; the time under the name `marked` is marked below the curve.
     """
-    known = [name for name in history.variables if name in dataset and "undefined" not in dataset[name].attrs]
-    later = dataset["time"].values > 0 if known else np.zeros(0, dtype=bool)
+    variables = [name for name in history.variables if name in dataset and "undefined" not in dataset[name].attrs]
+    later = dataset["time"].values > 0 if variables else np.zeros(0, dtype=bool)
 
     def chart() -> Chart:
         chosen = spread_rows(len(facts), MOST_CURVES)

@@ -240,8 +240,8 @@ def row_of(dataset: xr.Dataset, plots: Sequence[Callable[..., object]], size: tu
 def axes_or_new(ax: Axes | None, style: str | None = None) -> Axes:
     """Return the given axes, or new ones of pyplot in a style."""
     with figure_style(style):
-        found: Axes = new_panels(ONE_PANEL, shown=True)[1] if ax is None else given_panels("ax", ax, 1)[0]
-        return found
+        axes: Axes = new_panels(ONE_PANEL, shown=True)[1] if ax is None else given_panels("ax", ax, 1)[0]
+        return axes
 
 
 def axes_for(dataset: object, ax: Axes | None, style: str | None, **variables: tuple[str, ...]) -> Axes:
@@ -267,7 +267,7 @@ def panels_or_new(
 
 
 def given_panels(name: str, panels: object, count: int) -> Array:
-    """Return given axes, one alone or several in any shape, as an array of so many, or raise one sentence."""
+    """Return one or several axes of matplotlib as an array of `count`; TypeError or ValueError for anything else."""
     from matplotlib.axes import Axes
 
     several = np.ravel(np.array(panels, dtype=object))
@@ -278,21 +278,29 @@ def given_panels(name: str, panels: object, count: int) -> Array:
 
 
 def check_drawable(dataset: Any, **variables: tuple[str, ...]) -> None:
-    """Raise one sentence unless it is an answer that has these variables with these dims."""
+    """Raise TypeError or ValueError unless `dataset` is an answer that has these variables with these dims."""
     import xarray as xr
 
-    other = f"Argument `dataset` must be a Dataset, but is of type {type(dataset).__name__}."
-    require(isinstance(dataset, xr.Dataset), other, TypeError)
+    require(
+        isinstance(dataset, xr.Dataset),
+        f"Argument `dataset` must be a Dataset, but is of type {type(dataset).__name__}.",
+        TypeError,
+    )
     for name, dims in variables.items():
-        lead = f"Argument `dataset` must have the variable `{name}` for this figure"
-        require(name in dataset, f"{lead}, but has not.")
-        wanted, given = (", ".join(map(str, found)) for found in (dims, dataset[name].dims))
-        other = f"Argument `dataset` must have `{name}({wanted})` for this figure, but has `{name}({given})`."
-        require(dataset[name].dims == dims, other)
-        empty = f"Argument `dataset` must have a value of `{name}` at least for this figure, but has none."
-        require(dataset[name].size, empty)
-    answer = "Argument `dataset` must be an answer of this program, with the attribute `answer`, but has none."
-    require("answer" in dataset.attrs, answer)
+        require(name in dataset, f"Argument `dataset` must have the variable `{name}` for this figure, but has not.")
+        wanted, actual = (", ".join(map(str, names)) for names in (dims, dataset[name].dims))
+        require(
+            dataset[name].dims == dims,
+            f"Argument `dataset` must have `{name}({wanted})` for this figure, but has `{name}({actual})`.",
+        )
+        require(
+            dataset[name].size,
+            f"Argument `dataset` must have a value of `{name}` at least for this figure, but has none.",
+        )
+    require(
+        "answer" in dataset.attrs,
+        "Argument `dataset` must be an answer of this program, with the attribute `answer`, but has none.",
+    )
 
 
 def small(ax: Axes, part: float = SMALL) -> float:
@@ -413,7 +421,7 @@ def draw_histories(
 
 
 def draw_threshold(ax: Axes, level: float, word: str) -> None:
-    """Draw a dotted line across a panel at the level from which a curve counts as what a word of the legend says."""
+    """Draw a dotted line across a panel at a level, with `word` for it in the legend, such as "emerged"."""
     ax.axhline(level, color=REFERENCE, lw=0.8, ls=":", label=word)
 
 
@@ -464,12 +472,12 @@ def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: Any, alpha: f
 
 
 def log_band(runs: Array) -> tuple[Array, Array, Array]:
-    """Return the geometric mean over known runs (run, x), and two standard errors below and above it; NaN if none is.
+    """Return the geometric mean over positive runs (run, x), and two standard errors below and above it; else NaN.
 
     The band ends where the runs do, since the error of few runs may exceed their range.
     """
-    known = np.isfinite(runs) & (runs > 0.0)
-    logs = np.ma.masked_array(np.log(np.where(known, runs, 1.0)), ~known)
+    is_positive = np.isfinite(runs) & (runs > 0.0)
+    logs = np.ma.masked_array(np.log(np.where(is_positive, runs, 1.0)), ~is_positive)
     mean, count = logs.mean(axis=0), logs.count(axis=0)
     error = BAND * logs.std(axis=0) / np.sqrt(np.maximum(count - 1, 1))
     curves = mean, np.maximum(mean - error, logs.min(axis=0)), np.minimum(mean + error, logs.max(axis=0))
@@ -478,7 +486,7 @@ def log_band(runs: Array) -> tuple[Array, Array, Array]:
 
 
 def share_bars(share: Array, count: int) -> Array:
-    """Return how far 95 % intervals of shares among `count` runs reach down and up (Wilson's score), shape (2, …)."""
+    """Return the lengths of 95 % intervals below and above shares of `count` runs (Wilson's score), shape (2, …)."""
     square = BAND**2 / count
     middle, half = (share + square / 2.0), BAND * np.sqrt(share * (1.0 - share) / count + square / (4.0 * count))
     ends = np.array([middle - half, middle + half]) / (1.0 + square)
@@ -506,8 +514,9 @@ def draw_study(
     """Return the figure of a study, one of `studies` by name, on given axes or as a new figure in a style."""
     check_drawable(dataset)
     answer, menu = dataset.attrs["answer"], ", ".join(studies)
-    none = f"Argument `dataset` must be the result of a study, one of {menu}, but is {shown(answer)}."
-    require(answer in studies, none)
+    require(
+        answer in studies, f"Argument `dataset` must be the result of a study, one of {menu}, but is {shown(answer)}."
+    )
     _, draw, panels_of, (width, height), most, options = studies[answer]
     count = panels_of(dataset)
     columns = min(count, most)

@@ -52,7 +52,7 @@ MOST_LINES, MOST_ROWS = 20, 12
 
 
 class Tone(StrEnum):
-    """Whether a result is sound."""
+    """Tone of a verdict: good, caution or bad."""
 
     GOOD = "good"
     CAUTION = "caution"
@@ -104,13 +104,13 @@ class Table:
         return ["", *lines, *([note] if note else [])]
 
     def _rounded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        found = dict(row)
+        cells = dict(row)
         for name, error_name in self.errors.items():
             value, error = row.get(name), row.get(error_name)
             if isinstance(value, (float, int)) and isinstance(error, float) and 0.0 < error < math.inf:
                 texts = rounded(value, error)
-                found |= {name: Rounded(value, texts[0]), error_name: Rounded(error, texts[1])}
-        return found
+                cells |= {name: Rounded(value, texts[0]), error_name: Rounded(error, texts[1])}
+        return cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def rows_of(dataset: xr.Dataset, columns: Mapping[str, str]) -> Rows:
 
 
 def renamed(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Rows:
-    """Return the rows of a table: titles of columns -> values that the given rows have under other names."""
+    """Return rows with other keys: `columns` maps each new title to the key of a row."""
     return [{title: row[name] for title, name in columns.items()} for row in rows]
 
 
@@ -210,10 +210,11 @@ def jsonable(value: Any) -> Any:
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
     """Return the findings on a result, or None if no installed package knows its answer."""
     answer = answer_of(main_part(result))
-    paths = [FINDINGS.get(answer), *(one.value for one in metadata.entry_points(group=ENTRY_POINTS, name=answer))]
+    entries = metadata.entry_points(group=ENTRY_POINTS, name=answer)
+    paths = [FINDINGS.get(answer), *(entry.value for entry in entries)]
     # Two families may use one word.
-    found = (resolve_name(path)(result) for path in paths if path)
-    return next((one for one in found if one is not None), None)
+    candidates = (resolve_name(path)(result) for path in paths if path)
+    return next((findings for findings in candidates if findings is not None), None)
 
 
 def any_findings(result: xr.Dataset | xr.DataTree) -> Findings:
@@ -226,8 +227,8 @@ def any_findings(result: xr.Dataset | xr.DataTree) -> Findings:
 def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
     """Return the attribute `parameters`: "problem" and "solver", empty where they cannot be read."""
     try:
-        found = json.loads(dataset.attrs["parameters"])
-        return {name: dict(found[name]) for name in ("problem", "solver")}
+        parameters = json.loads(dataset.attrs["parameters"])
+        return {name: dict(parameters[name]) for name in ("problem", "solver")}
     except (KeyError, TypeError, ValueError, RecursionError):  # the last of JSON without an end
         return {"problem": {}, "solver": {}}
 
@@ -252,10 +253,10 @@ def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone,
     ends = {StopReason.REACHED_END: "its end", StopReason.STEADY_STATE: "a steady state"}
     if reason in ends:
         return good, f"Reached {ends[reason]}. {reason.advice}"
-    where = f" at t = {float(dataset.attrs['end_time']):.5g}" if "end_time" in dataset.attrs else ""
+    place = f" at t = {float(dataset.attrs['end_time']):.5g}" if "end_time" in dataset.attrs else ""
     if reason.failed:
-        return Tone.BAD, f"Failed{where} ({words}). {reason.advice}"
-    return Tone.CAUTION, f"Unfinished: stopped early{where} ({words}). {reason.advice}"
+        return Tone.BAD, f"Failed{place} ({words}). {reason.advice}"
+    return Tone.CAUTION, f"Unfinished: stopped early{place} ({words}). {reason.advice}"
 
 
 def system_findings(dataset: xr.Dataset) -> Findings:
@@ -265,8 +266,8 @@ def system_findings(dataset: xr.Dataset) -> Findings:
         times, error = dataset[name], dataset.get(f"{name}_error")
         for place in np.ndindex(times.shape):
             labels = [str(dataset[dim].values[at]) for dim, at in zip(times.dims, place, strict=True)]
-            found = {"event": " ".join([name.replace("_", " "), *labels]), "time": float(times.values[place])}
-            rows.append(found | ({} if error is None else {"error": float(error.values[place])}))
+            row = {"event": " ".join([name.replace("_", " "), *labels]), "time": float(times.values[place])}
+            rows.append(row | ({} if error is None else {"error": float(error.values[place])}))
     names = ("stop_reason", "end_time", "solve_seconds")
     return run_findings(
         dataset,
@@ -336,15 +337,16 @@ class Summary:
         return "\n".join(self._findings.lines())
 
     def _repr_html_(self) -> str:
-        found = self._findings
-        parts = [*verdict_elements(found.verdict, found.cautions), *(element("p", text) for text in found.sentences)]
-        for each in found.tables:
-            parts += table(each.caption, *each.spread(MOST_ROWS))
+        findings = self._findings
+        sentences = [element("p", text) for text in findings.sentences]
+        parts = [*verdict_elements(findings.verdict, findings.cautions), *sentences]
+        for rows in findings.tables:
+            parts += table(rows.caption, *rows.spread(MOST_ROWS))
         return ElementTree.tostring(element("div", *parts), encoding="unicode", method="html")
 
 
 def fault_of(dataset: xr.Dataset, error: Exception) -> str:
-    """Return the end of a sentence: what a dataset lacks, or has instead, as which `error` was raised."""
+    """Return the end of a message that says which variable or dim of a dataset raised `error`."""
     if isinstance(error, KeyError):
         named = re.search(r"'(\w+)'", str(error))
         return f"lacks {named[0] if named else error}"
@@ -352,8 +354,8 @@ def fault_of(dataset: xr.Dataset, error: Exception) -> str:
     for name, variable in dataset.variables.items():
         wanted = VARIABLES[str(name)].dims if name in VARIABLES else variable.dims
         if set(variable.dims) - leading != set(wanted):
-            given, dims = (", ".join(map(str, each)) for each in (variable.dims, wanted))
-            return f"has `{name}({given})`, not `{name}({dims})`"
+            actual, dims = (", ".join(map(str, names)) for names in (variable.dims, wanted))
+            return f"has `{name}({actual})`, not `{name}({dims})`"
     if empty := next((str(dim) for dim, size in dataset.sizes.items() if not size), ""):
         return f"has no {empty}"
     return f"has others ({type(error).__name__}: {error})"
@@ -368,8 +370,10 @@ def checked_findings(answer: xr.Dataset | xr.DataTree) -> Findings:
     try:
         return any_findings(answer)
     except Exception as error:  # somebody may have changed it in any way
-        need = "Argument `answer` must have the variables, dims and attributes with which this program returned it"
-        return refuse(f"{need}, but {fault_of(main_part(answer), error)}.")
+        return refuse(
+            "Argument `answer` must have the variables, dims and attributes with which this program returned it, but "
+            f"{fault_of(main_part(answer), error)}."
+        )
 
 
 def summary(answer: xr.Dataset | xr.DataTree) -> Summary:

@@ -79,9 +79,11 @@ NEGLIGIBLE = 1e-12
 def flow_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer along teacher directions: of `solve_overlaps` and its relatives."""
     values, steps = flow_values(dataset), steps_of(dataset)
-    of = dataset.attrs.get("optimizer", "SGD")
-    counted = [f"Steps of {of} at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)] if steps else []
-    values |= {"learning_steps": [asdict(each) for each in steps]} if steps else {}
+    optimizer = dataset.attrs.get("optimizer", "SGD")
+    counted = list(map(str, steps))
+    if steps:
+        counted.insert(0, f"Steps of {optimizer} at learning rate {steps[0].learning_rate:.3g}:")
+    values |= {"learning_steps": [asdict(step) for step in steps]} if steps else {}
     laws, rows = values["exponents"], values["directions"]
     limits = [
         f"x is of one start, whose loss falls in {len(rows)} steps, one per direction: another seed gives another x.",
@@ -123,7 +125,7 @@ def finite_part(values: Array) -> Array:
     return np.asarray(values[np.isfinite(values)])
 
 
-def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
+def run_values(dataset: xr.Dataset, **values: Any) -> dict[str, Any]:
     """Return the end of a run, its last loss, its findings and the notes as plain values."""
     attrs, finite = dataset.attrs, finite_part(dataset["loss"].values)
     return {
@@ -136,7 +138,7 @@ def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
         "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
         # A difference of two sums, which rounding can take below 0.
         "final_loss": max(float(finite[-1]), 0.0) if finite.size else None,
-        **found,
+        **values,
         "notes": attrs.get("notes", ""),
         "scaling_notes": attrs.get("scaling_notes", ""),
     }
@@ -167,7 +169,7 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def outcome(values: Mapping[str, Any]) -> str:
-    """Return how many directions were learned, or why that is not defined, and the last loss, in a sentence."""
+    """Return a sentence on the number of learned directions, or why it is not defined, and on the last loss."""
     rows = values["directions"]
     learned = sum(math.isfinite(row["learned_time"]) for row in rows)
     text = f"learned: {learned} of {len(rows)} directions by t = {values['end_time']:.5g}"
@@ -184,21 +186,23 @@ def told_directions(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _order_of_learning(dataset: xr.Dataset, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on directions that are learned before they emerge, or emerge at −θ without being learned."""
-    found, share = [], dataset.attrs.get("far_side_share")
+    sentences, share = [], dataset.attrs.get("far_side_share")
     if early := [row["direction"] for row in rows if row["learned_time"] < row["emergence_time"]]:
-        found.append(
+        sentences.append(
             f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
             f"carry half of its weight together before one of them has squared overlap {emergence_level(dataset)}; "
             "there the loss and the learned mass say more than emergence."
         )
-    here = [r["direction"] for r in rows if math.isfinite(r["emergence_time"]) and not math.isfinite(r["learned_time"])]
-    if share is not None and here:
-        found.append(
-            f"Emerged, but not learned: direction {', '.join(map(str, here))}. The link has no parity: a neuron at "
+    emerged = [
+        r["direction"] for r in rows if math.isfinite(r["emergence_time"]) and not math.isfinite(r["learned_time"])
+    ]
+    if share is not None and emerged:
+        sentences.append(
+            f"Emerged, but not learned: direction {', '.join(map(str, emerged))}. The link has no parity: a neuron at "
             f"-theta has {share:.2g} of the direction and leaves {1.0 - share**2:.2g} of its loss, until another "
             "comes to theta."
         )
-    return found
+    return sentences
 
 
 def remarks(values: Mapping[str, Any]) -> list[str]:
@@ -214,24 +218,24 @@ def remarks(values: Mapping[str, Any]) -> list[str]:
 
 def level_table(values: Mapping[str, Any]) -> list[Table]:
     """Return the table of the times at which the loss falls below levels, if any were asked for."""
-    levels, said = values["loss_levels"], "loss below {level:g} E f*^2: t = "
+    levels, sentence = values["loss_levels"], "loss below {level:g} E f*^2: t = "
     rows = renamed(levels, {"loss over E f*²": "level", "t": "time"})
-    in_words = [said.format(**row) + elements.cell_text(row["time"], unknown="-") for row in levels]
+    in_words = [sentence.format(**row) + elements.cell_text(row["time"], unknown="-") for row in levels]
     return [Table(caption="When the loss falls below a fraction", rows=rows, in_words=in_words)] if rows else []
 
 
 def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return the parts of f* by degree, without empty ones: mean square, when half of it is left, and what in the end.
+    """Return the parts of f* by degree that are not 0: mean square, time at which half is left, and rest at the end.
 
     Between saved times a part is taken to be exponential; inf: it is never below half. None where the loss is not told
     by degree.
     """
     if "degree_loss" not in dataset:
         return []
-    known = np.isfinite(dataset["loss"].values)
-    time, left, rows = dataset["time"].values[known], dataset["degree_loss"].values[known], []
+    is_saved = np.isfinite(dataset["loss"].values)
+    time, losses, rows = dataset["time"].values[is_saved], dataset["degree_loss"].values[is_saved], []
     whole = dataset["teacher_by_degree"].values.tolist()
-    for degree, value, part in zip(dataset["degree"].values.tolist(), whole, left.T, strict=True):
+    for degree, value, part in zip(dataset["degree"].values.tolist(), whole, losses.T, strict=True):
         if value > NEGLIGIBLE * sum(whole):
             fall = -np.log(np.maximum(part, 0.5 * NEGLIGIBLE * value))
             half = figures.first_passage(time, fall, -math.log(0.5 * value))
@@ -260,21 +264,21 @@ def later_end(dataset: xr.Dataset) -> float:
 
 
 def _cautions(dataset: xr.Dataset) -> list[str]:
-    attrs, found, count = dataset.attrs, [], dataset.sizes["direction"]
-    if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
-        found.append(
-            f"{late} of {count} directions did not emerge by the end: their times are unknown (censored). With a later "
-            f"`t_max`, such as {later_end(dataset):g}, they may emerge."
+    attrs, cautions, count = dataset.attrs, [], dataset.sizes["direction"]
+    if missing := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
+        cautions.append(
+            f"{missing} of {count} directions did not emerge by the end: their times are unknown (censored). With a "
+            f"later `t_max`, such as {later_end(dataset):g}, they may emerge."
         )
     rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
     if not isinstance(rate, str) and rate > limit:
-        found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
+        cautions.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
     margin = attrs.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * attrs.get("rtol", 0.0):
-        found.append(
+        cautions.append(
             f"The run left its tolerance: no vectors have the computed overlaps (an eigenvalue reached {margin:.2g})."
         )
-    return found
+    return cautions
 
 
 def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list[str]:
@@ -284,16 +288,16 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
     numerical = "Largest estimated numerical error", f" at rtol = {dataset.attrs.get('rtol', np.nan):g}."
     cutting = "Largest estimated error by cutting the series of the link", ", beside that of integration."
     for kind, (lead, end) in {"error": numerical, "truncation_error": cutting}.items():
-        found = []
-        for name, what in (("loss", "of the loss"), (times, of_time)):
+        clauses = []
+        for name, quantity in (("loss", "of the loss"), (times, of_time)):
             error = dataset[f"{name}_{kind}"].values if f"{name}_{kind}" in dataset else np.empty(0)
             if name == times and error.size:
-                late = dataset[times].values > 0  # a time at the start has no relative error
-                error = error[late] / dataset[times].values[late]
+                after_start = dataset[times].values > 0  # a time at the start has no relative error
+                error = error[after_start] / dataset[times].values[after_start]
             if np.isfinite(error).any():
-                found.append(f"{what} {np.nanmax(error):.2g}")
-        if found:
-            sentences.append(f"{lead} {' and '.join(found)}{end}")
+                clauses.append(f"{quantity} {np.nanmax(error):.2g}")
+        if clauses:
+            sentences.append(f"{lead} {' and '.join(clauses)}{end}")
     return sentences
 
 
@@ -328,9 +332,9 @@ def _drawings(dataset: xr.Dataset) -> list[Drawing]:
         level, last = emergence_level(dataset, "one half"), float(dataset["time"][-1])
         more = f"{emerged.sum()} of {count} curves pass {level} by t = {last:.4g}."
         drawings.append(drawing_of(plot_emergence, dataset, caption=caption, more=more))
-    known = np.maximum(finite_part(dataset["loss"].values), 0.0)  # below zero they are rounding
+    saved = np.maximum(finite_part(dataset["loss"].values), 0.0)  # below zero they are rounding
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."
-    more = f"It goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
+    more = f"It goes from {saved[0]:.3g} to {saved[-1]:.3g}." if saved.size else ""
     drawings.append(drawing_of(plot_loss, dataset, caption=caption, more=more))
     if (predicted & emerged).any():
         caption = "Measured against predicted emergence times; the line is equality."
@@ -362,13 +366,13 @@ def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
         return []
     laws = stored_exponents(dataset)
     time, loss = dataset["time"].values, dataset["loss"].values
-    found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, _predicted_loss(dataset))]
+    fits = [_law("loss ~ t^x", time, loss, window, laws.loss_time, _predicted_loss(dataset))]
     emerged, asymptotic = dataset["emergence_time"].values, laws.emergence_time_direction
     p = dataset["direction"].values[np.isfinite(emerged) & (emerged > 0)].astype(float)
     if p.size >= 8 and np.isfinite(asymptotic):
         times = dataset["emergence_time"].sel(direction=p).values
-        found.append(_law("T_p ~ p^x", p, times, (float(p[0]), float(p[-1])), asymptotic, None))
-    return found
+        fits.append(_law("T_p ~ p^x", p, times, (float(p[0]), float(p[-1])), asymptotic, None))
+    return fits
 
 
 def _law(
@@ -426,35 +430,35 @@ def optimizer_in_words(dataset: xr.Dataset) -> list[str]:
     """Return a sentence on the optimizer, if one is named, with the last loss of its average."""
     if "optimizer" not in dataset.attrs:
         return []
-    said = f"Steps are those of {dataset.attrs['optimizer']} at learning rate {dataset.attrs['learning_rate']:.3g}"
+    lead = f"Steps are those of {dataset.attrs['optimizer']} at learning rate {dataset.attrs['learning_rate']:.3g}"
     if "average_loss" not in dataset:
-        return [f"{said}."]
+        return [f"{lead}."]
     last, average = (dataset[name].values[np.isfinite(dataset["loss"].values)][-1] for name in ("loss", "average_loss"))
-    return [f"{said}; the average of the weights ends at loss {average:.4g}, the weights at {last:.4g}."]
+    return [f"{lead}; the average of the weights ends at loss {average:.4g}, the weights at {last:.4g}."]
 
 
 def samples_in_words(dataset: xr.Dataset) -> list[str]:
     """Return sentences on flow time in samples, with the last emergence as example; none for gradient descent."""
     if "learning_rate" in dataset.attrs and "step_theory" not in dataset.attrs:
         return []  # gradient descent on the mean loss draws no samples
-    one = samples_of_one(dataset)
-    if one is None:
+    unit = samples_of_one(dataset)
+    if unit is None:
         return ["Flow time is learning rate times steps of SGD."]
-    count, rate = one
-    found = [f"Flow time in samples of SGD: t = 1 is {count_text(count)} at {rate}."]
+    count, rate = unit
+    sentences = [f"Flow time in samples of SGD: t = 1 is {count_text(count)} at {rate}."]
     last = max((time for time in dataset["emergence_time"].values.tolist() if time < math.inf), default=0.0)
     if last > 0.0:
-        found.append(f"The last emergence, t = {last:.5g}, is after {count_text(count * last)} samples.")
+        sentences.append(f"The last emergence, t = {last:.5g}, is after {count_text(count * last)} samples.")
     if last > 0.0 and is_drawn(Problem.from_dataset(dataset)):
-        found.append(
+        sentences.append(
             "These are times without noise. Noise of samples may multiply them: `dynamics.learning_steps`, or the "
             "option --learning-steps, gives the interval of 95 % of runs for a direction."
         )
-    return found
+    return sentences
 
 
 def count_text(count: float) -> str:
-    """Return a number of samples with three digits that count.
+    """Return a number of samples with three significant digits.
 
     Examples
     --------
@@ -546,22 +550,29 @@ def plot_loss(
 def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_size: object) -> float:
     """Return the steps or samples in one unit of flow time, 1 for an axis of time; refuse any other axis."""
     check_choice("x", x, tuple(AXES_OF_LOSS))
-    given = {"learning_rate": learning_rate, "batch_size": batch_size}
-    for name, value in given.items():
+    settings = {"learning_rate": learning_rate, "batch_size": batch_size}
+    for name, value in settings.items():
         require(x != "time" or value is None, f"Argument `{name}` must be None where `x` is 'time', but is {value}.")
-        own = dataset.attrs.get(name)
-        other = f"Argument `{name}` must be that of the answer, {own}, but is {value}."
-        require(value is None or own is None or value == own, other)
-        given[name] = own if value is None else value
+        stored = dataset.attrs.get(name)
+        require(
+            value is None or stored is None or value == stored,
+            f"Argument `{name}` must be that of the answer, {stored}, but is {value}.",
+        )
+        settings[name] = stored if value is None else value
     if x == "time":
         return 1.0
-    size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
-    need = f"Argument `x` must be 'time' for an answer whose learning rate varies, but is {x!r}"
-    require("schedule" not in dataset.attrs, f"{need}; its coordinate `step` has the steps.")
-    rate = resolved_rate(Problem.from_dataset(dataset), given["learning_rate"], size)
+    size = 1 if settings["batch_size"] is None else checked_integer(settings["batch_size"], "batch_size", minimum=1)
+    require(
+        "schedule" not in dataset.attrs,
+        f"Argument `x` must be 'time' for an answer whose learning rate varies, but is {x!r}; its coordinate `step` "
+        "has the steps.",
+    )
+    rate = resolved_rate(Problem.from_dataset(dataset), settings["learning_rate"], size)
     if rate is None:
-        need = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
-        refuse(need, TypeError)
+        refuse(
+            f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent.",
+            TypeError,
+        )
     return (1 if x == "steps" else size) / rate
 
 
@@ -593,8 +604,8 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     ('flow time $t$ (ticks: predicted)', 'largest squared overlap $C^2$')
     """
     figures.check_drawable(dataset, predicted_emergence_time=("direction",))
-    known = {name: VARIABLES[name].dims for name in elements.OVERLAPS.variables if name in dataset}
-    figures.check_drawable(dataset, **dict(list(known.items())[:1]))
+    histories = {name: VARIABLES[name].dims for name in elements.OVERLAPS.variables if name in dataset}
+    figures.check_drawable(dataset, **dict(list(histories.items())[:1]))
     squared, ax = elements.squared_overlap(dataset), figures.axes_or_new(ax, style)
     ax.set_ylim(-0.08, 1.05)
     names, predicted = range(1, squared.shape[1] + 1), dataset["predicted_emergence_time"].values
@@ -654,8 +665,8 @@ def summary_figure(dataset: xr.Dataset) -> Figure:
         *([plot_emergence_times] if _has_both_times(dataset).any() else []),
     ]
     figure = figures.row_of(dataset, plots, (13.0 if len(plots) > 1 else 6.8, 4.2))
-    if (one := samples_of_one(dataset)) is not None:
-        meaning = f"flow time $t = 1$ is {count_text(one[0])} samples of SGD at {one[1]}"
+    if (unit := samples_of_one(dataset)) is not None:
+        meaning = f"flow time $t = 1$ is {count_text(unit[0])} samples of SGD at {unit[1]}"
         figure.suptitle(f"{figures.headline(dataset)}\n{meaning}", fontsize="medium")
     return figure
 

@@ -58,9 +58,9 @@ def law_findings(dataset: xr.Dataset) -> Findings | None:
 def _laws(dataset: xr.Dataset) -> Found:
     points = []
     for name in dataset["law"].values.tolist():
-        one = dataset.sel(law=name)
-        window = {"from": float(one["window_low"].values), "to": float(one["window_high"].values)}
-        points.append({"law": law_formula(name, typeset=False), **_by_source(one, "measured"), **window})
+        law = dataset.sel(law=name)
+        window = {"from": float(law["window_low"].values), "to": float(law["window_high"].values)}
+        points.append({"law": law_formula(name, typeset=False), **_by_source(law, "measured"), **window})
     notes = dataset.attrs.get("scaling_notes", "")
     sentences = [
         "measured and sum formula: same starts, same window (from, to); ideal sum: T_p ~ p^beta exactly, at this P and "
@@ -74,10 +74,10 @@ def _finite_size(dataset: xr.Dataset) -> Found:
     points = []
     for beta in dataset["beta"].values.tolist():
         for count in dataset["num_directions"].values.tolist():
-            found = _by_source(dataset.sel(beta=beta, num_directions=count), "pairs")
-            law = found["asymptotic"]
-            ratios = {"ideal/asymptotic": found["ideal_sum"] / law, "pairs/asymptotic": found["pairs"] / law}
-            points.append({"beta": beta, "P": count, **found, **ratios})
+            x = _by_source(dataset.sel(beta=beta, num_directions=count), "pairs")
+            limit = x["asymptotic"]
+            ratios = {"ideal/asymptotic": x["ideal_sum"] / limit, "pairs/asymptotic": x["pairs"] / limit}
+            points.append({"beta": beta, "P": count, **x, **ratios})
     sentences = [
         "Exponents of L ~ t^x. pairs: loss of all matched pairs from random starts; ideal sum: T_p ~ p^beta exactly; "
         "errors: scatter over starts (pairs, sum formula), jackknife over the curve (ideal sum)."
@@ -88,8 +88,8 @@ def _finite_size(dataset: xr.Dataset) -> Found:
 def _by_source(law: xr.Dataset, measured: str) -> dict[str, float]:
     """Return the exponents of one law and their errors: measured, of the sum formula, of the ideal sum, asymptotic."""
     (fitted, sums, ideal, asymptotic), errors = law["exponent"].values.tolist(), law["exponent_error"].values.tolist()
-    found = {measured: fitted, "error": errors[0], "sum_formula": sums, "sum_error": errors[1]}
-    return found | {"ideal_sum": ideal, "ideal_error": errors[2], "asymptotic": asymptotic}
+    exponents = {measured: fitted, "error": errors[0], "sum_formula": sums, "sum_error": errors[1]}
+    return exponents | {"ideal_sum": ideal, "ideal_error": errors[2], "asymptotic": asymptotic}
 
 
 def _transfer(dataset: xr.Dataset) -> Found:
@@ -98,24 +98,24 @@ def _transfer(dataset: xr.Dataset) -> Found:
     columns |= {"drift": "rate_drift", "error": "best_rate_error", "gap_error": "loss_gap_error"}
     columns |= {"drift_error": "rate_drift_error", "cost": "transfer_cost", "cost_error": "transfer_cost_error"}
     numbers, verdict = ("gap_exponent", "drift_exponent", "excess"), dataset.attrs["verdict"]
-    every = (*numbers, *(f"{name}_error" for name in numbers), "cost_share")
-    found = {name: float(dataset.attrs[name]) for name in every}
-    x, y, excess = (with_error(found[name], found[f"{name}_error"]) for name in numbers)
+    names = (*numbers, *(f"{name}_error" for name in numbers), "cost_share")
+    readings = {name: float(dataset.attrs[name]) for name in names}
+    x, y, excess = (with_error(readings[name], readings[f"{name}_error"]) for name in numbers)
     meaning = {
         "fast": "the best step of a narrow network costs nothing beside its width",
         "not fast": "the drift of the best step costs more than the width",
         "undecided": "the drift is too uncertain to tell",
         "no drift": "scatter explains all differences from the largest width's best step (false alarms: 5 %)",
     }[verdict]
-    cost = f"It costs at most {found['cost_share']:.2g} of the gap (95 %), where the gap is clear of scatter."
+    cost = f"It costs at most {readings['cost_share']:.2g} of the gap (95 %), where the gap is clear of scatter."
     sentences = [
         f"loss gap ~ m^x, x = {x}; drift of ln(best step) ~ m^y, y = {y}; y - x/2 = {excess}.",
         f"Transfer: {verdict}: {meaning}.",
-        "No width has a gap that is clear of scatter." if np.isnan(found["cost_share"]) else cost,
+        "No width has a gap that is clear of scatter." if np.isnan(readings["cost_share"]) else cost,
         "Gap (of the loss) and drift: against the largest width; cost: of its best step here; errors: bootstrap over "
         "runs (that of the best step is relative).",
     ]
-    values = {"points": rows_of(dataset, columns), **found, "edge": dataset.attrs.get("edge"), "verdict": verdict}
+    values = {"points": rows_of(dataset, columns), **readings, "edge": dataset.attrs.get("edge"), "verdict": verdict}
     return values, sentences
 
 
@@ -163,8 +163,8 @@ def _draw_laws(dataset: xr.Dataset, panels: Array, first: int = 0) -> None:
         ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
         _draw_mean(ax, x, runs, MEASURED)
         exponent, error, span, _ = _fitted(law)
-        known = x[np.isfinite(measured)]
-        span = np.clip(span, known.min(), known.max()) if known.size else span
+        finite = x[np.isfinite(measured)]
+        span = np.clip(span, finite.min(), finite.max()) if finite.size else span
         middle = np.exp(np.log(span).mean())
         height, lowest = float(law["prefactor"].values[0]) * middle ** exponent[0], np.inf
         # Slopes are drawn apart from each other, so that each can be seen; that of the sum formula is named alone.
@@ -194,8 +194,8 @@ def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> No
 def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
     betas, count = dataset["beta"].values.tolist(), dataset["num_directions"].values.astype(float)
     for beta, ax in zip(betas, panels, strict=True):
-        one = dataset.sel(beta=beta)
-        exponent, error = one["exponent"].values, one["exponent_error"].values
+        sizes = dataset.sel(beta=beta)
+        exponent, error = sizes["exponent"].values, sizes["exponent_error"].values
         law = exponent[np.isfinite(exponent[:, 3]), 3]
         # The points of one P side by side.
         for at, shift, colour, style, label in (
@@ -230,11 +230,11 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
         finish_panel(ax, "compute", "law_loss", title, loc="lower left")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
-            one = dataset.sel(law=law)
-            x, best = one["abscissa"].values, one["ordinate"].sel(curve="measured").values
+            widths_law = dataset.sel(law=law)
+            x, best = widths_law["abscissa"].values, widths_law["ordinate"].sel(curve="measured").values
             last.set(xscale="log", yscale="log")
             _draw_mean(last, x, best, colour, label="coupled flow" if "coupled" in law else "pairs")
-            exponent, error, span, fitted = _fitted(one)
+            exponent, error, span, fitted = _fitted(widths_law)
             if np.isfinite(exponent[0]):
                 label = f"fit: {formula(exponent[0], error[0])}; asymptotic {formula(exponent[3])}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
@@ -290,11 +290,11 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
     scale = float(dataset.attrs[unit])
     widths, rates = dataset["width"].values.tolist(), dataset["learning_rate"].values / scale
     for m, colour in zip(widths, figures.shades(len(widths)), strict=True):
-        one, runs = dataset.sel(width=m), dataset["final_loss"].sel(width=m).values
-        known = ~np.isnan(runs).any(axis=1)
-        band = figures.log_band(np.minimum(runs[known], 1.0).T)
-        figures.draw_band(loss_ax, rates[known], band, colour, marker="o", ms=3, lw=1.1, label=f"$m = {m}$")
-        loss_ax.loglog(float(one["best_rate"]) / scale, float(one["best_loss"]), "*", color=colour, ms=10)
+        of_width, runs = dataset.sel(width=m), dataset["final_loss"].sel(width=m).values
+        is_complete = ~np.isnan(runs).any(axis=1)
+        band = figures.log_band(np.minimum(runs[is_complete], 1.0).T)
+        figures.draw_band(loss_ax, rates[is_complete], band, colour, marker="o", ms=3, lw=1.1, label=f"$m = {m}$")
+        loss_ax.loglog(float(of_width["best_rate"]) / scale, float(of_width["best_loss"]), "*", color=colour, ms=10)
     loss_ax.axvline(1.0, color=REFERENCE, ls=":", lw=1.2)
     blown = "stars: best step; a run that blew up counts as loss 1"
     finish_panel(loss_ax, f"step size / {unit_name}", "final_loss", blown)
@@ -326,16 +326,16 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
 
 
 STUDIES = {
-    "scaling": Study(_laws, _draw_laws, lambda found: found.sizes["law"], (4.2, 3.9)),
+    "scaling": Study(_laws, _draw_laws, lambda dataset: dataset.sizes["law"], (4.2, 3.9)),
     "quadratic-scaling": Study(
         _laws,
         _draw_quadratic,
-        lambda found: 1 + sum(not name.startswith("loss-time") for name in found["law"].values.tolist()),
+        lambda dataset: 1 + sum(not name.startswith("loss-time") for name in dataset["law"].values.tolist()),
         (5.25, 4.3),
     ),
-    "finite-size": Study(_finite_size, _draw_finite_size, lambda found: found.sizes["beta"], (4.2, 3.9)),
+    "finite-size": Study(_finite_size, _draw_finite_size, lambda dataset: dataset.sizes["beta"], (4.2, 3.9)),
     "compute-frontier": Study(
-        _laws, _draw_frontier, lambda found: 2 + ("loss-compute, coupled" in found["law"]), (5.2, 4.6)
+        _laws, _draw_frontier, lambda dataset: 2 + ("loss-compute, coupled" in dataset["law"]), (5.2, 4.6)
     ),
     "transfer": transfer_study("edge", "stability edge"),
 }
@@ -363,8 +363,9 @@ def recovery_sentence(dataset: xr.Dataset) -> str:
     """Return the degree and transform of an estimator, and its threshold if it has one."""
     attrs = dataset.attrs
     threshold = attrs.get("threshold_samples")
-    where = "" if threshold is None else f"; threshold {float(threshold):.4g} samples"
-    return f"Degree {attrs['degree']}, T = {attrs['transform']}, rho^2 = {float(attrs['rho_squared']):.4g}{where}."
+    threshold_text = "" if threshold is None else f"; threshold {float(threshold):.4g} samples"
+    signal = f"rho^2 = {float(attrs['rho_squared']):.4g}"
+    return f"Degree {attrs['degree']}, T = {attrs['transform']}, {signal}{threshold_text}."
 
 
 def _plot_recovery(dataset: xr.Dataset, ax: Axes) -> None:

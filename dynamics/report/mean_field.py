@@ -43,13 +43,13 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
     rise, monotone = dataset.attrs["largest_loss_rise"], dataset.attrs["loss_is_monotone"]
     rose = f"The loss rose by {rise:.2g}, which a gradient flow excludes: the run left its tolerance."
     values = flow_values(dataset)
-    told = told_directions(values)
-    rows = renamed(told, {"p": "direction", "a_p": "teacher_coefficient", "learned": "learned_time"})
+    directions = told_directions(values)
+    rows = renamed(directions, {"p": "direction", "a_p": "teacher_coefficient", "learned": "learned_time"})
     drawings = []
     for p in dataset["direction"].values[:MOST_DRAWN].tolist():
         caption = f"Density of the neurons' overlaps with direction {p} over log time; below, the loss."
-        known = finite_part(dataset["overlap_quantile"].sel(direction=p, share=0.5).values)
-        more = f"The median goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
+        median = finite_part(dataset["overlap_quantile"].sel(direction=p, share=0.5).values)
+        more = f"The median goes from {median[0]:.3g} to {median[-1]:.3g}." if median.size else ""
         plot = partial(plot_particles, direction=p)
         drawings.append(drawing_of(plot, dataset, caption=caption, more=more, size=(6.8, 6.0), shape=(2,)))
     return run_findings(
@@ -58,7 +58,7 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
         sentences=[f"{outcome(values)}; {dataset.attrs['particles']} particles"],
         tables=[*level_table(values), Table(caption="Times at which half the weight is carried", rows=rows, digits=5)],
         drawings=drawings,
-        chart=history_chart(dataset, renamed(told, FACTS), MASSES),
+        chart=history_chart(dataset, renamed(directions, FACTS), MASSES),
         remarks=remarks(values),
         values=values,
         overview=partial(_particles_figure, dataset),
@@ -121,8 +121,10 @@ def plot_particles(
     """
     figures.check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
     numbers = dataset["direction"].values.tolist()
-    menu = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {as_text(direction)}."
-    require(np.isscalar(direction) and direction in numbers, menu)
+    require(
+        np.isscalar(direction) and direction in numbers,
+        f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {as_text(direction)}.",
+    )
     axes = figures.panels_or_new(axes, 2, (7.0, 6.0), 2, style=style, sharex=True, height_ratios=HEIGHTS)
     shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
@@ -227,11 +229,14 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
             ax.set_ylim(0.0, None)
         else:
             lowest = -1.6
-            for what, label, line, colour in (
+            for quantity, label, line, colour in (
                 ("function_gap", r"$\mathrm{E}(f_m - f_\infty)^2$", "-", MEASURED),
                 ("coupling", r"mean $|\Delta_i|^2$", "--", PREDICTED),
             ):
-                exponent, error = shown[f"{what}_exponent"].values, BAND * shown[f"{what}_exponent_error"].values
+                exponent, error = (
+                    shown[f"{quantity}_exponent"].values,
+                    BAND * shown[f"{quantity}_exponent_error"].values,
+                )
                 band = exponent, exponent - error, exponent + error
                 figures.draw_band(ax, shown["time"].values, band, colour, 0.18, ls=line, lw=1.5, label=label)
                 lowest = float(np.nanmin(band[1], initial=lowest))

@@ -52,9 +52,9 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     parts, later = {"components": rows, "directions": axes}, later_end(dataset)
     values = flows.run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
     values |= {"scaling_notes": "", "degrees": degree_rows(dataset)}
-    told = "Components of the network over those of the teacher; dotted, the level at which they count as learned."
+    caption = "Components of the network over those of the teacher; dotted, the level at which they count as learned."
     plots: dict[Any, str] = {
-        **({plot_components: told} if rows else {}),
+        **({plot_components: caption} if rows else {}),
         plot_axes: "Largest squared overlap of a neuron with each axis of the teacher.",
         partial(plot_loss, fit=False): "Loss against flow time.",
     }
@@ -66,14 +66,15 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         digits=5,
     )
     if rows:
-        predicted, times, done, what = "predicted_component_time", "component_learned_time", "learned", "components"
+        predicted, times = "predicted_component_time", "component_learned_time"
         columns = {"component": "name", "f*": "teacher_component", "cost": "cost"}
         columns |= {"predicted": predicted, "learned": times, "f/f* at the end": "ratio"}
-        late = [row["name"] for row in rows if not np.isfinite(row[times])]
+        missing = [row["name"] for row in rows if not np.isfinite(row[times])]
         caution = (
-            f"Not learned by the end: {', '.join(late)}. With a later `t_max`, such as {later:g}, they may be; their "
+            f"Not learned by the end: {', '.join(missing)}. With a later `t_max`, such as {later:g}, they may be; their "
             "times are unknown (censored)."
         )
+        outcome = f"learned: {len(rows) - len(missing)} of {len(rows)} components by t = {values['end_time']:.5g}"
         first = Table(
             caption="Components of the teacher in the order of learning",
             rows=renamed(rows, columns),
@@ -84,23 +85,22 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         names = {"component": "name", "f* =": "teacher_component", PREDICTED_AT: predicted, "learned at t =": times}
         facts, history = renamed(rows, names), elements.COMPONENTS
     else:
-        times, done, what = "emergence_time", "emerged", "axes"
-        late = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
+        times = "emergence_time"
+        missing = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
         caution = (
-            f"No neuron lies along {', '.join(late)} by the end. With a later `t_max`, such as {later:g}, one may; "
+            f"No neuron lies along {', '.join(missing)} by the end. With a later `t_max`, such as {later:g}, one may; "
             "their times are unknown (censored)."
         )
+        outcome = f"emerged: {len(axes) - len(missing)} of {len(axes)} axes by t = {values['end_time']:.5g}"
         tables = [table, *degree_table(values)]
         facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), elements.AXES
-    count = len(rows or axes)
-    outcome = f"{done}: {count - len(late)} of {count} {what} by t = {values['end_time']:.5g}"
     if values["final_loss"] is not None:
         outcome += f"; loss at the end: {values['final_loss']:.4g}"
         scale = values["teacher_loss"]
         outcome += f" ({values['final_loss'] / scale:.2g} of E f*²)" if scale > 0 else ""
     return run_findings(
         dataset,
-        cautions=[caution] if late else [],
+        cautions=[caution] if missing else [],
         sentences=[outcome, *flows.optimizer_in_words(dataset), *flows.numerical_errors(dataset, times)],
         tables=tables,
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],
@@ -116,14 +116,14 @@ def _components(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return name, cost, value and times of each component, in the order of learning, and its part at the end."""
     if "component" not in dataset:
         return []
-    costs = {each.name: each.cost for each in Problem.from_dataset(dataset).teacher.components}
-    known = np.flatnonzero(np.isfinite(dataset["loss"].values))
+    costs = {component.name: component.cost for component in Problem.from_dataset(dataset).teacher.components}
+    saved = np.flatnonzero(np.isfinite(dataset["loss"].values))
     names, ratio = dataset["component_name"].values.tolist(), elements.component_ratio(dataset)
     columns = ("teacher_component", "predicted_component_time", "component_learned_time")
     return records(
         {"name": names, "cost": [costs[name] for name in names]}
         | {name: dataset[name] for name in columns}
-        | {"ratio": ratio[known[-1]] if known.size else np.full(len(names), np.nan)}
+        | {"ratio": ratio[saved[-1]] if saved.size else np.full(len(names), np.nan)}
     )
 
 
@@ -190,14 +190,15 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
     attrs, columns = dataset.attrs, {"step": dataset["step"].values}
     parts = attrs["batches_per_epoch"]
     columns["epoch"] = columns["step"] / parts
-    known = np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]
+    last_saved = np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]
     for title, name in REUSED.items():
-        value, error = (dataset[each].values.reshape(len(columns["step"]), -1) for each in (name, f"{name}_error"))
-        largest = int(np.argmax(np.abs(value[known])))
+        values_of = [dataset[variable].values for variable in (name, f"{name}_error")]
+        value, error = (values.reshape(len(columns["step"]), -1) for values in values_of)
+        largest = int(np.argmax(np.abs(value[last_saved])))
         columns |= {title: value[:, largest], f"{title} ±": error[:, largest]}
     rows = [row for row in records(columns) if math.isfinite(row["test loss"])]
     best, last = min(rows, key=lambda row: row["test loss"]), rows[-1]
-    told = (
+    course = (
         f"{attrs['samples_over_dimension']:g} samples per dimension, {attrs['epochs']:g} epochs of {parts} "
         f"batch{'' if parts == 1 else 'es'}: least test loss {best['test loss']:.4g} after step {best['step']}, at the "
         f"end {last['test loss']:.4g}; train loss {last['train loss']:.4g}; overlap {last['overlap']:.4g}"
@@ -218,7 +219,7 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
     )
     return run_findings(
         dataset,
-        sentences=[told, f"{noise}."],
+        sentences=[course, f"{noise}."],
         tables=[table],
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in REUSED_PLOTS.items()],
         remarks=flows.remarks(values),
@@ -288,7 +289,7 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
     loss = _reached(dataset["loss"].values)
     width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
     facts = {PREDICTED_AT: "predicted_aligned_time", "aligned at t =": "aligned_time", "learned at t =": "learned_time"}
-    told = renamed(rows, elements.DIRECTION_FACTS | facts)
+    facts_of_rows = renamed(rows, elements.DIRECTION_FACTS | facts)
     strongest = [row for row in rows if math.isfinite(row["predicted_aligned_time"])]
     columns = TIMES | (STEPS if "rate_limit" in dataset else {})
     times = Table(
@@ -307,7 +308,7 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
             drawing_of(plots[0], dataset, caption=of_loss, more=f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}."),
             drawing_of(plots[1], dataset, caption=of_times, more=f"Predicted are the {width} strongest directions."),
         ],
-        chart=elements.history_chart(dataset, told, elements.ALIGNMENTS, PREDICTED_AT),
+        chart=elements.history_chart(dataset, facts_of_rows, elements.ALIGNMENTS, PREDICTED_AT),
         remarks=[f"note: {values['notes']}", f"scaling laws: {values['scaling_notes']}"],
         values=values,
         overview=partial(row_of, dataset, plots, (11.0, 4.3)),
@@ -354,8 +355,8 @@ def _fits(dataset: xr.Dataset) -> dict[str, PowerLawFit]:
     if np.count_nonzero(inside) < FEWEST_POINTS:
         return {}
     losses = {name: dataset[name].values for name in ("loss", "sigmoid_loss", "staircase_loss")}
-    known = {name: loss for name, loss in losses.items() if (loss[inside] > 0.0).all()}
-    return {name: fit_power_law(time, loss, window=window) for name, loss in known.items()}
+    positive = {name: loss for name, loss in losses.items() if (loss[inside] > 0.0).all()}
+    return {name: fit_power_law(time, loss, window=window) for name, loss in positive.items()}
 
 
 def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:

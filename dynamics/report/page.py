@@ -103,11 +103,14 @@ def write_report(
 
     if isinstance(result, (str, os.PathLike)):
         target = check_page(path, result, overwrite=overwrite)
-        found, resumable = read_result(result)
-        return write_page(found, target, Path(result), resumable=resumable, overwrite=overwrite)
+        stored, resumable = read_result(result)
+        return write_page(stored, target, Path(result), resumable=resumable, overwrite=overwrite)
     target = check_page(path, overwrite=overwrite)
-    other = f"Argument `result` must be a Dataset, a DataTree or a path, but is {type(result).__name__}."
-    require(isinstance(result, (xr.Dataset, xr.DataTree)), other, TypeError)
+    require(
+        isinstance(result, (xr.Dataset, xr.DataTree)),
+        f"Argument `result` must be a Dataset, a DataTree or a path, but is {type(result).__name__}.",
+        TypeError,
+    )
     return write_page(result, target, overwrite=overwrite)
 
 
@@ -116,11 +119,17 @@ def check_page(
 ) -> Path:
     """Return the path; raise StorageError unless a page may be written there, which is not the file of the result."""
     target = check_target(path, overwrite=overwrite)
-    printed = f"Argument `path` must name a page, such as run.html, which browsers print, but is {shown(str(target))}."
-    require(target.suffix.lower() != ".pdf", printed, StorageError)
-    same = source is not None and target.exists() and Path(source).exists() and target.samefile(source)
-    both = f"Argument `path` must not be the file of the result, but both are {str(target)!r}."
-    require(not same, both, StorageError)
+    require(
+        target.suffix.lower() != ".pdf",
+        f"Argument `path` must name a page, such as run.html, which browsers print, but is {shown(str(target))}.",
+        StorageError,
+    )
+    is_source = source is not None and target.exists() and Path(source).exists() and target.samefile(source)
+    require(
+        not is_source,
+        f"Argument `path` must not be the file of the result, but both are {str(target)!r}.",
+        StorageError,
+    )
     return target
 
 
@@ -142,7 +151,8 @@ def write_page(
     about = " · ".join(text for text in (subtitle(main), file) if text)
     verdict = element("div", *verdict_elements(findings.verdict, findings.cautions), class_=f"verdict {findings.tone}")
     header = [element("h1", title), element("p", about, class_="about"), verdict]
-    if source is not None and any(main.attrs.get("stop_reason") == each and each.resumable for each in StopReason):
+    can_go_on = [reason for reason in StopReason if reason.resumable]
+    if source is not None and main.attrs.get("stop_reason") in can_go_on:
         if not resumable:
             header.append(element("p", "The file holds no checkpoint, so the run cannot go on from it."))
         elif findings.go_on:
@@ -169,7 +179,7 @@ def _document(title: str, header: Sequence[Element], sections: Sequence[Element]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     policy += f"; script-src 'sha256-{digest}'" if script else ""
-    links = (element("li", element("a", *one[0].itertext(), href=f"#{one.get('id')}")) for one in sections)
+    links = (element("li", element("a", *section[0].itertext(), href=f"#{section.get('id')}")) for section in sections)
     document = element(
         "html",
         element(
@@ -201,11 +211,11 @@ def _section(title: str, *children: Element) -> Element:
 
 
 def subtitle(dataset: xr.Dataset) -> str:
-    """Return link and sizes of the problem in one line, "" if not stored; of a sweep what all points share."""
+    """Return link and sizes of the problem in one line, "" if none is stored; for a sweep the values of all points."""
     problem = _problem_of(dataset)
     symbols = {"activation": "σ", "num_directions": "P", "width": "m", "dimension": "d", "beta": "β"}
-    known = {name: problem[name] for name in symbols if problem.get(name) not in (None, VARIED)}
-    return ", ".join(f"{symbols[name]} = {cell_text(_problem_value(name, value))}" for name, value in known.items())
+    values = {name: problem[name] for name in symbols if problem.get(name) not in (None, VARIED)}
+    return ", ".join(f"{symbols[name]} = {cell_text(_problem_value(name, value))}" for name, value in values.items())
 
 
 def _problem_of(dataset: xr.Dataset) -> dict[str, Any]:
@@ -221,19 +231,19 @@ def _problem_of(dataset: xr.Dataset) -> dict[str, Any]:
 def _findings(result: Result) -> tuple[Findings, list[Element]]:
     """Return the findings on a result, and the sections on them; none if it lacks parts of its answer."""
     try:
-        found = any_findings(result)
-        content = [element("p", sentence) for sentence in found.sentences]
-        for one in found.tables:
-            content += table(one.caption, *one.spread(MOST_ROWS))
-        content += [figure(one.draw(), one.caption, one.alt) for one in found.drawings]
+        findings = any_findings(result)
+        content = [element("p", sentence) for sentence in findings.sentences]
+        for rows in findings.tables:
+            content += table(rows.caption, *rows.spread(MOST_ROWS))
+        content += [figure(drawing.draw(), drawing.caption, drawing.alt) for drawing in findings.drawings]
         sections = [_section("Findings", *content)] if content else []
-        if found.chart is not None:
-            sections.append(_section("Explore", chart_element(found.chart())))
+        if findings.chart is not None:
+            sections.append(_section("Explore", chart_element(findings.chart())))
     except Exception as error:  # a file may hold anything, and the rest of the page is still true
         reason = f"{type(error).__name__}: {error}"
         missing = f"Tables and figures could not be made: the result is not as its answer should be ({reason})."
         return Findings(tone=Tone.CAUTION, verdict="Incomplete or foreign result.", cautions=[missing]), []
-    return found, sections
+    return findings, sections
 
 
 def _problem(dataset: xr.Dataset) -> list[Element]:
@@ -252,15 +262,15 @@ def _stored(parts: Mapping[str, xr.Dataset]) -> list[Element]:
     sections: dict[str, list[Element]] = {"Settings": [], "Provenance": [], "Variables": []}
     for path, dataset in parts.items():
         of = "" if path == "/" else f" of {path}"
-        known = {word: _plain(dataset.attrs[name]) for name, word in _PROVENANCE.items() if name in dataset.attrs}
-        asked = {}
+        provenance = {word: _plain(dataset.attrs[name]) for name, word in _PROVENANCE.items() if name in dataset.attrs}
+        settings = {}
         for name, value in {**stored_parameters(dataset)["solver"], **dataset.attrs}.items():
             if name == "seeds" or name.endswith("_seconds"):
-                known[name.replace("_", " ")] = _plain(value)
+                provenance[name.replace("_", " ")] = _plain(value)
             elif name not in _ELSEWHERE:
-                asked[name.replace("_", " ")] = _plain(value)
-        sections["Settings"] += _pairs(f"Settings and counts{of}", asked)
-        sections["Provenance"] += _pairs(f"Where the result comes from{of}", known)
+                settings[name.replace("_", " ")] = _plain(value)
+        sections["Settings"] += _pairs(f"Settings and counts{of}", settings)
+        sections["Provenance"] += _pairs(f"Where the result comes from{of}", provenance)
         rows = [_variable(str(name), array) for name, array in dataset.variables.items()]
         sections["Variables"] += table(f"Variables{of}", rows, "Least and largest: of the values that are finite.")
     return [_section(title, *content) for title, content in sections.items()]

@@ -76,7 +76,7 @@ def _values(labels: Sequence[Any]) -> str:
 
 
 def _early(dataset: xr.Dataset) -> tuple[list[str], bool]:
-    """Return how many points did not reach their end, in sentences, and whether some can go on."""
+    """Return sentences on the number of points that did not reach their end, and whether some can go on."""
     if "stop_reason" not in dataset:
         return [], False
     reasons, counts = np.unique(dataset["stop_reason"].values.astype(str), return_counts=True)
@@ -103,17 +103,17 @@ def _row(point: xr.Dataset, axes: Sequence[str]) -> dict[str, Any]:
 
 def _has_curve(point: xr.Dataset) -> bool:
     """Return whether a point has a loss over its times; a study of the user's own may lack it."""
-    known = "loss" in point and "time" in point and point["time"].ndim == 1
-    return known and point["time"].dims[0] in point["loss"].dims
+    has_both = "loss" in point and "time" in point and point["time"].ndim == 1
+    return has_both and point["time"].dims[0] in point["loss"].dims
 
 
 def _curve(point: xr.Dataset) -> tuple[Array, Array]:
-    """Return known times and losses of a point, the median over runs if there are several."""
+    """Return the saved times and losses of a point, the median over runs if there are several."""
     time = point["time"].values.astype(np.float64)
     loss = point["loss"].transpose(..., *point["time"].dims).values.astype(np.float64).reshape(-1, time.size)
-    known = np.isfinite(time) & np.isfinite(loss).any(axis=0)
+    is_saved = np.isfinite(time) & np.isfinite(loss).any(axis=0)
     # Losses below zero are rounding: a loss is a mean square.
-    return time[known], np.maximum(np.nanmedian(loss[:, known], axis=0), 0.0)
+    return time[is_saved], np.maximum(np.nanmedian(loss[:, is_saved], axis=0), 0.0)
 
 
 def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) -> None:
@@ -131,7 +131,7 @@ def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
     has_times = "emergence_time" in dataset and "direction" in dataset["emergence_time"].dims
     if not along or not has_times or "direction" in axes:
         return []
-    name, rest = along[0], [other for other in axes if other != along[0]]
+    name, rest = along[0], [axis for axis in axes if axis != along[0]]
     first = dataset["emergence_time"].isel(direction=0).transpose(*axes, ...)
     # One number per point: the median over its runs, among which those without emergence are the latest.
     first = first.fillna(np.inf).median([dim for dim in first.dims if dim not in axes])
@@ -141,7 +141,7 @@ def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
     lines = first.stack(line=rest, create_index=False) if rest else first.expand_dims("line")
     shown = lines.isel(line=spread_rows(lines.sizes["line"], MOST_CURVES))
     caption = f"Emergence time of direction 1 along {name.replace('_', ' ')}, by the rest of the grid."
-    varied = [other for other in rest if dataset.sizes[other] > 1]
+    varied = [axis for axis in rest if dataset.sizes[axis] > 1]
     more = f"Lines: {shown.sizes['line']}."
     return [drawing_of(_plot_emergence, shown, name, varied, caption=caption, more=more)]
 

@@ -40,8 +40,8 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         times = {"learned": learned, "closed": closed, "ratio": learned / closed}
     rows = records({"component": dataset["component"].values.astype(str), **times, "plateau": dataset["plateau"]})
     rate, notes = attrs.get("learning_rate"), str(attrs.get("notes", ""))
-    how = "the flow" if rate is None else f"gradient descent at learning rate {rate:g}"
-    sentences = [f"{attrs['title']}, by {how}; closed forms are of the flow."]
+    motion = "the flow" if rate is None else f"gradient descent at learning rate {rate:g}"
+    sentences = [f"{attrs['title']}, by {motion}; closed forms are of the flow."]
     sentences += _of_rewards(dataset)
     last = dataset.dropna("time", subset=["loss"]).isel(time=slice(-1, None))
     if "kappa_R" in last and last.sizes["time"]:
@@ -53,14 +53,14 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         sentences.append(f"At the end every head has half of its attention on wanted tokens up to {most:.4g} tokens.")
     if never := [row["component"] for row in rows if not np.isfinite(row["learned"])]:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
-    own: list[Drawing] = []
+    drawings: list[Drawing] = []
     two: dict[str, Any] = {"size": (11.0, 4.2), "shape": (1, 2)}
     if "moved_attention" in dataset:
         moved = "Attention with the first trigger shifted, to the right key and to the place of training, and κR."
-        own = [drawing_of(_plot_shortcut, dataset, caption=moved, **two)]
+        drawings = [drawing_of(_plot_shortcut, dataset, caption=moved, **two)]
     elif "chain_error" in dataset:
         chain = "Weights of the attention, and the error of the model's own chain after 1, 2, 4, … steps."
-        own = [drawing_of(_plot_chain, dataset, caption=chain, **two)]
+        drawings = [drawing_of(_plot_chain, dataset, caption=chain, **two)]
     draw, caption = partial(progress_figure, dataset), "with its time in closed form as a tick, and the loss."
     alt = "Progress and loss over time. The times are in the table above."
     names = ("title", "learning_rate", "stop_reason", "end_time", "solve_seconds")
@@ -68,7 +68,7 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         dataset,
         sentences=sentences,
         tables=[Table(caption="When each component is learned", rows=rows, each="components")],
-        drawings=[Drawing(draw, f"Progress of every component, {caption}", alt), *own],
+        drawings=[Drawing(draw, f"Progress of every component, {caption}", alt), *drawings],
         chart=history_chart(dataset, renamed(rows, FACTS), PROGRESS, CLOSED),
         remarks=[f"note: {notes}"] if notes else [],
         values={**{name: attrs.get(name) for name in names}, "components": rows, "notes": notes},
@@ -81,10 +81,10 @@ def closed_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `dynamics.tokens.predict`."""
     title, notes = dataset.attrs["title"], dataset.attrs["notes"]
     rows = rows_of(dataset, {"component": "component", "closed": "predicted_learned_time", "plateau": "plateau"})
-    known = [f"{row['component']} {cell_text(row['closed'], 5)}" for row in rows if not np.isnan(row["closed"])]
-    told = [*known[:MOST_NAMES], *(["…"] if len(known) > MOST_NAMES else [])] or ["none"]
-    sentences = [f"{title}, times of learning: {', '.join(told)}."]
-    if len(known) < len(rows):
+    times = [f"{row['component']} {cell_text(row['closed'], 5)}" for row in rows if not np.isnan(row["closed"])]
+    listed = [*times[:MOST_NAMES], *(["…"] if len(times) > MOST_NAMES else [])] or ["none"]
+    sentences = [f"{title}, times of learning: {', '.join(listed)}."]
+    if len(times) < len(rows):
         sentences.append("`dynamics.tokens.solve` finds the times that have no closed form.")
     return run_findings(
         dataset,
@@ -143,9 +143,9 @@ def plot_progress(
             for run in simulation["progress"].values[:, :, at]:
                 ax.plot(simulation["time"].values, run, color="k", lw=0.6, alpha=0.7)
     closed = prediction["predicted_learned_time"].values
-    if (known := closed[np.isfinite(closed)]).size:
+    if (finite := closed[np.isfinite(closed)]).size:
         tick: dict[str, Any] = {"marker": "|", "ls": "", "ms": 20, "mew": 1.6, "color": PREDICTED, "zorder": 5}
-        ax.plot(known, np.full(known.size, 0.5), **tick, label="learned, closed form")
+        ax.plot(finite, np.full(finite.size, 0.5), **tick, label="learned, closed form")
     rows = -(-len(ax.get_legend_handles_labels()[1]) // LEGEND_COLUMNS)
     ax.set_ylim(-0.03, 1.06 + 0.08 * rows)  # room for the legend above the curves
     _use_log_axis(prediction, ax)
@@ -181,7 +181,7 @@ def _plot_shortcut(dataset: xr.Dataset, panels: Sequence[Axes]) -> None:
 
 
 def _plot_chain(dataset: xr.Dataset, panels: Sequence[Axes]) -> None:
-    """Draw the weights of a chain of thought, and the error of 1, 2, 4, … steps of its own."""
+    """Draw the weights of a chain of thought, and the error after 1, 2, 4, … steps that the model takes alone."""
     (left, right), time, count = panels, dataset["time"].values, dataset.sizes["steps"]
     for at, name in enumerate(dataset["weight_name"].values.tolist()):
         left.plot(time, dataset["weights"].values[:, at], lw=WIDE / 2, label=name)
@@ -209,9 +209,9 @@ def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
 def _use_log_axis(prediction: xr.Dataset, ax: Axes) -> None:
     """Show time as it was saved, geometrically or linearly, from shortly before the first component is learned."""
     time, learned = prediction["time"].values, prediction["learned_time"].values
-    known = learned[np.isfinite(learned) & (learned > 0)]
-    if known.size and time.size > 2 and time[-1] - time[-2] > 2.0 * (time[1] - time[0]):
+    positive = learned[np.isfinite(learned) & (learned > 0)]
+    if positive.size and time.size > 2 and time[-1] - time[-2] > 2.0 * (time[1] - time[0]):
         ax.set_xscale("log")
         # Before the first component is learned there is room for the legend, a third of the axis.
-        first, last = float(known.min()), float(time[-1])
+        first, last = float(positive.min()), float(time[-1])
         ax.set_xlim(min(0.02 * first, first * (first / last) ** 0.5), last)
