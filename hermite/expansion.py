@@ -551,6 +551,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
 
 
 def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
+    """Return an expansion at another order, None for the default one."""
     if isinstance(x.link, SeriesLink):
         return _series(x.name, x.link.coefficients, x.exact_source, x.text, order)
     if isinstance(x.link, FormulaLink):
@@ -559,6 +560,7 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
 
 
 def _from_text(formula_text: str, order: int | None) -> HermiteExpansion:
+    """Return the expansion of a name, a printed series or a formula."""
     text = keyboard_text(formula_text)
     polynomial = formulas.hermite_name(text)
     if polynomial is not None and (polynomial.checked().kind == "h" or polynomial.degree == 0):
@@ -577,6 +579,7 @@ def _from_text(formula_text: str, order: int | None) -> HermiteExpansion:
 
 
 def _from_mapping(mapping: Mapping[Any, Any], order: int | None) -> HermiteExpansion:
+    """Return the expansion of coefficients by degree; ValueError for bad degrees or numbers, or if all are zero."""
     terms: dict[int, object] = {}
     for key, number in mapping.items():
         degree = as_integer(key)
@@ -594,6 +597,7 @@ def _from_mapping(mapping: Mapping[Any, Any], order: int | None) -> HermiteExpan
 
 
 def _by_degree(coefficients: Any) -> dict[int, object]:
+    """Return the coefficients of a list, an array or a column by degree."""
     if len(getattr(coefficients, "columns", ())) == 1:
         coefficients = coefficients.iloc[:, 0]
     if hasattr(coefficients, "index") and hasattr(coefficients, "items"):

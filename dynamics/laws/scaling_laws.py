@@ -270,6 +270,7 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
 
 
 def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ...]:
+    """Return the laws of the least loss and of its width against compute, fitted over one window."""
     spans = [
         dataset["time"].values[dataset["time"].values > 0.0][[0, -1]] * _stored(dataset, "width")
         for dataset in datasets
@@ -300,6 +301,7 @@ def _frontier(datasets: Sequence[xr.Dataset], compute: Array, rate: float) -> tu
         return [at_compute(dataset["time"].values, loss, _stored(dataset, "width")) for loss in _losses(dataset)]
 
     def at_compute(time: Array, loss: Array, width: int) -> Array:
+        """Return the loss of one width at all computes: inf before its first time."""
         usable = (time > 0.0) & np.isfinite(loss) & (loss > 0.0)
         if not usable.any():
             return np.full_like(compute, np.inf)

@@ -131,6 +131,7 @@ def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:
 
 
 def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:
+    """Yield answers and seconds of tasks in worker processes, in the order of the tasks."""
     try:
         with WorkerPool(workers, STUDIES["overlaps"]) as pool:
             for future in [pool.submit(_timed, task, one_core) for task in tasks]:

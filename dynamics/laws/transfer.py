@@ -111,6 +111,7 @@ def transfer_study(
 
 
 def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:
+    """Return the answer of one run of population gradient descent."""
     with warnings.catch_warnings():
         # Steps beyond the edge are part of the study.
         warnings.filterwarnings("ignore", message="Gradient descent loses stability", category=RuntimeWarning)

@@ -161,6 +161,7 @@ class Inputs(Compared, Frozen):
         return np.repeat(*self._runs(dimension, 1))
 
     def _runs(self, dimension: int, width: int) -> tuple[Array, Integers]:
+        """Return eigenvalues in the order of the axes, and the number of axes in a row with each."""
         if self.eigenvalues is not None and self.multiplicities is not None:
             return self.eigenvalues, self.multiplicities
         if not self.alpha:
@@ -215,6 +216,7 @@ class Inputs(Compared, Frozen):
 
 
 def _check_size(width: int, axes: int) -> None:
+    """Raise ValueError if the weights on so many kept axes are too many to store."""
     require(
         width * axes <= MOST_WEIGHTS,
         f"Argument `inputs` must leave at most {MOST_WEIGHTS} weights of {width} neurons, but has {axes} axes that no "

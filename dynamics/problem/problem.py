@@ -302,6 +302,7 @@ class Problem(Compared):
         return self._drawn_weights()
 
     def _drawn_weights(self) -> Array:
+        """Return the reduced starting weights (m, D): given, from given overlaps, or drawn from the seed."""
         span, m, norm, rng = self.teacher.span, self.width, self.initial_norm, np.random.default_rng(self.seed)
         axes, weights = self.input_axes(), self.initial_weights
         if weights is not None:
@@ -516,6 +517,7 @@ def _checked_smoothing(problem: Problem) -> float:
 
 
 def _check_one_start(problem: Problem) -> None:
+    """Refuse two starts at once, and a norm or a seed that a given start makes useless."""
     weights, overlaps = problem.initial_weights, problem.initial_overlaps
     is_one = weights is None or overlaps is None
     require(is_one, "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given.")
@@ -713,6 +715,8 @@ def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
 
 
 def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
+    """Return the arguments of `Problem` from stored parameters and the variables of a dataset."""
+
     def array(name: str) -> Array | None:
         return np.asarray(dataset[name].values) if name in dataset else None
 

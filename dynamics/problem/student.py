@@ -156,6 +156,7 @@ class Student(Compared):
         assign("decay", (of_first if first else 0.0, of_second if second else 0.0))
 
     def _checked_second_layer(self) -> str | Array:
+        """Return the name of the start of the second layer, or its values (m,)."""
         layer: Any = self.initial_second_layer
         if not isinstance(layer, str):
             return _checked_vector("initial_second_layer", layer, self.width)
@@ -167,6 +168,7 @@ class Student(Compared):
         return layer
 
     def _checked_biases(self) -> float | Array:
+        """Return the standard deviation of random biases, or the biases (m,)."""
         value: Any = self.initial_biases
         if np.ndim(value) == 0:
             biases: float | Array = checked_number(value, "initial_biases", positive=False, maximum=LARGEST_SETTING)

@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _report(parsed: argparse.Namespace) -> int:
+    """Write the page that the command line asks for, and return the exit code."""
     from dynamics.report.animation import animate
     from dynamics.report.page import check_page, read_result, write_page
     from dynamics.runs.storage import StorageError, main_part

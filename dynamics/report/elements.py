@@ -260,6 +260,7 @@ def history_chart(
     later = dataset["time"].values > 0 if variables else np.zeros(0, dtype=bool)
 
     def chart() -> Chart:
+        """Return the chart of at most `MOST_CURVES` curves."""
         chosen = spread_rows(len(facts), MOST_CURVES)
         values = history.values(dataset)[later][:, chosen]
         curves = [Curve(values[:, at], facts[p], float(facts[p].get(marked) or "nan")) for at, p in enumerate(chosen)]

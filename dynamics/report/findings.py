@@ -104,6 +104,7 @@ class Table:
         return ["", *lines, *([note] if note else [])]
 
     def _rounded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a row with values and standard errors rounded by the error."""
         cells = dict(row)
         for name, error_name in self.errors.items():
             value, error = row.get(name), row.get(error_name)

@@ -264,6 +264,7 @@ def later_end(dataset: xr.Dataset) -> float:
 
 
 def _cautions(dataset: xr.Dataset) -> list[str]:
+    """Return sentences on censored times, a learning rate beyond its limit, and a run that left its tolerance."""
     attrs, cautions, count = dataset.attrs, [], dataset.sizes["direction"]
     if missing := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
         cautions.append(
@@ -308,6 +309,7 @@ def emergence_level(dataset: xr.Dataset, usual: str = "1/2") -> str:
 
 
 def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
+    """Return the table of predicted and measured times by direction."""
     rows = told_directions(values)
     for row in rows:
         row["ratio"] = row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)
@@ -325,6 +327,7 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
 
 
 def _drawings(dataset: xr.Dataset) -> list[Drawing]:
+    """Return the figures of overlaps, of the loss and of emergence times that the answer has."""
     drawings, count = [], dataset.sizes["direction"]
     predicted, emerged = (np.isfinite(dataset[n].values) for n in ("predicted_emergence_time", "emergence_time"))
     if any(name in dataset for name in elements.OVERLAPS.variables):

@@ -56,6 +56,7 @@ def law_findings(dataset: xr.Dataset) -> Findings | None:
 
 
 def _laws(dataset: xr.Dataset) -> Found:
+    """Return exponents and window of every law, and sentences on them."""
     points = []
     for name in dataset["law"].values.tolist():
         law = dataset.sel(law=name)
@@ -71,6 +72,7 @@ def _laws(dataset: xr.Dataset) -> Found:
 
 
 def _finite_size(dataset: xr.Dataset) -> Found:
+    """Return exponents for every β and P, and sentences on them."""
     points = []
     for beta in dataset["beta"].values.tolist():
         for count in dataset["num_directions"].values.tolist():
@@ -192,6 +194,7 @@ def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> No
 
 
 def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
+    """Draw the exponents against the number of directions, one panel for each β."""
     betas, count = dataset["beta"].values.tolist(), dataset["num_directions"].values.astype(float)
     for beta, ax in zip(betas, panels, strict=True):
         sizes = dataset.sel(beta=beta)
@@ -212,6 +215,7 @@ def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
 
 
 def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw loss against compute for all widths with its frontier, and the best width against compute."""
     names = dataset["law"].values.tolist()
     *panels, last = axes
     routes = {"matched pairs": "loss-compute", "coupled flow": "loss-compute, coupled"}
@@ -259,6 +263,7 @@ def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
 
 
 def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the law in time at all dimensions in one panel, and each other law in its own."""
     # The laws of the loss in time, one for each dimension, come before all others, which have their own panels.
     left, count = axes[0], 1 + dataset.sizes["law"] - len(axes)
     dimensions = dataset["law"].values.tolist()[:count]

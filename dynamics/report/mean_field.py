@@ -133,6 +133,7 @@ def plot_particles(
 
 
 def _particles_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure of the density of overlaps with each direction over time, above the loss."""
     directions = dataset["direction"].values[:MOST_DRAWN].tolist()
     sharing: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
     figure, panels = figures.new_panels((3.0 + 4.2 * len(directions), 6.0), 2, len(directions), **sharing)
@@ -145,6 +146,7 @@ def _particles_figure(dataset: xr.Dataset) -> Figure:
 
 
 def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
+    """Draw the density of overlaps over time in colours, with its median and quartiles."""
     from matplotlib.colors import LogNorm
 
     time, middle = dataset["time"].values, dataset["overlap_bin"].values
@@ -192,6 +194,7 @@ def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
 
 
 def _plot_distances(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw the distance from the linearised dynamics, its bound, and the size of the noise, against time."""
     time = dataset["time"].values
     for name, line, colour in zip(DISTANCES, ("-", "--", ":"), (MEASURED, PREDICTED, REFERENCE), strict=True):
         shown = (time > 0) & (dataset[name].values > 0)

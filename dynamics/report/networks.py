@@ -229,6 +229,7 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw the loss on new samples and on the training samples against epochs."""
     for name, label, colour in (("loss", "new samples", MEASURED), ("train_loss", "training samples", PREDICTED)):
         _draw_with_band(dataset, ax, name, slice(None), colour, label)
     ax.set_ylim(bottom=0.0)
@@ -316,6 +317,7 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the result as plain values: times per direction, exponents, last losses."""
     rows = rows_of(dataset, {name: name for name in (*TIMES.values(), *STEPS.values()) if name in dataset.variables})
     for row in rows:
         for kind in ("aligned", "learned"):
@@ -382,6 +384,7 @@ def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:
 
 
 def _plot_quadratic_times(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw exact against predicted times of alignment and learning, with the line of equality."""
     for name, marker, colour in (("aligned_time", "o", MEASURED), ("learned_time", "s", PREDICTED)):
         measured, predicted = dataset[name].values, dataset[f"predicted_{name}"].values
         both = np.isfinite(measured) & np.isfinite(predicted) & (measured > 0.0) & (predicted > 0.0)

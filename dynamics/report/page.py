@@ -247,6 +247,7 @@ def _findings(result: Result) -> tuple[Findings, list[Element]]:
 
 
 def _problem(dataset: xr.Dataset) -> list[Element]:
+    """Return the section of the problem, none if it is not stored."""
     problem = _problem_of(dataset)
     if not problem:
         return []
@@ -277,6 +278,7 @@ def _stored(parts: Mapping[str, xr.Dataset]) -> list[Element]:
 
 
 def _variable(name: str, array: xr.Variable) -> dict[str, Any]:
+    """Return the row of a variable: its meaning, shape, units, and range of finite values."""
     sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
     row: dict[str, Any] = {
         "name": name,

@@ -89,6 +89,7 @@ def _early(dataset: xr.Dataset) -> tuple[list[str], bool]:
 
 
 def _row(point: xr.Dataset, axes: Sequence[str]) -> dict[str, Any]:
+    """Return the row of a point: its axes, outcome, last loss, and number of emerged directions."""
     row = {name.replace("_", " "): point[name].values.item() for name in axes}
     ended = str(point["stop_reason"].values) if "stop_reason" in point else "answered"
     row["outcome"] = str(point["failure"].values) or ended.replace("_", " ")
@@ -117,6 +118,7 @@ def _curve(point: xr.Dataset) -> tuple[Array, Array]:
 
 
 def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) -> None:
+    """Draw the loss of every point against time."""
     varied = [name for name in axes if len({str(point[name].values) for point in points}) > 1]
     for point, colour in zip(points, shades(len(points), 0.9), strict=True):
         time, loss = _curve(point)
@@ -147,6 +149,7 @@ def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
 
 
 def _plot_emergence(lines: xr.DataArray, name: str, varied: Sequence[str], ax: Axes) -> None:
+    """Draw the first emergence time along one axis, one line for each choice of the others."""
     from matplotlib.ticker import MaxNLocator
 
     for line, colour in zip(lines.transpose("line", ...), shades(lines.sizes["line"], 0.9), strict=True):

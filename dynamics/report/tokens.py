@@ -96,6 +96,7 @@ def closed_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _of_rewards(dataset: xr.Dataset) -> list[str]:
+    """Return a sentence on the variance of rewards, none for tasks without rewards."""
     attrs = dataset.attrs
     if "reward_variance" not in attrs:
         return []
@@ -104,6 +105,7 @@ def _of_rewards(dataset: xr.Dataset) -> list[str]:
 
 
 def _recovery_findings(dataset: xr.Dataset) -> Findings:
+    """Return the findings on the share of items that one step recovers."""
     count, draw = float(dataset["recovered_count"]), partial(recovery_figure, dataset)
     rows = rows_of(dataset, {"rank": "rank", "items": "rank_count", "recovered": "recovery"})
     caption = "Share of items that are recovered after one step, by rank."

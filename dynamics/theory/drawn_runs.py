@@ -58,6 +58,7 @@ class RunPlan(NamedTuple):
 
     @classmethod
     def _of_draws(cls, problem: Problem, noise_rate: float, time: float, draws: int) -> RunPlan:
+        """Return the plan for a number of runs."""
         step = min(LARGEST_STEP * descent_limit(problem) / 2.0, time / FEWEST_STEPS)
         samples = int(np.clip(round(step / noise_rate), 1, MOST_SAMPLES))
         axes = min(problem.dimension, problem.teacher.span + problem.width + ROOM * samples)

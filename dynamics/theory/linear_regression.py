@@ -213,6 +213,7 @@ def fastest_linear_regression(
     least = LEAST_SHARE * linear_regression_limit(eigenvalues, batch_size=size, optimizer=chosen)
 
     def steps_needed(logarithm: float) -> float:
+        """Return the number of steps to the share of the risk at a learning rate, given by its logarithm."""
         rate, count = float(np.exp(logarithm)), FIRST_STEPS
         while True:
             risk = _iterated(values, counts, sums, np.full(count, rate), size, chosen, 0.0)[0]

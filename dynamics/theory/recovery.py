@@ -154,6 +154,7 @@ def label_function(transform: object) -> Function:
         )
 
     def checked(y: Array) -> Array:
+        """Return T at labels (n,)."""
         try:
             with np.errstate(all="ignore"):
                 labels = np.asarray(transform(y.copy()), dtype=np.float64)

@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _print_exponents(parsed: argparse.Namespace) -> int:
+    """Print the exponents of the link or function on the command line, and return the exit code."""
     import json
 
     from hermite.text.formulas import named_axes

@@ -316,6 +316,7 @@ class _Walker:
             self.refuse_depth()
 
     def walk(self, node: ast.expr, depth: int) -> Any:
+        """Return the value of a node of the syntax tree; ValueError if it is not on the list or too deep."""
         if depth > _MAX_DEPTH:
             self.refuse_depth()
         match node:
@@ -354,6 +355,7 @@ class _Walker:
         return _Node(self.exact(value), float(value), 0)
 
     def name(self, name: str) -> Any:
+        """Return the value of a variable, pi or e; ValueError for any other name."""
         lower = name.lower()
         if lower in self.variables:
             if self.variable not in (None, lower):
@@ -373,6 +375,7 @@ class _Walker:
         )
 
     def combined(self, symbol: str, first: Any, second: Any) -> Any:
+        """Return the value of two operands and an operator; ValueError beyond the bounds of degrees and numbers."""
         if symbol == "**":
             return self._power(first, second)
         if symbol == "/" and second.expression.is_zero:
@@ -386,6 +389,7 @@ class _Walker:
         return _Node(_ARITHMETIC[symbol](first.expression, second.expression), number, degree)
 
     def _power(self, base: _Node, exponent: _Node) -> _Node:
+        """Return a power; ValueError unless it is real and within the bounds of degrees and numbers."""
         if exponent.number is None:
             if base.number is None or base.number <= 0.0:
                 refuse("Argument `x` must be a formula, but has z in an exponent whose base is not a positive number.")
@@ -410,6 +414,7 @@ class _Walker:
         return refuse("Argument `x` must be a formula, but contains an infinite or enormous constant.")
 
     def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
+        """Return True for a known function with the right number of arguments; ValueError for any other call."""
         if not _is_function(name):
             refuse(
                 f"Argument `x` must be a formula, but contains a call of {name!r}, which is not a known function."
@@ -423,6 +428,7 @@ class _Walker:
         return True
 
     def called(self, name: str, values: list[Any]) -> Any:
+        """Return the value of a call of a function, a Hermite polynomial or a link."""
         lower, hermite, argument = ALIASES.get(name.lower(), name.lower()), hermite_name(name), values[0]
         if lower == "sqrt":
             return self._power(argument, _Node(self.sympy.Rational(1, 2), 0.5, 0))
@@ -453,6 +459,7 @@ class _Walker:
         return _Node(expression, number.real, 0)
 
     def refuse_node(self, node: ast.expr) -> NoReturn:
+        """Raise ValueError for a part of a formula that is not on the list."""
         text = repr(ast.unparse(node))
         match node:
             case ast.Call(func=ast.Attribute(attr=name)) if _is_function(name):
@@ -507,11 +514,13 @@ class _PolynomialWalker(_Walker):
         return self.polynomial(self.exact(value))
 
     def name(self, name: str) -> Expression:
+        """Return the polynomial that a variable is; ValueError for any other name."""
         if (match := _AXIS.fullmatch(name)) is None:
             refuse(f"Argument `text` must be a polynomial in x1 ... x9 (or z1 ... z9), but contains the name {name!r}.")
         return self.polynomial(self.sympy.Symbol(f"x{match[1]}"))
 
     def combined(self, symbol: str, first: Expression, second: Expression) -> Expression:
+        """Return the polynomial of two operands and an operator; ValueError beyond the bounds."""
         number = second.as_expr() if second.is_ground else None
         if symbol == "**":
             if number is None or not number.is_Integer or not 0 <= number <= MOST_DEGREE:
