@@ -223,7 +223,7 @@ def coupled_tracers(problem: Problem, width: int, seeds: Sequence[int]) -> Array
     return np.concatenate([start[:, : problem.teacher.span] for start in starts])
 
 
-def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others: Array | None = None) -> Array:
+def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, second_network: Array | None = None) -> Array:
     """Return E(f_m − f_∞)² at every time, from neurons (T, m, D) and the moments of the mean field (T, M).
 
     With the neurons of a second network of the same width it is E(f_m − f_∞)(f'_m − f_∞).
@@ -234,7 +234,7 @@ def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others
     axes, kernel = problem.teacher.span, problem.activation.kernel
     gap = np.empty(len(vectors))
     for t, (neurons, mu) in enumerate(zip(vectors, moments, strict=True)):
-        second = neurons if others is None else others[t]
+        second = neurons if second_network is None else second_network[t]
         features = sum(system.features(np.ascontiguousarray(w[:, :axes])).mean(axis=1) for w in (neurons, second))
         gap[t] = mean_of_pairs(neurons, kernel, second) - (c * mu) @ features + (c * mu) @ mu
     return gap

@@ -185,10 +185,10 @@ def checked_problem(
     )
 
 
-def check_coupled(coupled: bool, **others: object) -> None:
+def check_coupled(coupled: bool, **arguments: object) -> None:
     """Refuse arguments of the coupled flow for studies without it."""
     check_switch("coupled", coupled)
-    for name, value in others.items():
+    for name, value in arguments.items():
         require(value is None or coupled, f"Argument `{name}` must be absent without `coupled`, but is {shown(value)}.")
 
 

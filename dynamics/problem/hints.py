@@ -54,10 +54,10 @@ def hint(name: str, arguments: Iterable[str]) -> str:
     (' Did you mean `width`?', '')
     """
     names = list(arguments)
-    ours = _OURS.get(name)
-    if ours not in names:
+    argument = _OURS.get(name)
+    if argument not in names:
         return suggestion(name, names, mark="`")
-    return f" Use `{ours}`, such as {EXAMPLES[ours]}." if ours in EXAMPLES else f" Use `{ours}`."
+    return f" Use `{argument}`, such as {EXAMPLES[argument]}." if argument in EXAMPLES else f" Use `{argument}`."
 
 
 def check_names(function: str, keywords: Iterable[str], arguments: Iterable[str]) -> None:

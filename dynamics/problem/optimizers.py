@@ -250,9 +250,9 @@ def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
         keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
         if not call.args and set(keywords) <= set(names):
             return keywords
-    wanted = ", ".join(f"{name}=…" for name in names)
+    form = ", ".join(f"{name}=…" for name in names)
     return refuse(
-        f"Argument `optimizer` must be a call {make.__name__}({wanted}) with numbers or words, but is {shown(text)}."
+        f"Argument `optimizer` must be a call {make.__name__}({form}) with numbers or words, but is {shown(text)}."
     )
 
 

@@ -147,8 +147,8 @@ def cell_text(value: Any, digits: int = 5, unknown: str = "–") -> str:
         return "never" if math.isinf(value) else f"{value:.{digits}g}"
     if isinstance(value, (list, tuple)):
         entries = [cell_text(entry, digits, unknown) for entry in value[:MOST_ENTRIES]]
-        rest = len(value) - len(entries)
-        return ", ".join(entries) + (f", … ({rest} more)" if rest else "") or unknown
+        num_more = len(value) - len(entries)
+        return ", ".join(entries) + (f", … ({num_more} more)" if num_more else "") or unknown
     text = str(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
 

@@ -288,10 +288,10 @@ def check_drawable(dataset: Any, **variables: tuple[str, ...]) -> None:
     )
     for name, dims in variables.items():
         require(name in dataset, f"Argument `dataset` must have the variable `{name}` for this figure, but has not.")
-        wanted, actual = (", ".join(map(str, names)) for names in (dims, dataset[name].dims))
+        expected, actual = (", ".join(map(str, names)) for names in (dims, dataset[name].dims))
         require(
             dataset[name].dims == dims,
-            f"Argument `dataset` must have `{name}({wanted})` for this figure, but has `{name}({actual})`.",
+            f"Argument `dataset` must have `{name}({expected})` for this figure, but has `{name}({actual})`.",
         )
         require(
             dataset[name].size,

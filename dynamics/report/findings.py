@@ -353,9 +353,9 @@ def fault_of(dataset: xr.Dataset, error: Exception) -> str:
         return f"lacks {named[0] if named else error}"
     leading = set() if answer_of(dataset) in {answer.name for answer in ANSWERS} else {"seed"}
     for name, variable in dataset.variables.items():
-        wanted = VARIABLES[str(name)].dims if name in VARIABLES else variable.dims
-        if set(variable.dims) - leading != set(wanted):
-            actual, dims = (", ".join(map(str, names)) for names in (variable.dims, wanted))
+        expected = VARIABLES[str(name)].dims if name in VARIABLES else variable.dims
+        if set(variable.dims) - leading != set(expected):
+            actual, dims = (", ".join(map(str, names)) for names in (variable.dims, expected))
             return f"has `{name}({actual})`, not `{name}({dims})`"
     if empty := next((str(dim) for dim, size in dataset.sizes.items() if not size), ""):
         return f"has no {empty}"

@@ -204,9 +204,9 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
         f"end {last['test loss']:.4g}; train loss {last['train loss']:.4g}; overlap {last['overlap']:.4g}"
     )
     worst = float(np.nanmax(dataset["teacher_overlap_error"].values))
-    noise = f"Largest standard error of an overlap: {worst:.2g}, with {attrs['draws']:.2g} points"
+    accuracy = f"Largest standard error of an overlap: {worst:.2g}, with {attrs['draws']:.2g} points"
     if worst > WANTED_ERROR:
-        noise += f"; {attrs['draws'] * (worst / WANTED_ERROR) ** 2:.2g} points bring it to {WANTED_ERROR:g}"
+        accuracy += f"; {attrs['draws'] * (worst / WANTED_ERROR) ** 2:.2g} points bring it to {WANTED_ERROR:g}"
     values = flows.run_values(
         dataset, best_step=best["step"], best_loss=best["test loss"], train_loss=last["train loss"], curve=rows
     )
@@ -219,7 +219,7 @@ def reused_data_findings(dataset: xr.Dataset) -> Findings:
     )
     return run_findings(
         dataset,
-        sentences=[course, f"{noise}."],
+        sentences=[course, f"{accuracy}."],
         tables=[table],
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in REUSED_PLOTS.items()],
         remarks=flows.remarks(values),

@@ -127,8 +127,8 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
     from scipy.integrate import quad
 
     def back(r: float) -> float:
-        rest = u[rest_axes] - alpha[rest_axes] * turn * (1.0 - r * r)
-        return turn / (math.sqrt(u[least]) * float(np.prod(rest ** (0.5 * alpha[rest_axes]))))
+        squares = u[rest_axes] - alpha[rest_axes] * turn * (1.0 - r * r)
+        return turn / (math.sqrt(u[least]) * float(np.prod(squares ** (0.5 * alpha[rest_axes]))))
 
     # ∫_0^T dτ / (2 Π (u_a − α_a τ)^(α_a/2)) to T = u/α of the least, whose root goes with τ = T (1 − r²).
     used = float(quad(back, 0.0, 1.0, epsabs=0.0, epsrel=1e-12, limit=200)[0])

@@ -25,7 +25,7 @@ from dynamics.theory.stability import fitted_limit, fitted_neurons, narrow_limit
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, shown, warn
 
-#: Significant digits of a limit at the end of a flow, whose accuracy is `stability.RTOL`.
+#: Significant digits of a limit at the end of a flow, which is accurate to `stability.RTOL`.
 KNOWN_DIGITS = 4
 
 
@@ -286,5 +286,5 @@ def target_losses(problem: Problem, targets: Integers) -> Array:
     .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)
     """
     a = problem.teacher.coefficients
-    left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2
-    return np.asarray(float(np.sum(problem.activation.coefficients**2)) * left)
+    tail = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2
+    return np.asarray(float(np.sum(problem.activation.coefficients**2)) * tail)

@@ -418,10 +418,10 @@ def multi_pass_regression(
         # Axes that no sample has, for n < d, keep their distance.
         risk = s * (1.0 - p.sum()) + fading @ (s * p)
         risk += np.expm1(-c * np.outer(t, x)) ** 2 @ (p * noise * g / x)
-        rest = noise * max(1.0 - g, 0.0)
-        train = rest + fading @ forces
+        noise_outside = noise * max(1.0 - g, 0.0)
+        train = noise_outside + fading @ forces
         if not full_batch:
-            delta = _noise_of_samples(x, p, c, t, rest, forces)
+            delta = _noise_of_samples(x, p, c, t, noise_outside, forces)
             risk, train = risk + delta @ p, train + delta @ (p * x)
     return MultiPassRisk(t, risk, train, np.zeros_like(t), np.zeros_like(t))
 
@@ -438,13 +438,13 @@ def _of_drawn_inputs(
     # The signs of w − θ do not matter on average.
     start = V.T @ (np.sqrt(sizes) * rng.choice([-1.0, 1.0], d))
     sigma = V.T @ (lambdas[:, None] * V)
-    left, some = np.exp(-c * np.outer(t, x)), x > 0.0
-    risk = np.einsum("kl,kl->k", left * start @ sigma, left * start)
-    risk += (1.0 - left[:, some]) ** 2 @ (np.diag(sigma)[some] * noise / (n * x[some]))
-    forces, rest = x * start**2 + np.where(some, noise / n, 0.0), noise * (1.0 - some.sum() / n)
-    train = rest + left**2 @ forces
+    fading, some = np.exp(-c * np.outer(t, x)), x > 0.0
+    risk = np.einsum("kl,kl->k", fading * start @ sigma, fading * start)
+    risk += (1.0 - fading[:, some]) ** 2 @ (np.diag(sigma)[some] * noise / (n * x[some]))
+    forces, noise_outside = x * start**2 + np.where(some, noise / n, 0.0), noise * (1.0 - some.sum() / n)
+    train = noise_outside + fading**2 @ forces
     if not full_batch:
-        delta = _noise_of_samples(x, np.full(d, 1.0 / d), c, t, rest, forces)
+        delta = _noise_of_samples(x, np.full(d, 1.0 / d), c, t, noise_outside, forces)
         risk, train = risk + delta @ np.diag(sigma) / d, train + delta @ x / d
     return risk, train
 
@@ -461,11 +461,11 @@ def eigenvalue_law(g: float) -> tuple[Array, Array]:
     return x, 2.0 / count * np.sin(angle) ** 2 / x
 
 
-def _noise_of_samples(x: Array, p: Array, c: float, t: Array, rest: float, forces: Array) -> Array:
-    """Return δ at times and nodes, (k, N), driven by P_0 = rest + Σ forces e^{−2cxt}."""
+def _noise_of_samples(x: Array, p: Array, c: float, t: Array, noise_outside: float, forces: Array) -> Array:
+    """Return δ at times and nodes, (k, N), driven by P_0 = `noise_outside` + Σ forces e^{−2cxt}."""
     v = np.sqrt(p) * x
     values, vectors = np.linalg.eigh(np.diag(-2.0 * c * x) + c**2 * np.outer(v, v))
-    speeds, sizes = np.append(0.0, 2.0 * c * x), np.append(rest, forces)
+    speeds, sizes = np.append(0.0, 2.0 * c * x), np.append(noise_outside, forces)
     apart = values[:, None] + speeds
     along = c**2 * (vectors.T @ v)
     delta = np.empty((t.size, x.size))
@@ -594,9 +594,9 @@ def predict_weak_to_strong(problem: WeakToStrong, times: ArrayLike = ()) -> Weak
     weak, strong, n, N = problem.weak_features, problem.strong_features, problem.samples, problem.pseudo_labels
     variance = problem.label_noise**2 / (n - weak - 1.0)
     x, weights = eigenvalue_law(strong / N)
-    left = np.exp(-np.outer(t, x))
+    fading = np.exp(-np.outer(t, x))
     apart = (weak - s) * variance * strong / N / x
-    risk = (problem.target_norm**2 * left**2 + (1.0 - left) ** 2 * (s * variance + apart)) @ weights
+    risk = (problem.target_norm**2 * fading**2 + (1.0 - fading) ** 2 * (s * variance + apart)) @ weights
     student = variance * (s + (weak - s) * strong / (N - strong - 1.0))
     return WeakToStrongRisk(weak * variance, student, problem.label_noise**2 * strong / (n - strong - 1.0), t, risk)
 
@@ -651,9 +651,9 @@ def descent_loss(
         0.0 < table[at] < np.inf,
         f"Argument `rates` must be finite and positive at every step, but is {table[at]} at step {at}.",
     )
-    left, losses = values * sizes, np.empty(table.size + 1)
-    losses[0] = left.sum()
+    terms, losses = values * sizes, np.empty(table.size + 1)
+    losses[0] = terms.sum()
     for t, rate in enumerate(table.tolist()):
-        left *= (1.0 - rate * values) ** 2
-        losses[t + 1] = left.sum()
+        terms *= (1.0 - rate * values) ** 2
+        losses[t + 1] = terms.sum()
     return losses

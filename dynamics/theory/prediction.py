@@ -67,7 +67,7 @@ LAST_LEARNED_FACTOR = 2.5
 #: A committee of k > 2 is followed for so many times that which a neuron of length 1 needs alone: measured, the last
 #: direction took at most 45 of these, but for a tenth of the odd links. Overlaps below a part of 1/√d do not count.
 ALONE_FACTOR, SMALLEST_OVERLAP = 250.0, 0.1
-#: Relative accuracy of the linearised flow and its times, and the part by which nothing moves in the time that is left.
+#: Relative accuracy of the linearised flow and its times, and the relative change to the end below which it is still.
 ACCURACY, STILLNESS = 1e-6, 1e-2
 #: It is given up after so many evaluations, or multiplications: seconds on one core.
 MOST_EVALUATIONS, MOST_WORK = 6000, 1.5e10

@@ -144,10 +144,10 @@ def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Arra
     """
     a, limits = problem.teacher.coefficients, rate_limits(problem)
     rate = limits / 2.0 if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
-    left = 1.0 - rate / limits
+    slowdown = 1.0 - rate / limits
     wait = np.log(problem.dimension / problem.width) / (4.0 * a * rate)
-    learns = strongest(a, problem.width) & (left > 0.0)
-    return np.asarray(np.divide(wait, left, out=np.full_like(a, np.inf), where=learns))
+    learns = strongest(a, problem.width) & (slowdown > 0.0)
+    return np.asarray(np.divide(wait, slowdown, out=np.full_like(a, np.inf), where=learns))
 
 
 def frame_escape(problem: Problem, learning_rate: float) -> tuple[Array, Array, Array]:
@@ -167,10 +167,10 @@ def frame_escape(problem: Problem, learning_rate: float) -> tuple[Array, Array, 
     for j in np.flatnonzero((share < 1.0) & (alignment < problem.emergence_level) & (alignment > 0.0)):
         noise = share[j] / (1.0 - share[j]) / problem.dimension
         sizes = noise * scipy.special.chndtrix(_SHARES, problem.width, alignment[j] / noise)
-        left = np.maximum(-np.log(sizes), 0.0)
+        log_growth = np.maximum(-np.log(sizes), 0.0)
         drag[j] = -np.log1p(-share[j])
-        advance[j] = np.log(left.mean() / -np.log(alignment[j]))
-        scatter[j] = left.std() / left.mean()
+        advance[j] = np.log(log_growth.mean() / -np.log(alignment[j]))
+        scatter[j] = log_growth.std() / log_growth.mean()
     return drag, advance, scatter
 
 

@@ -536,9 +536,9 @@ def _end_of_flow(system: FlowSystem, last: float, is_learned: Callable[[Array], 
 
 def _beyond(M: Array, Q: Array) -> Array:
     """Return components of vectors outside of some axes, (m, …), from overlaps M with these and Q with each other."""
-    rest, axes = np.linalg.eigh(Q - M @ M.T)
-    used = rest > EMPTY_AXIS * max(float(rest[-1]), float(np.diag(Q).max()))
-    return np.asarray(axes[:, used] * np.sqrt(rest[used]))
+    squares, axes = np.linalg.eigh(Q - M @ M.T)
+    used = squares > EMPTY_AXIS * max(float(squares[-1]), float(np.diag(Q).max()))
+    return np.asarray(axes[:, used] * np.sqrt(squares[used]))
 
 
 def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int, directions: int | None) -> float:

@@ -103,11 +103,11 @@ class SearchNoise:
     def __call__(self, C: Array, a: Array, dimension: Array | None = None) -> tuple[Array, Array]:
         """Return B and D at overlaps C for a direction of coefficient a, in the problem's dimension or another."""
         squared_rest, d = self.total - a**2, self.dimension if dimension is None else dimension
-        rest = self._slope * (self.label_noise**2 + self._variance * squared_rest)
-        moved = a**2 * polyval(C, self._stretch)
-        length = (d - 2) * a**2 * polyval(C, self._rate) + moved / (1.0 - C**2)
-        length = length + (d - 1) * rest + self._slope * self._surplus * squared_rest
-        return 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
+        of_residual = self._slope * (self.label_noise**2 + self._variance * squared_rest)
+        of_direction = a**2 * polyval(C, self._stretch)
+        length = (d - 2) * a**2 * polyval(C, self._rate) + of_direction / (1.0 - C**2)
+        length = length + (d - 1) * of_residual + self._slope * self._surplus * squared_rest
+        return 0.5 * C * length + self._tilt(C, a), of_direction + of_residual * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
         """Return the part of B that is not in the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].

@@ -66,7 +66,7 @@ def listen() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _assign)
-    # The first to be registered are the last to be called: from there on a signal can change nothing.
+    # atexit calls functions in reverse order: these come last, and signals are ignored after them.
     for number in SIGNALS:
         atexit.register(signal.signal, number, signal.SIG_IGN)
 

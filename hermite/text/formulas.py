@@ -263,7 +263,7 @@ def _checked_degree(degree: int | None) -> int | None:
 class _Walker:
     """Builds a sympy expression of the syntax tree of a formula; ValueError for any part that is not on the list."""
 
-    #: The argument that holds the text, and what it must be, in messages that both kinds of text share.
+    #: Name of the argument and kind of text, in messages that formulas and polynomials share.
     argument, kind = "x", "a formula"
     #: Names of the one variable, and their list in messages.
     variables: tuple[str, ...] = ("z", "x")
