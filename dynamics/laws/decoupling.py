@@ -12,7 +12,7 @@ import xarray as xr
 from dynamics.commands.studies import study_function
 from dynamics.laws.study import COUPLED_FLOW, PreparedStudy, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_that, checked_increasing, checked_number
+from dynamics.problem.checks import checked_increasing, checked_number, require
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import Values
 from dynamics.runs.result import uninterrupted
@@ -97,7 +97,7 @@ def decoupling(
     """
     sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=1)
     power = checked_number(gamma, "gamma", positive=True)
-    check_that(power <= 1.0, "gamma", "be at most 1, as directions are orthonormal", f"is {power:g}")
+    require(power <= 1.0, f"Argument `gamma` must be at most 1, as directions are orthonormal, but is {power:g}.")
     seeds = checked_starts(starts, seed)
     problems = []
     for d in sizes:

@@ -226,8 +226,8 @@ def _columns(table: Any) -> tuple[Array, Array, Array]:
             table = table.rename({axis: "samples"}) if axis else table
         if {"width", "samples"} <= set(table.dims):
             loss = table["loss"] if "loss" in table else xr.DataArray(np.nan)
-            others = [dim for dim in loss.dims if dim not in ("width", "samples")]
-            loss = loss.mean(others).transpose("width", "samples")
+            averaged_dims = [dim for dim in loss.dims if dim not in ("width", "samples")]
+            loss = loss.mean(averaged_dims).transpose("width", "samples")
             m, n = np.meshgrid(table["width"].values, table["samples"].values, indexing="ij")
             table = {"width": m.ravel(), "samples": n.ravel(), "loss": loss.values.ravel()}
         names = tuple(str(name) for name in table)
@@ -254,8 +254,8 @@ def _checked_rows(m: Array, n: Array, loss: Array) -> tuple[Array, Array, Array]
         m.shape == n.shape == loss.shape and m.ndim == 1,
         f"Columns of argument `table` must have one length, but have shapes {m.shape}, {n.shape} and {loss.shape}.",
     )
-    known = np.isfinite(m) & np.isfinite(n) & np.isfinite(loss)
-    m, n, loss = m[known], n[known], loss[known]
+    is_finite = np.isfinite(m) & np.isfinite(n) & np.isfinite(loss)
+    m, n, loss = m[is_finite], n[is_finite], loss[is_finite]
     for name, column in (("width", m), ("samples", n), ("loss", loss)):
         least = column.min(initial=np.inf)
         require(least > 0.0, f"Column {name} of argument `table` must be positive, but its least number is {least:g}.")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.problem import Teacher
-from dynamics.problem.checks import check_that, check_type, checked_integer, checked_number
+from dynamics.problem.checks import check_type, checked_integer, checked_number, require
 from dynamics.theory.pairs import match_greedily
 from hermite import HermiteExpansion, expand
 from hermite.arrays import Array
@@ -93,7 +93,7 @@ def layerwise_loss(teacher: Teacher, widths: ArrayLike, link: object = "he4") ->
     [0.124, 0.0364]
     """
     m = np.asarray(widths)
-    check_that(m.size > 0 and bool((m >= 1).all()), "widths", "be at least 1", f"are {m.tolist()}")
+    require(m.size > 0 and bool((m >= 1).all()), f"Argument `widths` must be at least 1, but are {m.tolist()}.")
     missed = np.log1p(-layerwise_chances(teacher, link))
     loss: Array = np.exp(m[..., None] * missed) @ teacher.coefficients**2
     return loss
@@ -150,24 +150,26 @@ def width_for(
     a = _checked_coefficients(teacher)
     count = checked_integer(top, "top", minimum=1, maximum=a.size)
     share = checked_number(chance, "chance", positive=True)
-    check_that(share < 1.0, "chance", "be below 1", f"is {share:g}")
+    require(share < 1.0, f"Argument `chance` must be below 1, but is {share:g}.")
     starts = checked_integer(draws, "draws", minimum=1)
     seeds = np.random.SeedSequence(checked_integer(seed, "seed", minimum=0)).spawn(starts)
 
     def matched(width: int) -> int:
         """Return the number of starts in which all first directions are matched."""
-        overlaps = (np.random.default_rng(each).standard_normal((width, a.size)) for each in seeds)
+        overlaps = (np.random.default_rng(child).standard_normal((width, a.size)) for child in seeds)
         return sum(bool((match_greedily(a, C, k)[:count] >= 0).all()) for C in overlaps)
 
     low, high = 0, count
     while (hits := matched(high)) < share * starts:
         low, high = high, 2 * high
-        check_that(high <= 64 * a.size, "chance", f"be reached below {64 * a.size} neurons", f"is {share:g}")
+        require(
+            high <= 64 * a.size, f"Argument `chance` must be reached below {64 * a.size} neurons, but is {share:g}."
+        )
     while high - low > 1:
         middle = (low + high) // 2
-        found = matched(middle)
-        if found >= share * starts:
-            high, hits = middle, found
+        middle_hits = matched(middle)
+        if middle_hits >= share * starts:
+            high, hits = middle, middle_hits
         else:
             low = middle
     return Width(high, hits / starts, *_wilson(hits, starts))
@@ -182,15 +184,17 @@ def _wilson(hits: int, draws: int) -> tuple[float, float]:
 
 
 def _checked_link(link: object) -> HermiteExpansion:
+    """Return the expansion of a link; ValueError unless its information exponent is at least 3."""
     expansion = expand(link)
     k = expansion.information_exponent
-    check_that(k >= 3, "link", "have an information exponent of at least 3", f"has k = {k}")
+    require(k >= 3, f"Argument `link` must have an information exponent of at least 3, but has k = {k}.")
     return expansion
 
 
 def _checked_coefficients(teacher: Teacher) -> Array:
+    """Return the coefficients a_p; ValueError unless they are positive and directions orthonormal."""
     check_type("teacher", teacher, Teacher, "a Teacher")
-    check_that(teacher.is_orthonormal, "teacher", "have orthonormal directions", "has oblique ones")
+    require(teacher.is_orthonormal, "Argument `teacher` must have orthonormal directions, but has oblique ones.")
     a = teacher.coefficients
-    check_that(bool((a > 0.0).all()), "teacher", "have positive coefficients", f"has {a.min():g}")
+    require(bool((a > 0.0).all()), f"Argument `teacher` must have positive coefficients, but has {a.min():g}.")
     return a

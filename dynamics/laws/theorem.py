@@ -21,7 +21,7 @@ import xarray as xr
 from dynamics.commands.studies import study_function
 from dynamics.laws.study import PreparedStudy, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_that, checked_increasing, checked_integer
+from dynamics.problem.checks import checked_increasing, checked_integer
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
@@ -103,9 +103,9 @@ def _checked_flow(flow: xr.Dataset) -> Problem:
     )
     problem = Problem.from_dataset(flow)
     k = problem.information_exponent
-    check_that(k >= 3, "flow", "have a link of information exponent at least 3", f"its link has k = {k}")
-    check_that(problem.inputs is None, "flow", "have isotropic inputs", "its inputs have a covariance")
-    check_that((flow["matched_neuron"].values >= 0).any(), "flow", "have a matched neuron", "has none")
+    require(k >= 3, f"Argument `flow` must have a link of information exponent at least 3, but its link has k = {k}.")
+    require(problem.inputs is None, "Argument `flow` must have isotropic inputs, but its inputs have a covariance.")
+    require((flow["matched_neuron"].values >= 0).any(), "Argument `flow` must have a matched neuron, but has none.")
     return problem
 
 

@@ -75,15 +75,16 @@ def _decoupling(dataset: xr.Dataset) -> Found:
 
 
 def _surface(dataset: xr.Dataset) -> Found:
-    one = dataset if "form" in dataset.dims else dataset.expand_dims("form")
-    forms, points = [str(form) for form in one["form"].values], []
-    for name in one["parameter"].values.tolist():
+    """Return the fitted parameters of every form of the surface of the loss, and sentences on them."""
+    by_form = dataset if "form" in dataset.dims else dataset.expand_dims("form")
+    forms, points = [str(form) for form in by_form["form"].values], []
+    for name in by_form["parameter"].values.tolist():
         row: dict[str, Any] = {"parameter": str(name).replace("_", " ")}
         for form in forms:
-            fit = one.sel(form=form, parameter=name)
+            fit = by_form.sel(form=form, parameter=name)
             row |= {form: float(fit["fitted"]), f"{form} error": float(fit["fitted_error"])}
         points.append(row)
-    residuals = {form: float(one["residual"].sel(form=form)) for form in forms}
+    residuals = {form: float(by_form["residual"].sel(form=form)) for form in forms}
     best = min(forms, key=lambda form: residuals[form])
     shown = ", ".join(f"{form} {residual:.3g}" for form, residual in residuals.items())
     sentences = [
@@ -94,6 +95,7 @@ def _surface(dataset: xr.Dataset) -> Found:
 
 
 def _draw_theorem(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw Δ_b and Δ_c of every direction as bars, with the bound of the theorem."""
     (ax,) = axes
     p, width = dataset["direction"].values, 0.35
     for shift, name, colour in ((-0.5, "b", MEASURED), (0.5, "c", PREDICTED)):
@@ -105,6 +107,7 @@ def _draw_theorem(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def _draw_theorem_study(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the largest Δ_b and Δ_c of every start against the dimension, with the bound of the theorem."""
     (ax,) = axes
     d = dataset["dimension"].values
     for name, colour, label in (("delta_c", PREDICTED, "part (c)"), ("delta_b", MEASURED, "part (b)")):
@@ -117,6 +120,7 @@ def _draw_theorem_study(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def _draw_decoupling(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the ratio of emerged to predicted times, and shares of directions, against the dimension."""
     left, right = axes
     d = dataset["dimension"].values
     ratio = dataset["time_ratio"].values
@@ -136,9 +140,10 @@ def _draw_decoupling(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def _draw_surface(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the loss against the number of samples for each width, with the fits of every form."""
     (ax,) = axes
-    one = dataset if "form" in dataset.dims else dataset.expand_dims("form")
-    m, n, loss = (one[name].values for name in ("width", "samples", "loss"))
+    by_form = dataset if "form" in dataset.dims else dataset.expand_dims("form")
+    m, n, loss = (by_form[name].values for name in ("width", "samples", "loss"))
     widths = np.unique(m)
     widths = widths[np.unique(np.linspace(0, widths.size - 1, min(widths.size, MOST_CURVES)).round().astype(int))]
     colours = figures.shades(widths.size)
@@ -146,11 +151,11 @@ def _draw_surface(dataset: xr.Dataset, axes: Array) -> None:
     for width, colour in zip(widths, colours, strict=True):
         rows = np.flatnonzero(m == width)[np.argsort(n[m == width])]
         ax.loglog(n[rows], loss[rows], "o", color=colour, ms=3)
-        for form in one["form"].values.tolist():
-            fitted = one["fitted_loss"].sel(form=form).values
+        for form in by_form["form"].values.tolist():
+            fitted = by_form["fitted_loss"].sel(form=form).values
             ax.loglog(n[rows], fitted[rows], styles[form], color=colour, lw=1.1)
-    for form in one["form"].values.tolist():
-        residual = float(one["residual"].sel(form=form))
+    for form in by_form["form"].values.tolist():
+        residual = float(by_form["residual"].sel(form=form))
         ax.plot([], [], styles[form], color="k", lw=1.1, label=f"fit: {form}, residual {residual:.2g}")
     ax.set_xlim(right=n.max() * (n.max() / n.min()) ** 0.3)  # room for the colours
     figures.colour_bar(ax, "$m$", widths.astype(int).tolist(), colours, (0.88, 0.5))

@@ -71,8 +71,8 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         columns |= {"predicted": predicted, "learned": times, "f/f* at the end": "ratio"}
         missing = [row["name"] for row in rows if not np.isfinite(row[times])]
         caution = (
-            f"Not learned by the end: {', '.join(missing)}. With a later `t_max`, such as {later:g}, they may be; their "
-            "times are unknown (censored)."
+            f"Not learned by the end: {', '.join(missing)}. With a later `t_max`, such as {later:g}, they may be; "
+            "their times are unknown (censored)."
         )
         outcome = f"learned: {len(rows) - len(missing)} of {len(rows)} components by t = {values['end_time']:.5g}"
         first = Table(
