@@ -31,7 +31,7 @@ from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
-from sgd_check.engines.registry import EngineOptions, Measurement, Replay, measured
+from sgd_check.engines.registry import EngineOptions, Measurement, SampleReplay, measured
 from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_link
 from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, StepDraws, SteppedRuns, generators
 
@@ -633,7 +633,7 @@ class ProjectedEngine(SteppedRuns):
         return int(motion.take(weights, layers, rates, motion.student, axes.axes, draws))
 
 
-def make_replay(problem: Problem) -> Replay:
+def make_replay(problem: Problem) -> SampleReplay:
     """Return the samples of runs of plain SGD on isotropic inputs, with batches of one."""
     start = reduced_factor(problem.reduced_weights(), problem.teacher.span)
 
@@ -644,4 +644,4 @@ def make_replay(problem: Problem) -> Replay:
             samples = axes.standard_normal((block, len(start)))
             yield samples, problem.label_noise * labels.standard_normal(block)
 
-    return Replay(start, draws)
+    return SampleReplay(start, draws)

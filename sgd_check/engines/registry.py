@@ -132,7 +132,7 @@ class SpanEngine(Engine):
         """Return one sentence if the engine's assumptions fail at the start, for this learning rate and many steps."""
 
 
-class Replay(NamedTuple):
+class SampleReplay(NamedTuple):
     """The samples of runs once more, for engines that can draw them from the seed alone.
 
     `start` (axes, m) has the neurons at the start on the axes of the samples, first those of the teacher.
@@ -156,7 +156,7 @@ class Declaration(NamedTuple):
     optimizers: Mapping[str, str] = MappingProxyType({})
     #: Whether it knows the steps of an optimizer that it takes on a problem that it takes.
     knows: Callable[[Problem, Optimizer], bool] = lambda problem, optimizer: True  # noqa: ARG005
-    #: Maker of the `Replay` of runs of plain SGD with batches of one; "" where samples are not drawn again.
+    #: Maker of the `SampleReplay` of runs of plain SGD with batches of one; "" where samples are not drawn again.
     replay: str = ""
 
     def takes(self, problem: Problem) -> bool:
@@ -201,10 +201,10 @@ def engine_of(problem: Problem, optimizer: Optimizer = PLAIN) -> str:
     return next(iter([*stepping, *takers]), DEFAULT_ENGINE)
 
 
-def replay_of(name: str, problem: Problem) -> Replay | None:
+def replay_of(name: str, problem: Problem) -> SampleReplay | None:
     """Return the samples of runs by the engine of that name, with batches of one; None if it cannot draw them again."""
     declared = ENGINES.get(name)
-    return cast("Replay", resolve_name(declared.replay)(problem)) if declared and declared.replay else None
+    return cast("SampleReplay", resolve_name(declared.replay)(problem)) if declared and declared.replay else None
 
 
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:

@@ -116,10 +116,10 @@ def word_of(rows: Iterable[Row]) -> Decision:
     >>> print(word_of([]))
     undecided
     """
-    found = list(rows)
-    if any(row.disagrees for row in found):
+    evidence = list(rows)
+    if any(row.disagrees for row in evidence):
         return Decision.DISAGREE
-    required = [row.agrees for row in found if row.required]
+    required = [row.agrees for row in evidence if row.required]
     return Decision.AGREE if required and all(required) else Decision.UNDECIDED
 
 

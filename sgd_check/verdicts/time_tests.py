@@ -20,7 +20,7 @@ from dynamics import theory
 from dynamics.problem import Problem, decouples
 from dynamics.theory import EmergencePrediction
 from hermite.arrays import Array, Integers, Switches
-from sgd_check.engines import Replay, replay_of
+from sgd_check.engines import SampleReplay, replay_of
 from sgd_check.verdicts.expectation import LARGEST_FLUCTUATION
 from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR, reach_in_errors, sound_runs
 
@@ -76,7 +76,7 @@ def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
 
 
 def _path_of(
-    problem: Problem, prediction: EmergencePrediction, replay: Replay, p: int
+    problem: Problem, prediction: EmergencePrediction, replay: SampleReplay, p: int
 ) -> tuple[float, Callable[[Array, Array, Array, Array], float]]:
     """Return the time T_0 of a direction and its neuron alone, and the function that gives Σ ξ/b over steps.
 

@@ -140,7 +140,7 @@ class EventTests(NamedTuple):
 
         If the runs were `cut` before their end, directions that are predicted and not tested are required too.
         """
-        counted, found = {one.direction: one for one in self.counts}, []
+        counted, rows = {count.direction: count for count in self.counts}, []
         lost = cut & self.unresolved & np.isfinite(self.expected.time) & ~(self.awaited & self.tested)
         for p, test in enumerate(self.tests):
             count, gap = counted.get(p), self._gap(p) if self.due[p] else ""
@@ -165,8 +165,8 @@ class EventTests(NamedTuple):
             )
             if count is not None and doubtful and row.cause != CUT:
                 row = replace(row, cause=count.cause)
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def _gap(self, p: int) -> str:
         """Return why an awaited direction is not known to agree; empty if it is."""
