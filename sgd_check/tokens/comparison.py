@@ -15,8 +15,7 @@ from dynamics.problem.checks import require
 from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.arrays import Array
 from hermite.text.messages import shown
-from sgd_check.verdicts.evidence import Decision, Row, judged, word_of
-from sgd_check.verdicts.time_tests import combined_p_value
+from sgd_check.verdicts.evidence import Decision, Row, global_p_value, judged, word_of
 from sgd_check.verdicts.verdict import LEARNING, reach_in_errors, verdict_tree
 
 #: Title, coordinates, evidence, reason, variables and attributes of a comparison.
@@ -135,7 +134,6 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     names = prediction["component"].values
     tests = distances(simulation, times, rate / max(times.size, 1))
     mean, p_value = tests["mean_log_ratio"], tests["component_p_value"]
-    worst = combined_p_value(p_value, np.full(times.size, 1.0 / max(times.size, 1)))
     never = np.isposinf(prediction["predicted_learned_time"].values)
     surprising = never & np.isfinite(measured).any(axis=0)
     due = times * (1.0 + 2.0 * VISIBLE_ERROR) < float(simulation["time"].values[-1])
@@ -164,14 +162,14 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
             cause, decision = short or UNSEEN, Decision.UNDECIDED
         rows[at] = replace(row, decision=decision, cause=cause)
     title = f"Runs on tokens against theory: {problem.kind}"
-    attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
-    reason = _reason(rows, worst, rate, nothing=bool(never.all()))
+    attributes = {"p_value": global_p_value(rows), "notes": prediction.attrs.get("notes", "")}
+    reason = _reason(rows, rate, nothing=bool(never.all()))
     return title, {"component": names}, rows, reason, {"expected_time": times, **tests}, attributes
 
 
-def _reason(rows: Sequence[Row], p_value: float, rate: float, *, nothing: bool) -> str:
+def _reason(rows: Sequence[Row], rate: float, *, nothing: bool) -> str:
     """Return the sentence that gives the reason of the word; `nothing` is ever learned by theory, or something is."""
-    word = word_of(rows)
+    word, p_value = word_of(rows), global_p_value(rows)
     if p_value < rate:
         worst = min((row for row in rows if row.p_value < rate), key=lambda row: row.p_value)
         off = f"{100 * abs(np.expm1(worst.value)):.1f} % {'late' if worst.value > 0 else 'early'}"

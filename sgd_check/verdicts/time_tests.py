@@ -241,12 +241,6 @@ def shares_of_rate(time: Array, end: float) -> Array:
     return np.asarray(weights / max(float(weights.sum()), 1.0))
 
 
-def combined_p_value(p_values: Array, shares: Array) -> float:
-    """Return the global p-value of the tested directions (NaN: not tested) by Bonferroni; 1 if none was."""
-    tested = np.isfinite(p_values)
-    return float(min(1.0, np.min(p_values[tested] / shares[tested], initial=1.0)))
-
-
 def one_sided(
     values: Array, horizon: float, edge: float, truth: float, level: float, *, sign: float
 ) -> OneSided | None:

@@ -9,13 +9,12 @@ from scipy import stats
 
 import dynamics
 import sgd_check
-from sgd_check.verdicts.evidence import word_of
+from sgd_check.verdicts.evidence import Row, global_p_value, word_of
 from sgd_check.verdicts.expectation import Expectation
 from sgd_check.verdicts.time_tests import (
     LARGEST_DISTANCE,
     SUM_POINTS,
     assess_direction,
-    combined_p_value,
     one_sided,
 )
 from sgd_check.verdicts.times import EventTests, TimesTests, count_tests
@@ -98,10 +97,11 @@ def test_fewer_than_four_runs_are_not_tested():
 
 
 def test_directions_combine_by_bonferroni():
-    half = np.array([0.5, 0.0, 0.5])
-    assert combined_p_value(np.array([0.01, np.nan, 0.5]), half) == 0.02
-    assert combined_p_value(np.array([0.9, 0.8]), np.array([0.5, 0.5])) == 1.0
-    assert combined_p_value(np.array([np.nan]), np.zeros(1)) == 1.0
+    def together(*p_values):
+        return global_p_value(Row(quantity="direction", p_value=p_value / 0.5) for p_value in p_values)
+
+    assert together(0.01, NAN, 0.5) == 0.02
+    assert together(0.9, 0.8) == together(NAN) == 1.0
 
 
 @pytest.mark.thorough
@@ -125,7 +125,7 @@ def test_global_false_alarm_rate_of_a_finite_step_prediction(horizon):
             assess_direction(logs[:, p], min(horizon, 1.0), -(scatter[p] ** 2), 2 * fluctuation[p], rate / 3)
             for p in range(3)
         ]
-        alarms += combined_p_value(np.array([test.p for test in found]), np.full(3, 1 / 3)) < rate
+        alarms += 3 * min(test.p for test in found) < rate
     assert alarms / repeats < rate + 4 * np.sqrt(rate * (1 - rate) / repeats)
 
 
