@@ -648,22 +648,22 @@ def is_correlation(problem: Problem) -> bool:
 
 def is_homogeneous(problem: object) -> bool:
     """Return whether a problem has the student whose second layer is |w_i|², with norms that grow."""
-    return getattr(problem, "kind", None) == HOMOGENEOUS
+    return isinstance(problem, Problem) and problem.kind == HOMOGENEOUS
 
 
 def is_spherical(problem: object) -> bool:
     """Return whether a problem has the student that is the mean over neurons of length 1."""
-    return getattr(problem, "kind", None) == SPHERICAL
+    return isinstance(problem, Problem) and problem.kind == SPHERICAL
 
 
 def is_frame(problem: object) -> bool:
     """Return whether a problem has neurons that stay orthogonal and of one length."""
-    return getattr(problem, "kind", None) == FRAME
+    return isinstance(problem, Problem) and problem.kind == FRAME
 
 
 def is_network(problem: object) -> bool:
     """Return whether the student of a problem is a `Student`, which has its own layers."""
-    return getattr(problem, "kind", None) == NETWORK
+    return isinstance(problem, Problem) and problem.kind == NETWORK
 
 
 def decouples(problem: Problem) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import Problem, check_problem
+from dynamics.problem import Problem, check_problem, is_correlation
 from dynamics.problem.hints import with_hints
 from dynamics.problem.schedule import SaveAt, schedule_until
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
@@ -68,7 +68,7 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None, t_max:
     >>> answer.predicted_emergence_time.values.round(1).tolist(), answer.matched_neuron.values.tolist()
     ([2.0, 8.2], [6, 4])
     """
-    student = SPHERICAL if getattr(problem, "objective", "") == "correlation" else HOMOGENEOUS
+    student = SPHERICAL if isinstance(problem, Problem) and is_correlation(problem) else HOMOGENEOUS
     check_problem(problem, student, registered("prediction").fields)
     prediction = predict(problem)
     default = default_schedule(problem, prediction if prediction.theory == PAIRS else None)
@@ -134,7 +134,10 @@ def _dataset(
     notes: Sequence[str],
 ) -> xr.Dataset:
     """Return the dataset of an answer whose events are at the predicted times; times that never come are NaN."""
-    times = {name: getattr(prediction, f"predicted_{name}") for name in ("emergence_time", "learned_time")}
+    times = {
+        "emergence_time": prediction.predicted_emergence_time,
+        "learned_time": prediction.predicted_learned_time,
+    }
     never_as_nan = {name: np.where(np.isfinite(each), each, np.nan) for name, each in times.items()}
     return make_dataset(
         {**prediction_values(prediction), **never_as_nan, **values},

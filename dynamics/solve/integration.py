@@ -35,7 +35,6 @@ from dynamics.runs.trackers import Soundness, Tracker, all_trackers
 from dynamics.runs.variables import VARIABLES, Variable
 from dynamics.solve.arguments import DEFAULTS, Shared
 from dynamics.solve.registry import Answer, registered
-from hermite import HermiteExpansion
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
@@ -100,8 +99,8 @@ class Run:
         if answer.students[0] in KINDS:
             check_question(problem, answer.students)
         else:
-            student = getattr(problem, "kind", None)
-            check_problem(problem, student if student in answer.students else answer.students[0], answer.fields)
+            is_taken = isinstance(problem, Problem) and problem.kind in answer.students
+            check_problem(problem, problem.kind if is_taken else answer.students[0], answer.fields)
         every = {**answer.defaults(), **arguments}
         shared = cast("Shared", {name: value for name, value in every.items() if name in DEFAULTS})
         method = check_method(shared["method"], answer.methods) if answer.methods else ""
@@ -133,14 +132,15 @@ class Run:
 
     def expected_compilation(self) -> Expected | None:
         """Return what the first run of this kind compiles, None if that is not known."""
-        decouples = getattr(self.problem, "information_exponent", 3) >= 3
+        decouples = self.answer.students[0] in KINDS or self.problem.information_exponent >= 3
         has_optimizer = self.arguments.get("optimizer") is not None
         return expected_compilation(self.answer.name, has_optimizer=has_optimizer, decouples=decouples)
 
     def kind_of_question(self) -> str:
         """Return a text that two runs share which need the same functions: it lacks most numbers."""
         settings = {name: value for name, value in self.arguments.items() if name not in WITHOUT_FUNCTIONS}
-        sizes = [getattr(self.problem, name, None) for name in ("width", "num_directions")]
+        is_gaussian = self.answer.students[0] not in KINDS
+        sizes = [self.problem.width, self.problem.num_directions] if is_gaussian else [None, None]
         return repr((self.answer.name, sizes, _kinds(self.problem.parameters()), _kinds(settings)))
 
     @np.errstate(under="ignore")
@@ -341,8 +341,7 @@ def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
     """
     halves: dict[str, Any] = {}
     share = 0.0
-    for name in ("activation", "teacher_activation"):
-        link: HermiteExpansion | None = getattr(problem, name)
+    for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_activation)):
         if link is None or link.order * link.truncation_error**2 <= loop.LEAST * rtol * link.norm_squared:
             continue
         half = halves[name] = replace(link, coefficients=link.coefficients[: link.order // 2 + 1])

@@ -115,7 +115,7 @@ def solve(
     >>> answer.learned_time.values.round(1).tolist()
     [98.0, 223.2, 352.0]
     """
-    if getattr(problem, "embeddings", None) == "gaussian":
+    if isinstance(problem, AssociativeMemory) and problem.embeddings == "gaussian":
         absent = {
             "save_at": save_at,
             "learning_rate": learning_rate,
@@ -157,8 +157,8 @@ def predict(problem: TokenProblem) -> xr.Dataset:
     ([97.7, nan, nan], [0.0, -6.67, -13.33])
     """
     check_question(problem, KINDS)
-    if getattr(problem, "embeddings", None) == "gaussian":
-        return recovered(cast("AssociativeMemory", problem), NAME)
+    if isinstance(problem, AssociativeMemory) and problem.embeddings == "gaussian":
+        return recovered(problem, NAME)
     system = system_of(problem)
     return make_dataset(
         system.closed_forms(),

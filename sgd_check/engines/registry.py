@@ -234,11 +234,12 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
             f'Argument `engine` = {name!r} needs an extra package: pip install "feature-emergence[torch]".',
             ImportError,
         )
-    for argument, taken in (("device", declared.devices), ("dtype", declared.dtypes)):
-        if getattr(options, argument) not in taken:
+    choices = (("device", options.device, declared.devices), ("dtype", options.dtype, declared.dtypes))
+    for argument, asked, taken in choices:
+        if asked not in taken:
             names = list(map(repr, taken))
             choice = f"one of {', '.join(names)}" if len(names) > 2 or name == "torch" else " or ".join(names)
-            value = shown(getattr(options, argument))
+            value = shown(asked)
             if name == "torch":
                 refuse(f"Argument `{argument}` must be {choice}, but is {value}.")
             refuse(f"Argument `{argument}` must be {choice} for engine {name!r}, but is {value}.")

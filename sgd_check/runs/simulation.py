@@ -31,6 +31,7 @@ from dynamics.problem import (
 )
 from dynamics.problem.checks import check_that, is_same
 from dynamics.problem.hints import with_hints
+from dynamics.problem.optimizers import SGD
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
@@ -463,7 +464,8 @@ def simulate(
         warn(f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}.")
     if caution is not None:
         warn(caution)
-    reused, averages = options.training_samples is not None, getattr(options.optimizer, "average", None) is not None
+    reused = options.training_samples is not None
+    averages = isinstance(options.optimizer, SGD) and options.optimizer.average is not None
     others = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
     records = Recorder(problem, plan, len(options.seeds), others=others)
     shared = {
