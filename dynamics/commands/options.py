@@ -352,7 +352,7 @@ class Option(NamedTuple):
     #: The flag, without its dashes.
     name: str
     #: Text -> value.
-    read: Callable[[str], Any]
+    read: Callable[[str], object]
     #: One line, which ends in brackets where the default cannot be told as text.
     help: str
     #: Placeholder of the value in the help; by default the name in capitals.

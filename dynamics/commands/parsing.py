@@ -68,7 +68,7 @@ class Parser(PlainParser):
                 flag = f"--{option.name}"
                 self.note(group.add_argument(flag, dest=option.key, help=option.explanation, **kind))
 
-    def values(self, arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
+    def values(self, arguments: Sequence[str] | None = None) -> Mapping[str, object]:
         """Return the parsed arguments by name, read-only."""
         return MappingProxyType(vars(self.parse_args(arguments)))
 
@@ -107,7 +107,7 @@ def read_option(option: Option, text: Any) -> Any:
     return value
 
 
-def value_of(option: Option, values: Mapping[str, Any]) -> Any:
+def value_of(option: Option, values: Mapping[str, object]) -> Any:
     """Return the value of an option among parsed values, or its default, None where it has none."""
     text = option.default if values[option.key] in (None, False) else values[option.key]
     return None if text is None else read_option(option, text)
@@ -143,7 +143,7 @@ def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path |
             raise UsageError(as_typed(error, (), path=flag)) from None
 
 
-def shown_progress(values: Mapping[str, Any]) -> bool | None:
+def shown_progress(values: Mapping[str, object]) -> bool | None:
     """Return `progress` of a call of the library as --quiet and --no-progress ask for it."""
     return False if values["quiet"] or values["no_progress"] else None
 
@@ -158,7 +158,7 @@ def noticed_compilation(values: Mapping[str, Any], answer: str = "", *, has_opti
         yield
 
 
-def refuse_both(values: Mapping[str, Any], first: str, second: str) -> None:
+def refuse_both(values: Mapping[str, object], first: str, second: str) -> None:
     """Raise UsageError if two options that exclude each other are both given."""
     require_usage(
         not values[first.replace("-", "_")] or not values[second.replace("-", "_")],
@@ -242,7 +242,7 @@ def check_csv(values: Mapping[str, Any], *results: Path | None) -> None:
     )
 
 
-def chosen_style(values: Mapping[str, Any]) -> str:
+def chosen_style(values: Mapping[str, object]) -> str:
     """Return the look of the figure; refuse one that does not exist."""
     return str(read_option(STYLE, values["style"] or STYLE.default))
 
@@ -277,7 +277,7 @@ def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     return figure
 
 
-def retyped(words: Sequence[str], values: Mapping[str, Any], options: Iterable[str], flags: Iterable[str]) -> str:
+def retyped(words: Sequence[str], values: Mapping[str, object], options: Iterable[str], flags: Iterable[str]) -> str:
     """Return a command of these words, and of those options and flags that were given otherwise than by default."""
     typed = list(words)
     for name in options:

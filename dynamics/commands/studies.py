@@ -82,7 +82,7 @@ class StudyCommand(NamedTuple):
     #: An argument without a flag: its name in the function, its metavar and its help.
     argument: tuple[str, str, str] | None = None
 
-    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Prepared:
+    def prepare(self, settings: Mapping[str, object], *, progress: bool | None) -> Prepared:
         """Import the module and return the prepared study."""
         prepared: Prepared = resolve_name(self.prepares)(**settings, progress=progress)
         return prepared
@@ -123,7 +123,7 @@ def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) ->
     return parsing.exit_code_of(lambda: _study(catalogue, _values(catalogue, arguments)))
 
 
-def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[str, Any]:
+def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[str, object]:
     """Return the parsed arguments by name; of an option of other studies alone, say so."""
     values, unknown = build_parser(catalogue).parse_known_args(arguments)
     if unknown:
@@ -142,7 +142,7 @@ def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[st
     return MappingProxyType(vars(values))
 
 
-def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
+def _study(catalogue: Catalogue, values: Mapping[str, object]) -> int:
     with parsing.noticed_compilation(values):
         return _named_study(catalogue, values)
 

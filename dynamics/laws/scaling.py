@@ -196,7 +196,7 @@ def scaling_study(
     widest = WIDTH_FACTOR * count
     problem = checked_problem(information_exponent, beta, count, d, widest=widest, seed=seed, inputs=inputs)
     seeds = checked_starts(starts, problem.seed)
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "starts": len(seeds),
         "coupled": coupled,
         "learning_rate": STEP_SHARE * descent_limit(problem),

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -338,7 +337,7 @@ def _stored(dataset: xr.Dataset, name: str) -> int:
     return int(json.loads(dataset.attrs["parameters"])["problem"][name])
 
 
-def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> tuple[Values, dict[str, Any]]:
+def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> tuple[Values, dict[str, object]]:
     """Return the variables of the laws, padded to one number of points and of runs, and their coordinates."""
     points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
     fits, x = np.full((3, len(laws), len(SOURCES)), np.nan), np.full((len(laws), points), np.nan)

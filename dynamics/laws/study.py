@@ -107,7 +107,7 @@ class PreparedStudy:
         """Do the work and return its dataset."""
         return self.solve(self)
 
-    def dataset(self, meter: Meter, values: Values, coords: Mapping[str, Any], **attributes: Any) -> xr.Dataset:
+    def dataset(self, meter: Meter, values: Values, coords: Mapping[str, object], **attributes: Any) -> xr.Dataset:
         """Return labelled results and how the study ended; the rest after an interruption is NaN."""
         answer = {"answer": self.answer}
         ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}

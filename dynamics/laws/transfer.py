@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -133,7 +132,7 @@ def checked_widths(widths: Sequence[int]) -> list[int]:
 
 def transfer_results(
     problem: Problem, widths: Sequence[int], rates: Array, loss: Array
-) -> tuple[Values, dict[str, Any]]:
+) -> tuple[Values, dict[str, object]]:
     """Return the variables, and exponents and verdict, of a study of transfer, from losses (width, rate, run)."""
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
     readings = read_transfer(widths, rates, loss, nothing=start)

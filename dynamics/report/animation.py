@@ -113,7 +113,7 @@ def _draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figu
     left.plot(np.cos(turn), np.sin(turn), color=REFERENCE, lw=0.6, ls=":")
     for p, (corner, colour) in enumerate(zip(corners, colours, strict=True), start=1):
         left.plot(*corner, "o", mfc="none", color=colour, ms=RING, mew=1.4)
-        letters: dict[str, Any] = {"fontsize": small(left), "ha": "center", "va": "center"}
+        letters: dict[str, object] = {"fontsize": small(left), "ha": "center", "va": "center"}
         beyond = (0.5 * RING + 0.8 * small(left)) * corner
         left.annotate(f"{p}", corner, beyond, textcoords="offset points", **letters)
     left.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")

@@ -88,7 +88,7 @@ def resource(name: str) -> str:
     return resources.files("dynamics.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> list[Element]:
+def table(caption: str, rows: Sequence[Mapping[str, object]], note: str = "") -> list[Element]:
     """Return a table, with its titles as headers of the columns and its first column as headers of the rows."""
     columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
     texts = {title: list(map(cell_text, values)) for title, values in columns.items()}
@@ -133,7 +133,7 @@ def verdict_elements(verdict: str, cautions: Sequence[str]) -> list[Element]:
     return [element("p", element("strong", verdict)), *listed]
 
 
-def cell_text(value: Any, digits: int = 5, unknown: str = "–") -> str:
+def cell_text(value: object, digits: int = 5, unknown: str = "–") -> str:
     """Return a value as it is shown: a dash if there is none, "never" for a time that is infinite."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
@@ -153,7 +153,7 @@ def cell_text(value: Any, digits: int = 5, unknown: str = "–") -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
-def _kind(values: Sequence[Any]) -> dict[str, str]:
+def _kind(values: Sequence[object]) -> dict[str, str]:
     """Return the class of cells with these values: numbers stand below each other, long text needs room."""
     entries = [value for value in values if value is not None and not isinstance(value, bool)]
     if entries and all(isinstance(value, (int, float, np.number)) for value in entries):
@@ -165,7 +165,7 @@ class Curve(NamedTuple):
     """A curve over positive times, its facts by name, and the time at which it was predicted to rise."""
 
     values: Array
-    facts: Mapping[str, Any]
+    facts: Mapping[str, object]
     predicted: float = float("nan")
 
 

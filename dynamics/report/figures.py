@@ -56,7 +56,7 @@ class Style(NamedTuple):
     #: Factor of the widths of lines and the sizes of markers.
     stroke: float
     #: Settings of matplotlib that `COMMON` lacks.
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
 
 #: Settings of all styles; fonts are Type 42 in PDF and paths in SVG; the salt makes their names the same every time.
@@ -198,7 +198,7 @@ def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown:
 
 
 def new_panels(
-    size: tuple[float, float], *shape: int, layout: Any = "constrained", shown: bool = False, **options: Any
+    size: tuple[float, float], *shape: int, layout: object = "constrained", shown: bool = False, **options: Any
 ) -> tuple[Figure, Any]:
     """Return a new figure, as `new_figure` does, and its panels, as `Figure.subplots` gives them."""
     figure = new_figure(size, layout, shown=shown)
@@ -365,7 +365,7 @@ def _power_of_ten(value: float) -> str:
     return typeset if mantissa == "1" else f"{mantissa}·{typeset}"
 
 
-def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[Any], ends: Sequence[float]) -> None:
+def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[object], ends: Sequence[float]) -> None:
     """Name rising curves: each at its side if there is room, else in the legend, and many by a colour bar.
 
     `what` is the symbol of the quantity that differs, `names` are its values, and `ends` the places along x where the
@@ -385,7 +385,7 @@ def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[An
             line.set_label(text)
 
 
-def colour_bar(ax: Axes, what: str, values: Sequence[Any], colours: Any, place: tuple[float, float]) -> None:
+def colour_bar(ax: Axes, what: str, values: Sequence[object], colours: Any, place: tuple[float, float]) -> None:
     """Draw the colours of curves as a bar within a panel, with the first, a middle and the last value at its side."""
     bar = ax.inset_axes((*place, 0.035, 0.34))
     bar.imshow(np.asarray(colours)[:, None], aspect="auto", origin="lower", interpolation="nearest")
@@ -399,7 +399,7 @@ def colour_bar(ax: Axes, what: str, values: Sequence[Any], colours: Any, place: 
 
 
 def draw_histories(
-    ax: Axes, time: Array, curves: Array, names: tuple[str, Sequence[Any]], predicted: Array | None = None
+    ax: Axes, time: Array, curves: Array, names: tuple[str, Sequence[object]], predicted: Array | None = None
 ) -> None:
     """Draw rising curves (time, curve) over log time, named by `name_curves`, with ticks below at predicted times.
 
@@ -448,7 +448,7 @@ def headline(dataset: xr.Dataset) -> str:
     return f"{title}: {link}{spectrum}, {teacher}, {width}, $d = {stored['dimension']}${f', {steps}' if steps else ''}"
 
 
-def steps_in_words(attrs: Mapping[Any, Any]) -> str:
+def steps_in_words(attrs: Mapping[object, object]) -> str:
     """Return optimizer and learning rate of an answer of finite steps, "" for a flow."""
     rate, method = attrs.get("learning_rate"), attrs.get("method")
     if not isinstance(rate, float) or not ("step_theory" in attrs or method == "gradient-descent"):
@@ -464,7 +464,7 @@ def mean_band(runs: Array, axis: int = 0) -> tuple[Array, Array]:
     return runs.mean(axis=axis), BAND * error
 
 
-def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: Any, alpha: float = 0.2, **line: Any) -> None:
+def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: object, alpha: float = 0.2, **line: Any) -> None:
     """Draw a curve with a band around it, of the curve and the ends of the band."""
     middle, low, high = curves
     ax.plot(x, middle, color=colour, **line)
@@ -494,7 +494,7 @@ def share_bars(share: Array, count: int) -> Array:
 
 
 #: The numbers that a study found, and sentences on them.
-Found = tuple[dict[str, Any], list[str]]
+Found = tuple[dict[str, object], list[str]]
 
 
 class Study(NamedTuple):

@@ -65,7 +65,7 @@ class Table:
 
     caption: str
     #: Numbers, text or None.
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, object]]
     #: Sentences that explain the columns, each after its title and a colon; a terminal shows its own titles.
     note: str = ""
     #: Name of the rows in the plural, if a part of them tells enough; "" if all are shown.
@@ -79,7 +79,7 @@ class Table:
     #: Lines that a terminal shows instead of the table.
     in_words: Sequence[str] | None = None
 
-    def spread(self, most: int) -> tuple[list[Mapping[str, Any]], str]:
+    def spread(self, most: int) -> tuple[list[Mapping[str, object]], str]:
         """Return at most `most` rows, or all if they are few or all are shown, and the note."""
         count, note = len(self.rows), self.note
         chosen = spread_rows(count, most if self.each else count)
@@ -103,7 +103,7 @@ class Table:
             note = note.replace(f"{title}:", f"{short_title}:")
         return ["", *lines, *([note] if note else [])]
 
-    def _rounded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _rounded(self, row: Mapping[str, object]) -> Mapping[str, object]:
         """Return a row with values and standard errors rounded by the error."""
         cells = dict(row)
         for name, error_name in self.errors.items():
@@ -147,7 +147,7 @@ class Findings:
     #: Lines for a terminal that are sections of a page: notes, method, seconds.
     remarks: Sequence[str] = ()
     #: The numbers under the names that JSON gives them.
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
     #: Draws the figure that a command writes, everything in one.
     overview: Callable[[], Figure] | None = None
     #: Command that goes on with a run that has not ended, with "{file}" for its file.
@@ -182,7 +182,7 @@ def run_findings(dataset: xr.Dataset, *, cautions: Sequence[str] = (), **parts: 
     return Findings(tone=tone, verdict=verdict, cautions=cautions, **parts)
 
 
-def records(columns: Mapping[str, Any]) -> Rows:
+def records(columns: Mapping[str, object]) -> Rows:
     """Return rows of plain values: one mapping for each entry of the columns, which have one length."""
     values = (np.asarray(column).tolist() for column in columns.values())
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
@@ -193,12 +193,12 @@ def rows_of(dataset: xr.Dataset, columns: Mapping[str, str]) -> Rows:
     return records({title: dataset[name] for title, name in columns.items()})
 
 
-def renamed(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Rows:
+def renamed(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> Rows:
     """Return rows with other keys: `columns` maps each new title to the key of a row."""
     return [{title: row[name] for title, name in columns.items()} for row in rows]
 
 
-def jsonable(value: Any) -> Any:
+def jsonable(value: object) -> Any:
     """Return plain values for JSON: a number that is not finite becomes None."""
     if isinstance(value, dict):
         return {key: jsonable(entry) for key, entry in value.items()}
@@ -225,7 +225,7 @@ def any_findings(result: xr.Dataset | xr.DataTree) -> Findings:
     return find_findings(result) or Findings(tone=tone, verdict=verdict, cautions=unknown)
 
 
-def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
+def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, object]]:
     """Return the attribute `parameters`: "problem" and "solver", empty where they cannot be read."""
     try:
         parameters = json.loads(dataset.attrs["parameters"])
@@ -262,7 +262,7 @@ def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone,
 
 def system_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `dynamics.solve_system`: the end of the run, and its events."""
-    attrs, rows = dataset.attrs, list[dict[str, Any]]()
+    attrs, rows = dataset.attrs, list[dict[str, object]]()
     for name in str(attrs.get("event_times", "")).split():
         times, error = dataset[name], dataset.get(f"{name}_error")
         for place in np.ndindex(times.shape):

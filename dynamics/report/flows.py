@@ -224,7 +224,7 @@ def level_table(values: Mapping[str, Any]) -> list[Table]:
     return [Table(caption="When the loss falls below a fraction", rows=rows, in_words=in_words)] if rows else []
 
 
-def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
+def degree_rows(dataset: xr.Dataset) -> list[dict[str, object]]:
     """Return the parts of f* by degree that are not 0: mean square, time at which half is left, and rest at the end.
 
     Between saved times a part is taken to be exponential; inf: it is never below half. None where the loss is not told
@@ -308,7 +308,7 @@ def emergence_level(dataset: xr.Dataset, usual: str = "1/2") -> str:
     return usual if level is None else f"{level:g}"
 
 
-def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
+def _times(dataset: xr.Dataset, values: Mapping[str, object]) -> Table:
     """Return the table of predicted and measured times by direction."""
     rows = told_directions(values)
     for row in rows:
@@ -362,7 +362,7 @@ def exponent_table(
     return [Table(caption="Exponents", rows=rows, note=note, errors=errors, in_words=in_words)]
 
 
-def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
+def exponents(dataset: xr.Dataset) -> list[dict[str, object]]:
     """Return fitted exponents, those of the sum formula at this size, and the asymptotic ones."""
     window = default_window(dataset)
     if window is None:
@@ -380,7 +380,7 @@ def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
 
 def _law(
     what: str, x: Array, y: Array, window: tuple[float, float], asymptotic: float, predicted: Array | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the power law of y in x, of the sum formula for y if there is one, and the asymptotic one."""
     good = np.isfinite(y) & (y > 0) & (x > 0)
     fit = fit_power_law(x[good], y[good], window=window)
@@ -394,7 +394,7 @@ def _law(
     return law | {"sum_formula": finite_size, "text": law_in_words(law, expected)}
 
 
-def fitted_law(what: str, fit: PowerLawFit, asymptotic: float) -> dict[str, Any]:
+def fitted_law(what: str, fit: PowerLawFit, asymptotic: float) -> dict[str, object]:
     """Return a fitted power law and its asymptotic exponent (NaN if unknown) as values."""
     fitted = {"fitted": fit.exponent, "standard_error": fit.standard_error, "window": list(fit.window)}
     return {"what": what, **fitted, "asymptotic": asymptotic}

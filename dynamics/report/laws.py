@@ -205,7 +205,7 @@ def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
             (2, 0.9, IDEAL, "s-", "ideal sum (bars: jackknife)"),
             (0, 1.1, MEASURED, "o", "matched pairs (bars: starts)"),
         ):
-            bars: dict[str, Any] = {"yerr": error[:, at], "ms": 4, "capsize": 2}
+            bars: dict[str, object] = {"yerr": error[:, at], "ms": 4, "capsize": 2}
             ax.errorbar(shift * count, exponent[:, at], fmt=style, color=colour, label=label, **bars)
         if law.size:
             ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {formula(law[0])}")

@@ -245,7 +245,7 @@ def _plot_reused_overlaps(dataset: xr.Dataset, ax: Axes) -> None:
 
 
 def _draw_with_band(
-    dataset: xr.Dataset, ax: Axes, name: str, at: slice | tuple[slice | int, ...], colour: Any, label: str
+    dataset: xr.Dataset, ax: Axes, name: str, at: slice | tuple[slice | int, ...], colour: object, label: str
 ) -> None:
     """Draw the part `at` of a variable against epochs, with a band of two standard errors."""
     value, error = dataset[name].values[at], figures.BAND * dataset[f"{name}_error"].values[at]

@@ -218,7 +218,7 @@ def subtitle(dataset: xr.Dataset) -> str:
     return ", ".join(f"{symbols[name]} = {cell_text(_problem_value(name, value))}" for name, value in values.items())
 
 
-def _problem_of(dataset: xr.Dataset) -> dict[str, Any]:
+def _problem_of(dataset: xr.Dataset) -> dict[str, object]:
     """Return the stored problem; of a sweep that of its first point, with `VARIED` for values that differ."""
     problem = stored_parameters(dataset)["problem"]
     axes: list[str] = []
@@ -277,10 +277,10 @@ def _stored(parts: Mapping[str, xr.Dataset]) -> list[Element]:
     return [_section(title, *content) for title, content in sections.items()]
 
 
-def _variable(name: str, array: xr.Variable) -> dict[str, Any]:
+def _variable(name: str, array: xr.Variable) -> dict[str, object]:
     """Return the row of a variable: its meaning, shape, units, and range of finite values."""
     sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "name": name,
         "meaning": str(array.attrs.get("long_name", "")),
         "shape": f"({sizes})" if sizes else "one value",
@@ -296,11 +296,11 @@ def _variable(name: str, array: xr.Variable) -> dict[str, Any]:
     return row
 
 
-def _pairs(caption: str, rows: Mapping[str, Any]) -> list[Element]:
+def _pairs(caption: str, rows: Mapping[str, object]) -> list[Element]:
     return table(caption, [{"name": name, "value": cell_text(value)} for name, value in rows.items()]) if rows else []
 
 
-def _problem_value(name: str, value: Any) -> Any:
+def _problem_value(name: str, value: Any) -> object:
     """Return a value of a stored problem for readers: a link by its name, Σ by its power law."""
     if value == VARIED:
         return value
@@ -313,7 +313,7 @@ def _problem_value(name: str, value: Any) -> Any:
     return cell_text(value["name"] if isinstance(value, dict) and "name" in value else _plain(value))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a stored value without the marks of JSON."""
     # JSON of many brackets is shown as it stands, since nesting may exceed the stack of Python.
     if isinstance(value, str) and value.startswith("{") and value.count("{") + value.count("[") <= 200:

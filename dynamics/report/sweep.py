@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ MOST_POINTS, MOST_CURVES, MOST_FAILURES, MOST_VALUES = 48, 12, 10, 8
 def sweep_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on a sweep over a grid."""
     settings = json.loads(dataset.attrs["sweep"])
-    labels: dict[str, list[Any]] = settings["axes"]
+    labels: dict[str, list[object]] = settings["axes"]
     axes, reasons = list(labels), dataset["failure"].transpose(*labels).values
     count = reasons.size
 
@@ -69,7 +69,7 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def _values(labels: Sequence[Any]) -> str:
+def _values(labels: Sequence[object]) -> str:
     """Return the values of an axis, the first and the last of many."""
     shown = [f"{label:.6g}" if isinstance(label, float) else str(label) for label in labels]
     return ", ".join(shown if len(shown) <= MOST_VALUES else [*shown[:3], "...", f"{shown[-1]} ({len(shown)})"])
@@ -88,7 +88,7 @@ def _early(dataset: xr.Dataset) -> tuple[list[str], bool]:
     return sentences, any(reason in reasons for reason in StopReason if reason.resumable)
 
 
-def _row(point: xr.Dataset, axes: Sequence[str]) -> dict[str, Any]:
+def _row(point: xr.Dataset, axes: Sequence[str]) -> dict[str, object]:
     """Return the row of a point: its axes, outcome, last loss, and number of emerged directions."""
     row = {name.replace("_", " "): point[name].values.item() for name in axes}
     ended = str(point["stop_reason"].values) if "stop_reason" in point else "answered"

@@ -200,7 +200,7 @@ def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
     figure, ax = new_panels(figures.ONE_PANEL)
     if simulation is not None:
         mean, error = figures.mean_band(simulation["recovery"].transpose("seed", ...).values)
-        bars: dict[str, Any] = {"fmt": "o", "color": MEASURED, "ms": 3, "capsize": 2}
+        bars: dict[str, object] = {"fmt": "o", "color": MEASURED, "ms": 3, "capsize": 2}
         several = error if simulation.sizes["seed"] > 1 else None
         ax.errorbar(simulation["rank"], mean, yerr=several, **bars, label="mean over draws, two s.e.")
     ax.semilogx(prediction["rank"], prediction["recovery"], color=PREDICTED, lw=WIDE / 2, label="closed form")
