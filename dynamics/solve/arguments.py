@@ -31,7 +31,7 @@ Parameters = ParamSpec("Parameters")
 
 
 class WatchArguments(TypedDict, total=False):
-    """What watches, bounds, ends and keeps a run."""
+    """The arguments that watch, bound, end and keep a run."""
 
     trackers: Sequence[Tracker]
     progress: bool | None
@@ -41,7 +41,7 @@ class WatchArguments(TypedDict, total=False):
 
 
 class AccuracyArguments(TypedDict, total=False):
-    """What is kept, and how accurately a method integrates."""
+    """The arguments of method, accuracy and kept observables."""
 
     keep: Literal["full", "summary"]
     method: str

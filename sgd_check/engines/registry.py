@@ -18,7 +18,7 @@ from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer, ZerothOrde
 from hermite.arrays import Array
 from hermite.text.messages import not_a_choice, refuse, shown
 
-#: What `simulate` takes as its engine.
+#: Names of the engines that `simulate` takes, "auto" among them.
 EngineName = Literal["auto", "projected", "torch", "diffusion", "scalar"]
 
 
