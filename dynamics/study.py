@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return parsing.exit_code_of(lambda: _noticed_study(build_parser().values(given), command))
 
 
-def _noticed_study(given: Mapping[str, Any], command: str) -> int:
+def _noticed_study(given: Mapping[str, object], command: str) -> int:
     with parsing.noticed_compilation(given):
         return _study(given, command)
 
@@ -131,7 +131,7 @@ def _study(given: Mapping[str, Any], command: str) -> int:
     return _run({**given, "workers": workers}, asked, grid, output, command)
 
 
-def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
+def _run(settings: Mapping[str, object], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
     from dynamics.report.sweep import sweep_findings
     from dynamics.runs.storage import StorageError
     from dynamics.sweeps.points import answered_points

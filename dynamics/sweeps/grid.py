@@ -39,7 +39,7 @@ class Axis:
 
     name: str
     values: tuple[object, ...]
-    labels: NDArray[Any]
+    labels: NDArray[np.generic]
 
 
 class Surveyed(NamedTuple):
@@ -223,7 +223,7 @@ def _axis(name: str, values: Any) -> Axis:
     return Axis(name, found, labels)
 
 
-def _labels(name: str, values: tuple[object, ...]) -> NDArray[Any]:
+def _labels(name: str, values: tuple[object, ...]) -> NDArray[np.generic]:
     """Return numbers as they are, links by text or name, text for text and choices; otherwise the place in the list."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.array(values)

@@ -41,7 +41,7 @@ from hermite.text.messages import refuse, shown, suggestion, warn
 if TYPE_CHECKING:
     import xarray as xr
 
-Study = str | Callable[..., Any]
+Study = str | Callable[..., object]
 #: Name -> "module:function" of the answers of this package that a sweep can ask for.
 STUDIES = {answer.name: answer.function for answer in ANSWERS if answer.sweeps}
 ENTRY_POINTS = "feature_emergence.studies"
@@ -73,7 +73,7 @@ def _installed() -> dict[str, str]:
     return {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
-def find_study(path: Study) -> Callable[..., Any]:
+def find_study(path: Study) -> Callable[..., object]:
     """Return the function of a path, or the callable as it is; raise ValueError if the path leads nowhere."""
     if not isinstance(path, str):
         return path
@@ -318,7 +318,7 @@ class PointVariable(NamedTuple):
     dims: tuple[str, ...]
     attributes: dict[str, object]
     #: Numbers, or objects that are text.
-    values: NDArray[Any]
+    values: NDArray[np.generic]
 
 
 class Point(NamedTuple):

@@ -76,7 +76,7 @@ class Merged:
     text: bool
     attributes: dict[str, object]
     #: Values of a coordinate, the longest seen, as long as all points agree on it.
-    shared: NDArray[Any] | None
+    shared: NDArray[np.generic] | None
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Survey:
             array[index] = str(value) if array.dtype == object else value
 
 
-def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
+def _common(first: NDArray[np.generic], second: NDArray[np.generic]) -> NDArray[np.generic] | None:
     """Return the longer of two coordinates if the shorter is its beginning, else None."""
     if first.ndim != 1 or second.ndim != 1:
         return first if np.array_equal(first, second) else None

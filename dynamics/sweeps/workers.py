@@ -97,9 +97,9 @@ def _died(future: Future[Any]) -> bool:
 class CallingThread(Executor):
     """The calling thread: every task is done when it is submitted."""
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., object], /, *arguments: Any, **options: Any) -> Future[Any]:
         """Do the task."""
-        future: Future[Any] = Future()
+        future: Future[object] = Future()
         future.set_result(function(*arguments, **options))
         return future
 
@@ -110,9 +110,9 @@ class GivenExecutor:
     def __init__(self, executor: Executor, window: int = GIVEN_WINDOW) -> None:
         self.window = window
         self._executor = executor
-        self._given: set[Future[Any]] = set()
+        self._given: set[Future[object]] = set()
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., object], *arguments: Any) -> Future[Any]:
         """Hand out one task."""
         future = self._executor.submit(function, *arguments)
         self._given = {other for other in self._given if not other.done()} | {future}
@@ -142,7 +142,7 @@ class WorkerPool:
     def __init__(self, workers: int, study: Study) -> None:
         self.window = workers + 1
         self._workers, self._study, self._context = workers, study, begin_workers()
-        self._starts: list[Future[Any]] = []
+        self._starts: list[Future[object]] = []
         self._failed_starts = 0
 
     def __enter__(self) -> Self:
@@ -153,7 +153,7 @@ class WorkerPool:
         """End the processes, at once if something went wrong."""
         self._stop(at_once=kind is not None)
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., object], *arguments: Any) -> Future[Any]:
         """Hand out one task; the first starts the processes."""
         try:
             with starts_processes():

@@ -212,7 +212,7 @@ class _Steps:
         system.sizes = np.array([*self.system.sizes[:-1], stage], dtype=np.int64)
         return stepper_of(system, self.name, rtol=rtol, atol=self.atol, start=start, t0=t0)
 
-    def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
+    def attributes(self, _stepper: Stepper) -> Mapping[str, object]:
         """Return the name of the method."""
         return {"method": self.name if self.learning_rate is None else "gradient-descent"}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -124,7 +124,7 @@ class CausalGraphSystem(TokenSystem):
         shares = self.shares(state)
         return self.loss(shares), self.progress(shares)
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, object]:
         """Return loss and progress, and the loss at the test length, where new rows are as they began."""
         values = super().summarise(state)
         if self._tested is not None:

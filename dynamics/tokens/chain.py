@@ -94,7 +94,7 @@ class ChainSystem(TokenSystem):
         p, q = a * b + eta, a * c - eta
         return float(p * p * t1 + 2.0 * p * q * t2 + q * q * t3) / 2.0, self.progress(state)
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, object]:
         """Return loss, progress, weights, the error of the model's own chain, and the curvature of the loss."""
         a, b, c = state
         errors, prediction = np.empty(2 * self.asked.steps), np.zeros_like(self.nodes)

@@ -7,7 +7,7 @@ than a half at the start, minus the probability of those below.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -158,7 +158,7 @@ class PolicyGradientSystem(TokenSystem):
         share = self._policy(state)
         return float(self._beta * special.rel_entr(share, self._p0).sum() - share @ self._r), self.progress(share)
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, object]:
         """Return loss, progress, probability of every group, and rewards."""
         share = self._policy(state)
         values = {"probability": share, "reward": share @ self._r}

@@ -5,7 +5,7 @@ State y = [U (q, H) | δ (H, q)]; parameters = [N]; sizes = [q | H | stage]; the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class SelectionSystem(TokenSystem):
         N = self.asked.tokens
         return self.loss(state, N), self.attention(state, N)[0].sum(axis=1)
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, object]:
         """Return loss, progress, and what there is at other lengths."""
         with np.errstate(over="ignore"):
             half = self.asked.selected + np.exp(self.parts(state)[1]).sum(axis=1).min()

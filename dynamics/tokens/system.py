@@ -88,7 +88,7 @@ class TokenSystem(System):
     all_are_learned: bool = True
     variables: Mapping[str, Variable] = TOKEN_VARIABLES
     #: Coordinates of what this system observes beyond loss, progress and state, and attributes of its answers.
-    coords: Mapping[str, Sequence[Any]] = {}
+    coords: Mapping[str, Sequence[object]] = {}
     attributes: Mapping[str, float] = {}
 
     def hold(self, start: ArrayLike, parameters: Sequence[Any], sizes: Sequence[Any], work_size: int = 0) -> None:
@@ -110,7 +110,7 @@ class TokenSystem(System):
         """Return the variables that need no integration."""
         return {"predicted_learned_time": self.closed_times(), "plateau": self.plateaus()}
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, object]:
         """Return loss and progress."""
         return dict(zip(("loss", "progress"), self.learning(state), strict=True))
 
@@ -118,7 +118,7 @@ class TokenSystem(System):
         """Return loss, progress and state."""
         return self.summarise(state) | {"state": state}
 
-    def rate_limit(self, _values: Mapping[str, Any]) -> float | None:
+    def rate_limit(self, _values: Mapping[str, object]) -> float | None:
         """Return the learning rate above which the full model is not stable along a run, if that is known."""
         return None
 

@@ -6,7 +6,7 @@ State y = [a_t, a_o, b_t, b_o, b_start | β of the keys of gap 1 | of gap 2 | �
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -157,7 +157,7 @@ class TriggerSystem(TokenSystem):
         loss = -float(self.asked.weights @ (attention * self._outputs).sum(axis=1))
         return loss, self.progress(self.right(attention))
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, object]:
         """Return loss, progress, κ R, and attention to the right key and to the shortcut out of distribution."""
         shortcut, shift = self.right(state[self._places]), self.asked.shift
         advantage = shortcut if shortcut.any() else self._rates
@@ -171,6 +171,6 @@ class TriggerSystem(TokenSystem):
             values |= {"test_loss": -right - (first + other_key) / self.asked.symbols, "test_attention": right}
         return values | {"kappa_R": kappa_R, "moved_attention": both}
 
-    def observe(self, state: Array) -> dict[str, Any]:
+    def observe(self, state: Array) -> dict[str, object]:
         """Return all of it, and the attention to all keys."""
         return super().observe(state) | {"attention": self.attention(state)}

@@ -463,7 +463,7 @@ def plot_loss_band(
             upper.plot(time, mean, color=SIMULATED, lw=1.2, ls="--", label=EXTRAPOLATED)
         elif not loss.size:
             upper.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
-        band: dict[str, Any] = {"where": comparison["loss_compared"].values != 0, "color": SIMULATED, "alpha": 0.5}
+        band: dict[str, object] = {"where": comparison["loss_compared"].values != 0, "color": SIMULATED, "alpha": 0.5}
         upper.fill_between(time, mean - width, mean + width, lw=0, label="its band where compared", **band)
         upper.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=label)
     elif "loss" in prediction and "seed" not in prediction.dims:
@@ -529,7 +529,7 @@ def _draw_widths(tree: xr.DataTree, panels: Any) -> None:
     panels[0].set(yscale="log", ylabel=axis_label("law_loss"))
     allowed, ends = float(attrs["width_correction"]), np.array([attrs["tested_from"], attrs["tested_to"]])
     exponent, error = (float(shown[name]) for name in ("mean_gap_exponent", "mean_gap_exponent_error"))
-    tested: dict[str, Any] = {"color": "black", "lw": 2}
+    tested: dict[str, object] = {"color": "black", "lw": 2}
     panels[3].axhspan(-1.0 - allowed, -1.0 + allowed, color=REFERENCE, alpha=0.18, lw=0)
     panels[3].plot(ends, [exponent, exponent], label="tested: mean over log time", **tested)
     panels[3].errorbar(float(np.sqrt(ends.prod())), exponent, yerr=report.BAND * error, capsize=4, **tested)

@@ -142,7 +142,7 @@ def median_over_runs(times: Array) -> Array:
 def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
     prediction, comparison = tree["prediction"].to_dataset(), tree["comparison"].to_dataset()
     if "progress" in prediction:
-        facts: dict[str, Any] = {"component": prediction["component"], PREDICTED_AT: prediction["learned_time"]}
+        facts: dict[str, object] = {"component": prediction["component"], PREDICTED_AT: prediction["learned_time"]}
         facts["runs, median t ="] = median_over_runs(tree["simulation"].to_dataset()["learned_time"].values)
         return history_chart(prediction, records(facts), report.PROGRESS, PREDICTED_AT)
     if "component" in prediction:
@@ -199,7 +199,7 @@ def _time_parts(tree: xr.DataTree) -> Parts:
     captions |= {figures.plot_learning: learned} if curves else {figures.plot_survival: survival}
     drawings = [drawing_of(plot, tree, caption=caption, more=more) for plot, caption in captions.items()]
     loss = "Mean loss of the runs with its band, the predicted loss, the residual below."
-    two: dict[str, Any] = {"size": figures.LOSS_SIZE, "shape": (2,)}
+    two: dict[str, object] = {"size": figures.LOSS_SIZE, "shape": (2,)}
     return tables, [*drawings, drawing_of(figures.plot_loss_band, tree, caption=loss, more=more, **two)], values
 
 
@@ -420,7 +420,7 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
         drawing_of(figures.plot_run_losses, dataset, caption=losses),
         drawing_of(figures.plot_run_times, dataset, caption=times),
     ]
-    heads: dict[str, Any] = {"p": dataset["direction"]}
+    heads: dict[str, object] = {"p": dataset["direction"]}
     emerged = dataset["emergence_time"].values
     if "teacher_coefficient" in dataset:  # of a network the directions are the teacher's axes
         predicted = dataset.get("predicted_emergence_time", np.full(emerged.shape[1], None))
@@ -453,7 +453,7 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def _quartiles(times: Array, heads: Mapping[str, Any], counted: str) -> Rows:
+def _quartiles(times: Array, heads: Mapping[str, object], counted: str) -> Rows:
     """Return rows that begin with the columns `heads`: the number of known times (runs, rows), and their quartiles."""
     quartiles = dict(zip(("first quartile", "median", "third quartile"), late_quartiles(times), strict=True))
     return records({**heads, counted: np.isfinite(times).sum(axis=0), **quartiles})

@@ -53,8 +53,8 @@ def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], bool, xr.Dat
 
 
 def _complexity(dataset: xr.Dataset) -> Found:
-    points: list[dict[str, Any]] = []
-    fits: list[dict[str, Any]] = []
+    points: list[dict[str, object]] = []
+    fits: list[dict[str, object]] = []
     lines = []
     for name, along, one in _rows_of(dataset):
         rate = one["step_size"].values
@@ -188,7 +188,7 @@ def _calibration(dataset: xr.Dataset) -> Found:
 
 
 def _calibration_of_kinds(dataset: xr.Dataset) -> Found:
-    points: list[dict[str, Any]] = []
+    points: list[dict[str, object]] = []
     for kind, case in product(dataset["kind"].values.tolist(), dataset["case"].values.tolist()):
         one = dataset.sel(kind=kind, case=case)
         counts, large = _counts(one["verdict_count"]), _counts(one["large_error_count"])
@@ -323,7 +323,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
             slopes = f"{who}, {slopes}" if "optimizer" in name else slopes
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
         bars = np.array([1.0 - np.exp(-report.BAND * error), np.exp(report.BAND * error) - 1.0])
-        points: dict[str, Any] = {"fmt": marker, "color": colour, "ms": 5, "capsize": 3}
+        points: dict[str, object] = {"fmt": marker, "color": colour, "ms": 5, "capsize": 3}
         steps_ax.errorbar(d, mean, yerr=mean * bars, label=f"{known}: {slopes}", **points)
         steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
         steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
@@ -379,7 +379,7 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
             log, spread = mean_band(np.log(reached))
             bars = np.abs(np.exp(log + spread * np.array([[-1.0], [1.0]])) - np.exp(log))
             ax.errorbar(np.exp(log), level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
-    crosses: dict[str, Any] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
+    crosses: dict[str, object] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
     ax.loglog(dataset["predicted_samples_needed"].values, level, "x", **crosses)
     law, error = (float(dataset[name].values[0]) for name in ("exponent", "exponent_error"))
     ax.set_ylim(0.5 * level[-1], 1.6)

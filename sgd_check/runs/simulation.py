@@ -250,7 +250,7 @@ class _SgdRun(Run):
             refuse(f"Argument `checkpoint` must be of the same runs, but is not ({error}).")
 
 
-def arrays_of(dataset: xr.Dataset) -> dict[str, NDArray[Any]]:
+def arrays_of(dataset: xr.Dataset) -> dict[str, NDArray[np.generic]]:
     """Return the variables of a dataset by name."""
     return {str(name): array.to_numpy() for name, array in dataset.data_vars.items()}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -210,7 +210,7 @@ def unstable_discretisation(
             f"Argument `targets` must stay at or below the number of directions, {problem.num_directions}, but is "
             f"{wanted.tolist()}.",
         )
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "beta": float(beta),
         "targets": wanted.tolist(),
         "rate": checked_number(rate, "rate", positive=True),

@@ -117,7 +117,7 @@ def _check(values: Mapping[str, Any]) -> int:
 
 
 def _trained(
-    prediction: xr.Dataset, asked: dict[str, Any], settings: Mapping[str, Any], output: Path, begun: RunFile | None
+    prediction: xr.Dataset, asked: dict[str, Any], settings: Mapping[str, object], output: Path, begun: RunFile | None
 ) -> tuple[xr.Dataset, RunFile | None]:
     """Return runs and the file that keeps them, begun or gone on with; draws of Gaussian embeddings need no file."""
     from dynamics.problem import stored_question

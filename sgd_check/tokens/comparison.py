@@ -19,7 +19,7 @@ from sgd_check.verdicts.evidence import Decision, Row, global_p_value, judged, w
 from sgd_check.verdicts.verdict import LEARNING, reach_in_errors, verdict_tree
 
 #: Title, coordinates, evidence, reason, variables and attributes of a comparison.
-Compared = tuple[str, dict[str, Any], list[Row], str, dict[str, Any], dict[str, Any]]
+Compared = tuple[str, dict[str, object], list[Row], str, dict[str, object], dict[str, object]]
 
 
 #: Error of a time that is not held against theory, since looks at a run are so far apart, and one that an agreement

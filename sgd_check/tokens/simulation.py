@@ -753,7 +753,7 @@ class Draws:
     def _words(self) -> NDArray[np.uint8]:
         return np.stack([generator.get_state().numpy() for generator in self._generators])
 
-    def restore(self, generators: NDArray[Any], used: int) -> None:
+    def restore(self, generators: NDArray[np.generic], used: int) -> None:
         """Continue from these states of the generators, with `used` batches taken."""
         for generator, words in zip(self._generators, generators.astype(np.uint8), strict=True):
             generator.set_state(torch.as_tensor(words))
