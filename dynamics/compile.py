@@ -56,7 +56,7 @@ def _network(link: str, biases: str = "none") -> dict[str, Any]:
     return {"network": {"activation": link, "biases": biases}, "seed": 1}
 
 
-def small_problem(fields: Mapping[str, Any]) -> Problem:
+def small_problem(fields: Mapping[str, object]) -> Problem:
     """Return the small problem with these fields; coefficients, inputs and students are given as plain values."""
     import dynamics
 
@@ -73,7 +73,7 @@ def small_problem(fields: Mapping[str, Any]) -> Problem:
     return dynamics.Problem(**given)
 
 
-def _solved(function: str, *problems: Mapping[str, Any], **settings: Any) -> Job:
+def _solved(function: str, *problems: Mapping[str, object], **settings: Any) -> Job:
     """Return a job that solves problems with these fields, to a short time, by a public function."""
 
     def solve() -> None:

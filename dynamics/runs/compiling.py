@@ -65,7 +65,7 @@ class CompilationNotice(Compilation):
         """Whether neither the line is said nor the bar shown."""
         return bool(self._settings["disable"]) and not self._says
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: object) -> None:
         """Say the line at the first function, and open the bar."""
         super().on_start(event)
         if not self._is_said:

@@ -78,7 +78,7 @@ def _processor() -> str:
 #: How the names of the learned masses of directions, and of their times, begin.
 OF_LEARNED = ("learned_mass", "learned_time", "predicted_learned_time")
 #: Name -> (dims in front of those of the table of variables, array).
-Values = dict[str, tuple[tuple[str, ...], Any]]
+Values = dict[str, tuple[tuple[str, ...], object]]
 
 SCHEMA_VERSION = 1
 REFERENCES = (
@@ -88,13 +88,13 @@ REFERENCES = (
 
 
 def make_dataset(
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     *,
     problem: Question,
     title: str,
-    coords: Mapping[str, Any],
-    solver: Mapping[str, Any],
-    attributes: Mapping[str, Any],
+    coords: Mapping[str, object],
+    solver: Mapping[str, object],
+    attributes: Mapping[str, object],
     leading: Sequence[str] = (),
     with_leading: Sequence[str] = (),
     variables: Mapping[str, Variable] = VARIABLES,
@@ -127,9 +127,9 @@ def study_dataset(
     values: Values,
     *,
     title: str,
-    coords: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    attributes: Mapping[str, Any],
+    coords: Mapping[str, object],
+    settings: Mapping[str, object],
+    attributes: Mapping[str, object],
 ) -> xr.Dataset:
     """Return the dataset of a study over a family of problems; `problem` is the last of them."""
     dataset = make_dataset({}, problem=problem, title=title, coords=coords, solver=settings, attributes=attributes)
@@ -159,14 +159,14 @@ def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
 
 
 def _labelled(
-    variable: Variable, array: Any, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
+    variable: Variable, array: object, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
     """Return dims, numbers and attributes of a variable, as xarray takes them."""
     return (*leading, *variable.dims), np.asarray(array), {**variable.labels, **further}
 
 
 def _of_learned(
-    problem: Question, values: Mapping[str, Any], attributes: Mapping[str, Any]
+    problem: Question, values: Mapping[str, object], attributes: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Return the attribute that names the definition of learned masses and times, and labels of variables by name."""
     names = [name for name in values if name.startswith(OF_LEARNED)]
@@ -202,7 +202,7 @@ def _command() -> str:
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "interactive session"
 
 
-def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[str, Any]:
+def stamp_of(problem: Question, title: str, solver: Mapping[str, object]) -> dict[str, Any]:
     """Return the attributes that say where a result comes from; the arguments are those of `make_dataset`."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {
@@ -219,7 +219,7 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
     }
 
 
-def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def own_attributes(problem: Question, attributes: Mapping[str, object]) -> dict[str, Any]:
     """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
     stored: dict[str, Any] = {}
     if isinstance(problem, Problem):

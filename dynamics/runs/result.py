@@ -129,7 +129,7 @@ class Records:
         records.columns, records._count = dict(columns), count
         return records
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: Mapping[str, object]) -> None:
         """Add a record; an observable that those before have not, since an older file has not, is NaN there."""
         self.extend({name: np.asarray(value)[None] for name, value in record.items()}, 1)
 

@@ -155,7 +155,7 @@ class RunFile:
     overwrite: bool = False
     keeps_result: bool = True
     #: Arrays among the arguments of the call by name; scalars are in the attribute `parameters`.
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, object] = field(default_factory=dict)
     begun: Begun | None = None
     #: Whether the file, as it stands, can be continued.
     unfinished: bool = False
@@ -316,7 +316,7 @@ def _lacking_record(dataset: xr.Dataset, parts: Parts) -> str | None:
     return next((name for name in held if name not in whole), None)
 
 
-def _digest(arguments: Mapping[str, Any], parts: Parts) -> str:
+def _digest(arguments: Mapping[str, object], parts: Parts) -> str:
     """Return a hash of all arrays of a checkpoint, which shows whether it is damaged."""
     digest, arrays = hashlib.sha256(), {name: np.asarray(array) for name, array in arguments.items()}
     for part, dataset in parts.items():

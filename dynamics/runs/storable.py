@@ -79,7 +79,7 @@ def check_name(kinds: str, name: object) -> None:
     )
 
 
-def _check_attributes(attributes: dict[Any, Any], owner: str) -> None:
+def _check_attributes(attributes: dict[object, Any], owner: str) -> None:
     for key, value in attributes.items():
         check_name("attributes", key)
         require(

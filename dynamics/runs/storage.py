@@ -411,7 +411,7 @@ def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) ->
     return partial(_write, tree, COMPRESSION if compress else {})
 
 
-def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> None:
+def _write(tree: xr.DataTree, compression: Mapping[str, object], path: Path) -> None:
     """Write all groups, large variables by themselves."""
     from xarray.backends import NetCDF4DataStore
 
@@ -622,7 +622,7 @@ def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
     return tuple(piece)
 
 
-def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
+def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, object]) -> None:
     """Write a variable in pieces, since the library writes a whole array twice, to the last that holds a number.
 
     The rest reads as NaN, and takes neither place nor time.

@@ -92,7 +92,7 @@ def _tells_columns() -> bool:
         return True
 
 
-def open_bar(settings: dict[str, Any], **options: Any) -> Any:
+def open_bar(settings: dict[str, object], **options: Any) -> Any:
     """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`.
 
     Its attributes `state`, `spent` and `left`, texts, are `{state}`, `{spent}` and `{left}` in a `bar_format`. One that
