@@ -12,18 +12,15 @@ from hermite.text.messages import not_a_choice
 
 #: Name in `feature-emergence NAME` -> module and purpose; the names of commands that sample SGD begin with `check`.
 TABLE = {
-    "exponents": (
-        "hermite.exponents",
-        "the information and generative exponents of a link, and the samples that they ask for",
-    ),
-    "solve": ("dynamics.solve", "one answer to one problem: emergence times, overlaps and loss over time"),
+    "exponents": ("hermite.exponents", "the exponents of a link, and the samples that they ask for"),
+    "solve": ("dynamics.solve", "one problem: emergence times, overlaps and loss over time"),
     "check": ("sgd_check.run", "a prediction held against online SGD on sampled data"),
     "tokens": ("dynamics.tokens", "staircases that attention and memories learn from tokens"),
     "check-tokens": ("sgd_check.tokens", "a prediction on tokens held against runs of the full model"),
     "study": ("dynamics.study", "a grid of problems, answered in parallel, from a TOML file"),
-    "laws": ("dynamics.laws", "scaling laws of the theory alone, each fitted beside its prediction"),
+    "laws": ("dynamics.laws", "scaling laws of the theory alone, each beside its prediction"),
     "mean-field-study": ("dynamics.mean_field_study", "networks of many widths against their mean field"),
-    "check-study": ("sgd_check.study", "families of runs of SGD: sample complexity, step size, transfer, calibration"),
+    "check-study": ("sgd_check.study", "families of runs: sample complexity, step size, transfer"),
     "report": ("dynamics.report", "any result file as one HTML page"),
     "compile": ("dynamics.compile", "all functions compiled beforehand, with all cores"),
 }

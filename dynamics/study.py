@@ -166,7 +166,7 @@ def _run(settings: Mapping[str, object], asked: StudyFile, grid: Grid, output: P
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             parsing.say(f"warning: {text}")
         files = {"output": str(output)} | listed
-        parsing.tell(found.as_json(files) if settings["json"] else found.as_text(files))
+        parsing.tell(found.as_json(files) if settings["json"] else parsing.folded(found.as_text(files)))
     if trouble:
         parsing.say(f"error: {trouble}")
     return EXIT_FAILED if found.values["failures"] or trouble else EXIT_DONE

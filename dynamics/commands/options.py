@@ -495,8 +495,8 @@ SOLVER_OPTIONS = (
            default="auto", choices=("auto", "graded", "quantiles", "random"), models=MEAN_FIELD,
            group="answer details"),
     Option("t-max", positive,
-           "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone; "
-           "quadratic: 2.5 times the last predicted alignment]", "T", models=FLOWING, group="answer"),
+           "last time [2.5 times the last predicted learned time; mean-field, network: 20 times that of one neuron "
+           "alone; quadratic: 2.5 times the last predicted alignment]", "T", models=FLOWING, group="answer"),
     Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T", models=FLOWING,
            group="answer details"),
     Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150",

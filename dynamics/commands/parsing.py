@@ -30,6 +30,7 @@ from hermite.text.command_line import (
     PlainParser,
     UsageError,
     exit_code_of,
+    folded,
     require_usage,
     say,
     tell,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 #: Names that commands take from here.
 __all__ = ["EXIT_DONE", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_USAGE", "OutputError", "UsageError", "exit_code_of",
-           "require_usage", "say", "tell"]  # fmt: skip
+           "folded", "require_usage", "say", "tell"]  # fmt: skip
 #: Bytes of a file of options; the longest sensible one has a thousandth.
 MOST_TOML_BYTES = 10**6
 
@@ -380,7 +381,7 @@ def end_with(
     if written is not None and findings is not None and not values["quiet"]:
         files = {"output": str(written), figure_key: None if drawn is None else str(drawn), **tables}
         try:
-            tell(findings.as_json(files) if values["json"] else as_typed(findings.as_text(files)))
+            tell(findings.as_json(files) if values["json"] else folded(as_typed(findings.as_text(files))))
         except OutputError as error:
             unprinted = f"{error}; it is in {shown(str(written))}."
     for sentence in filter(None, (trouble, undrawn, unlisted, unprinted)):

@@ -15,6 +15,7 @@ from dynamics.report.elements import PREDICTED_AT
 from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, finish_panel, row_of
 from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE, degree_rows, degree_table, draw_fit, finite_part, later_end, plot_loss
+from dynamics.theory.components import blind_components
 from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
@@ -70,8 +71,10 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         columns = {"component": "name", "f*": "teacher_component", "cost": "cost"}
         columns |= {"predicted": predicted, "learned": times, "f/f* at the end": "ratio"}
         missing = [row["name"] for row in rows if not np.isfinite(row[times])]
+        blind = blind_components(Problem.from_dataset(dataset)) if missing else ()
+        awaited = [name for name in missing if name not in blind]
         caution = (
-            f"Not learned by the end: {', '.join(missing)}. With a later `t_max`, such as {later:g}, they may be; "
+            f"Not learned by the end: {', '.join(awaited)}. With a later `t_max`, such as {later:g}, they may be; "
             "their times are unknown (censored)."
         )
         outcome = f"learned: {len(rows) - len(missing)} of {len(rows)} components by t = {values['end_time']:.5g}"
@@ -86,7 +89,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         facts, history = renamed(rows, names), elements.COMPONENTS
     else:
         times = "emergence_time"
-        missing = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
+        awaited = missing = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
         caution = (
             f"No neuron lies along {', '.join(missing)} by the end. With a later `t_max`, such as {later:g}, one may; "
             "their times are unknown (censored)."
@@ -100,7 +103,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         outcome += f" ({values['final_loss'] / scale:.2g} of E f*²)" if scale > 0 else ""
     return run_findings(
         dataset,
-        cautions=[caution] if missing else [],
+        cautions=[caution] if awaited else [],
         sentences=[outcome, *flows.optimizer_in_words(dataset), *flows.numerical_errors(dataset, times)],
         tables=tables,
         drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],

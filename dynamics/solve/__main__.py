@@ -33,23 +33,23 @@ usage: python -m dynamics.solve [options]
 
 Predict and integrate how a two-layer network learns the directions of a teacher.
 
-  When is each of 16 directions of a power-law teacher learned?
-      python -m dynamics.solve --k 4 --beta 1.0
-  When does my network, of an own activation and teacher, learn each component?
-      python -m dynamics.solve --teacher "x1 + x1*x2" --activation "tanh(z)" --width 32 --scale 1/m
-  After how many samples of SGD is direction 2 learned, at a tenth of the largest stable learning rate?
-      python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --learning-steps 2
-  What do steps of finite size, momentum or Adam change?
-      python -m dynamics.solve --activation erf --second-layer fixed --momentum 0.9 --learning-rate 0.1x
-  Does SGD agree?
-      python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --width 8 --dimension 16 --output small.nc
-      python -m sgd_check.run small.nc
+When is each of 16 directions of a power-law teacher learned?
+  python -m dynamics.solve --k 4 --beta 1.0
+When does a relu network, or one of my own activation, learn each part of a polynomial?
+  python -m dynamics.solve --teacher "x1 + x1*x2" --activation relu --width 32 --rates mean-field
+After how many samples of SGD is direction 2 learned, at a tenth of the largest stable rate?
+  python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --learning-steps 2
+What do steps of finite size, momentum or Adam change?
+  python -m dynamics.solve --activation erf --second-layer fixed --momentum 0.9 --learning-rate 0.1x
+Does SGD agree?
+  python -m dynamics.solve --k 4 --coefficients 0.8,0.6 --width 8 --dimension 16 --output small.nc
+  python -m sgd_check.run small.nc
 
-  --activation LINK      link sigma: relu, erf, tanh, he3, or an expression in z       --k K  or h_k [4]
-  --directions P         directions of the teacher [16]          --beta BETA  their decay, a_p ~ p^-beta [1]
-  --width M              neurons [3 P]                           --dimension D  of the inputs [max(256, P)]
-  --learning-rate ETA    step of SGD, a number or 0.1x [none: the flow]      --t-max T  last time
-  --output FILE          dataset to write                        --dry-run  memory and time, run nothing
+  --activation LINK      link sigma: relu, erf, tanh, he3, or an expression in z   --k K  or h_k [4]
+  --directions P         directions of the teacher [16]   --beta BETA  decay, a_p ~ p^-beta [1]
+  --width M              neurons [3 P]                    --dimension D  of the inputs [max(256, P)]
+  --learning-rate ETA    step of SGD, a number or 0.1x [none: the flow]   --t-max T  last time
+  --output FILE          dataset to write                 --dry-run  memory and time, run nothing
 
 `python -m dynamics.solve --help` lists all options.
 """

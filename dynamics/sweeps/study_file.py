@@ -136,7 +136,9 @@ def _check_name(name: object, trusted: str | None) -> None:
 def _tables(path: str) -> dict[str, dict[str, Any]]:
     stored = read_toml(path, "Argument FILE")
     for name, table in stored.items():
-        if name not in TABLES or not isinstance(table, dict):
+        if name in TABLES and not isinstance(table, dict):
+            refuse(f"File {path!r} must hold {name!r} as the table [{name}], but has {shown(table)}.", UsageError)
+        if name not in TABLES:
             menu = f"{', '.join(f'[{each}]' for each in TABLES)}, but has {name!r}.{suggestion(name, TABLES)}"
             refuse(f"File {path!r} must hold the tables {menu}", UsageError)
     return {name: stored.get(name, {}) for name in TABLES}

@@ -16,8 +16,10 @@ import errno
 import gc
 import os
 import re
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import time as clock
 import warnings
@@ -37,6 +39,8 @@ ANSWER_SECONDS = 10.0
 SAME_SECONDS = 0.25
 EXIT_INTERRUPTED = 130
 STDERR = 2
+#: Lines are not broken to fewer columns, nor where they hold what stands between cells of a table.
+FEWEST_COLUMNS, BETWEEN_CELLS = 40, "  "
 
 
 @dataclass
@@ -386,6 +390,19 @@ def say(text: str) -> None:
     if (write := getattr(sys.stderr, "write", None)) is not None:
         with suppress(OSError, ValueError):
             write(text + "\n")
+
+
+def folded(text: str) -> str:
+    """Return a text for stdout: on a terminal, lines that are too long are broken between words, but no table rows."""
+    if not getattr(sys.stdout, "isatty", bool)():
+        return text
+    columns = max(shutil.get_terminal_size().columns, FEWEST_COLUMNS)
+    return "\n".join(
+        textwrap.fill(line, columns, break_long_words=False, break_on_hyphens=False)
+        if len(line) > columns and BETWEEN_CELLS not in line
+        else line
+        for line in text.split("\n")
+    )
 
 
 def tell(text: str) -> None:

@@ -30,6 +30,30 @@ from hermite.text.messages import shown
 
 THEORIES = ("auto", "finite-step", "flow")
 
+#: Text of `-h`: five questions, each with a command.
+SHORT = """\
+usage: python -m sgd_check.run [options] FILE
+
+Run online SGD from the start of a prediction, and say whether theory and runs agree.
+
+Does SGD agree with a prediction that `python -m dynamics.solve --output small.nc` wrote?
+  python -m sgd_check.run small.nc
+Does it, for a problem that is not solved yet? Options behind -- are those of dynamics.solve.
+  python -m sgd_check.run gelu.nc -- --activation gelu --directions 2 --width 6 --dimension 64
+Do the first two directions agree, where all would take too long?
+  python -m sgd_check.run small.nc --directions 2
+Do more runs at my learning rate agree?
+  python -m sgd_check.run small.nc --learning-rate 1e-5 --seeds 64
+How do runs go on that were interrupted?
+  python -m sgd_check.run small.nc --resume small-sgd-runs.nc
+
+  --learning-rate ETA    step of SGD, a number or 0.1x [so that a 30 percent error shows]
+  --seeds N  runs [32]   --steps N  of each [2.5 times the last checked emergence]
+  --engine NAME          how to simulate: projected, torch, diffusion or scalar [auto]
+  --output FILE          dataset to write        --max-runtime SECONDS  budget of the runs
+
+`python -m sgd_check.run --help` lists all options.
+"""
 EXAMPLES = """\
 examples:
   python -m sgd_check.run prediction.nc
@@ -120,7 +144,7 @@ def build_parser() -> Parser:
     """Return the parser."""
     about = "Check a predicted learning course against online SGD on sampled data."
     file = ("prediction", "FILE", "dataset that `python -m dynamics.solve` wrote, or is to write by options behind --")
-    return command_parser("sgd_check.run", about, EXAMPLES, OPTIONS, file)
+    return command_parser("sgd_check.run", about, EXAMPLES, OPTIONS, file, short_help=SHORT)
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> Mapping[str, object]:

@@ -190,6 +190,7 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(here, monkeypatch, cap
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
+        ("[problem]", "output = 'sweep.nc'\n[problem]", "must hold 'output' as the table [output], but has 'sweep.nc'."),
         ("[problem]", "[problems]", "must hold the tables [problem], [grid], [study], [output], but has 'problems'. Did you mean 'problem'?"),
         ("[problem]\n", "[problem\n", "Argument FILE must name a TOML file, but 'small.toml' is not ("),
         ("k = 4", "k = 4\nsede = 1", "but is not. Did you mean 'seed'?"),

@@ -1,14 +1,19 @@
 """Messages, footnotes and short help of commands: options and columns have the names that a user sees."""
 
+import io
 import re
 
 import numpy as np
 import pytest
 
 import dynamics
+from dynamics.__main__ import console
 from dynamics.commands.options import numbers
 from dynamics.report.findings import find_findings
 from dynamics.solve.__main__ import _options, build_parser, build_problem, main
+from hermite.text.command_line import folded
+from sgd_check.run.__main__ import main as check
+from sgd_check.run.options import build_parser as build_check_parser
 
 
 def refusal(line, capsys):
@@ -69,6 +74,45 @@ def test_short_help_fits_a_screen_and_the_long_one_has_every_option(capsys):
 
 
 LONG = build_parser().format_help()
+
+
+def test_short_help_of_checks_fits_a_screen(capsys):
+    with pytest.raises(SystemExit) as ended:
+        check(["-h"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    lines = text.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
+    assert text.count("python -m sgd_check.run ") >= 5
+    known = build_check_parser().format_help() + LONG
+    assert set(re.findall(r"--[a-z-]+", text)) - {"--help"} <= set(re.findall(r"--[a-z-]+", known))
+
+
+def test_commands_and_their_short_help_fit_in_100_columns(capsys):
+    for main_of in (console, main):
+        with pytest.raises(SystemExit):
+            main_of(["-h"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
+def test_long_lines_are_broken_between_words_on_a_terminal_alone(monkeypatch):
+    """But for rows of a table."""
+    terminal, row = io.StringIO(), "  ".join(["column"] * 20)
+    sentence = "predicted: of one neuron and one direction alone; ratio: the ratio of both times."
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr("sys.stdout", terminal)
+    assert folded(f"{sentence}\n{row}") == f"{sentence}\n{row}"
+    terminal.isatty = lambda: True
+    assert folded(f"{sentence}\n{row}").split("\n") == [sentence[:49], sentence[50:], row]
+
+
+def test_no_later_end_is_named_for_what_no_neuron_can_carry():
+    student = dynamics.Student(activation="erf", width=3, biases="none")
+    problem = dynamics.Problem(student=student, teacher=dynamics.Teacher.polynomial("x1 + x1*x2"), dimension=16)
+    with pytest.warns(UserWarning, match=r"No neuron ever carries x1\*x2"):
+        flow = dynamics.solve_network(problem, rtol=1e-4, progress=False)
+    assert find_findings(flow).cautions == []
 
 
 @pytest.mark.parametrize(("link", "own"), [("he4", "T_p, exact pair"), ("tanh", "T_p, linearised")])
