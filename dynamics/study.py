@@ -132,13 +132,15 @@ def _study(given: Mapping[str, Any], command: str) -> int:
 
 
 def _run(settings: Mapping[str, object], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
+    from dynamics.kernels.compilation import compilation_of_run
+    from dynamics.report.flows import LEAST_COMPILING
     from dynamics.report.sweep import sweep_findings
     from dynamics.runs.storage import StorageError
     from dynamics.sweeps.points import answered_points
     from dynamics.sweeps.sweep import points_directory
 
     began, kept = clock.perf_counter(), points_directory(output)
-    with parsing.caught_warnings() as caught:
+    with parsing.caught_warnings() as caught, compilation_of_run() as compilation:
         try:
             result = _sweep(settings, asked, output)
         except KeyboardInterrupt:
@@ -159,9 +161,10 @@ def _run(settings: Mapping[str, object], asked: StudyFile, grid: Grid, output: P
         except KeyboardInterrupt:
             parsing.say_where(output)
             return EXIT_INTERRUPTED
-    found = replace(
-        found, remarks=[*found.remarks, f"time: {seconds:.1f} s"], values={**found.values, "seconds": seconds}
-    )
+    compiling = compilation.seconds
+    told = f"time: {seconds - compiling:.1f} s"
+    told += f", after {compiling:.1f} s of compiling" if compiling >= LEAST_COMPILING else ""
+    found = replace(found, remarks=[*found.remarks, told], values={**found.values, "seconds": seconds})
     if not settings["quiet"]:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             parsing.say(f"warning: {text}")

@@ -166,3 +166,19 @@ def test_quiet_commands_and_their_values(capsys):
     with parsing.noticed_compilation({"quiet": False, "no_progress": True}, "overlaps"):
         fresh_function()(1)
     assert capsys.readouterr().err.startswith(f"{LINE} (about {EXPECTED['overlaps'].seconds} s)")
+
+
+@pytest.mark.thorough
+def test_a_cold_study_says_that_it_compiles_and_tells_the_seconds_apart(tmp_path):
+    (tmp_path / "study.toml").write_text(
+        '[problem]\nk = 4\nnum_directions = 2\nwidth = 2\ndimension = 16\n[grid]\nseed = [0, 1]\n[study]\nname = "overlaps"\n'
+        '[output]\npath = "a.nc"\n',
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "dynamics.study", "study.toml", "--workers", "1"]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith(LINE)
+    told = re.search(r"time: ([\d.]+) s, after ([\d.]+) s of compiling", done.stdout)
+    assert told is not None
+    assert float(told[2]) > 1.0
