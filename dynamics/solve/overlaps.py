@@ -132,9 +132,8 @@ def overlap_integration(
     problem, P = run.problem, run.problem.num_directions
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
     steps.refuse_beside_map(step, device=device)
-    prediction = predict(problem)
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
-    pairs = prediction if prediction.theory == theory.PAIRS else None
+    pairs = predict(problem) if has_pairs(problem) else None
     step, schedule = step.planned(run, lambda: theory.default_schedule(problem, pairs))
     link = problem.activation
     if link.truncation_error > TRUNCATION_WARNING * np.sqrt(link.norm_squared):
@@ -147,6 +146,7 @@ def overlap_integration(
     # A device and the flow on isotropic inputs alone take "stiff".
     on_classes = device is None and problem.inputs is not None and step.step_theory is None
     flow = step.method(system, run, schedule, "bdf" if on_classes else "stiff", device)
+    prediction = pairs or predict(problem, "bdf" if flow.name == "bdf" else "explicit")
     estimates = step.fixed_step is None and run.estimates(flow.name)
 
     inputs = "" if problem.inputs is None else " on inputs that are not isotropic"
@@ -307,8 +307,12 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 
 def default_flow_schedule(problem: Problem) -> SaveAt:
     """Return the times that a flow saves by default, by the predicted times where theory has them."""
-    has_pairs = problem.information_exponent > 2 or is_correlation(problem)
-    return theory.default_schedule(problem, predict(problem) if has_pairs else None)
+    return theory.default_schedule(problem, predict(problem) if has_pairs(problem) else None)
+
+
+def has_pairs(problem: Problem) -> bool:
+    """Return whether predicted times are those of matched pairs."""
+    return problem.information_exponent > 2 or is_correlation(problem)
 
 
 def _warn_margin(attributes: Mapping[str, Any]) -> None:

@@ -93,10 +93,11 @@ def test_random_start_matches_every_direction_and_learns_after_it_emerges():
     assert result.notes == ()
 
 
-def test_one_neuron_drifts_or_grows_as_the_closed_forms_say():
+@pytest.mark.parametrize("method", ["explicit", "bdf"])
+def test_one_neuron_drifts_or_grows_as_the_closed_forms_say(method):
     """k = 1: C' = c_1² a (1 − C²); k = 2: C' = 2 c_2² a C (1 − C²), whatever its norm."""
     C0, a, strength = 0.2, 0.7, 0.64
-    drift, growth = (predict(single({k: 0.8}, (a,), C0, n0=1e-3, dimension=8)) for k in (1, 2))
+    drift, growth = (predict(single({k: 0.8}, (a,), C0, n0=1e-3, dimension=8), method) for k in (1, 2))
     assert drift.theory == growth.theory == "linearised flow"
     exact = (np.arctanh(0.5**0.5) - np.arctanh(C0)) / (strength * a)
     assert drift.predicted_emergence_time[0] == pytest.approx(exact, rel=1e-5)
@@ -106,7 +107,8 @@ def test_one_neuron_drifts_or_grows_as_the_closed_forms_say():
     assert growth.leading_order_time[0] == pytest.approx(np.log(1 / C0) / (2 * strength * a), rel=1e-12)
 
 
-def test_directions_of_a_quadratic_link_are_learned_as_the_riccati_equation_says():
+@pytest.mark.parametrize("method", ["explicit", "bdf"])
+def test_directions_of_a_quadratic_link_are_learned_as_the_riccati_equation_says(method):
     """S = E W₀ᵀ [1 + W₀ ((E² − 1)/A) W₀ᵀ]⁻¹ W₀ E, E = exp(2 c_2² A t), of which S_pp is the carried weight."""
     problem = Problem(activation="he2", teacher=Teacher([0.9, 0.5, 0.3]), width=5, dimension=12, seed=3)
     W = problem.reduced_weights()
@@ -117,11 +119,11 @@ def test_directions_of_a_quadratic_link_are_learned_as_the_riccati_equation_says
         E = W * np.exp(2 * A * t)
         return E[:, p] @ np.linalg.solve(np.eye(5) + (W * grown) @ W.T, E[:, p])
 
-    found = predict(problem)
+    found = predict(problem, method)
     for p, time in enumerate(found.carried_time):
         assert mass(time, p) == pytest.approx(A[p] / 2, rel=1e-4)
     # It is what learned times are where all degrees count; h_2 has none of the others.
-    whole = predict(replace(problem, learned_definition="all degrees"))
+    whole = predict(replace(problem, learned_definition="all degrees"), method)
     np.testing.assert_allclose(whole.predicted_learned_time, found.carried_time, rtol=1e-12)
     assert np.isnan(found.predicted_learned_time).all()
     stairs = sum_formula_loss(problem, found, np.sort(found.carried_time) * 1.001)
@@ -155,6 +157,17 @@ def test_linearised_times_are_those_of_the_flow_of_the_first_coefficients(link):
         assert (mass[at < time] < a / 2).all()
         if time < 300.0:
             assert mass[at == time] == pytest.approx(a / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("method", ["explicit", "bdf"])
+def test_the_linearised_flow_takes_the_method_of_the_flow_whose_times_it_predicts(method):
+    """So one method is compiled; both are right to `ACCURACY`."""
+    problem = Problem(activation="tanh", teacher=Teacher([1.0, 0.4]), width=3, dimension=16, seed=1)
+    flow = dynamics.solve_overlaps(problem, method=method, save_at=dynamics.SaveAt.at([0.0, 1.0]), progress=False)
+    times = {name: predict(problem, name).predicted_emergence_time for name in ("explicit", "bdf")}
+    np.testing.assert_allclose(times["bdf"], times["explicit"], rtol=1e-6)
+    assert times["bdf"][0] != times["explicit"][0]
+    np.testing.assert_array_equal(flow.predicted_emergence_time, times[method])
 
 
 def test_linearised_times_of_relu_are_near_those_of_its_flow():
