@@ -79,6 +79,7 @@ class Kernels:
         out = np.full(12, np.nan)
         unit = np.array([*a, *(a if b is None else b)])
         make_choices([read_table, polynomial_list, write_list_row, pair_kernels.lined_values])
+        make_choices([pair_kernels.own_threshold_values])
         call(NAMES.index(name), link, c, unit, self.source.numbers, out)
         return out[: SIZES[name]]
 

@@ -6,6 +6,7 @@ import math
 import mpmath as mp
 import numpy as np
 import pytest
+import scipy.integrate
 from from_python import from_python
 
 from dynamics import Problem, Student, Teacher
@@ -17,11 +18,13 @@ from dynamics.equations.network.system import (
     NetworkSystem,
     add_one_by_one,
     lined_values,
+    own_threshold_values,
     own_values,
     pair_values,
     rhs,
     write_row,
 )
+from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.jit import entry
 from dynamics.kernels.units import make_choices
 from dynamics.threads import with_slot
@@ -50,7 +53,8 @@ def network_of(link, biases, rng, second_layer="trained"):
     W[5] = W[4] + 0.9 * np.linalg.norm(W[4]) * rng.normal(size=12) / 3.0
     b = rng.normal(size=WIDTH)
     b[0], b[1], b[6] = 0.5, 0.5 * 1.7, 9.0 * np.linalg.norm(W[6])
-    student = Student(activation=link, width=WIDTH, biases=biases, initial_biases=b, second_layer=second_layer)
+    given = {} if biases == "none" else {"initial_biases": b}
+    student = Student(activation=link, width=WIDTH, biases=biases, second_layer=second_layer, **given)
     return Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2"), dimension=12, initial_weights=W)
 
 
@@ -63,7 +67,7 @@ def sums(problem, *, theory, pairing=None):
     parameters = system.parameters.copy()
     parameters[layout.teacher_at :][: system.teacher.parameters.size] = 0.0
     y = system.initial_state
-    make_choices([*system.functions.choices, add_one_by_one])
+    make_choices([*system.functions.choices, add_one_by_one, own_threshold_values])
     call_rhs(y, np.empty_like(y), parameters, sizes, work)
     return tuple(work[at:][: rows * m].reshape(rows, m) for at, rows in ((layout.pulls_at, 3), (layout.slopes_at, m)))
 
@@ -80,7 +84,7 @@ def sums_of_pairs(problem):
     for i in range(m):
         for j in range(m):
             value, first, both, second = (
-                from_python(own_values)(rows[i], numbers)
+                from_python(own_values, own_threshold_values)(rows[i], numbers)
                 if i == j
                 else from_python(pair_values, lined_values)(head, Q[i, j], rows[i], rows[j], numbers)
             )
@@ -112,6 +116,26 @@ def test_with_fixed_layers_what_moves_nothing_is_left_out(link):
     assert not pulls[0].any()
     np.testing.assert_array_equal(pulls[2], whole[2])
     np.testing.assert_array_equal(slopes, A)
+
+
+@pytest.mark.parametrize("biases", ["none", "trained"])
+@pytest.mark.parametrize("link", ["erf", "relu", "2*erf(z/sqrt(2)) + 0.1 - z"])
+def test_mean_squares_on_the_diagonal_of_the_jacobian_are_integrals(link, biases):
+    """The first numbers of the diagonal are −ε_v s² E σ_i²; the decay is 0."""
+    problem = network_of(link, biases, np.random.default_rng(5))
+    system, student, sigma = NetworkSystem(problem), problem.student, problem.activation.value
+    _, b, _, Q = system.unpack(system.initial_state)
+    found = np.empty(system.initial_state.size)
+    BoundSystem(system, implicit=True).jacobian_diagonal(0.0, system.initial_state, found)
+    for i in range(WIDTH):
+        width, kink = math.sqrt(Q[i, i]), -b[i] / math.sqrt(Q[i, i])
+
+        def density(z, width=width, shift=b[i]):
+            return sigma(np.array([width * z + shift]))[0] ** 2 * math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+
+        expected, _ = scipy.integrate.quad(density, -12.0, 12.0, points=[kink], epsabs=1e-12, epsrel=1e-11)
+        scale = student.learning_rates[1] * student.output_scale**2
+        assert found[i] == pytest.approx(-scale * expected, rel=1e-9)
 
 
 def test_the_density_and_the_error_function_are_right_to_rounding():

@@ -12,7 +12,7 @@ import pytest
 from numba import types
 
 from dynamics import Problem, Student, Teacher
-from dynamics.equations.network.system import NetworkSystem, write_shares
+from dynamics.equations.network.system import NetworkSystem, own_threshold_values, write_shares
 from dynamics.kernels import units
 from dynamics.kernels.cache import is_interpreted
 from dynamics.kernels.jit import callback, entry, kernel
@@ -152,6 +152,14 @@ def test_a_network_makes_the_units_of_its_links_alone():
     of_polynomial = NetworkSystem(replace(problem, teacher=Teacher.polynomial("x1 + x1*x2"))).functions.choices
     assert write_shares not in of_units
     assert write_shares in of_polynomial
+    # A lined link and erf with biases alone have a mean square that is long to compile, where the second layer moves.
+    links = {"relu": False, "erf": True, "2*erf(z/sqrt(2)) + 0.1 - z": True}
+    for link, is_long in links.items():
+        for layer in ("trained", "fixed"):
+            biased = Student(activation=link, width=3, biases="trained", second_layer=layer)
+            system = NetworkSystem(Problem(student=biased, teacher=problem.teacher, dimension=12))
+            is_made = is_long and (layer == "trained" or link != "erf")
+            assert (own_threshold_values in system.functions.choices) == is_made
     assert all(unit_of(each).is_choice for each in {*of_units, *of_polynomial})
 
 

@@ -294,7 +294,7 @@ def biased_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) ->
     return value, slope, both, bend
 
 
-@unit()
+@choice()
 def own_threshold_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron with itself, of a link κ f + βz + γ."""
     head = int(numbers[series.HEADS])
@@ -321,6 +321,16 @@ def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float
     if numbers[series.STUDENT] > ERF:
         return own_list_values(row, numbers)
     return own_threshold_values(row, numbers)
+
+
+@pasted_kernel
+def mean_square(pairing: int, row: Vector, numbers: Vector) -> float:
+    """Return E σ² of a neuron, b E σ' + q P(on) of relu and (2/π) asin(q/T) of erf without biases."""
+    if pairing in (CENTRAL_RELU, BIASED_RELU):
+        return float(row[1] * row[6] + row[0] * row[7])
+    if pairing == CENTRAL_ERF:
+        return 2.0 / math.pi * math.asin(row[0] / row[2])
+    return own_values(row, numbers)[0]
 
 
 # Means of all pairs of neurons: s Σ_j v_j (K, K1, K2)_ij, added to Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j K12_ij.
@@ -788,7 +798,8 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     layout, rates, numbers = layout_of(sizes), rates_of(parameters), numbers_of_links(parameters, sizes)
     m, r, scale, (_, rows, _, _, A, N, _) = layout.width, layout.axes, rates.scale, views(sizes, work)
     for i in range(m):
-        out[i] = -rates.rate_v * scale * scale * own_values(rows[i], numbers)[0] - rates.decay_v
+        square = mean_square(layout.pairing, rows[i], numbers) if rates.rate_v != 0.0 else 0.0
+        out[i] = -rates.rate_v * scale * scale * square - rates.decay_v
         out[m + i] = -rates.rate_b * A[i, i]
         for a in range(r):
             out[2 * m + i * r + a] = -N[i, i]
@@ -931,7 +942,11 @@ class NetworkSystem(FlowSystem):
         self.sizes: Integers = np.array([*self.layout, *teacher.sizes], dtype=np.int64)
         self.work_size = int(parts[-1]) + teacher.degree + FURTHER + n * m
         self.num_events = r + teacher.components.size
-        choices = [PAIRINGS[pairing], *functions, *([] if step is None else [add_squared_gradient])]
+        choices: list[Callable[..., Any]] = [PAIRINGS[pairing], *functions]
+        choices += [] if step is None else [add_squared_gradient]
+        # Of other neurons `mean_square` is short.
+        is_biased = pairing == BIASED_ERF and student.learning_rates[1] != 0.0
+        choices += [own_threshold_values] if is_biased or pairing == ONE_BY_ONE else []
         self.functions = replace(self.functions, choices=tuple(choices))
         self._degrees = NetworkDegrees(problem, teacher)
         self.teacher_by_degree = self._degrees.teacher
