@@ -254,7 +254,7 @@ def _decoded(content: bytes, name: str) -> str:
 
 
 def _rows_of(text: str) -> tuple[list[tuple[int, list[str]]], str | None]:
-    """Return the numbers and fields of the lines of a text without comments, and what separates fields."""
+    """Return number and fields of each line of a text without comments, and the separator, None for blanks."""
     lines = [
         (number, content)
         for number, line in enumerate(text.splitlines(), start=1)
@@ -308,13 +308,13 @@ def _fields(line: str, separator: str | None) -> list[str]:
 
 
 def _unquoted(field: str) -> str:
-    """Return a field without the quotes around it; one that a separator has cut, as in "1,234", keeps its quote."""
+    """Return a field without quotes around it; a field that a separator has cut, as in "1,234", keeps its quote."""
     is_quoted = len(field) > 1 and field[0] in QUOTES and field[0] == field[-1]
     return field[1:-1].strip() if is_quoted else field
 
 
 def _number(field: str) -> float:
-    """Return the number that a field is, with a decimal comma or point; NaN for any other text."""
+    """Return the number in a field, with a decimal comma or point; NaN for any other text."""
     field = number_text(field)
     try:
         return float(field.replace(",", ".") if field.count(",") == 1 and "." not in field else field)

@@ -53,10 +53,10 @@ FIGURE_SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
 class Parser(PlainParser):
-    """A parser that takes options of the table."""
+    """A parser of command lines that takes `Option`s."""
 
     def add_options(self, options: Iterable[Option]) -> None:
-        """Add a flag for each option, below the heading of its group; its text is None by default, and not read yet."""
+        """Add a flag for each option under the heading of its group; its value is text, None by default."""
         ordered = sorted(options, key=lambda option: GROUPS.index(option.group))
         for heading, members in groupby(ordered, key=attrgetter("group")):
             group = self.add_argument_group(heading)
@@ -115,7 +115,7 @@ def value_of(option: Option, values: Mapping[str, object]) -> Any:
 
 
 def as_typed(error: BaseException | str, options: Iterable[Option] = OPTIONS, **names: str) -> str:
-    """Return an error or a text with the flags, and `names`, of the arguments of functions that it names."""
+    """Return a message with arguments of functions replaced by their flags, or by `names`."""
     flags = {option.key: f"--{option.name}" for option in options}
     sentence = renamed(str(error), flags | names).replace("Argument `problem`", "The problem")
     if sentence.startswith("Option"):
@@ -124,7 +124,7 @@ def as_typed(error: BaseException | str, options: Iterable[Option] = OPTIONS, **
 
 
 def _typed(word: re.Match[str], flags: Mapping[str, str]) -> str:
-    """Return an argument with its value as it is typed, or as it stands if it is no option."""
+    """Return an argument and its value as typed on the command line, or unchanged if it is no option."""
     return f"{flags[word[1]]} {word[2]}" if word[1] in flags else word[0]
 
 
@@ -193,7 +193,7 @@ def read_toml(path: str, argument: str) -> dict[str, Any]:
 
 
 def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[str, Any]:
-    """Return parsed values with those of the file of --config, as they would be typed, where no flag is given."""
+    """Return parsed values; options without a flag take their value from the file of --config, as text."""
     if values["config"] is None:
         return values
     names = {option.name: option for option in options if option.name != "config"}
@@ -249,7 +249,7 @@ def chosen_style(values: Mapping[str, object]) -> str:
 
 
 def chosen_output(values: Mapping[str, Any], stem: str) -> Path:
-    """Return the file of the result: that of --output, else `stem`.nc, numbered if it is taken and must stay."""
+    """Return the file of the result: that of --output, else `stem`.nc, numbered if that exists and must stay."""
     from dynamics.runs.storage import free_name
 
     output = values["output"]
@@ -279,7 +279,7 @@ def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
 
 
 def retyped(words: Sequence[str], values: Mapping[str, object], options: Iterable[str], flags: Iterable[str]) -> str:
-    """Return a command of these words, and of those options and flags that were given otherwise than by default."""
+    """Return a command of these words, with the options and flags that differ from their defaults."""
     typed = list(words)
     for name in options:
         if values.get(name) and values[name] != DEFAULTS.get(name):
@@ -288,14 +288,14 @@ def retyped(words: Sequence[str], values: Mapping[str, object], options: Iterabl
 
 
 class Written(NamedTuple):
-    """The file of the result, None if there is none; whether something could not be written or told, or was stopped."""
+    """The file of the result, or None; whether an output failed; whether the command was interrupted."""
 
     output: Path | None
     trouble: bool
     interrupted: bool = False
 
     def exit_code(self, stop_reason: object) -> int:
-        """Return the exit code of a command whose runs stopped for a reason; say where they are if it was early."""
+        """Return the exit code of a command whose runs stopped for a reason; print the file after an early stop."""
         if self.output is None:
             return EXIT_FAILED
         from dynamics.runs.result import StopReason
@@ -307,7 +307,7 @@ class Written(NamedTuple):
         return self.code_after(code)
 
     def code_after(self, code: int) -> int:
-        """Return the exit code of a command that would have ended with `code`."""
+        """Return the final exit code of a command: `code`, unless it was interrupted or had trouble with files."""
         if self.interrupted:
             return EXIT_INTERRUPTED
         return (code or EXIT_FAILED) if self.trouble else code
@@ -324,7 +324,7 @@ FIGURE_DPI = 130
 
 @contextmanager
 def caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
-    """Catch what users are warned of, but not what libraries tell programmers, nor of versions that NumPy waives."""
+    """Catch warnings for users, without those of libraries for programmers and of the versions that NumPy accepts."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -333,7 +333,7 @@ def caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def store_table(result: Any, values: Mapping[str, Any]) -> tuple[dict[str, str | None], str]:
-    """Write the table of a result to the file that --csv names, if any; return the file by key, and what went wrong."""
+    """Write the table of a result to the file of --csv, if any; return the file by key, and any error in words."""
     if values["csv"] is None:
         return {}, ""
     from dynamics.runs.storage import to_table, write_somewhere
@@ -392,13 +392,13 @@ def end_with(
 
 
 def say_where(result: Path) -> None:
-    """Say that a command was interrupted before it could show its result, and how to see that."""
+    """Print that a command was interrupted before it showed its result, and the command that shows it."""
     again = shlex.join(["python", "-m", "dynamics.report", str(result)])
     say(f"Interrupted while the result was summed up; it is in {result}, and this shows it: {again}")
 
 
 def _drawn(findings: Findings, figure: Path, style: str, dpi: int, *, replaces: bool) -> tuple[Path | None, str]:
-    """Draw the figure of findings; return its file, None if there is none, and what went wrong."""
+    """Draw the figure of findings; return its file, or None, and the error as a sentence."""
     from dynamics.runs.storage import write_somewhere
 
     try:

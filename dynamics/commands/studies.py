@@ -46,7 +46,7 @@ class Prepared(Protocol):
 
 
 def study_function(prepare: Callable[P, Prepared]) -> Callable[P, xr.Dataset]:
-    """Make a function that prepares a study into one that also runs it; the former is then its attribute `prepare`."""
+    """Return a function that prepares and runs a study; its attribute `prepare` is the function that prepares it."""
 
     @wraps(prepare)
     def prepare_and_run(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
@@ -124,7 +124,7 @@ def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) ->
 
 
 def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[str, object]:
-    """Return the parsed arguments by name; of an option of other studies alone, say so."""
+    """Return the parsed arguments by name; raise UsageError for an option that only other studies take."""
     values, unknown = build_parser(catalogue).parse_known_args(arguments)
     if unknown:
         flag, study = unknown[0].partition("=")[0], catalogue.studies[values.name]

@@ -20,7 +20,7 @@ FORMAT_OF_FUNCTIONS = "{l_bar}{bar}| {n_fmt}/{total_fmt} functions [{spent}<{lef
 
 
 class Expected(NamedTuple):
-    """How many functions the first run of an answer compiles, and how many seconds of a processor that takes."""
+    """Number of functions that the first run of an answer compiles, and seconds of a processor that this takes."""
 
     functions: int
     seconds: float
@@ -37,19 +37,19 @@ EXPECTED = {
     "mean-field": Expected(50, 4),
     "reused-data": Expected(46, 3),
 }
-#: Answers of an optimizer other than SGD, whose steps compile further functions.
+#: Answers of optimizers other than SGD, which compile further functions.
 OF_OPTIMIZERS = Expected(119, 10)
 
 
 def expected_compilation(answer: str, *, has_optimizer: bool = False, decouples: bool = True) -> Expected | None:
-    """Return what the first run of an answer compiles, None if that is not known; below k = 3 nothing `decouples`."""
+    """Return the compilation by the first run of an answer, None if unknown; only a problem of k ≥ 3 `decouples`."""
     if has_optimizer:
         return OF_OPTIMIZERS
     return (None if decouples else EXPECTED.get(f"{answer}, k <= 2")) or EXPECTED.get(answer)
 
 
 class CompilationNotice(Compilation):
-    """Says at the first function that functions are compiled, and shows a bar of them.
+    """A notice that functions are compiled: a line at the first of them, and a bar.
 
     The line goes to stderr if `says` is true or the bar is shown.
     """
@@ -62,11 +62,11 @@ class CompilationNotice(Compilation):
 
     @property
     def is_silent(self) -> bool:
-        """Whether neither the line is said nor the bar shown."""
+        """Whether both the line and the bar are off."""
         return bool(self._settings["disable"]) and not self._says
 
     def on_start(self, event: object) -> None:
-        """Say the line at the first function, and open the bar."""
+        """Print the line at the first function, and open the bar."""
         super().on_start(event)
         if not self._is_said:
             self._say()
@@ -77,7 +77,7 @@ class CompilationNotice(Compilation):
             self._bar = open_bar(self._settings, **bar, **form)
 
     def on_end(self, event: Any) -> None:
-        """Move the bar by a function, and close it after the last one."""
+        """Advance the bar by a function, and close it after the last one."""
         before = self.functions
         super().on_end(event)
         if self._bar is not None and self.functions > before:
@@ -132,7 +132,7 @@ _notice: ContextVar[CompilationNotice | None] = ContextVar("notice", default=Non
 def noticed_compilation(
     progress: bool | None, expected: Expected | None = None, *, says: bool = False
 ) -> Iterator[None]:
-    """Have functions that are compiled in the body noticed, once, unless a caller has them noticed already.
+    """Tell of functions that are compiled in the body, once, unless a caller tells of them already.
 
     `progress` shows the bar as that of a run; with `says` the line is said in any case, as commands do. Where a caller
     has them noticed, it is told what is `expected`.

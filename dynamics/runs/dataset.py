@@ -148,13 +148,13 @@ def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]
 
 
 def prediction_attributes(prediction: EmergencePrediction) -> dict[str, Any]:
-    """Return what predicted times are of, where not of matched pairs, and what −θ has of a direction, where a part."""
+    """Return the theory of predicted times, None for matched pairs, and the shares of directions that −θ takes."""
     theory = None if prediction.theory == PAIRS else prediction.theory
     return {"prediction_theory": theory, "far_side_share": prediction.far_side_share}
 
 
 def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
-    """Return the variables of `PREDICTED` where no theory predicts: no matched neuron, times unknown."""
+    """Return the variables of `PREDICTED` without a prediction: matched neuron −1, times NaN."""
     return dict.fromkeys(PREDICTED, np.full(num_directions, np.nan)) | {"matched_neuron": np.full(num_directions, -1)}
 
 
@@ -183,7 +183,7 @@ def _of_learned(
 
 
 def _of_emergence(problem: Question, variables: Mapping[str, Variable]) -> dict[str, dict[str, str]]:
-    """Return labels of times of emergence by name, of a problem whose level is not that of its teacher."""
+    """Return labels of times of emergence by name, if the problem has another level of emergence than its teacher."""
     if not isinstance(problem, Problem) or problem.emergence_level == problem.teacher.emergence_level:
         return {}
     level, names = f"{problem.emergence_level:g}", ("predicted_emergence_time", "emergence_time")
@@ -196,7 +196,7 @@ def _of_emergence(problem: Question, variables: Mapping[str, Variable]) -> dict[
 
 
 def _command() -> str:
-    """Return the command line, without the folders of this machine."""
+    """Return the command line without paths of this machine."""
     if sys.orig_argv[1:2] == ["-m"]:
         return " ".join(["python", *sys.orig_argv[1:]])
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "interactive session"

@@ -21,7 +21,7 @@ _told: set[str] = set()
 
 
 def lock_error(path: Path) -> OSError | None:
-    """Return why HDF5 cannot lock a file that it is to read, None if it can or does not try.
+    """Return the error with which HDF5 cannot lock a file for reading, None if it can or does not try.
 
     It is a BlockingIOError if the file is open for writing elsewhere.
     """
@@ -38,7 +38,7 @@ def lock_error(path: Path) -> OSError | None:
 
 
 def flush(path: Path) -> None:
-    """Have the content of a file written to the disk, as far as the file system does that."""
+    """Write the content of a file to the disk, if the file system supports it."""
     with path.open("rb") as file:
         try:
             os.fsync(file.fileno())
@@ -68,7 +68,7 @@ def copy_mode(source: Path, target: Path) -> None:
 
 
 def give_name(temporary: Path, target: Path, *, replaces: bool) -> None:
-    """Give a file that is complete its name, by a copy where it cannot be renamed; raise OSError if nothing helps.
+    """Rename a complete file to its target, or copy it where renaming fails; raise OSError if both fail.
 
     Where the name is taken and `replaces` is false, FileExistsError is raised.
     """

@@ -199,7 +199,7 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 
 
 def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
-    """Return the snapshot from which a part of the run goes on, None if it begins."""
+    """Return the snapshot from which a part of the run continues, None for a new run."""
     begun, arrays = file.begun, file.part(part)
     return None if begun is None or arrays is None else unpacked(arrays, begun.dataset if part == RUN else None)
 
@@ -315,7 +315,7 @@ class LooserRun:
         ]
 
     def ended(self, seconds: float) -> bool:
-        """Return whether the looser runs have ended, after waiting for them at most so long."""
+        """Return whether the looser runs have ended, after waiting for at most this many seconds."""
         return not wait(self._runs, seconds).not_done
 
     def show(self, bar: Progress) -> None:
@@ -328,14 +328,14 @@ class LooserRun:
         return self._runs[1].result() if len(self._runs) > 1 and self._runs[1].done() else None
 
     def finish(self, result: RunResult) -> RunResult:
-        """Return the result of the looser run, which is waited for, or stopped if the run has ended early."""
+        """Return the result of the looser run, after waiting for its end; stop it if the run has ended early."""
         if result.stop_reason is not StopReason.REACHED_END:
             self.stop()
         wait(self._runs)
         return self._runs[0].result()
 
     def snapshot(self) -> Snapshot:
-        """Return where the looser run stands now."""
+        """Return a snapshot of the looser run at present."""
         wanted, looser = self._remotes[0].snapshot(), self._runs[0]
         both: tuple[Future[Any], ...] = (wanted, looser)
         wait(both, return_when=FIRST_COMPLETED)
@@ -345,7 +345,7 @@ class LooserRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the looser runs, also in the middle of a step, however the body has ended; end their threads."""
+        """Stop the looser runs, also in the middle of a step, and end their threads."""
         self.stop()
         self._pool.shutdown()
         for stepper in self._steppers:
@@ -358,7 +358,7 @@ class LooserRun:
 
 
 def observer_of(loss: Callable[[Array], float]) -> OfStates:
-    """Return what observes the loss of a state, or of a stack where `loss` takes one."""
+    """Return an observer of the loss of a state, or of a stack of states if `loss` takes one."""
     return OfStates(lambda state: {"loss": loss(state)}, lambda: takes_stacks(loss))
 
 
@@ -381,7 +381,7 @@ def _mark_unresolved(errors: Array, first: RunResult, second: RunResult) -> None
 
 
 def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
-    """Return estimated errors of the loss at saved times by a looser run, NaN where one is; at the start rounding."""
+    """Return estimated errors of the loss from a looser run, NaN where a loss is NaN, at the start that of rounding."""
     difference = np.abs(loss - looser)
     late = np.isfinite(difference) & (times > 0.0)
     if not late.any():
@@ -408,9 +408,9 @@ def event_errors(times: Array, looser: Array, rtol: float) -> Array:
 
 
 def truncation_errors(looser: RunResult, cut: RunResult | None, count: int, factor: float) -> tuple[Array, Array]:
-    """Return `factor` times the changes by a cut link of the loss at `count` saved times and of times of events.
+    """Return `factor` times the change of the loss at `count` saved times, and of the times of events, by a cut link.
 
-    That is NaN where it is not known, inf for an event that only one of the two ended runs saw.
+    A change is NaN where it is not known, inf for an event that only one of the two finished runs saw.
     """
     if cut is None:
         return np.full(count, np.nan), np.full(looser.event_times.size, np.nan)

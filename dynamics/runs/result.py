@@ -76,7 +76,7 @@ class StopReason(StrEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the numerics failed, rather than somebody asking for an end."""
+        """Whether the run ended because its numerics failed."""
         return not self.resumable and self not in {StopReason.REACHED_END, StopReason.STEADY_STATE}
 
     @property
@@ -130,7 +130,7 @@ class Records:
         return records
 
     def append(self, record: Mapping[str, object]) -> None:
-        """Add a record; an observable that those before have not, since an older file has not, is NaN there."""
+        """Add a record; an observable that earlier records lack, since an older file lacks it, is NaN in these."""
         self.extend({name: np.asarray(value)[None] for name, value in record.items()}, 1)
 
     def extend(self, records: Mapping[str, Array], count: int) -> None:
@@ -142,7 +142,7 @@ class Records:
         self._count += count
 
     def drop_after(self, count: int) -> None:
-        """Leave the first `count` records alone."""
+        """Keep the first `count` records and drop the others."""
         for column in self.columns.values():
             column[count : self._count] = np.nan
         self._count = count

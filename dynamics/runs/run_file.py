@@ -72,7 +72,7 @@ def labelled_arrays(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, tu
 
 
 def packed(snapshot: Snapshot, *, records: bool = True) -> xr.Dataset | None:
-    """Return a snapshot as a dataset, its records left out where another holds them; None if it cannot go on."""
+    """Return a snapshot as a dataset, without records if `records` is false; None if its run cannot continue."""
     import xarray as xr
 
     if snapshot.state is None:
@@ -176,7 +176,7 @@ class RunFile:
 
     @property
     def target(self) -> Path:
-        """Where the file is: elsewhere than asked for if it must be; ValueError if nothing is written."""
+        """Path of the file, another one than requested if that could not be written; ValueError without a file."""
         if self._target is None:
             refuse("Argument `path` must be given for a file to be written, but is None.")
         return self._target
@@ -187,15 +187,15 @@ class RunFile:
         return self._target is not None
 
     def part(self, name: str) -> xr.Dataset | None:
-        """Return the arrays from which a part of the run goes on, None if it begins."""
+        """Return the arrays from which a part of the run continues, None for a new run."""
         return None if self.begun is None else self.begun.parts.get(name)
 
     def trackers(self, contents: Callable[[Any], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
-        """Return what keeps the file up to date; `contents` gives dataset and parts of the checkpoint of a snapshot."""
+        """Return trackers that update the file; `contents` returns dataset and checkpoint parts of a snapshot."""
         return [Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)] if self.has_path else []
 
     def keep(self, dataset: xr.Dataset, parts: Parts) -> None:
-        """Write a run that has not ended, without parts its dataset alone; where that is impossible, warn."""
+        """Write a run that has not ended, or without `parts` its dataset alone; warn if that is impossible."""
         import xarray as xr
 
         groups: dict[str, xr.Dataset] = {"/": dataset}
@@ -219,7 +219,7 @@ class RunFile:
             self.unfinished = False
 
     def store(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> None:
-        """Write the file, under another name where its own is out of reach; raise StorageError if no place takes it."""
+        """Write the file, under another name if its own cannot be written; raise StorageError if no place can."""
         writer = storage.netcdf_writer(result, compress=compress)
         self._target, trouble = write_somewhere(self.target, writer, replaces=self._replaces())
         self._own = fingerprint(self.target)
@@ -306,7 +306,7 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
 
 
 def _lacking_record(dataset: xr.Dataset, parts: Parts) -> str | None:
-    """Return the first variable without all records that parts of a checkpoint leave to the dataset, or None."""
+    """Return the first variable of which neither dataset nor checkpoint holds all records, or None."""
     times = dataset.sizes.get("time", 0)
     held = ["time"]
     for part in parts.values():

@@ -42,7 +42,7 @@ def is_changed(path: Path) -> bool:
 
 
 def _checksum(file: BinaryIO, size: int) -> int:
-    """Return the checksum of so many bytes of a file from where it stands."""
+    """Return the checksum of the next `size` bytes of a file."""
     checksum = 0
     while size > 0 and (part := file.read(min(size, _PART_BYTES))):
         checksum, size = zlib.crc32(part, checksum), size - len(part)

@@ -98,13 +98,13 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
 
 
 def as_path(path: Any) -> Path:
-    """Return a name of a file as a path; raise TypeError for any other type."""
+    """Return the name of a file as a path; raise TypeError for any other type."""
     check_type("path", path, (str, os.PathLike), "a path")
     return Path(path)
 
 
 def write_file(target: Path, write: Write, *, replaces: bool) -> None:
-    """Have `write` fill a temporary file in the same folder, flush it to the disk, and give it the target's name.
+    """Write a file: `write` fills a temporary file in the same folder, which is flushed and then renamed to the target.
 
     A file of that name may go if `replaces`; the new one has its mode. A symbolic link to a file stays: the file goes.
     If it is impossible, StorageError is raised and `target` is as it was.
@@ -159,7 +159,7 @@ def free_name(stem: str, suffix: str, *, replaces: bool = False) -> Path:
 
 
 def fingerprint(path: Path) -> tuple[int, ...] | None:
-    """Return numbers that tell a file from any other that takes its name later, None if there is no file."""
+    """Return numbers that distinguish a file from later files of the same name, None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -182,19 +182,19 @@ def _is_taken(target: Path, *, replaces: bool) -> bool:
 
 
 def _hidden(target: Path) -> str:
-    """Return how temporary names of a target begin; of a long name only a part, since names have 255 bytes at most."""
+    """Return the prefix of temporary names of a target; a long name is cut, since names have at most 255 bytes."""
     if len(target.name) <= 50:
         return f".{target.name}."
     return f".{target.name[:50]}-{zlib.crc32(os.fsencode(target.name)):08x}."
 
 
 def _place(target: Path) -> Path:
-    """Return where the file of a name is: of a symbolic link to a file the place of that file."""
+    """Return the path of the file of a name; for a symbolic link to a file, the path of that file."""
     return target.resolve() if target.is_symlink() and target.is_file() else target
 
 
 def _temporary(target: Path) -> Path:
-    """Make an empty file in the folder of the target; the target is written under its name."""
+    """Make an empty file in the folder of the target, and return its path; the content is first written to it."""
     path = target.with_name(f"{_hidden(target)}{uuid.uuid4().hex[:12]}{PARTIAL}")
     path.open("xb").close()
     return path
@@ -214,7 +214,7 @@ _HEAP_BEGINS, _HEAP, _OBJECT = b"GCOL\x01\x00\x00\x00", struct.Struct("<8xQ"), s
 
 
 def check_structure(path: Path, content: bytes | None = None) -> None:
-    """Raise StorageError for a file that netCDF must not read, and what h5py raises for one that is damaged.
+    """Raise StorageError for a file that netCDF must not read, and the errors of h5py for a damaged one.
 
     `content` is given where HDF5 cannot open the file itself.
     """
@@ -404,7 +404,7 @@ def save(
 
 
 def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> Write:
-    """Return what fills a file with a dataset or a tree of them."""
+    """Return a function that writes a dataset or a tree to a path."""
     import xarray as xr
 
     tree = result if isinstance(result, xr.DataTree) else xr.DataTree(result)
@@ -447,7 +447,7 @@ def _write(tree: xr.DataTree, compression: Mapping[str, object], path: Path) -> 
 
 
 def write_netcdf(path: Path, fill: Callable[[Any], None]) -> None:
-    """Have `fill` write to a netCDF file, in memory where netCDF cannot write to the file system, and seal the file."""
+    """Write a netCDF file with `fill`, in memory first where netCDF cannot write to the file system, and seal it."""
     import netCDF4
 
     with ONE_THREAD:
@@ -612,7 +612,7 @@ def _schema_version(tree: xr.DataTree) -> Any:
 
 
 def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
-    """Return the shape of a piece: rows of the first axis or, where one is large, a part of it, and so on."""
+    """Return the shape of a piece: some rows of the first axis or, if a row is large, a part of one row, and so on."""
     piece, bytes_of_row = list(variable.shape), variable.nbytes
     for axis, length in enumerate(variable.shape):
         bytes_of_row //= length
@@ -663,7 +663,7 @@ def parts_of(result: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
 
 
 def main_part(result: xr.Dataset | xr.DataTree) -> xr.Dataset:
-    """Return the dataset that speaks for a result: the comparison of a tree, else its first."""
+    """Return the main dataset of a result: the comparison of a tree, else its first group."""
     import xarray as xr
 
     parts = parts_of(result)

@@ -51,7 +51,7 @@ _part: contextvars.ContextVar[tuple[str, float, float]] = contextvars.ContextVar
 
 @contextmanager
 def part_of_work(name: str, before: float = 0.0, after: float = 0.0) -> Iterator[None]:
-    """Have bars of runs in the body show a name, and count steps of SGD before and after them."""
+    """Give bars of runs in the body a name, and the steps of SGD that other runs take before and after them."""
     token = _part.set((name, before, after))
     try:
         yield
@@ -60,7 +60,7 @@ def part_of_work(name: str, before: float = 0.0, after: float = 0.0) -> Iterator
 
 
 def bar_settings(progress: bool | None) -> dict[str, Any]:
-    """Return arguments of tqdm: shown as `progress` says; None: where stderr is a terminal or that of a notebook.
+    """Return arguments of tqdm; `progress` None shows bars where stderr is a terminal or that of a notebook.
 
     Nothing is shown, after a warning, where tqdm fails with the variables TQDM_… of the environment.
     """
@@ -79,13 +79,13 @@ def bar_settings(progress: bool | None) -> dict[str, Any]:
 
 
 def _is_terminal(stream: object) -> bool:
-    """Return whether a stream says that it is a terminal, which one of a program that captures output may not know."""
+    """Return whether a stream is a terminal; streams without `isatty`, as of programs that capture output, are not."""
     ask = getattr(stream, "isatty", None)
     return callable(ask) and bool(ask())
 
 
 def _tells_columns() -> bool:
-    """Return whether stderr is no terminal, or one that has columns: some say that they have none."""
+    """Return whether stderr is no terminal, or a terminal with a known number of columns."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (AttributeError, OSError, TypeError, ValueError):
@@ -166,7 +166,7 @@ def _kind_of_bar() -> Any:
 
 
 class Run(ABC):
-    """A run that `follow` takes from record to record, and what trackers see of it: a flow, or SGD in `sgd_check`."""
+    """A run, of a flow or of SGD, that `follow` takes from record to record, with the values that trackers may read."""
 
     #: Last time asked for, in the unit of `time`.
     end: float
@@ -186,7 +186,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def time(self) -> float:
-        """How far the run is."""
+        """Time that the run has reached."""
 
     @property
     @abstractmethod
@@ -196,19 +196,19 @@ class Run(ABC):
     @property
     @abstractmethod
     def at_record(self) -> bool:
-        """Whether the run has reached the next record, which is to be made."""
+        """Whether the run has reached the time of the next record."""
 
     @abstractmethod
     def take(self) -> StopReason | None:
-        """Take at most `steps` steps towards the next record; return why there can be no further one, or None."""
+        """Take at most `steps` steps towards the next record; return the reason if the run cannot continue, or None."""
 
     @abstractmethod
     def record(self) -> str | None:
-        """Make the record that was reached; return a reason to end here, or None."""
+        """Make the record that was reached; return a reason to stop, or None."""
 
     @abstractmethod
     def snapshot(self) -> Any:
-        """Return how far the run is, with all that it needs to go on."""
+        """Return a snapshot from which the run can continue."""
 
     def begin(self) -> None:  # noqa: B027 (nothing to do is a good beginning)
         """Prepare for the first step."""
@@ -251,7 +251,7 @@ class Run(ABC):
         return reason or StopReason.REACHED_END
 
     def asked_to_stop(self) -> StopReason | None:
-        """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
+        """Return a reason to stop during a step, or None; the first reason is kept."""
         if self.urgent is None:
             self.urgent = self._asked("urgent")
             if self.urgent is not None:
@@ -281,7 +281,7 @@ class Run(ABC):
 
 
 class Tracker(Protocol):
-    """An object that watches a run, by these three methods; a subclass needs the second alone.
+    """An object that watches a run with these three methods; a subclass must define `check` alone.
 
     With a true attribute `patient` it may miss saved times: many of a small flow may lie in one chunk of steps. With a
     method `urgent`, as `check`, it is asked in the middle of a long step too, about every 50 ms.
@@ -313,7 +313,7 @@ class Tracker(Protocol):
 
 
 class SecondsLeft:
-    """How long a run will take that has reached some times: its cost per octave is a power of the time, as lately."""
+    """Forecast of the seconds that a run still takes, if its cost per octave of time grows as in the last octaves."""
 
     def __init__(self, time: float) -> None:
         self._times, self._seconds = [time], [0.0]
@@ -368,7 +368,7 @@ class Progress(Tracker):
             self._bar = open_bar(self._settings, total=1.0, bar_format=FORMAT_OF_FLOWS, **named)
 
     def show(self, time: float, state: str = "") -> None:
-        """Advance the bar to a time, and say what else there is to say."""
+        """Advance the bar to a time, with the text `state`."""
         if self._bar is not None:
             done = np.log1p(time / self._first) / np.log1p(self._end / self._first)
             stepping = self._bar.format_dict["elapsed"] - (compiled_seconds() - self._compiled)
@@ -378,7 +378,7 @@ class Progress(Tracker):
             self._bar.update(min(done, 1.0) - self._bar.n)
 
     def show_other(self, name: str, time: float, end: float) -> None:
-        """Advance a bar of another run, under its name, which is opened if it is not; `finish` closes it."""
+        """Advance the bar of another run `name`, and open it before if needed; `finish` closes it."""
         if name != self._name:
             self.finish()
             self.open(time, end, name)
@@ -514,7 +514,7 @@ MASSES = {"squared_norm", "particle_mass"}
 
 @dataclass(frozen=True)
 class Soundness:
-    r"""Conditions that every record must satisfy; a call returns why a run must stop after a record, or None.
+    r"""Conditions that every record must satisfy; a call returns a reason to stop if one does not, or None.
 
     .. math:: |C_{ip}| \le 1, \quad n_i > 0, \quad G - C T^{-1} C^T \succeq 0, \quad
        E(f - f^*)^2 \text{ does not rise under a gradient flow}
@@ -531,7 +531,7 @@ class Soundness:
     dies: bool = False
 
     def __call__(self, records: Records, begin: int = -1) -> StopReason | None:
-        """Check the records since number `begin`, by default the last; drop those that follow a wrong one."""
+        """Check the records from number `begin` on, by default the last; drop all after the first wrong one."""
         count, slack = len(records), TOLERATED * self.rtol + 1e-9
         begin = range(count)[begin]
         new = {name: column[begin:count] for name, column in records.columns.items()}
@@ -560,5 +560,5 @@ class Soundness:
 
 
 def outgrown(series_error: float) -> StopReason | None:
-    """Return why a run must stop whose means have this bound on their error, if it must."""
+    """Return the reason to stop a run if this bound on the error of its means is too large, else None."""
     return None if series_error <= LARGEST_SERIES_ERROR else StopReason.SERIES_TOO_SHORT

@@ -20,7 +20,7 @@ class Variable(NamedTuple):
 
     @property
     def units(self) -> str:
-        """Its unit: all is dimensionless but the seconds of a clock."""
+        """Its unit: "s" for seconds of a clock, else dimensionless."""
         return "s" if "wall-clock seconds" in self.long_name else "1"
 
 

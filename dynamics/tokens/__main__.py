@@ -50,7 +50,7 @@ LEARNING_RATE = Option("learning-rate", positive, "step of gradient descent [non
 
 
 class TokenStudy(NamedTuple):
-    """A problem that is to be solved."""
+    """A problem and the settings with which it is solved."""
 
     problem: Any
     learning_rate: float | None

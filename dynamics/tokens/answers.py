@@ -48,7 +48,7 @@ SYSTEMS: dict[str, Callable[[Any], TokenSystem]] = {
     "chain": ChainSystem,
 }
 KINDS = tuple(SYSTEMS)
-#: Steps of one look at whether all components are learned, and most of all steps that are tried.
+#: Steps between two tests of whether all components are learned, and the largest number of steps that are tried.
 LOOK_STEPS, MOST_STEPS = 20_000, 20_000_000
 
 
@@ -255,7 +255,7 @@ def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
 
 
 def _schedule(system: TokenSystem, stepper: Stepper, rate: float | None) -> SaveAt:
-    """Return times until all components are learned that ever are, those of steps at a learning rate."""
+    """Return the default times to save, until the last component is learned; multiples of `rate`, if it is given."""
     first, last = (0.0, system.last_time) if np.isfinite(system.last_time) else _range(system, stepper)
     times = np.geomspace(first, last, 400) if first else np.linspace(0.0, last, 400)
     return SaveAt.at(times if rate is None else rate * np.unique(np.ceil(times / rate)))
@@ -283,7 +283,7 @@ def _range(system: TokenSystem, stepper: Stepper) -> tuple[float, float]:
 
 
 class StagedStepper:
-    """A stepper of equations that jump at `ends`: `make` makes that of a stage, from its start (or None) and time."""
+    """A stepper of equations that jump at times `ends`; `make` returns that of a stage, from its start and time."""
 
     def __init__(self, make: Callable[[int, Array | None, float], Stepper], ends: tuple[float, ...]) -> None:
         self._make, self._ends, self._stage = make, (*ends, np.inf), 0

@@ -66,7 +66,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Share of the parent less that at which progress p − (1 − p)/(keys − 1) is ½."""
+    """Share of the parent minus its share at progress p − (1 − p)/(keys − 1) = ½."""
     _, halves, parents = numbers_of(y, parameters, sizes)
     shares, first = write_shares(y, parents.size, work), 0
     for row in range(parents.size):
@@ -125,7 +125,7 @@ class CausalGraphSystem(TokenSystem):
         return self.loss(shares), self.progress(shares)
 
     def summarise(self, state: Array) -> dict[str, object]:
-        """Return loss and progress, and the loss at the test length, where new rows are as they began."""
+        """Return loss and progress, and the loss at the test length, where the further rows are uniform."""
         values = super().summarise(state)
         if self._tested is not None:
             length = self._tested.asked.length
@@ -155,7 +155,7 @@ class CausalGraphSystem(TokenSystem):
         return times
 
     def plateaus(self) -> Array:
-        """Return the loss with the rows that come before each one learned, and the others uniform."""
+        """Return, for every row, the loss with all rows of smaller learning times learned and the others uniform."""
         times, n = self.closed_times(), self.asked.length
         losses = np.full(n - 2, np.nan)
         for at in np.flatnonzero(np.isfinite(times)):

@@ -48,7 +48,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Products less half of those that are learned."""
+    """Products ac and −ab minus half of their values after learning."""
     _, t2, t3, eta, _ = numbers_of(parameters)
     out[0] = y[0] * y[2] - 0.5 * eta * (1.0 - t2 / t3)
     out[1] = -y[0] * y[1] - 0.5 * eta
@@ -83,7 +83,7 @@ class ChainSystem(TokenSystem):
         self.time_scale = float(d / (eta * (t[2] - t[1])))
 
     def progress(self, state: Array) -> Array:
-        """Return ac and −ab over what they are when learned, between 0 and 1, of states (…, 3)."""
+        """Return progress (…, 2) of states (…, 3): ac and −ab over their values after learning, clipped to [0, 1]."""
         _, t2, t3, eta, _ = self.parameters
         products = state[..., :1] * state[..., [2, 1]] / [eta * (1.0 - t2 / t3), -eta]
         return np.asarray(products.clip(0.0, 1.0))
@@ -113,7 +113,7 @@ class ChainSystem(TokenSystem):
         return 2.0 / float(np.nanmax(values["sharpness"], initial=1e-300))
 
     def closed_times(self) -> Array:
-        """Return the time in which ac is half of the best single step while b is 0, a quadrature, and NaN."""
+        """Return the time at which ac is half of the best single step, by quadrature with b = 0; NaN for the chain."""
         from scipy.integrate import quad
 
         _, t2, t3, eta, d = self.parameters
@@ -125,7 +125,7 @@ class ChainSystem(TokenSystem):
         return np.array([integral * np.sqrt(d), np.nan])
 
     def plateaus(self) -> Array:
-        """Return the loss of no step, and that of the best single one."""
+        """Return the loss without a step, and the loss of the best single step."""
         t1, t2, t3, eta, _ = self.parameters
         return np.asarray(np.array([t1 - 2.0 * t2 + t3, t1 - t2**2 / t3]) * eta**2 / 2.0)
 

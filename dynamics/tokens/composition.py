@@ -154,7 +154,7 @@ class CompositionSystem(TokenSystem):
         return shares
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, of a curriculum that of all its stages, and s_l of all layers."""
+        """Return the loss, of a curriculum summed over its stages, and s_l of all layers."""
         s = self.shares(state)
         return float(self._weights.sum(axis=0) @ self._losses(s)), s
 

@@ -88,7 +88,7 @@ def write_weights(y: Vector, counts: Vector, W: Matrix, right: Vector) -> None:
 
 @kernel
 def turned(G: Vector, V: Vector, M: int, p: int, q: int) -> bool:
-    """Turn columns p and q of G, and of V, until those of G are orthogonal; return whether they were not."""
+    """Rotate columns p and q of G, and of V, so that those of G are orthogonal; return whether they were not."""
     alpha, beta, gamma = 0.0, 0.0, 0.0
     for i in range(M):
         alpha += G[i * M + p] * G[i * M + p]
@@ -220,7 +220,7 @@ class MemorySystem(TokenSystem):
         return np.array([quad(slowness, 0.0, np.log(N - 1.0), (rate,), epsabs=0)[0] for rate in self._rates])
 
     def plateaus(self) -> Array:
-        """Return the loss with all groups before each one known by heart, and the others at chance."""
+        """Return, for every group, the loss with all groups before it memorised and the others at chance."""
         return np.asarray((self._sizes * self._rates)[::-1].cumsum()[::-1] * np.log(self.asked.count))
 
 
@@ -242,7 +242,7 @@ def sampled_times(problem: AssociativeMemory, batch_size: int) -> Array:
     return np.asarray(-np.log(problem.count - 1.0) / np.expm1(size * np.log1p(-problem.group_frequencies)))
 
 
-#: Ranks that stand for themselves.
+#: Number of first ranks that stand for one item each.
 SINGLE_RANKS = 100
 #: Points, a power of 2, of the mean over overlaps of the first ranks.
 DRAWS = 128
@@ -273,13 +273,13 @@ def recovered(problem: AssociativeMemory, name: str) -> xr.Dataset:
 
 
 def frequencies_of(problem: AssociativeMemory, ranks: Array, counts: Array) -> Array:
-    """Return frequencies p ∝ rank^(−a) of ranks that stand for so many items each, of sum 1."""
+    """Return frequencies p ∝ rank^(−a) of ranks that stand for `counts` items each; over all items they have sum 1."""
     weights = ranks ** -(problem.frequency_exponent or 0.0)
     return np.asarray(weights / (weights @ counts))
 
 
 def rank_bins(items: int) -> tuple[Array, Array]:
-    """Return ranks that stand for all, and how many each stands for: the first for themselves.
+    """Return representative ranks, and the number of items that each stands for: 1 for the first hundred.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def rank_bins(items: int) -> tuple[Array, Array]:
 
 
 def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float) -> Array:
-    """Return P of items of frequencies p, each of which stands for so many, under the spectral optimizer."""
+    """Return the recovery P of items of frequencies p, `counts` of each, under the spectral optimizer."""
     d = float(dimension)
     # Far above p_1 the integrand falls like 1/s², and below λ it is constant.
     grid = np.geomspace(smoothing / 1e4, 1e4 * max(float(p.max()), smoothing), 400)
@@ -318,7 +318,7 @@ def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float)
 
 
 def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
-    """Return P of items of frequencies p, each of which stands for so many, under gradient descent."""
+    """Return the recovery P of items of frequencies p, `counts` of each, under gradient descent."""
     from scipy.stats import qmc
 
     d, drawn = float(dimension), min(60, p.size)

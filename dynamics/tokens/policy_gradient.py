@@ -96,7 +96,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """How far each of the sums that tell levels is beyond that at which half is learned."""
+    """Sum of probabilities of each level of rewards, minus its value at which half is learned."""
     numbers = numbers_of(parameters, sizes)
     P = write_policy(y, numbers.counts, work)
     for level in range(out.size):
@@ -149,7 +149,7 @@ class PolicyGradientSystem(TokenSystem):
         return np.asarray(special.softmax(logits + np.log(self._n)))
 
     def progress(self, probability: Array) -> Array:
-        """Return how far the probability (…, M) of every level of rewards and more has come from start to end."""
+        """Return progress at every level of rewards, from 0 at the start to 1 at the end, of probabilities (…, M)."""
         come = (probability @ self._side.T - self._first) / (self._last - self._first)
         return np.asarray(come.clip(0.0, 1.0))
 
@@ -191,6 +191,6 @@ class PolicyGradientSystem(TokenSystem):
         return np.array([quad(slowness, first, middle, epsabs=0, epsrel=1e-11, limit=500)[0]])
 
     def plateaus(self) -> Array:
-        """Return the loss at the start, and with all of the policy at the level below each other one (KL: NaN)."""
+        """Return the loss at the start, and with the policy at each level of rewards but the highest (NaN with KL)."""
         later = np.full(self.num_events - 1, np.nan) if self._beta else -self._levels[1:-1]
         return np.array([self.learning(self._start)[0], *later])

@@ -39,7 +39,7 @@ def is_relation_first(sizes: Integers) -> bool:
 
 @kernel
 def write_classes(y: Vector, parameters: Vector, work: Vector) -> Vector:
-    """Write and return the probability of the right answer, and of all of each of the three kinds of wrong ones."""
+    """Write the probability of the right answer, and the total of each of the three kinds of wrong answers."""
     (R, _, D), shares = numbers_of(parameters), vector(work, 0, 4)
     for at in range(4):
         right_relation, right_subject = at < 2, at % 2 == 0
@@ -68,7 +68,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Loss below halfway to the plateau, and below half of the plateau; in the order relation, subject."""
+    """Loss at which relation and subject are half learned, halfway to the plateau and half of it, minus the loss."""
     (R, _, D), is_first = numbers_of(parameters), is_relation_first(sizes)
     A, left = R * D, D if is_first else R
     loss = -np.log(write_classes(y, parameters, work)[0])
@@ -110,18 +110,18 @@ class RecallSystem(TokenSystem):
         return float(special.logsumexp(logits, b=counts) - logits[0])
 
     def progress(self, loss: Array) -> Array:
-        """Return how far losses have come to the plateau, and from there to 0, in the order relation, subject."""
+        """Return progress of relation and subject: the first to be learned ends on the plateau, the other at loss 0."""
         total, left = np.log(self.asked.relations * self.asked.answers), self._left
         stages = [(total - loss) / (total - left), (left - loss) / left]
         return np.asarray(np.stack(stages if self.asked.relation_first else stages[::-1], axis=-1).clip(0.0, 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and how far it has come."""
+        """Return the loss, and progress of relation and subject."""
         loss = self.loss(state)
         return loss, self.progress(np.array(loss))
 
     def closed_times(self) -> Array:
-        """Return the times of relation and subject, each learned alone, which is a quadrature."""
+        """Return the times of relation and subject, each learned without the other, by quadrature."""
         R, S, D = self.asked.relations, self.asked.subjects, self.asked.answers
         return np.array([self._alone(R, D, R), self._alone(D, R, S)])
 
@@ -136,6 +136,6 @@ class RecallSystem(TokenSystem):
         return float(scale * b * integral / (c - 1.0))
 
     def plateaus(self) -> Array:
-        """Return ln A before the first of the two is learned, and the rest of it before the other."""
+        """Return the loss before the first of relation and subject is learned, and the loss before the second."""
         levels = [float(np.log(self.asked.relations * self.asked.answers)), self._left]
         return np.array(levels if self.asked.relation_first else levels[::-1])

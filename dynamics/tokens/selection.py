@@ -81,7 +81,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Attention of every head on the wanted tokens, less half."""
+    """Attention of every head on the wanted tokens, minus ½."""
     A = write_attention(y, parameters, sizes, work).attention
     for h in range(A.shape[0]):
         out[h] = -0.5
@@ -149,7 +149,7 @@ class SelectionSystem(TokenSystem):
         return self.loss(state, N), self.attention(state, N)[0].sum(axis=1)
 
     def summarise(self, state: Array) -> dict[str, object]:
-        """Return loss, progress, and what there is at other lengths."""
+        """Return loss, progress, attention, the length at which it is ½, and loss and attention at the test length."""
         with np.errstate(over="ignore"):
             half = self.asked.selected + np.exp(self.parts(state)[1]).sum(axis=1).min()
         values = super().summarise(state) | {

@@ -68,7 +68,7 @@ TOKEN_VARIABLES = VARIABLES | {
 
 
 class TokenSystem(System):
-    """The reduction of a problem: one event per component, passed when half of it is learned."""
+    """The reduction of a problem, with one event per component, which is passed when the component is half learned."""
 
     #: Components, learned one after the other, and the numbers of the state.
     components: list[str]
@@ -133,7 +133,7 @@ class TokenSystem(System):
 
 @kernel
 def put_softmax(numbers: Vector, first: int, end: int) -> None:
-    """Put softmax of numbers in their place."""
+    """Replace numbers[first:end] by their softmax."""
     top, total = numbers[first], 0.0
     for s in range(first, end):
         top = max(top, numbers[s])
@@ -145,7 +145,7 @@ def put_softmax(numbers: Vector, first: int, end: int) -> None:
 
 
 def share_time(keys: float) -> float:
-    r"""Return τ(n): of n keys, the first better by Δ than the others, softmax shares under gradient flow.
+    r"""Return τ(n), the time times Δ at which gradient flow has learned the best of n keys by half; it leads by Δ.
 
     .. math:: w' = p \circ (v - p\cdot v), \quad w(0) = 0: \qquad p_1 - p_2 = \tfrac12 \text{ at } \tau(n)/\Delta,
        \qquad \tau(n) = 1 + 2 (1 - 1/n) \ln(n + 1) + (n - 1)^2/(n + 1)

@@ -90,7 +90,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Attention to the right key of every gap, in the middle of all but the last, less that at which progress is ½."""
+    """Attention to the right key of every gap, the middle of all keys but the last, minus its value at progress ½."""
     ends, shares = keys_of(y, sizes).ends, write_attention(y, sizes, work)
     first = 0
     for row in range(ends.size):
@@ -132,7 +132,7 @@ class TriggerSystem(TokenSystem):
         self.time_scale = 1.0 / float((1.0 + problem.triggers) * self._rates.max())
 
     def scores(self, shift: int = 0) -> tuple[Integers, Integers]:
-        """Return which a and which b every key (gaps, keys) has, with the first trigger earlier by `shift`."""
+        """Return indices of the scores a and b of all keys (gaps, keys), with the first trigger earlier by `shift`."""
         keys, trigger = np.arange(self._lengths.max()), self._gaps[:, None] - shift
         a = np.where((keys == trigger) | (keys == self._lengths[:, None] - 1), 0, 1)
         return a, np.where(keys == 0, 4, np.where(keys == trigger + 1, 2, 3))
@@ -148,7 +148,7 @@ class TriggerSystem(TokenSystem):
         return np.asarray(attention[np.arange(len(self._gaps)), self._gaps + 1 - shift])
 
     def progress(self, right: Array) -> Array:
-        """Return how far attention to the right keys, (…, gaps), has come from that at the start."""
+        """Return progress: attention to the right keys (…, gaps), 0 at the start and 1 at full attention."""
         return np.asarray((self._lengths * right - 1.0) / (self._lengths - 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
@@ -172,5 +172,5 @@ class TriggerSystem(TokenSystem):
         return values | {"kappa_R": kappa_R, "moved_attention": both}
 
     def observe(self, state: Array) -> dict[str, object]:
-        """Return all of it, and the attention to all keys."""
+        """Return the values of `summarise`, the state, and the attention to all keys."""
         return super().observe(state) | {"attention": self.attention(state)}

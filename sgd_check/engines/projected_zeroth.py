@@ -141,7 +141,7 @@ def move_along(  # noqa: PLR0912 (loops over entries)
     W: Matrix, slopes: Vector, rate: float, keep: float, layout: Integers, draws: Draws, t: int, moved: Matrix,
     stack: Matrix, products: Vector,
 ) -> bool:  # fmt: skip
-    """Take W to keep W − rate/K Σ_k slope_k z_k, turned; return whether all slopes are finite."""
+    """Take the step W ← keep W − rate/K Σ_k slope_k z_k, in turned axes; return whether all slopes are finite."""
     samples, gammas, _ = draws
     axes, m = W.shape
     new, left, size = layout[NEW], layout[LEFT], moved.size
@@ -245,15 +245,15 @@ class DirectionAxes(SampledAxes):
 
 
 def _below(rows: int, columns: int) -> int:
-    """Return how many entries a lower-trapezoidal matrix has below its diagonal."""
+    """Return the number of entries of a lower-trapezoidal matrix below its diagonal."""
     return sum(min(row, columns) for row in range(rows))
 
 
 class DirectionsEngine(ProjectedEngine):
-    """Runs along random directions, with the state of plain ones."""
+    """Runs with steps along random directions; their state is that of plain SGD."""
 
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[DirectionAxes, StudentMotion]:
-        """Return the draws of a step, and its kernel; refuse what this engine does not know."""
+        """Return the draws of a step, and its kernel; raise ValueError for problems that this engine cannot take."""
         optimizer = cast("ZerothOrder", options.optimizer)
         is_finite = optimizer.smoothing > 0.0
         require(

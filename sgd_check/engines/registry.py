@@ -108,12 +108,12 @@ class Engine(Stepper):
         raise NotImplementedError
 
     def measure_average(self) -> tuple[Measurement, Array | None]:
-        """Return what `measure` and, of a network, `layers` do, of the averages of the weights."""
+        """Return `measure`, and for a network `layers`, of the averages of the weights."""
         raise NotImplementedError
 
 
 class SpanEngine(Engine):
-    """An engine that takes many steps at once. How it is cut may change bits, so it is cut at looks alone."""
+    """An engine that takes spans of many steps; spans end at looks alone, since other ends may change the last bits."""
 
     def advance(self, rates: Array) -> None:
         """Take one step of SGD per learning rate."""
@@ -144,7 +144,7 @@ class SampleReplay(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """One engine: its maker, and the options, problems and further `fields` of these that it takes, its type first."""
+    """One engine: its maker, and the options, problems and `fields` that it takes; its first dtype is the default."""
 
     maker: str
     dtypes: tuple[str, ...] = ("float64",)
@@ -171,7 +171,7 @@ class Declaration(NamedTuple):
 
 
 def _projections_suffice(problem: Problem, optimizer: Optimizer) -> bool:
-    """Return whether the projected engine knows the steps: of zeroth order as its module says, others all."""
+    """Return whether the projected engine can take the steps: all but some of zeroth order."""
     if not isinstance(optimizer, ZerothOrder):
         return True
     return problem.inputs is None and not (is_homogeneous(problem) and optimizer.smoothing > 0.0)
@@ -208,7 +208,7 @@ def replay_of(name: str, problem: Problem) -> SampleReplay | None:
 
 
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
-    """Return the engine of that name, or refuse with the menu."""
+    """Return the engine of that name; raise ValueError, with the known names, for any other."""
     if not isinstance(name, str) or name not in ENGINES:
         refuse(not_a_choice("Argument `engine`", name, ENGINES))
     declared = ENGINES[name]

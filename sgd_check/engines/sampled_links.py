@@ -59,7 +59,7 @@ def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: 
 
 @kernel
 def scratch_size(link: Vector, size: int) -> int:
-    """Return how many numbers of scratch a link takes that is evaluated for up to `size` numbers."""
+    """Return the number of scratch numbers that a link needs for up to `size` values."""
     return int(link[REGISTERS]) * min(size, BLOCK)
 
 
@@ -82,7 +82,7 @@ def _series(coefficients: Any) -> Array:
 
 
 def _formula(expression: Any, *, slope: bool) -> Array:
-    """Return the data of a sympy formula; NotImplementedError without a compiled form, as of the slope of a jump."""
+    """Return the data of a sympy formula; NotImplementedError without a compiled form, as for the slope of a jump."""
     import sympy
 
     for name, slopes in BENT_LINKS.items():
@@ -201,7 +201,7 @@ def series_at(link: Vector, z: float) -> tuple[float, float]:
 
 @kernel
 def table_at(link: Vector, z: float) -> tuple[float, float]:
-    """Look the piece of the table up in which z lies, with the tangent at an end beyond it; see `tabulated`."""
+    """Return σ and σ' by the piece of the table in which z lies, by the tangent beyond its ends; see `tabulated`."""
     pieces, terms = int(link[VALUE]), int(link[VALUE + 1])
     inside = min(max(z, -TABLE_END), TABLE_END)
     scaled = (inside + TABLE_END) * (1.0 / PIECE_WIDTH)

@@ -44,7 +44,7 @@ def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
 
 
 def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
-    """Return a theory in which all that follows the emergence takes longer by a factor."""
+    """Return a theory in which everything after the emergence takes longer by a factor."""
     times, emergence = theory["time"], float(theory["emergence_time"][0])
     moved = times.where(times <= emergence, emergence + (times - emergence) / factor)
     slowed = theory[["loss", "squared_norm"]].map(np.log).interp(time=moved.values).map(np.exp)
@@ -68,7 +68,7 @@ CASES = (*THEORIES, "SGD at 5 times the rate", "SGD from 0.9 of the overlap")
 
 
 def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
-    """Make the repetitions one by one at every learning rate; an interrupted repetition is not counted."""
+    """Return verdict counts of all repetitions at every learning rate, without an interrupted repetition."""
     shape = (rates.size, len(CASES))
     counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
     with study.stepping() as meter:
@@ -84,7 +84,7 @@ def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
 
 
 def _calibrate(study: SgdStudy, at: int, rate: float, steps: int, counts: Array, visible: Array, meter: Meter) -> None:
-    """Count the verdicts (cases, verdicts) at one learning rate, and put down the visible errors (cases, 1)."""
+    """Add verdicts at one learning rate to `counts` (cases, verdicts), and write the `visible` errors (cases, 1)."""
     repetitions, level = study.settings["repetitions"], study.settings["false_alarm_rate"]
     plan, seen = make_plan(rate, steps, None), []
     theory = solve_overlaps(
@@ -108,7 +108,7 @@ def _calibrate(study: SgdStudy, at: int, rate: float, steps: int, counts: Array,
 
 
 def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
-    """Return runs as they should be, at five times the stated learning rate, and from a smaller overlap."""
+    """Return right runs, runs at five times the stated learning rate, and runs from a smaller overlap."""
     problem, fast = study.problem, np.unique(np.rint(records / WRONG_RATE).astype(int))
     later = lone_neuron(problem.information_exponent, problem.dimension, 0.9)
     cases = (
@@ -128,7 +128,7 @@ def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, 
 
 
 def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
-    """Make the repetitions one by one, of every kind in turn; an interrupted comparison is not counted."""
+    """Return verdict counts of all repetitions of every kind, without an interrupted comparison."""
     names, cases, repetitions = study.settings["kinds"], of_kinds.CASES, study.settings["repetitions"]
     counts = np.zeros((2, len(names), len(cases), len(VERDICTS)))
     effects = np.full((repetitions, len(names), len(cases), 2), np.nan)

@@ -66,7 +66,7 @@ class Cell(NamedTuple):
 
 
 def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
-    """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
+    """Return the dataset of all runs; the short ones come first, so that an interruption leaves many of them."""
     count, exponents = study.settings["seeds"], study.settings["smoothing_exponents"]
     optimizers = study.settings.get("optimizers")
     coords = {

@@ -50,7 +50,7 @@ class TargetCurve(NamedTuple):
 
 
 def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: Problem) -> xr.Dataset:
-    """Take the steps; the rest after an interruption is NaN."""
+    """Return the dataset of all runs; those after an interruption are NaN."""
     problem, rate, runs = study.problem, study.settings["rate"], study.settings["seeds"]
     wide, shape = theory_curve(large, _spread_targets(large, 20), rate), (ends.size, runs)
     rates = theory.tuned_rates(problem, small.targets, rate)
@@ -103,7 +103,7 @@ def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: 
 
 
 def _exponents(small: TargetCurve, reached: Array, large: TargetCurve) -> tuple[Array, Array]:
-    """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
+    """Return x of L ∝ n^x by source, and its standard error, from fits of n against L, which is exact."""
     mean, error = log_means(reached)
     sgd, used = theory.fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
     same = theory.fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
@@ -233,12 +233,12 @@ def unstable_discretisation(
 
 
 def _spread_targets(problem: Problem, count: int) -> Integers:
-    """Return at most so many targets, from 1 to P^0.75, beyond which the sum over the rest is far from its limit."""
+    """Return at most `count` targets from 1 to P^0.75; beyond, the sum over the rest is far from its limit."""
     return np.unique(np.geomspace(1, problem.num_directions**0.75, count).round().astype(np.int64))
 
 
 def theory_curve(problem: Problem, targets: Integers, rate: float) -> TargetCurve:
-    """Return what pairs alone say of each target p̄ at the rates of c: later by `dynamics.theory.escape_bias`."""
+    """Return the theory of pairs for each target p̄ at the rates of c, with the delay `dynamics.theory.escape_bias`."""
     prediction = theory.predict(problem)
     rates, levels = theory.tuned_rates(problem, targets, rate), theory.target_losses(problem, targets)
     emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time

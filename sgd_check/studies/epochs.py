@@ -31,7 +31,7 @@ GRID = ("link", "label_noise", "ratio")
 
 
 def _epochs(study: SgdStudy) -> xr.Dataset:
-    """Solve and draw each point of the grid; the rest after an interruption is NaN."""
+    """Return the dataset of theory and runs at each point of the grid; points after an interruption are NaN."""
     settings = study.settings
     axes = [settings["links"], settings["label_noises"], settings["ratios"]]
     epochs, batches, rate, runs = (settings[name] for name in ("epochs", "batches_per_epoch", "rate", "seeds"))

@@ -43,7 +43,7 @@ LEAD = 2.0
 
 
 def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr.Dataset:
-    """Draw the samples, of small dimensions first; the rest after an interruption is NaN."""
+    """Return the dataset of all runs, small dimensions first; those after an interruption are NaN."""
     settings = study.settings
     dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
     spectral, descent = np.full((2, len(dimensions), len(ratios), runs), np.nan)
@@ -89,12 +89,12 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
 
 
 def _expected(d: int, slope: float) -> float:
-    """Return the steps that online SGD should need in about, by the mean of its step: ln(√d/4) over its rate."""
+    """Return an estimate of the steps that online SGD needs, by its mean step: ln(√d/4) over the rate of growth."""
     return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * slope * d
 
 
 def _arrivals(problem: Problem, rate: float, seeds: range, end: float, meter: Meter) -> Array:
-    """Return after how many samples the runs of online SGD arrive, NaN where they do not by the end."""
+    """Return the number of samples after which each run of online SGD arrives, NaN if it does not by the end."""
     engine = make_engine("scalar", problem, EngineOptions(seeds=tuple(seeds)))
     tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
     numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(1.01)))

@@ -45,7 +45,7 @@ class Effect(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether the verdict must not miss it."""
+        """Whether the effect is so large that the verdict must find it."""
         return self.time >= (1.0 - 1e-9) * np.log1p(LARGE_TIME_ERROR) or self.curve >= LARGE_CURVE_ERROR
 
 
@@ -151,7 +151,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class ReusedKind(Kind):
-    """n = 1.5 d samples that are used again, in so many batches."""
+    """Kind of problem with n = 1.5 d samples that are used again, in `batches` batches."""
 
     batches: int = 1
 
@@ -197,7 +197,7 @@ class ReusedKind(Kind):
         )
 
     def stretched(self, theory: xr.Dataset, factor: float) -> xr.Dataset:
-        """Return a theory at the same steps, in which everything happens at so many times its time."""
+        """Return a theory at the same steps with all times multiplied by `factor`."""
         times = theory["time"].values
         return _with(theory, {name: _at(theory[name], times, times / factor) for name in _over_time(theory)})
 
@@ -246,7 +246,7 @@ def _over_time(theory: xr.Dataset) -> list[str]:
 
 
 def _at(variable: xr.DataArray, times: Array, new_times: Array) -> Array:
-    """Return a variable over `times` at other times, NaN beyond."""
+    """Return a variable over `times`, interpolated at `new_times`; NaN beyond its ends."""
     values = np.moveaxis(variable.values, variable.dims.index("time"), -1)
     return np.moveaxis(interpolated(times, values, new_times), -1, variable.dims.index("time"))
 
@@ -256,7 +256,7 @@ def _with(theory: xr.Dataset, values: dict[str, Array]) -> xr.Dataset:
 
 
 def stretched(theory: xr.Dataset, factor: float) -> xr.Dataset:
-    """Return a theory in which everything happens at `factor` times its time."""
+    """Return a theory in which each curve and event comes at `factor` times its time."""
     later = theory.assign_coords(time=theory["time"] * factor) if "time" in theory.coords else theory
     return later.assign({name: factor * theory[name] for name in TIMES if name in theory})
 
@@ -312,7 +312,7 @@ def _on_spectrum(start: int, lead: float = 1.0, strength: float = 1.0) -> Proble
 
 
 def _drawn_weights(start: int, lead: float, width: int, dimension: int, length: float = 1.0) -> Array:
-    """Return weights of a length, of which the first two directions have so many times as much as is drawn."""
+    """Return random weights of a length; their components along the first two directions are multiplied by `lead`."""
     drawn = np.random.default_rng(start).standard_normal((width, dimension))
     drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
     drawn[:, :2] *= lead
@@ -352,7 +352,7 @@ def _network(start: int, lead: float = 1.0, strength: float = 1.0, link: str = "
 def _erf(
     start: int, lead: float = 1.0, strength: float = 1.0, *, width: int = 2, dimension: int = 100, lean: float = 0.0
 ) -> Problem:
-    """Return as many erf neurons as directions, near a plateau or leaning on a direction each, with label noise 0.3."""
+    """Return as many erf neurons as directions, near a plateau or each close to a direction, with label noise 0.3."""
     near = 0.1 * np.random.default_rng(start).uniform(-1.0, 1.0, (width, width)) + lean * np.eye(width)
     student = Student(activation="erf", width=width, second_layer="fixed", initial_second_layer=np.ones(width))
     return Problem(
@@ -365,7 +365,7 @@ def _erf(
 
 
 def _committee(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return two erf neurons of a committee that lean on a direction each."""
+    """Return two erf neurons of a committee, each close to a direction."""
     weights = _drawn_weights(start, lead, 2, 16, 0.2)
     weights[:, :2] += 0.2 * lead * np.eye(2)
     return Problem(
@@ -465,7 +465,7 @@ CASES = ("right", "times x 1.3", "times / 1.3", *ERRORS)
 
 
 def theories_of(name: str, start: int) -> dict[str, xr.Dataset]:
-    """Return the right theory of a kind from a start, and all wrong ones that it has."""
+    """Return the right theory of a kind from a start, and all wrong theories of that kind, by name of the error."""
     kind = KINDS[name]
     right = kind.theory(kind.problem(start))
     late = {f"times {sign} {LATE:g}": kind.stretched(right, factor) for sign, factor in (("x", LATE), ("/", 1 / LATE))}
@@ -473,7 +473,7 @@ def theories_of(name: str, start: int) -> dict[str, xr.Dataset]:
 
 
 def compared(name: str, start: int, seeds: range, false_alarm_rate: float) -> dict[str, tuple[str, Effect]]:
-    """Return the verdict on every theory of a kind from a start, all against the same runs, and what its error does."""
+    """Return the verdict on every theory of a kind from a start, against the same runs, and the effect of its error."""
     kind = KINDS[name]
     problem, theories = kind.problem(start), theories_of(name, start)
     runs = kind.simulated(problem, seeds)

@@ -36,7 +36,7 @@ DEFAULT_START, DEFAULT_NORM = 4.0, 1e-2
 
 @dataclass(frozen=True)
 class SgdStudy(PreparedStudy):
-    """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point.
+    """A study with its theory computed and no step taken; `settings["seeds"]` is the number of runs of each point.
 
     Where runs are of several problems, `problem` is the one that takes most steps.
     """
@@ -49,7 +49,7 @@ class SgdStudy(PreparedStudy):
     advice: str = "fewer or smaller dimensions, fewer seeds or a larger step size"
 
     def work(self) -> str:
-        """Return how long the runs should take, in words."""
+        """Return a sentence with the expected time of the runs."""
         estimate = self.seconds or (lambda: seconds_of(self.problem, self.settings["seeds"], self.steps))
         seconds = estimate()
         text = f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."
@@ -64,7 +64,7 @@ class SgdStudy(PreparedStudy):
 
     @contextmanager
     def stepping(self) -> Iterator[Meter]:
-        """Return the context in which the steps are taken; an interruption ends it and is written down.
+        """Return the context in which the steps are taken; an interruption ends it and is recorded.
 
         That a learning rate may be above the limit of stability is the subject of studies, and no reason to warn.
         """
@@ -85,7 +85,7 @@ class SgdStudy(PreparedStudy):
         batch_size: int = 1,
         reshuffle: bool = True,
     ) -> xr.Dataset:
-        """Return the runs of one point, recorded after so many steps."""
+        """Return the runs of one point, recorded at the steps `records`; `simulate` takes the further `options`."""
         return simulate(
             problem,
             learning_rate=learning_rate,

@@ -119,7 +119,7 @@ def _check(values: Mapping[str, Any]) -> int:
 def _trained(
     prediction: xr.Dataset, asked: dict[str, Any], settings: Mapping[str, object], output: Path, begun: RunFile | None
 ) -> tuple[xr.Dataset, RunFile | None]:
-    """Return runs and the file that keeps them, begun or gone on with; draws of Gaussian embeddings need no file."""
+    """Return runs, new or resumed, and their file; draws of Gaussian embeddings need no file."""
     from dynamics.problem import stored_question
     from dynamics.runs import also_interrupted
     from sgd_check.run.run_files import file_of_runs

@@ -189,7 +189,7 @@ def _reason(rows: Sequence[Row], rate: float, *, nothing: bool) -> str:
 
 
 def _too_short(prediction: xr.Dataset, simulation: xr.Dataset) -> str:
-    """Return why runs in which nothing is learned do not show that nothing ever is; empty if they are long enough."""
+    """Return the reason why runs that learn nothing are too short to confirm that nothing is ever learned, or ""."""
     reason = simulation.attrs["stop_reason"]
     end, predicted = float(simulation["time"].values[-1]), float(prediction.attrs["end_time"])
     if reason != "reached_end":

@@ -38,7 +38,7 @@ from sgd_check.engines.torch.weights import one_torch_thread
 
 @contextmanager
 def _own_state() -> Iterator[None]:
-    """Let gradients and devices be those that are named here, whatever a caller has set in torch."""
+    """Use the gradients and devices of this module, independent of settings of torch by a caller."""
     with torch.inference_mode(mode=False), torch.enable_grad(), torch.device("cpu"):
         yield
 
