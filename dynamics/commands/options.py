@@ -299,7 +299,7 @@ def _of_text(text: str, name: str) -> list[float]:
 
 def _counts_rows(rows: list[tuple[int, list[str]]]) -> bool:
     """Return whether rows have two fields, of which the first is the number of the row, from 1."""
-    return all(len(fields) == 2 and _number(fields[0]) == at for at, (_, fields) in enumerate(rows, start=1))
+    return all(len(fields) == 2 and _number(fields[0]) == row for row, (_, fields) in enumerate(rows, start=1))
 
 
 def _fields(line: str, separator: str | None) -> list[str]:

@@ -320,8 +320,8 @@ class LooserRun:
 
     def show(self, bar: Progress) -> None:
         """Advance a bar of the last of the looser runs that has begun."""
-        at = int(len(self._runs) > 1 and self._runs[0].done())
-        bar.show_other(("error estimate", "truncation")[at], self._remotes[at].time, self._end)
+        index = int(len(self._runs) > 1 and self._runs[0].done())
+        bar.show_other(("error estimate", "truncation")[index], self._remotes[index].time, self._end)
 
     def cut(self) -> RunResult | None:
         """Return the result with the link cut at a lower order, None if there is none yet."""

@@ -270,11 +270,11 @@ def _check_heaps(path: Path) -> None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(_HEAP_BEGINS)
         while start >= 0:
-            at, end = start + _HEAP.size, len(content)
-            if at <= end:
+            place, end = start + _HEAP.size, len(content)
+            if place <= end:
                 end = min(end, start + _HEAP.unpack_from(content, start)[0])
-            while at + _OBJECT.size <= end:
-                index, size = _OBJECT.unpack_from(content, at)
+            while place + _OBJECT.size <= end:
+                index, size = _OBJECT.unpack_from(content, place)
                 # Of free space the size is that of all of it, of an object that of its content.
                 length = size if index == 0 else (_OBJECT.size + size + 7) // 8 * 8
                 require(
@@ -283,7 +283,7 @@ def _check_heaps(path: Path) -> None:
                     "not.",
                     StorageError,
                 )
-                at += length
+                place += length
             start = content.find(_HEAP_BEGINS, start + 1)
 
 

@@ -158,11 +158,11 @@ class CausalGraphSystem(TokenSystem):
         """Return, for every row, the loss with all rows of smaller learning times learned and the others uniform."""
         times, n = self.closed_times(), self.asked.length
         losses = np.full(n - 2, np.nan)
-        for at in np.flatnonzero(np.isfinite(times)):
+        for learned_row in np.flatnonzero(np.isfinite(times)):
             shares = [np.full(t, 1.0 / t) for t in range(2, n)]
-            for row in np.flatnonzero(times < times[at]):
+            for row in np.flatnonzero(times < times[learned_row]):
                 shares[row] = np.eye(row + 2)[self.asked.parents[row + 2]]  # type: ignore[call-overload]  # it has one
-            losses[at] = self.loss(shares)
+            losses[learned_row] = self.loss(shares)
         return losses
 
 

@@ -782,10 +782,10 @@ class FrameDiffusion(SeededRuns, SpanEngine):
 
     def _drift_and_noise(self, M: Array, rate: float) -> tuple[Array, Array]:
         """Return the drift and D."""
-        a, n, turned = self._a, self._n, M.transpose(0, 2, 1)
-        S, identity = (M * a) @ turned, np.eye(self._width)
+        a, n, transposed = self._a, self._n, M.transpose(0, 2, 1)
+        S, identity = (M * a) @ transposed, np.eye(self._width)
         square = n**2 * self._width - 2.0 * n * np.trace(S, axis1=1, axis2=2) + np.sum(a**2) + self._noise**2
-        D = square[:, None, None] * identity + 4.0 * (n**2 * identity - 2.0 * n * S + (M * a**2) @ turned)
+        D = square[:, None, None] * identity + 4.0 * (n**2 * identity - 2.0 * n * S + (M * a**2) @ transposed)
         drift = 2.0 * (M * a - S @ M) - rate * (self._dimension - self._width) * D @ M
         return drift, D
 

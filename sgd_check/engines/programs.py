@@ -111,18 +111,18 @@ class Program:
         for number, operation in reversed(numbered):
             needed.update(operation.reads if number in needed else ())
         kept = [pair for pair in numbered if pair[0] in needed]
-        last = {register: at for at, (_, operation) in enumerate(kept) for register in operation.reads}
+        last = {register: index for index, (_, operation) in enumerate(kept) for register in operation.reads}
         place = {register: register for register in range(self._inputs)}
         free: list[int] = []
         count, rows = self._inputs, list[float]()
-        for at, (number, operation) in enumerate(kept):
+        for index, (number, operation) in enumerate(kept):
             if not free:
                 free.append(count)
                 count += 1
             place[number] = free.pop()
             read = [place[register] for register in (*operation.reads, 0, 0)[:2]]
             rows += [*map(float, (operation.code, place[number], *read)), operation.a, operation.b]
-            spent = {register for register in operation.reads if last[register] == at and register >= self._inputs}
+            spent = {register for register in operation.reads if last[register] == index and register >= self._inputs}
             free += [place[register] for register in spent - set(results)]
         return [*map(float, (count, len(kept), place[results[0]], place[results[-1]])), *rows]
 

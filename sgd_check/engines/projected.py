@@ -266,14 +266,14 @@ def turn_batch(
     for q in range(count):
         for i in range(m):
             stack[m + q, i] = 0.0
-    at = 0
+    cursor = 0
     for b in range(min(batch, m)):
         for q in range(min(b + 1, count)):
             if q == b:
                 factor = np.sqrt(2.0 * gammas[b])
             else:
-                factor = below[at]
-                at += 1
+                factor = below[cursor]
+                cursor += 1
             for i in range(m):
                 stack[m + q, i] += factor * H[b, i]
     triangular_factor(stack, m + count, products)
@@ -313,23 +313,23 @@ def move(  # noqa: PLR0912 (loops over entries)
             coordinate = s[c] * samples[t, b * rows + c]
             for i in range(m):
                 W[c, i] -= coordinate * H[b, i]
-    at, below = 0, batch * rows
+    first_gamma, cursor = 0, batch * rows
     for q in range(factors.size):
         first, count = factors[q], new_axes[q]
         if batch == 1:
             weigh_class(1.0 if decays else s[first], plain, g)
             for i in range(m):
                 h[i] = s[first] * H[0, i]
-            turn_back(W, first, samples, t, np.sqrt(2.0 * gammas[t, at]) if count > 0 else 0.0, work)
+            turn_back(W, first, samples, t, np.sqrt(2.0 * gammas[t, first_gamma]) if count > 0 else 0.0, work)
         else:
             for b in range(batch):
                 for i in range(m):
                     pushes[b, i] = s[first] * H[b, i]
-            drawn = row_part(samples, t, below, samples.shape[1] - below)
-            turn_batch(W, first, pushes, row_part(gammas, t, at, count), drawn, stack, products)
+            drawn = row_part(samples, t, cursor, samples.shape[1] - cursor)
+            turn_batch(W, first, pushes, row_part(gammas, t, first_gamma, count), drawn, stack, products)
             for b in range(min(batch, m)):
-                below += min(b, count)
-        at += count
+                cursor += min(b, count)
+        first_gamma += count
 
 
 @entry
@@ -337,21 +337,21 @@ def take_lone_steps(W: Matrix, _layers: Layers, rates: Vector, student: Student,
     """Take the steps of `take_steps` for one homogeneous neuron and one axis of the teacher, in a third of the time."""
     link, (samples, gammas, labels) = student[0], draws
     scratch = np.empty(scratch_size(link, 1))
-    along, across = W[0, 0], W[1, 0]
+    w1, w2 = W[0, 0], W[1, 0]
     for t in range(rates.size):
         x, y = samples[t, 0], samples[t, 1]
-        square = along * along + across * across
+        square = w1 * w1 + w2 * w2
         rho = np.sqrt(square)
-        z = (along * x + across * y) / rho
+        z = (w1 * x + w2 * y) / rho
         value, slope = both_at(link, z, scratch)
         step = rates[t] * (square * value - labels[t, 0])
         if not abs(step) < np.inf:
             return t
         g, h = 1.0 - step * (2.0 * value - z * slope), step * rho * slope
-        along = g * along - h * x
-        turned = g * across - h * y
-        across = np.sqrt(turned * turned + 2.0 * h * h * gammas[t, 0]) if gammas.shape[1] > 0 else abs(turned)
-    W[0, 0], W[1, 0] = along, across
+        w1 = g * w1 - h * x
+        new_w2 = g * w2 - h * y
+        w2 = np.sqrt(new_w2 * new_w2 + 2.0 * h * h * gammas[t, 0]) if gammas.shape[1] > 0 else abs(new_w2)
+    W[0, 0], W[1, 0] = w1, w2
     return rates.size
 
 

@@ -60,23 +60,23 @@ class Slots(NamedTuple):
 @inlined_kernel
 def write_pushes(move: Vector, H: Matrix, slots: Slots, pushes: Matrix) -> None:
     """Write the factors of the samples for all columns, k m in a row, those of u before those of w."""
-    k, at = slots
+    k, slot = slots
     m = H.shape[1]
     for b in range(H.shape[0]):
         for i in range(m):
-            pushes[b, at * m + i] = move[3] * H[b, i]
-        for i in range(m if at > 0 else 0):
+            pushes[b, slot * m + i] = move[3] * H[b, i]
+        for i in range(m if slot > 0 else 0):
             pushes[b, i] = move[1] * H[b, i]
-        for i in range(m if k > at + 1 else 0):
-            pushes[b, (at + 1) * m + i] = move[4] * move[3] * H[b, i]
+        for i in range(m if k > slot + 1 else 0):
+            pushes[b, (slot + 1) * m + i] = move[4] * move[3] * H[b, i]
 
 
 @inlined_kernel
 def mix(C: Columns, c: int, first: int, move: Vector, s: float, G: Vector, slots: Slots) -> None:
     """Take the columns of neurons from `first` on, on axis c, to their combinations."""
-    k, at = slots
+    k, slot = slots
     m = C.shape[2]
-    if at > 0:
+    if slot > 0:
         for i in range(first, m):
             u, w, gain = C[0, c, i], C[1, c, i], s * G[i]
             C[0, c, i] = move[0] * u + move[1] * gain * w
@@ -84,24 +84,24 @@ def mix(C: Columns, c: int, first: int, move: Vector, s: float, G: Vector, slots
     else:
         for i in range(first, m):
             C[0, c, i] *= 1.0 + move[3] * s * G[i]
-    if k > at + 1:
+    if k > slot + 1:
         for i in range(first, m):
-            C[at + 1, c, i] += move[4] * (C[at, c, i] - C[at + 1, c, i])
+            C[slot + 1, c, i] += move[4] * (C[slot, c, i] - C[slot + 1, c, i])
 
 
 @inlined_kernel
 def turn_lower(C: Columns, c: int, neuron: int, x: Vector) -> None:
     """Turn axes c and c + 1, those of u and w of a neuron, so that u has no part on the second."""
     k, _, m = C.shape
-    ours, theirs = C[0, c, neuron], C[0, c + 1, neuron]
-    if theirs != 0.0:
-        length = np.sqrt(ours * ours + theirs * theirs)
-        cos, sin = ours / length, theirs / length
+    upper, lower = C[0, c, neuron], C[0, c + 1, neuron]
+    if lower != 0.0:
+        length = np.sqrt(upper * upper + lower * lower)
+        cos, sin = upper / length, lower / length
         for j in range(k):
             for i in range(neuron, m):
-                ours, theirs = C[j, c, i], C[j, c + 1, i]
-                C[j, c, i] = cos * ours + sin * theirs
-                C[j, c + 1, i] = cos * theirs - sin * ours
+                upper, lower = C[j, c, i], C[j, c + 1, i]
+                C[j, c, i] = cos * upper + sin * lower
+                C[j, c + 1, i] = cos * lower - sin * upper
         C[0, c + 1, neuron] = 0.0
         x[c], x[c + 1] = cos * x[c] + sin * x[c + 1], cos * x[c + 1] - sin * x[c]
 
@@ -133,9 +133,9 @@ def sweep_up(
             else:
                 for j in range(k):
                     for i in range(q, m):
-                        ours, theirs = C[j, c, i], carry[j, i]
-                        carry[j, i] = cos * ours + sin * theirs
-                        C[j, c + 1, i] = cos * theirs - sin * ours
+                        upper, lower = C[j, c, i], carry[j, i]
+                        carry[j, i] = cos * upper + sin * lower
+                        C[j, c + 1, i] = cos * lower - sin * upper
             before = length
     return before, beyond
 
@@ -148,14 +148,14 @@ def sweep_down(C: Columns, first: int, carry: Matrix, beyond: float) -> None:
     for q in range(m):
         for slot in range(k if q < m - 1 else k - 1):
             c = first + k * q + slot
-            ours, theirs = carry[slot, q], C[slot, c + 1, q]
-            length = np.sqrt(ours * ours + theirs * theirs)
-            cos, sin = (ours / length, theirs / length) if length > 0.0 else (1.0, 0.0)
+            upper, lower = carry[slot, q], C[slot, c + 1, q]
+            length = np.sqrt(upper * upper + lower * lower)
+            cos, sin = (upper / length, lower / length) if length > 0.0 else (1.0, 0.0)
             for j in range(k):
                 for i in range(q, m):
-                    ours, theirs = carry[j, i], C[j, c + 1, i]
-                    C[j, c, i] = cos * ours + sin * theirs
-                    carry[j, i] = cos * theirs - sin * ours
+                    upper, lower = carry[j, i], C[j, c + 1, i]
+                    C[j, c, i] = cos * upper + sin * lower
+                    carry[j, i] = cos * lower - sin * upper
             carry[slot, q] = 0.0
             C[slot, c + 1, q] = 0.0
     for j in range(k):
@@ -210,11 +210,11 @@ def move_columns(
     if batch > m and factors.size > 0:
         factor_batch(H, column)
         write_pushes(move, H, slots, pushes)
-    at, below = 0, batch * rows
+    first_gamma, cursor = 0, batch * rows
     for q in range(factors.size):
         first, count = factors[q], new_axes[q]
         if batch == 1:
-            new = np.sqrt(2.0 * gammas[t, at]) if count > 0 else 0.0
+            new = np.sqrt(2.0 * gammas[t, first_gamma]) if count > 0 else 0.0
             on_axes = row_part(samples, t, 0, rows)
             length, beyond = sweep_up(C, first, on_axes, new, move, 1.0 if decays else s[first], G, slots, carry)
             for j in range(k):
@@ -222,25 +222,25 @@ def move_columns(
                     carry[j, i] += s[first] * length * pushes[0, j * m + i]
             sweep_down(C, first, carry, beyond)
         else:
-            drawn = row_part(samples, t, below, samples.shape[1] - below)
-            turn_batch_columns(C, first, s[first], row_part(gammas, t, at, count), drawn, buffers, memory)
+            drawn = row_part(samples, t, cursor, samples.shape[1] - cursor)
+            turn_batch_columns(C, first, s[first], row_part(gammas, t, first_gamma, count), drawn, buffers, memory)
             for b in range(scaled.shape[0]):
-                below += min(b, count)
-        at += count
+                cursor += min(b, count)
+        first_gamma += count
 
 
 @kernel
 def move_layer(layers: Columns, row: int, gradient: Vector, move: Vector, slots: Slots) -> None:
     """Take the step of a row, second layer or biases."""
-    k, at = slots
+    k, slot = slots
     for i in range(gradient.size):
-        moved = layers[at, row, i] + move[3] * gradient[i]
-        if at > 0:
+        moved = layers[slot, row, i] + move[3] * gradient[i]
+        if slot > 0:
             moved += move[2] * layers[0, row, i]
             layers[0, row, i] = move[0] * layers[0, row, i] + move[1] * gradient[i]
-        layers[at, row, i] = moved
-        if k > at + 1:
-            layers[at + 1, row, i] += move[4] * (moved - layers[at + 1, row, i])
+        layers[slot, row, i] = moved
+        if k > slot + 1:
+            layers[slot + 1, row, i] += move[4] * (moved - layers[slot + 1, row, i])
 
 
 @entry
@@ -251,11 +251,12 @@ def take_remembered_steps(
     slots, student = constants
     link, motion, _ = student
     k, rows, m = C.shape
-    batch, at, size = draws[2].shape[1], slots.weights, k * m
+    batch, slot, size = draws[2].shape[1], slots.weights, k * m
     work, stack = np.empty((7, size)), np.empty((size + np.append(axes[2], 0).max(), size))
     buffers = (work, np.empty(scratch_size(link, m)), np.empty((batch, m)), np.empty((min(batch, m), size)), stack)
     memory = (np.empty((batch, size)), np.empty((k, m)), np.empty((size, size)))
-    W, trained_layers = matrix(C, at * rows * m, rows, m), None if layers is None else matrix(layers, at * 2 * m, 2, m)
+    W = matrix(C, slot * rows * m, rows, m)
+    trained_layers = None if layers is None else matrix(layers, slot * 2 * m, 2, m)
     sums, of_v, of_b = rows_of(work, m), np.empty(m), np.empty(m)
     for t in range(len(moves)):
         if not weigh(W, trained_layers, 1.0 / batch, student, draws, t, buffers):
@@ -263,8 +264,8 @@ def take_remembered_steps(
         move = row_part(moves, t, 0, 5)
         if layers is not None:
             for i in range(m):
-                of_v[i] = motion[5] * layers[at, 0, i] + motion[2] * motion[0] * sums.of_v[i]
-                of_b[i] = motion[3] * motion[0] * layers[at, 0, i] * sums.of_b[i]
+                of_v[i] = motion[5] * layers[slot, 0, i] + motion[2] * motion[0] * sums.of_v[i]
+                of_b[i] = motion[3] * motion[0] * layers[slot, 0, i] * sums.of_b[i]
             move_layer(layers, 0, of_v, move, slots)
             move_layer(layers, 1, of_b, move, slots)
         move_columns(C, move, slots, axes, draws, t, buffers, memory, layers is not None)
@@ -283,13 +284,13 @@ class RememberingEngine(ProjectedEngine):
             "Argument `optimizer` must be plain SGD for neurons of kept length, since a buffer has no one meaning for "
             f"a neuron that is brought back to the sphere, but is {optimizer}.",
         )
-        at = int(optimizer.momentum > 0.0)
-        self._slots = slots = Slots(at + 1 + int(optimizer.average is not None), at)
+        slot = int(optimizer.momentum > 0.0)
+        self._slots = slots = Slots(slot + 1 + int(optimizer.average is not None), slot)
         axes = SampledAxes(problem, options.batch_size, *slots)
         motion = make_motion(problem, axes)
         start = {name: np.zeros((slots.columns, *array.shape)) for name, array in motion.start.items()}
         for name, array in motion.start.items():  # no buffer, and the weights as their own average
-            start[name][at:] = array
+            start[name][slot:] = array
         start["steps"] = np.zeros(1)
         return axes, motion._replace(start=start, take=take_remembered_steps, student=(slots, motion.student))
 

@@ -39,19 +39,19 @@ from sgd_check.engines.seeded_runs import StepDraws
 #: The student, its motion s, whether w, v and b are trained, and no decays; their rates, the decays of w and v, and ε.
 Constants = tuple[Student, Vector]
 #: Places in the layout of the draws: K, n, columns of T, numbers of v and b, the first number of the directions.
-DIRECTIONS, NEW, LEFT, BESIDE, FIRST = range(5)
+DIRECTIONS, NEW, LEFT, LAYER_NUMBERS, FIRST = range(5)
 
 
 @kernel
-def write_factor(N: Matrix, draws: Draws, t: int, at: int) -> None:
-    """Write the Bartlett factor of the samples in new axes; its entries below the diagonal begin in column `at`."""
+def write_factor(N: Matrix, draws: Draws, t: int, cursor: int) -> None:
+    """Write the Bartlett factor of the samples in new axes; its entries below the diagonal begin in column `cursor`."""
     samples, gammas, _ = draws
     for b in range(N.shape[0]):
         for q in range(N.shape[1]):
             N[b, q] = np.sqrt(2.0 * gammas[t, q]) if b == q else 0.0
             if q < b:
-                N[b, q] = samples[t, at]
-                at += 1
+                N[b, q] = samples[t, cursor]
+                cursor += 1
 
 
 @inlined_kernel
@@ -81,7 +81,7 @@ def write_slopes(gradient: Matrix, layout: Integers, samples: Matrix, t: int, sl
     size = gradient.size
     flat = vector(gradient, 0, size)
     for k in range(slopes.size):
-        z = row_part(samples, t, layout[FIRST] + k * (size + layout[BESIDE]), size)
+        z = row_part(samples, t, layout[FIRST] + k * (size + layout[LAYER_NUMBERS]), size)
         total = 0.0
         for j in range(size):
             total += flat[j] * z[j]
@@ -110,13 +110,13 @@ def write_quotients(  # noqa: PLR0912 (loops over entries)
             for i in range(m):
                 inside[i] += W[c, i] * samples[t, b * axes + c]
         for k in range(slopes.size):
-            z = row_part(samples, t, layout[FIRST] + k * (size + layout[BESIDE]), size + layout[BESIDE])
+            z = row_part(samples, t, layout[FIRST] + k * (size + layout[LAYER_NUMBERS]), size + layout[LAYER_NUMBERS])
             along[:] = 0.0
             for c in range(axes + new):
                 coordinate = samples[t, b * axes + c] if c < axes else N[b, c - axes]
                 for i in range(m):
                     along[i] += motion[1] * coordinate * z[c * m + i]
-            if layout[BESIDE] > 0:
+            if layout[LAYER_NUMBERS] > 0:
                 for i in range(m):
                     along[i] += motion[3] * z[size + m + i]
             error_sum, error_difference = 0.0, 0.0
@@ -127,7 +127,7 @@ def write_quotients(  # noqa: PLR0912 (loops over entries)
                 output = 0.0
                 for i in range(m):
                     v = layers[0, i]
-                    if layout[BESIDE] > 0:
+                    if layout[LAYER_NUMBERS] > 0:
                         v += sign * epsilon * motion[2] * z[size + i]
                     output += v * value[i]
                 error = motion[0] * output - labels[t, b]
@@ -148,7 +148,7 @@ def move_along(  # noqa: PLR0912 (loops over entries)
     r, flat, square = axes - m, vector(moved, 0, moved.size), 0.0
     flat[:] = 0.0
     for k in range(slopes.size):
-        z = row_part(samples, t, layout[FIRST] + k * (size + layout[BESIDE]), size)
+        z = row_part(samples, t, layout[FIRST] + k * (size + layout[LAYER_NUMBERS]), size)
         step = rate * slopes[k] / slopes.size
         square += step * step
         for j in range(size):
@@ -165,13 +165,13 @@ def move_along(  # noqa: PLR0912 (loops over entries)
         for i in range(m):
             stack[m + j, i] = moved[axes + j, i]
     length = np.sqrt(square)
-    at = layout[FIRST] + slopes.size * (size + layout[BESIDE])
+    cursor = layout[FIRST] + slopes.size * (size + layout[LAYER_NUMBERS])
     for i in range(m):
         for j in range(left):
             stack[m + new + j, i] = length * np.sqrt(2.0 * gammas[t, new + j]) if i == j else 0.0
             if j < i:
-                stack[m + new + j, i] = length * samples[t, at]
-                at += 1
+                stack[m + new + j, i] = length * samples[t, cursor]
+                cursor += 1
     # The sign of the new axes is free, as that of T is.
     triangular_factor(stack, stack.shape[0], products)
     for j in range(m):
@@ -193,7 +193,7 @@ def take_zeroth_steps(
     buffers = (work, np.empty(scratch_size(link, m)), H, H, stack)
     moved, slopes = np.empty((axes + layout[NEW], m)), np.empty(layout[DIRECTIONS])  # Σ_k q_k z_k, and q_k
     rows, N = rows_of(work, m), np.empty((batch if motions[5] > 0.0 else min(batch, m), layout[NEW]))
-    length = moved.size + layout[BESIDE]
+    length = moved.size + layout[LAYER_NUMBERS]
     for t in range(rates.size):
         write_factor(N, draws, t, batch * axes)
         if layers is not None and motions[5] > 0.0:
@@ -204,40 +204,42 @@ def take_zeroth_steps(
             write_gradient(W, N, samples, t, buffers, moved)
             write_slopes(moved, layout, samples, t, slopes)
             if layers is not None:
-                for k in range(slopes.size if layout[BESIDE] > 0 else 0):
-                    beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
+                for k in range(slopes.size if layout[LAYER_NUMBERS] > 0 else 0):
+                    layer_direction = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
                     for i in range(m):
-                        slopes[k] += motion[2] * motion[0] * rows.of_v[i] * beside[i]
-                        slopes[k] += motion[3] * motion[0] * layers[0, i] * rows.of_b[i] * beside[m + i]
+                        slopes[k] += motion[2] * motion[0] * rows.of_v[i] * layer_direction[i]
+                        slopes[k] += motion[3] * motion[0] * layers[0, i] * rows.of_b[i] * layer_direction[m + i]
         keep = 1.0 - batch * rates[t] * motions[3]
         if not move_along(W, slopes, motions[0], keep, layout, draws, t, moved, stack, rows.column):
             return t
         if layers is not None:
             for i in range(m):
                 layers[0, i] *= 1.0 - batch * rates[t] * motions[4]
-            for k in range(slopes.size if layout[BESIDE] > 0 else 0):
-                beside = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
+            for k in range(slopes.size if layout[LAYER_NUMBERS] > 0 else 0):
+                layer_direction = row_part(samples, t, layout[FIRST] + k * length + moved.size, 2 * m)
                 for i in range(m):
-                    layers[0, i] -= motions[1] * slopes[k] / slopes.size * beside[i]
-                    layers[1, i] -= motions[2] * slopes[k] / slopes.size * beside[m + i]
+                    layers[0, i] -= motions[1] * slopes[k] / slopes.size * layer_direction[i]
+                    layers[1, i] -= motions[2] * slopes[k] / slopes.size * layer_direction[m + i]
     return rates.size
 
 
 class DirectionAxes(SampledAxes):
     """The axes on which a step draws samples and directions, and its draws, `drawn`; `axes` is their layout."""
 
-    def __init__(self, problem: Problem, batch: int, directions: int, beside: int, *, every_sample: bool) -> None:
+    def __init__(
+        self, problem: Problem, batch: int, directions: int, layer_numbers: int, *, every_sample: bool
+    ) -> None:
         super().__init__(problem, batch)
         m, size = problem.width, self.size
         beyond, rows = problem.dimension - size, batch if every_sample else min(batch, m)
         new = min(rows, beyond)
         left = min(m, beyond - new)
         first = batch * size + _below(rows, new)
-        numbers = first + directions * (m * (size + new) + beside) + _below(m, left)
+        numbers = first + directions * (m * (size + new) + layer_numbers) + _below(m, left)
         # SteppedRuns draws at least 16 steps at a time.
         name, asked = ("directions", directions) if numbers > 2 * first else ("batch_size", batch)
         check_memory(name, asked, 16 * numbers)
-        self.axes = np.array([directions, new, left, beside, first], dtype=np.int64)
+        self.axes = np.array([directions, new, left, layer_numbers, first], dtype=np.int64)
         shapes = 0.5 * np.concatenate([beyond - np.arange(new), beyond - new - np.arange(left)]).astype(np.float64)
         sample_operations = 4 * batch * m * size if not every_sample else 2 * batch * directions * m * (size + new)
         operations = sample_operations + 4 * directions * m * (size + new) + 2 * m * m * (m + new + left)
@@ -277,8 +279,8 @@ class DirectionsEngine(ProjectedEngine):
             check_smoothing(optimizer, "float64")
             scale, rates, decay = network.scale, network.rates, network.decay
         trained = np.sign(rates)
-        beside = 2 * problem.width if trained[1:].any() else 0
-        axes = DirectionAxes(problem, options.batch_size, optimizer.directions, beside, every_sample=is_finite)
+        layer_numbers = 2 * problem.width if trained[1:].any() else 0
+        axes = DirectionAxes(problem, options.batch_size, optimizer.directions, layer_numbers, every_sample=is_finite)
         motion = make_motion(problem, axes)
         student = (motion.student[0], np.array([scale, *trained, 0.0, 0.0]), np.empty(0))
         motions = np.array([*rates, *decay, optimizer.smoothing / np.sqrt(problem.dimension)])

@@ -152,11 +152,11 @@ def rest_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
 
 
 @kernel
-def program_at(link: Vector, at: int, z: float, scratch: Vector) -> tuple[float, float]:
+def program_at(link: Vector, place: int, z: float, scratch: Vector) -> tuple[float, float]:
     """Return both results of the program at a place of the data."""
     scratch[0] = z
-    run_program(link, at, scratch, 1)
-    return scratch[int(link[at + p.FIRST])], scratch[int(link[at + p.SECOND])]
+    run_program(link, place, scratch, 1)
+    return scratch[int(link[place + p.FIRST])], scratch[int(link[place + p.SECOND])]
 
 
 @kernel
@@ -174,9 +174,9 @@ def high_at(link: Vector, z: float) -> tuple[float, float]:
     q = z * z
     even, odd, rising, bending = 0.0, 0.0, 0.0, 0.0
     for k in range(HIGH_TERMS // 2):
-        at = VALUE + HIGH_TERMS - 2 - 2 * k
-        even, odd = even * q + link[at], odd * q + link[at + 1]
-        rising, bending = rising * q + link[at + HIGH_TERMS], bending * q + link[at + HIGH_TERMS + 1]
+        place = VALUE + HIGH_TERMS - 2 - 2 * k
+        even, odd = even * q + link[place], odd * q + link[place + 1]
+        rising, bending = rising * q + link[place + HIGH_TERMS], bending * q + link[place + HIGH_TERMS + 1]
     return even + z * odd, rising + z * bending
 
 
@@ -232,11 +232,11 @@ def write_blocks(link: Vector, z: Vector, value: Vector, slope: Vector, scratch:
 @kernel
 def write_program(link: Vector, z: Vector, value: Vector, slope: Vector, registers: Vector) -> None:
     """Run the program of σ, or that of σ and σ'."""
-    size, at = z.size, int(link[SLOPE]) if slope.size > 0 else VALUE
+    size, place = z.size, int(link[SLOPE]) if slope.size > 0 else VALUE
     for j in range(size):
         registers[j] = z[j]
-    run_program(link, at, registers, size)
-    first, second = size * int(link[at + p.FIRST]), size * int(link[at + p.SECOND])
+    run_program(link, place, registers, size)
+    first, second = size * int(link[place + p.FIRST]), size * int(link[place + p.SECOND])
     for j in range(size):
         value[j] = registers[first + j]
     for j in range(slope.size):
@@ -265,10 +265,10 @@ def write_series(link: Vector, z: Vector, value: Vector, slope: Vector, register
 
 
 @kernel
-def run_program(data: Vector, at: int, registers: Vector, size: int) -> None:
+def run_program(data: Vector, place: int, registers: Vector, size: int) -> None:
     """Run the program at a place of the data; register k begins at k · size, and the inputs are there."""
-    for n in range(int(data[at + p.OPERATIONS])):
-        row = at + p.HEAD + p.WIDTH * n
+    for n in range(int(data[place + p.OPERATIONS])):
+        row = place + p.HEAD + p.WIDTH * n
         out = vector(registers, size * int(data[row + 1]), size)
         left = vector(registers, size * int(data[row + 2]), size)
         right = vector(registers, size * int(data[row + 3]), size)

@@ -83,22 +83,22 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
                 along_sum = np.sqrt(across) + step * samples[t, columns * b + 2]
                 across = along_sum * along_sum
             across += step * step * 2.0 * gammas[t, b]
-        turned, length = along, along * along + across
+        change, length = along, along * along + across
         if directions > 0:
             across = np.sqrt(across)
-            turned, length, square = 0.0, 0.0, 0.0
+            change, length, square = 0.0, 0.0, 0.0
             for k in range(directions):
                 first = columns * batch + 3 * k
                 z1, z2, z3 = samples[t, first], samples[t, first + 1], samples[t, first + 2]
                 q = (along_neuron * z1 + along * z2 + across * z3) / directions
-                turned += q * z2
+                change += q * z2
                 length += q * z3
                 square += q * q
-            length = turned * turned + length * length + square * 2.0 * gammas[t, batch]
+            length = change * change + length * length + square * 2.0 * gammas[t, batch]
         if not length < np.inf:
             return t
         # Rounding ends at ±1.
-        C = min(max((C + s * turned) / np.sqrt(1.0 + length), -1.0), 1.0)
+        C = min(max((C + s * change) / np.sqrt(1.0 + length), -1.0), 1.0)
     state[0] = C
     return rates.size
 

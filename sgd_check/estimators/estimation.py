@@ -232,11 +232,11 @@ def estimate_hierarchy(
         x, fresh = train.standard_normal((most, d)), test.standard_normal((TESTED, d))
         y, wanted = (g.value(z**2 @ signs / np.sqrt(2.0 * d)) for z in (x, fresh))
         overlap, left = np.empty((2, len(counts)))
-        for at, n in enumerate(counts):
+        for index, n in enumerate(counts):
             A = (x[:n].T * y[:n]) @ x[:n] - y[:n].sum() * np.eye(d)
-            overlap[at] = (np.diag(A) @ signs) ** 2 / d / (A**2).sum()
+            overlap[index] = (np.diag(A) @ signs) ** 2 / d / (A**2).sum()
             order = np.argsort(np.einsum("ni,ni->n", fresh @ A, fresh))
-            left[at] = wanted[order].reshape(-1, GROUP).var(axis=1, ddof=1).mean()
+            left[index] = wanted[order].reshape(-1, GROUP).var(axis=1, ddof=1).mean()
         estimates.append(HierarchyRecovery(np.array(counts, dtype=np.float64), overlap, left))
     return estimates
 

@@ -72,8 +72,8 @@ def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
     shape = (rates.size, len(CASES))
     counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
     with study.stepping() as meter:
-        for at, rate in enumerate(rates.tolist()):
-            _calibrate(study, at, rate, int(np.ceil(end / rate)), counts[at], visible[at], meter)
+        for index, rate in enumerate(rates.tolist()):
+            _calibrate(study, index, rate, int(np.ceil(end / rate)), counts[index], visible[index], meter)
     dims = ("learning_rate", "case")
     return study.dataset(
         meter,
@@ -83,7 +83,9 @@ def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
     )
 
 
-def _calibrate(study: SgdStudy, at: int, rate: float, steps: int, counts: Array, visible: Array, meter: Meter) -> None:
+def _calibrate(
+    study: SgdStudy, index: int, rate: float, steps: int, counts: Array, visible: Array, meter: Meter
+) -> None:
     """Add verdicts at one learning rate to `counts` (cases, verdicts), and write the `visible` errors (cases, 1)."""
     repetitions, level = study.settings["repetitions"], study.settings["false_alarm_rate"]
     plan, seen = make_plan(rate, steps, None), []
@@ -96,7 +98,9 @@ def _calibrate(study: SgdStudy, at: int, rate: float, steps: int, counts: Array,
         error_estimate=False,
     )
     for repetition in range(repetitions):
-        right, *wrong = _runs(study, rate, steps, plan.recorded, study.seeds_of(at * repetitions + repetition), meter)
+        right, *wrong = _runs(
+            study, rate, steps, plan.recorded, study.seeds_of(index * repetitions + repetition), meter
+        )
         pairs = [*((change(theory), right) for change in THEORIES.values()), *((theory, runs) for runs in wrong)]
         comparisons = [
             compare(prediction, runs, false_alarm_rate=level)["comparison"].to_dataset() for prediction, runs in pairs
@@ -133,7 +137,7 @@ def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
     counts = np.zeros((2, len(names), len(cases), len(VERDICTS)))
     effects = np.full((repetitions, len(names), len(cases), 2), np.nan)
     with study.stepping() as meter:
-        for repetition, (at, name) in product(range(repetitions), enumerate(names)):
+        for repetition, (index, name) in product(range(repetitions), enumerate(names)):
             kind = of_kinds.KINDS[name]
             number = study.settings["seed"] + repetition
             # Seeds depend on the number and the kind alone, so that a study can be made in parts.
@@ -142,7 +146,7 @@ def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
                 name, number, range(first, first + kind.runs), study.settings["false_alarm_rate"]
             )
             for case, (verdict, effect) in verdicts.items():
-                place = (at, cases.index(case))
+                place = (index, cases.index(case))
                 counts[0][*place, VERDICTS.index(verdict)] += 1
                 counts[1][*place, VERDICTS.index(verdict)] += effect.is_large
                 effects[repetition, *place] = effect

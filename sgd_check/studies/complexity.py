@@ -80,8 +80,8 @@ def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
     with study.stepping() as meter:
         # In the order of the cells, which is that of their seeds.
         numbered = enumerate(zip(np.ndindex(shape), cells, strict=True))
-        for number, (at, cell) in sorted(numbered, key=lambda item: item[1][1].expected_steps):
-            times, blown[at] = escape_times(
+        for number, (place, cell) in sorted(numbered, key=lambda item: item[1][1].expected_steps):
+            times, blown[place] = escape_times(
                 cell.problem,
                 learning_rate=cell.learning_rate,
                 steps=int(np.ceil(HORIZON * cell.expected_steps)),
@@ -89,7 +89,7 @@ def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
                 report=meter.add,
                 optimizer=cell.optimizer,
             )
-            time[at] = times[:, 0]
+            time[place] = times[:, 0]
     values = _values(study, cells, time, blown, coords["dimension"].astype(np.float64))
     links = tuple(coords)[:-1]
     labelled = {name: ((*links, *dims), array) for name, (dims, array) in values.items()}
@@ -106,16 +106,20 @@ def _values(study: SgdStudy, cells: list[Cell], time: Array, blown: Array, d: Ar
     with np.errstate(invalid="ignore", divide="ignore"):
         deviation = (mean - np.log(finite)) / error
     exponent, exponent_error = np.zeros((2, *links, len(SOURCES)))
-    for at in np.ndindex(*links):
-        log_steps = mean[at] - np.log(rate[at])
-        measured = fit_slope(d, log_steps, error[at])
+    for place in np.ndindex(*links):
+        log_steps = mean[place] - np.log(rate[place])
+        measured = fit_slope(d, log_steps, error[place])
         # Theory is fitted over the dimensions that SGD was: a curve that bends has no one slope.
-        used = np.isfinite(log_steps + error[at])
-        logs = [np.where(used, np.log(curve[at] / rate[at]), np.nan) for curve in (finite, flow)]
-        exponent[at] = [measured.exponent, *(fit_slope(d, curve_logs).exponent for curve_logs in logs), law[at][0]]
-        exponent_error[at][0] = measured.standard_error
+        used = np.isfinite(log_steps + error[place])
+        logs = [np.where(used, np.log(curve[place] / rate[place]), np.nan) for curve in (finite, flow)]
+        exponent[place] = [
+            measured.exponent,
+            *(fit_slope(d, curve_logs).exponent for curve_logs in logs),
+            law[place][0],
+        ]
+        exponent_error[place][0] = measured.standard_error
     of_direction, of_size, of_run = (..., None), ("dimension",), ("dimension", "run")
-    seeds = [study.seeds_of(at).start for at in range(len(cells))]
+    seeds = [study.seeds_of(place).start for place in range(len(cells))]
     return {
         "emergence_time": (of_run, time[of_direction]),
         "emergence_step": (of_run, (time / rate[of_direction])[of_direction]),

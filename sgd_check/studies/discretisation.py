@@ -58,11 +58,11 @@ def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: 
     loss, emerged = (np.full((*shape, size), np.nan) for size in (samples.size, problem.num_directions))
     blown, reached = np.full((2, *shape), np.nan)
     with study.stepping() as meter:
-        for at, end in enumerate(ends.tolist()):
+        for index, end in enumerate(ends.tolist()):
             records = samples[samples <= end].tolist()
-            simulation = study.simulated(problem, float(rates[at]), end, study.seeds_of(at), records)
-            loss[at, :, : simulation.sizes["time"]] = simulation["loss"].values
-            blown[at], emerged[at] = simulation["blown_up"].values, simulation["emergence_time"].values
+            simulation = study.simulated(problem, float(rates[index]), end, study.seeds_of(index), records)
+            loss[index, :, : simulation.sizes["time"]] = simulation["loss"].values
+            blown[index], emerged[index] = simulation["blown_up"].values, simulation["emergence_time"].values
             meter.add(end * shape[1])
     for target, run in np.ndindex(shape):
         reached[target, run] = theory.first_crossing(
@@ -78,7 +78,7 @@ def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: 
             "emergence_time": (of_run, emerged),
             "blown_up_share": (of_target, blown.mean(axis=1)),
             "censored_share": (of_target, share_never(emerged, blown)),
-            "first_seed": (of_target, [study.seeds_of(at).start for at in range(ends.size)]),
+            "first_seed": (of_target, [study.seeds_of(index).start for index in range(ends.size)]),
             "exponent": ((), exponent),
             "exponent_error": ((), error),
             "step_size": (of_target, rates),
@@ -106,14 +106,14 @@ def _exponents(small: TargetCurve, reached: Array, large: TargetCurve) -> tuple[
     """Return x of L ∝ n^x by source, and its standard error, from fits of n against L, which is exact."""
     mean, error = log_means(reached)
     sgd, used = theory.fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
-    same = theory.fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
+    of_pairs = theory.fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
     teacher = large.problem.teacher
     sums = [
         theory.inverse_fit(large.losses, n[None])
         for n in (large.needed, teacher.coefficients[large.targets - 1] ** -2.0)
     ]
     law = theory.asymptotic_exponents(large.problem.information_exponent, teacher.beta).loss_samples
-    values = [1.0 / sgd.exponent, 1.0 / same.exponent, *(fit.exponent for fit in sums), law]
+    values = [1.0 / sgd.exponent, 1.0 / of_pairs.exponent, *(fit.exponent for fit in sums), law]
     errors = [sgd.standard_error / sgd.exponent**2, 0.0, *(fit.standard_error for fit in sums), 0.0]
     return np.array(values), np.array(errors)
 

@@ -43,15 +43,15 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
         solve_reused_data, learning_rate=rate, steps=epochs * batches, draws=settings["draws"], progress=False
     )
     with study.stepping() as meter:
-        for number, at in enumerate(np.ndindex(shape)):
-            link, noise, ratio = (axis[i] for axis, i in zip(axes, at, strict=True))
+        for number, place in enumerate(np.ndindex(shape)):
+            link, noise, ratio = (axis[i] for axis, i in zip(axes, place, strict=True))
             problem = epochs_problem(link, noise, settings)
-            again = solve(problem, samples=f"{ratio!r}d", batches_per_epoch=batches)
+            reused_theory = solve(problem, samples=f"{ratio!r}d", batches_per_epoch=batches)
             fresh = solve(problem, samples=f"{ratio * epochs!r}d", batches_per_epoch=epochs * batches)
-            for source, prefix in ((again, "reused"), (fresh, "fresh")):
-                theory[f"{prefix}_overlap"][at] = source["teacher_overlap"].values[records, 0, 0]
-                theory[f"{prefix}_loss"][at] = source["loss"].values[records]
-            theory["reused_overlap_error"][at] = again["teacher_overlap_error"].values[records, 0, 0]
+            for source, prefix in ((reused_theory, "reused"), (fresh, "fresh")):
+                theory[f"{prefix}_overlap"][place] = source["teacher_overlap"].values[records, 0, 0]
+                theory[f"{prefix}_loss"][place] = source["loss"].values[records]
+            theory["reused_overlap_error"][place] = reused_theory["teacher_overlap_error"].values[records, 0, 0]
             samples = round(ratio * settings["dimension"])
             steps, seeds = records.tolist(), study.seeds_of(number)
             simulation = study.simulated(
@@ -64,14 +64,16 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
                 batch_size=samples // batches,
                 reshuffle=False,
             )
-            measured["overlap"][at] = simulation["teacher_overlap"].values[:, :, 0, 0].T
+            measured["overlap"][place] = simulation["teacher_overlap"].values[:, :, 0, 0].T
             for name in ("loss", "train_loss"):
-                measured[name][at] = simulation[name].values.T
+                measured[name][place] = simulation[name].values.T
             meter.add(epochs * batches * runs)
     worth, loss = np.full((*shape, epochs + 1), np.nan), theory["reused_loss"]
     seen = np.abs(theory["reused_overlap"]) > np.maximum(0.02, 6.0 * theory["reused_overlap_error"])
-    for at in np.ndindex(shape):
-        worth[at] = np.where(seen[at], worth_of(theory["reused_overlap"][at], theory["fresh_overlap"][at]), np.nan)
+    for place in np.ndindex(shape):
+        worth[place] = np.where(
+            seen[place], worth_of(theory["reused_overlap"][place], theory["fresh_overlap"][place]), np.nan
+        )
     expansions = [hermite.expand(link) for link in axes[0]]
     return study.dataset(
         meter,
@@ -91,7 +93,7 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
     )
 
 
-def worth_of(again: Array, fresh: Array) -> Array:
+def worth_of(reused: Array, fresh: Array) -> Array:
     """Return the epochs on fresh samples after which C² first reaches its value after each reused epoch; inf if never.
 
     Examples
@@ -99,14 +101,14 @@ def worth_of(again: Array, fresh: Array) -> Array:
     >>> worth_of(np.array([0.0, 0.5, 0.8, 1.0]), np.array([0.0, 0.5, 0.9, 0.9])).round(2).tolist()
     [0.0, 1.0, 1.7, inf]
     """
-    level, reached = again**2, fresh**2
+    level, reached = reused**2, fresh**2
     epochs = np.full(level.size, np.inf)
-    for at, value in enumerate(level):
+    for epoch, value in enumerate(level):
         late = np.flatnonzero(reached >= value)
         if late.size:
             first = int(late[0])
             low, high = reached[max(first - 1, 0)], reached[first]
-            epochs[at] = first - (high - value) / (high - low) if first else 0.0
+            epochs[epoch] = first - (high - value) / (high - low) if first else 0.0
     return epochs
 
 

@@ -49,14 +49,14 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
     spectral, descent = np.full((2, len(dimensions), len(ratios), runs), np.nan)
     online = np.full((len(settings["online_dimensions"]), runs), np.nan)
     with study.stepping() as meter:
-        for number, at in enumerate(np.ndindex(len(dimensions), len(ratios))):
-            d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
+        for number, place in enumerate(np.ndindex(len(dimensions), len(ratios))):
+            d, samples = dimensions[place[0]], round(ratios[place[1]] * dimensions[place[0]])
             problem, seeds = descent_problem(link, d), study.seeds_of(number)
             estimates = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
-            spectral[at] = estimates["overlap_squared"].to_numpy()
+            spectral[place] = estimates["overlap_squared"].to_numpy()
             rate, steps = settings["rate"], settings["steps"]
             last = study.simulated(problem, rate, steps, seeds, [steps], training_samples=samples, batch_size=samples)
-            descent[at] = last["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
+            descent[place] = last["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
             meter.add(settings["steps"] * runs)
         for row, d in enumerate(settings["online_dimensions"]):
             seeds, end = study.seeds_of(spectral[..., 0].size + row), 3.0 * _expected(d, slope)
@@ -204,8 +204,8 @@ def full_batch_recovery(
         f"Argument `online_rate` must be so small that the drift of online SGD outweighs its noise, but is {c:g}.",
     )
     # The law depends on n/d alone.
-    fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], 101)[1:])
-    law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)
+    law_ratios = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], 101)[1:])
+    law = predict_recovery(link, dimension=LARGE, samples=np.rint(law_ratios * LARGE).astype(int).tolist(), degree=2)
     problem = descent_problem(link, settings["dimensions"][-1])
     arrivals = sum(_expected(d, slope) for d in settings["online_dimensions"])
     steps = len(settings["dimensions"]) * n_over_d.size * settings["steps"] + arrivals

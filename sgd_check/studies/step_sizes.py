@@ -45,10 +45,10 @@ def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array,
     problem, count = study.problem, study.settings["seeds"]
     time, blown = np.full((rates.size, count, problem.num_directions), np.nan), np.full((rates.size, count), np.nan)
     with study.stepping() as meter:
-        for at, rate in reversed(list(enumerate(rates.tolist()))):
+        for index, rate in reversed(list(enumerate(rates.tolist()))):
             steps = int(np.ceil(horizon / rate))
-            runs = study.simulated(problem, rate, steps, study.seeds_of(at), [steps])
-            time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
+            runs = study.simulated(problem, rate, steps, study.seeds_of(index), [steps])
+            time[index], blown[index] = runs["emergence_time"].values, runs["blown_up"].values
             meter.add(steps * count)
     finite = np.array([finite_step_times(problem, rate, horizon) for rate in rates.tolist()])
     # Of those that emerge in the flow the last.
@@ -69,7 +69,7 @@ def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array,
             "censored_share": (of_rate, share_never(time, blown)),
             "finite_step_time": (of_rate, finite),
             "predicted_emergence_time": ((), np.where(np.isfinite(flow), flow, np.nan)),
-            "first_seed": (of_rate, [study.seeds_of(at).start for at in range(rates.size)]),
+            "first_seed": (of_rate, [study.seeds_of(index).start for index in range(rates.size)]),
         },
         {"learning_rate": rates, "run": np.arange(count)},
         horizon=horizon,
@@ -199,10 +199,10 @@ def reach(rates: Array, ratio: Array) -> float:
     later = np.flatnonzero(~inside[first:])
     if later.size == 0:
         return float(rates[-1])
-    at = first + int(later[0])
-    edge = 1.0 + np.sign(ratio[at] - 1.0) * TOLERANCE
-    step = (edge - ratio[at - 1]) / (ratio[at] - ratio[at - 1]) if np.isfinite(ratio[at]) else 0.0
-    return float(rates[at - 1] * (rates[at] / rates[at - 1]) ** step)
+    index = first + int(later[0])
+    edge = 1.0 + np.sign(ratio[index] - 1.0) * TOLERANCE
+    step = (edge - ratio[index - 1]) / (ratio[index] - ratio[index - 1]) if np.isfinite(ratio[index]) else 0.0
+    return float(rates[index - 1] * (rates[index] / rates[index - 1]) ** step)
 
 
 def half_blown(rates: Array, blown: Array) -> float:
@@ -214,10 +214,10 @@ def half_blown(rates: Array, blown: Array) -> float:
     10.0
     """
     share = blown.mean(axis=1)
-    at = int(np.argmax(share >= 0.5))
-    if at == 0:
+    index = int(np.argmax(share >= 0.5))
+    if index == 0:
         return float(rates[0]) if share[0] >= 0.5 else np.nan
-    return first_crossing(rates, -share, -0.5, linear=True) if np.isfinite(share[at - 1]) else np.nan
+    return first_crossing(rates, -share, -0.5, linear=True) if np.isfinite(share[index - 1]) else np.nan
 
 
 def _sgd_transfer(study: SgdStudy, widths: list[int], rates: Array, limit: float) -> xr.Dataset:

@@ -380,24 +380,24 @@ class _TriggerTask(Model):
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
         return self.sequences(torch.multinomial(self._weights, count, replacement=True, generator=generator), generator)
 
-    def sequences(self, at: torch.Tensor, generator: torch.Generator) -> list[torch.Tensor]:
+    def sequences(self, gaps: torch.Tensor, generator: torch.Generator) -> list[torch.Tensor]:
         """Return tokens (count, T), of which those after the second trigger do not count, gap numbers, and answers."""
-        tokens = torch.randint(self.problem.symbols, (len(at), self._longest), generator=generator)
-        rows, gap = torch.arange(len(at)), self._gaps[at]
+        tokens = torch.randint(self.problem.symbols, (len(gaps), self._longest), generator=generator)
+        rows, gap = torch.arange(len(gaps)), self._gaps[gaps]
         tokens[rows, gap] = tokens[rows, 2 * gap + 2] = self.problem.symbols
-        return [tokens, at, tokens[rows, gap + 1]]
+        return [tokens, gaps, tokens[rows, gap + 1]]
 
     def attention(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the weights of all keys, (seeds, count, T)."""
-        tokens, at = batch[0], batch[1][..., None]
-        place, before = torch.arange(self._longest, device=at.device), tokens.roll(1, dims=2)
+        tokens, gaps = batch[0], batch[1][..., None]
+        place, before = torch.arange(self._longest, device=gaps.device), tokens.roll(1, dims=2)
         before[..., 0] = self.problem.symbols + 1
         rows = torch.arange(len(self.seeds))[:, None, None]
         a, b, B = (
             table[rows, entry]
-            for table, entry in zip(self.parameters, (tokens, before, at * self._longest + place), strict=True)
+            for table, entry in zip(self.parameters, (tokens, before, gaps * self._longest + place), strict=True)
         )
-        beyond = place > 2 * self._gaps.to(at.device)[at] + 2
+        beyond = place > 2 * self._gaps.to(gaps.device)[gaps] + 2
         return torch.softmax((a + b + self.problem.triggers**0.5 * B).masked_fill(beyond, -torch.inf), dim=2)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -669,12 +669,12 @@ def _checked_seeds(seeds: object, first_seed: object) -> range:
 
 def _passed(progress: Array, time: Array) -> Array:
     """Return the first time at which progress (seeds, looks, components) is ½, linear between looks."""
-    at = np.argmax(progress >= 0.5, axis=1)
-    low = np.maximum(at - 1, 0)
-    after, before = (np.take_along_axis(progress, index[:, None], axis=1)[:, 0] for index in (at, low))
+    first = np.argmax(progress >= 0.5, axis=1)
+    low = np.maximum(first - 1, 0)
+    after, before = (np.take_along_axis(progress, place[:, None], axis=1)[:, 0] for place in (first, low))
     rise = np.maximum(after - before, 0.0)
     share = np.divide(after - 0.5, rise, out=np.zeros_like(rise), where=rise > 0.0)
-    return np.where(after >= 0.5, time[at] - (time[at] - time[low]) * share, np.nan)
+    return np.where(after >= 0.5, time[first] - (time[first] - time[low]) * share, np.nan)
 
 
 class TokenRuns(Stepper):
@@ -683,8 +683,8 @@ class TokenRuns(Stepper):
     def __init__(self, parts: Sequence[tuple[Model, Draws | None]]) -> None:
         self._parts, self._step = parts, 0
         self._parameters = {
-            f"parameter_{at}_{number}": parameter
-            for at, (model, _) in enumerate(parts)
+            f"parameter_{part}_{number}": parameter
+            for part, (model, _) in enumerate(parts)
             for number, parameter in enumerate(model.parameters)
         }
 
@@ -710,9 +710,9 @@ class TokenRuns(Stepper):
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return step, parameters and the state of the generators."""
         arrays = {name: parameter.detach().cpu().numpy().copy() for name, parameter in self._parameters.items()}
-        for at, (_, draws) in enumerate(self._parts):
+        for part, (_, draws) in enumerate(self._parts):
             if draws is not None:
-                arrays |= {f"generators_{at}": draws.before.copy(), f"used_{at}": np.array(draws.used)}
+                arrays |= {f"generators_{part}": draws.before.copy(), f"used_{part}": np.array(draws.used)}
         return arrays | {"step": np.array(self._step)}
 
     @torch.no_grad()
@@ -722,9 +722,9 @@ class TokenRuns(Stepper):
         self._step = int(state["step"])
         for name, parameter in self._parameters.items():
             parameter.copy_(torch.as_tensor(state[name]))
-        for at, (_, draws) in enumerate(self._parts):
+        for part, (_, draws) in enumerate(self._parts):
             if draws is not None:
-                draws.restore(state[f"generators_{at}"], int(state[f"used_{at}"]))
+                draws.restore(state[f"generators_{part}"], int(state[f"used_{part}"]))
 
 
 class Draws:
@@ -780,13 +780,13 @@ def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torc
     p = torch.arange(1.0, N + 1.0, dtype=torch.float64, device=device) ** -(problem.frequency_exponent or 0.0)
     # At most 2²⁴ scores are held at once.
     flags, rows, items = np.empty((len(seeds), N)), max(1, 2**24 // N), torch.arange(N, device=device)
-    for at, seed in enumerate(seeds):
+    for draw, seed in enumerate(seeds):
         generator = torch.Generator().manual_seed(seed)
         E, U = (torch.randn(N, d, generator=generator, dtype=torch.float64).to(device) / d**0.5 for _ in range(2))
         W = ((U - U.mean(dim=0)) * (p / p.sum())[:, None]).T @ E
         moved = E @ (W if problem.smoothing is None else smooth_signs(W, problem.smoothing)).T
         best = torch.cat([(moved[row : row + rows] @ U.T).argmax(dim=1) for row in range(0, N, rows)])
-        flags[at] = (best == items).cpu().numpy()
+        flags[draw] = (best == items).cpu().numpy()
     values = {"recovery": np.add.reduceat(flags, edges, axis=1) / counts, "rank_count": counts}
     return make_dataset(
         {**values, "recovered_count": flags.sum(axis=1)},

@@ -95,7 +95,7 @@ class Recursion:
         torch.mul(derivative, self._error, out=self._c_of[k])
         self._pass_on(k)
 
-    def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor | None:  # noqa: ARG002
+    def scale(self, moved: torch.Tensor, lanes: slice) -> torch.Tensor | None:  # noqa: ARG002
         """Return s of the weights after the steps taken, shape (lanes, m), or None if it is one.
 
         `moved` (lanes, m, d) are the sums V_i − Σ c_ij x_j of the lanes `at`.
@@ -137,8 +137,8 @@ class _HomogeneousRecursion(Recursion):
             norm.mul_(growth)
             ratio.div_(growth.sqrt_())
 
-    def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor:  # noqa: ARG002
-        return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0].T[at]
+    def scale(self, moved: torch.Tensor, lanes: slice) -> torch.Tensor:  # noqa: ARG002
+        return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0].T[lanes]
 
 
 class _NetworkRecursion(Recursion):
@@ -165,9 +165,9 @@ class _NetworkRecursion(Recursion):
         self._ratio.fill_(1.0)
         self._all_opened.copy_(self._both)
 
-    def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor | None:
+    def scale(self, moved: torch.Tensor, lanes: slice) -> torch.Tensor | None:
         """Return the factors that weight decay gives, or that bring neurons back to the sphere."""
-        ratio = self._ratio[:, : self.squared_norm.shape[1], 0].T[at]
+        ratio = self._ratio[:, : self.squared_norm.shape[1], 0].T[lanes]
         if self._lengths is None:
             return ratio if self._network.decay[0] else None
         return torch.sign(ratio).mul_(self._lengths).div_(torch.linalg.vector_norm(moved, dim=2))
@@ -343,14 +343,14 @@ class OnlineEngine(TorchRuns):
 
     def _draw(self, lanes: range) -> None:
         """Fill the buffers of some lanes with fresh samples and minus their labels."""
-        teacher, at = self._teacher, slice(lanes.start, lanes.stop)
-        samples, targets = self._samples[at], self._targets[at]
+        teacher, part = self._teacher, slice(lanes.start, lanes.stop)
+        samples, targets = self._samples[part], self._targets[part]
         noise = targets if teacher.noise > 0 else None
         self._streams.fill(lanes, samples, noise)
         samples[..., self._dimension :] = 0.0
         # On the processor lane by lane: the roundings of a lane must not depend on how many there are.
-        for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
-            torch.neg(teacher.label(part, None if noise is None else target), out=target)
+        for lane_samples, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
+            torch.neg(teacher.label(lane_samples, None if noise is None else target), out=target)
 
     def _take(self, first: int, last: int) -> None:
         """Take steps of a block, which opens with the first and ends with the last."""
@@ -366,18 +366,22 @@ class OnlineEngine(TorchRuns):
 
     def _project(self, lanes: range) -> None:
         """Write the products of weights and samples that the steps of a block need."""
-        at, recursion = slice(lanes.start, lanes.stop), self._recursion
-        weights, samples, products = self._weights[at], self._samples[at, self._rows[self._block]], self._products[at]
+        part, recursion = slice(lanes.start, lanes.stop), self._recursion
+        weights, samples, products = (
+            self._weights[part],
+            self._samples[part, self._rows[self._block]],
+            self._products[part],
+        )
         columns = samples.transpose(1, 2)
         torch.bmm(weights, columns, out=products)
-        recursion.projections[:, :, at] = self._by_step(products)
+        recursion.projections[:, :, part] = self._by_step(products)
         if self._gram is not None and recursion.gram is not None:
-            torch.bmm(self._pulls(samples), columns, out=self._gram[at])
-            recursion.gram[..., at] = self._gram[at].permute(1, 2, 0)
+            torch.bmm(self._pulls(samples), columns, out=self._gram[part])
+            recursion.gram[..., part] = self._gram[part].permute(1, 2, 0)
         length = torch.linalg.vector_norm(weights, dim=2)
-        recursion.squared_norm[:, at] = torch.mul(length, length).T
-        targets = self._targets[at, self._rows[self._block]]
-        recursion.targets[:, at] = targets.reshape(len(lanes), self._steps, -1).transpose(0, 1)
+        recursion.squared_norm[:, part] = torch.mul(length, length).T
+        targets = self._targets[part, self._rows[self._block]]
+        recursion.targets[:, part] = targets.reshape(len(lanes), self._steps, -1).transpose(0, 1)
 
     def _by_step(self, products: torch.Tensor) -> torch.Tensor:
         """Return (lanes, m, K B) as (K, m, lanes, B), which the recursion has."""
@@ -386,14 +390,14 @@ class OnlineEngine(TorchRuns):
 
     def _moved(self, lanes: range, out: torch.Tensor) -> None:
         """Write the weights of some lanes with the steps taken to `out`, which may be the weights themselves."""
-        at, recursion = slice(lanes.start, lanes.stop), self._recursion
-        products = self._products[at]
-        self._by_step(products).copy_(recursion.coefficients[:, :, at])
-        samples = self._samples[at, self._rows[self._block]]
-        torch.baddbmm(self._weights[at], products, self._pulls(samples), alpha=-1, out=out[at])
-        scale = recursion.scale(out[at], at)
+        part, recursion = slice(lanes.start, lanes.stop), self._recursion
+        products = self._products[part]
+        self._by_step(products).copy_(recursion.coefficients[:, :, part])
+        samples = self._samples[part, self._rows[self._block]]
+        torch.baddbmm(self._weights[part], products, self._pulls(samples), alpha=-1, out=out[part])
+        scale = recursion.scale(out[part], part)
         if scale is not None:
-            out[at].mul_(scale[..., None])
+            out[part].mul_(scale[..., None])
 
     def _pulls(self, samples: torch.Tensor) -> torch.Tensor:
         """Return Σ x of samples x (lanes, K B, aligned(d)), along which they pull the weights."""

@@ -139,14 +139,14 @@ def advance(
                 inside = column < d
                 x = tl.where(inside[None, :], four[part], 0.0)
                 last = tl.where(inside[None, :], last_four[part], 0.0)
-                at = run_weights + neurons[:, None] * pitch + column[None, :]
+                addresses = run_weights + neurons[:, None] * pitch + column[None, :]
                 kept = live[:, None] & inside[None, :]
-                w = tl.load(at, mask=kept, other=0.0)
+                w = tl.load(addresses, mask=kept, other=0.0)
                 w = scale[:, None] * (w - tl.dot(C, last, input_precision=PRECISION))
-                tl.store(at, w, mask=kept)
-                turned = tl.trans(x)
-                Z += tl.dot(w, turned, input_precision=PRECISION)
-                G += tl.dot(x, turned, input_precision=PRECISION)
+                tl.store(addresses, w, mask=kept)
+                transposed = tl.trans(x)
+                Z += tl.dot(w, transposed, input_precision=PRECISION)
+                G += tl.dot(x, transposed, input_precision=PRECISION)
                 norm += tl.sum(w * w, axis=1)
                 if (group * 4 + part) * CHUNK < P:
                     a = tl.load(teacher + column, mask=column < P, other=0.0)

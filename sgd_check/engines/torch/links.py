@@ -100,9 +100,9 @@ class _ProgramLink(TorchLink):
 def _run(program: list[float], z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return both results of a program."""
     registers = [z] * int(program[p.REGISTERS])
-    for at in range(p.HEAD, len(program), p.WIDTH):
-        code, to, left, right = map(int, program[at : at + 4])
-        registers[to] = _operated(code, registers[left], registers[right], *program[at + 4 : at + p.WIDTH])
+    for place in range(p.HEAD, len(program), p.WIDTH):
+        code, to, left, right = map(int, program[place : place + 4])
+        registers[to] = _operated(code, registers[left], registers[right], *program[place + 4 : place + p.WIDTH])
     return registers[int(program[p.FIRST])], registers[int(program[p.SECOND])]
 
 

@@ -222,8 +222,11 @@ class WeightEngine(TorchRuns):
             span, reduced = problem.teacher.span, problem.reduced_weights()
             axes_of_runs = self._weights.new_empty(len(seeds), span, d)
             for run, seed in enumerate(seeds):
-                turned, those_axes = on_dense_axes(reduced, span, d, seed)
-                self._weights[run, :, :d], axes_of_runs[run] = torch.from_numpy(turned), torch.from_numpy(those_axes)
+                start_on_axes, run_axes = on_dense_axes(reduced, span, d, seed)
+                self._weights[run, :, :d], axes_of_runs[run] = (
+                    torch.from_numpy(start_on_axes),
+                    torch.from_numpy(run_axes),
+                )
             self._teacher = replace(self._teacher, axes=axes_of_runs)
         if layered:
             start = problem.network_start()
