@@ -181,7 +181,7 @@ def read_toml(path: str, argument: str) -> dict[str, Any]:
             content = stream.read(MOST_TOML_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         cause = getattr(error, "strerror", str(error))
-        refuse(f"{argument} must name a readable file, but {shown(path)} is not ({cause}).", UsageError)
+        refuse(f"{argument} must name a readable file, but {shown(path)} is not ({cause}).", error=UsageError)
     require_usage(
         len(content) <= MOST_TOML_BYTES,
         f"{argument} must name a file of at most {MOST_TOML_BYTES} bytes, but {shown(path)} has more.",
@@ -189,7 +189,7 @@ def read_toml(path: str, argument: str) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # of these are TOMLDecodeError and UnicodeDecodeError
-        refuse(f"{argument} must name a TOML file, but {shown(path)} is not ({shown(str(error))}).", UsageError)
+        refuse(f"{argument} must name a TOML file, but {shown(path)} is not ({shown(str(error))}).", error=UsageError)
 
 
 def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[str, Any]:
@@ -223,7 +223,7 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
         try:
             completed[option.key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
         except RecursionError:  # of tables within tables without an end
-            refuse(f"Option --{option.name} must be a value in a file, but is {shown(value)}.", UsageError)
+            refuse(f"Option --{option.name} must be a value in a file, but is {shown(value)}.", error=UsageError)
     return MappingProxyType(completed)
 
 
@@ -368,18 +368,18 @@ def end_with(
     store = store or partial(write_somewhere, output, netcdf_writer(result), replaces=replaces)
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
         stored = writer.submit(_attempt, store)
-        findings, drawn, undrawn, interrupted = None, None, "", False
+        findings, figure_file, undrawn, interrupted = None, None, "", False
         try:
             findings = find(result) if figure is not None or not values["quiet"] else None
             if figure is not None and findings is not None and findings.overview is not None:
-                drawn, undrawn = _drawn(findings, figure, chosen_style(values), dpi, replaces=replaces)
+                figure_file, undrawn = _drawn(findings, figure, chosen_style(values), dpi, replaces=replaces)
         except KeyboardInterrupt:
             interrupted, findings = True, None
     written, trouble = stored.result()
     tables, unlisted = store_table(result, values)
     unprinted = ""
     if written is not None and findings is not None and not values["quiet"]:
-        files = {"output": str(written), figure_key: None if drawn is None else str(drawn), **tables}
+        files = {"output": str(written), figure_key: None if figure_file is None else str(figure_file), **tables}
         try:
             tell(findings.as_json(files) if values["json"] else folded(as_typed(findings.as_text(files))))
         except OutputError as error:
@@ -393,8 +393,8 @@ def end_with(
 
 def say_where(result: Path) -> None:
     """Print that a command was interrupted before it showed its result, and the command that shows it."""
-    again = shlex.join(["python", "-m", "dynamics.report", str(result)])
-    say(f"Interrupted while the result was summed up; it is in {result}, and this shows it: {again}")
+    command = shlex.join(["python", "-m", "dynamics.report", str(result)])
+    say(f"Interrupted while the result was summed up; it is in {result}, and this shows it: {command}")
 
 
 def _drawn(findings: Findings, figure: Path, style: str, dpi: int, *, replaces: bool) -> tuple[Path | None, str]:

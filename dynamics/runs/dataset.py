@@ -109,7 +109,7 @@ def make_dataset(
     import xarray as xr
 
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
-    said, labels = _of_learned(problem, values, attributes)
+    definition, labels = _of_learned(problem, values, attributes)
     labels |= _of_emergence(problem, variables)
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
     return xr.Dataset(
@@ -118,7 +118,7 @@ def make_dataset(
             for name, array in {**inputs, **values}.items()
         },
         {name: _labelled(variables[name], array) for name, array in {**coords, **directions}.items()},
-        stamp_of(problem, title, solver) | own_attributes(problem, said | dict(attributes)),
+        stamp_of(problem, title, solver) | own_attributes(problem, definition | dict(attributes)),
     )
 
 

@@ -113,4 +113,4 @@ def tell_refusal(call: str, sentence: str) -> None:
         return
     _told.add(call)
     with suppress(RuntimeWarning):  # a filter that makes errors of warnings loses no file
-        warn(sentence, RuntimeWarning)
+        warn(sentence, category=RuntimeWarning)

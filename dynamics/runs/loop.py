@@ -305,13 +305,13 @@ class LooserRun:
         begun: Snapshot | None = None,
         cut: tuple[Stepper, Callable[[Array], float]] | None = None,
     ) -> None:
-        asked = [(stepper, loss, begun), *([(*cut, None)] if cut else [])]
-        self._steppers = [stepper for stepper, _, _ in asked]
-        self._remotes = [_Remote() for _ in asked]
+        runs_to_follow = [(stepper, loss, begun), *([(*cut, None)] if cut else [])]
+        self._steppers = [stepper for stepper, _, _ in runs_to_follow]
+        self._remotes = [_Remote() for _ in runs_to_follow]
         self._pool, self._end = ThreadPoolExecutor(1), float(times[-1])
         self._runs = [
-            self._pool.submit(run, stepper, times, observer_of(loss_of), trackers=[remote], begun=since)
-            for (stepper, loss_of, since), remote in zip(asked, self._remotes, strict=True)
+            self._pool.submit(run, stepper, times, observer_of(loss_of), trackers=[remote], begun=begun_run)
+            for (stepper, loss_of, begun_run), remote in zip(runs_to_follow, self._remotes, strict=True)
         ]
 
     def ended(self, seconds: float) -> bool:
@@ -336,10 +336,10 @@ class LooserRun:
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the looser run at present."""
-        wanted, looser = self._remotes[0].snapshot(), self._runs[0]
-        both: tuple[Future[Any], ...] = (wanted, looser)
-        wait(both, return_when=FIRST_COMPLETED)
-        return wanted.result() if wanted.done() else snapshot_of(self._steppers[0], looser.result())
+        snapshot, looser = self._remotes[0].snapshot(), self._runs[0]
+        futures: tuple[Future[Any], ...] = (snapshot, looser)
+        wait(futures, return_when=FIRST_COMPLETED)
+        return snapshot.result() if snapshot.done() else snapshot_of(self._steppers[0], looser.result())
 
     def __enter__(self) -> Self:
         return self
@@ -383,16 +383,16 @@ def _mark_unresolved(errors: Array, first: RunResult, second: RunResult) -> None
 def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
     """Return estimated errors of the loss from a looser run, NaN where a loss is NaN, at the start that of rounding."""
     difference = np.abs(loss - looser)
-    late = np.isfinite(difference) & (times > 0.0)
-    if not late.any():
+    is_later = np.isfinite(difference) & (times > 0.0)
+    if not is_later.any():
         return difference
-    part = np.floor(np.log(times[late]) / NEARBY).astype(np.int64)
+    part = np.floor(np.log(times[is_later]) / NEARBY).astype(np.int64)
     part -= part.min()
     largest = np.zeros(int(part.max()) + 3)
-    np.maximum.at(largest, part + 1, difference[late])
+    np.maximum.at(largest, part + 1, difference[is_later])
     nearby = np.maximum.reduce([largest[part], largest[part + 1], largest[part + 2]])
     error = difference.copy()
-    error[late] = np.maximum(FACTOR * nearby, LEAST * rtol * np.abs(loss[late]))
+    error[is_later] = np.maximum(FACTOR * nearby, LEAST * rtol * np.abs(loss[is_later]))
     return error + ROUNDING * float(np.nanmax(np.abs(loss)))
 
 

@@ -199,8 +199,8 @@ def also_interrupted(call: Callable[[], xr.Dataset]) -> xr.Dataset:
     try:
         return call()
     except SolveInterrupted as stop:
-        kept: xr.Dataset = stop.dataset
-        return kept
+        answer: xr.Dataset = stop.dataset
+        return answer
 
 
 def stack_records(records: Records, count: int, template: Callable[[], Mapping[str, Any]]) -> dict[str, Array]:

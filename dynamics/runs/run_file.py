@@ -238,10 +238,10 @@ class RunFile:
         try:
             self.store(result, compress=compress)
         except storage.StorageError as error:
-            warn(str(error), RuntimeWarning)
+            warn(str(error), category=RuntimeWarning)
             return False
         if self.trouble != trouble:
-            warn(self.trouble, RuntimeWarning)
+            warn(self.trouble, category=RuntimeWarning)
         return True
 
 
@@ -264,7 +264,7 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         is_file,
         f"Argument `path` must name the file of a run, but {str(path)!r} is a directory: a sweep goes on when it is "
         f"called again as it was, `dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`.",
-        storage.StorageError,
+        error=storage.StorageError,
     )
     tree, file = storage.load_tree(path), repr(str(path))
     dataset = tree.to_dataset()
@@ -273,13 +273,13 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     require(
         has_checkpoint or any(reason == stop and stop.resumable for stop in StopReason),
         f"File {file} must hold a run that can be resumed, but it holds a finished one.",
-        storage.StorageError,
+        error=storage.StorageError,
     )
     require(
         has_checkpoint,
         f"File {file} must hold a run that can be resumed, but it stopped ({reason}) by a method that cannot go on, "
         f"{method!r}.",
-        storage.StorageError,
+        error=storage.StorageError,
     )
     group = tree.children[storage.CHECKPOINT]
     parts = {name: node.to_dataset(inherit=False) for name, node in group.children.items()}
@@ -291,12 +291,12 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         answer, times = str(settings.pop("answer")), SaveAt.at(dataset["time"].to_numpy())
         begun = Begun(answer, stored_question(dataset), times, settings | arguments, dataset, parts)
     except (KeyError, ValueError, TypeError, RecursionError):  # the last of endless JSON
-        refuse(f"File {file} must hold a whole checkpoint of this program, but does not.", storage.StorageError)
+        refuse(f"File {file} must hold a whole checkpoint of this program, but does not.", error=storage.StorageError)
     lacking = _lacking_record(dataset, parts)
     require(
         lacking is None,
         f"File {file} must hold every record of its run, to go on with it, but lacks those of {lacking!r}.",
-        storage.StorageError,
+        error=storage.StorageError,
     )
     if (source := dataset.attrs.get("source")) != PROGRAM:
         warn(f"File {file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits.")
@@ -312,8 +312,8 @@ def _lacking_record(dataset: xr.Dataset, parts: Parts) -> str | None:
     for part in parts.values():
         names = str(part.attrs.get("observables", "")).split()
         held += [name for name in names if f"{RECORD}{name}" not in part.variables]
-    whole = {str(name) for name, variable in dataset.variables.items() if variable.dims[:1] == ("time",) and times}
-    return next((name for name in held if name not in whole), None)
+    recorded = {str(name) for name, variable in dataset.variables.items() if variable.dims[:1] == ("time",) and times}
+    return next((name for name in held if name not in recorded), None)
 
 
 def _digest(arguments: Mapping[str, object], parts: Parts) -> str:

@@ -51,20 +51,20 @@ def check_storable(dataset: xr.Dataset) -> None:
         require(
             not is_listed or not re.search(r"\s", str(name)),
             f"Coordinate {name!r} must have a name without blanks, since netCDF lists coordinates by their names.",
-            TypeError,
+            error=TypeError,
         )
         _check_attributes(variable.attrs, f" of {name!r}")
         units = variable.attrs.get("units", "")
         require(
             not isinstance(units, str) or _DATES not in units,
             f"Attribute 'units' of {name!r} must not contain {_DATES!r}, as those of dates do, but is {shown(units)}.",
-            TypeError,
+            error=TypeError,
         )
         if (wrong := _wrong_values(variable)) is not None:
             refuse(
                 f"Variable {name!r} must hold real numbers of at most 64 bits, truth values, dates, or texts without "
                 f"the character NUL, as netCDF stores, but has {wrong}.",
-                TypeError,
+                error=TypeError,
             )
 
 
@@ -75,7 +75,7 @@ def check_name(kinds: str, name: object) -> None:
         fits,
         f"Names of {kinds} must begin with a letter, digit or underscore, hold no control character or slash, and end "
         f"without a blank, as in netCDF, but one is {shown(name)}.",
-        TypeError,
+        error=TypeError,
     )
 
 
@@ -85,7 +85,7 @@ def _check_attributes(attributes: dict[object, Any], owner: str) -> None:
         require(
             key not in RESERVED or (key == OF_VARIABLES and not owner),
             f"Attribute {key!r}{owner} must have another name, since netCDF uses this one itself.",
-            TypeError,
+            error=TypeError,
         )
         is_list = isinstance(value, (list, tuple, np.ndarray))
         values = list(value) if is_list and np.ndim(value) else [value]
@@ -98,7 +98,7 @@ def _check_attributes(attributes: dict[object, Any], owner: str) -> None:
         require(
             is_plain and not isinstance(value, (set, dict)),
             f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}.",
-            TypeError,
+            error=TypeError,
         )
 
 

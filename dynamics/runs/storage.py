@@ -71,29 +71,31 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
         if os.sep == "/" and "\\" in str(target.absolute()):
             refuse(
                 f"Argument `path` must not hold a backslash, which netCDF takes for a slash, but is {name}.",
-                StorageError,
+                error=StorageError,
             )
         if not target.parent.is_dir():
-            refuse(f"Argument `path` must lie in an existing directory, but is {name}.", StorageError)
+            refuse(f"Argument `path` must lie in an existing directory, but is {name}.", error=StorageError)
         if _is_taken(target, replaces=overwrite):
             if target.is_file():
                 refuse(
                     f"Argument `path` must not name an existing file (allow it with overwrite), but is {name}.",
-                    StorageError,
+                    error=StorageError,
                 )
             if not target.exists():
-                refuse(f"Argument `path` must not name a link to nothing, but is {name}.", StorageError)
-            refuse(f"Argument `path` must not name a directory or device, but is {name}.", StorageError)
+                refuse(f"Argument `path` must not name a link to nothing, but is {name}.", error=StorageError)
+            refuse(f"Argument `path` must not name a directory or device, but is {name}.", error=StorageError)
         _temporary(_place(target)).unlink()
         with suppress(FileNotFoundError):
             target.lstat()  # which a name that is too long fails
     except StorageError:
         raise
     except UnicodeEncodeError:
-        refuse(f"Argument `path` must be a name in UTF-8, as netCDF asks, but is {name}.", StorageError)
+        refuse(f"Argument `path` must be a name in UTF-8, as netCDF asks, but is {name}.", error=StorageError)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         cause = getattr(error, "strerror", None) or error
-        refuse(f"Argument `path` must name a file that can be written, but {name} cannot ({cause}).", StorageError)
+        refuse(
+            f"Argument `path` must name a file that can be written, but {name} cannot ({cause}).", error=StorageError
+        )
     return target
 
 
@@ -115,7 +117,7 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
         temporary = _temporary(place)
         try:
             _fill(temporary, write)
-            require(not _is_taken(target, replaces=replaces), "something else has that name now", OSError)
+            require(not _is_taken(target, replaces=replaces), "something else has that name now", error=OSError)
             copy_mode(place, temporary)
             give_name(temporary, place, replaces=replaces)
         finally:
@@ -226,32 +228,32 @@ def check_structure(path: Path, content: bytes | None = None) -> None:
     _check_heaps(path)
     with h5py.File(path if content is None else io.BytesIO(content), "r") as file:
         groups: list[h5py.Group] = [file]
-        seen, members, claimed, size = {address(file)}, 0, 0, path.stat().st_size
+        addresses, members, claimed, size = {address(file)}, 0, 0, path.stat().st_size
         while groups:
             group = groups.pop()
             members += len(group)
             require(
-                len(seen) <= MOST_GROUPS and members <= MOST_MEMBERS and group.name.count("/") <= MOST_LEVELS,
+                len(addresses) <= MOST_GROUPS and members <= MOST_MEMBERS and group.name.count("/") <= MOST_LEVELS,
                 f"File {str(path)!r} must have at most {MOST_GROUPS} groups, in {MOST_LEVELS} levels, and "
                 f"{MOST_MEMBERS} members, as those of this program do, but {shown(group.name)} exceeds that.",
-                StorageError,
+                error=StorageError,
             )
             for name in group:
                 require(
                     isinstance(group.get(name, getlink=True), h5py.HardLink),
                     f"File {str(path)!r} must hold what it names, as those of this program do, but {shown(name)} is a "
                     "link elsewhere.",
-                    StorageError,
+                    error=StorageError,
                 )
                 member = group[name]
                 if isinstance(member, h5py.Group):
                     require(
-                        address(member) not in seen,
+                        address(member) not in addresses,
                         f"File {str(path)!r} must name each group once, as those of this program do, but "
                         f"{shown(name)} is one that has another name.",
-                        StorageError,
+                        error=StorageError,
                     )
-                    seen.add(address(member))
+                    addresses.add(address(member))
                     groups.append(member)
                 else:
                     claimed += _claimed(path, name, member)
@@ -259,7 +261,7 @@ def check_structure(path: Path, content: bytes | None = None) -> None:
             claimed <= SMALL_BYTES + LARGEST_EXPANSION * size,
             f"File {str(path)!r} must hold what it claims, as those of this program do, but {claimed} bytes are more "
             f"than {size} can be.",
-            StorageError,
+            error=StorageError,
         )
 
 
@@ -281,7 +283,7 @@ def _check_heaps(path: Path) -> None:
                     _OBJECT.size <= length < 2**64,
                     f"File {str(path)!r} must have lists that end, as those of this program do, but one of them does "
                     "not.",
-                    StorageError,
+                    error=StorageError,
                 )
                 place += length
             start = content.find(_HEAP_BEGINS, start + 1)
@@ -301,21 +303,21 @@ def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int
         is_plain,
         f"File {str(path)!r} must hold real numbers of at most 64 bits and texts, as those of this program do, but "
         f"{shown(name)} is something else.",
-        StorageError,
+        error=StorageError,
     )
     creation = member.id.get_create_plist()
     require(
         not creation.get_external_count() and creation.get_layout() != h5py.h5d.VIRTUAL,
         f"File {str(path)!r} must hold its own numbers, as those of this program do, but those of {shown(name)} are in "
         "another file.",
-        StorageError,
+        error=StorageError,
     )
     for axis, length in enumerate(member.shape):
         require(
             all(scale.shape == (length,) for scale in member.dims[axis].values()),
             f"File {str(path)!r} must have variables as long as their dims, as those of this program do, but "
             f"{shown(name)} is not.",
-            StorageError,
+            error=StorageError,
         )
     # HDF5 reads a whole piece, even for a few of its numbers.
     return int(math.prod(map(max, member.shape, member.chunks or member.shape)) * member.dtype.itemsize)
@@ -376,7 +378,7 @@ def save(
     require(
         isinstance(result, (xr.Dataset, xr.DataTree)),
         f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}.",
-        TypeError,
+        error=TypeError,
     )
     check_switch("compress", compress)
     check_tree(result)
@@ -385,13 +387,13 @@ def save(
         isinstance(version, (int, np.integer)) and 0 < version <= SCHEMA_VERSION,
         f"Argument `result` must have a schema_version from 1 to {SCHEMA_VERSION}, so that `load` reads it, but has "
         f"{'none' if version is None else shown(version)}.",
-        StorageError,
+        error=StorageError,
     )
     target = check_target(path, overwrite=overwrite)
     require(
         target.suffix.lower() != ".csv",
         f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}.",
-        StorageError,
+        error=StorageError,
     )
     try:
         write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
@@ -525,7 +527,7 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     source, is_file = as_path(path), False
     with suppress(OSError):  # a name that is too long
         is_file = source.is_file()
-    require(is_file, f"Argument `path` must name an existing file, but is {shown(str(source))}.", StorageError)
+    require(is_file, f"Argument `path` must name an existing file, but is {shown(str(source))}.", error=StorageError)
     try:
         content = _content(source)
         _check_seal(source)
@@ -542,18 +544,18 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     require(
         version is not None,
         f"File {str(source)!r} must have been written by this program, but has no schema_version.",
-        StorageError,
+        error=StorageError,
     )
     require(
         isinstance(version, (int, np.integer)) and version > 0,
         f"File {str(source)!r} must have a positive integer as schema_version, but has {shown(version)}.",
-        StorageError,
+        error=StorageError,
     )
     require(
         version <= SCHEMA_VERSION,
         f"File {str(source)!r} must have a schema_version of at most {SCHEMA_VERSION}, but has {version}: a newer "
         "version of this program wrote it.",
-        StorageError,
+        error=StorageError,
     )
     return loaded
 
@@ -572,7 +574,7 @@ def _check_seal(path: Path) -> None:
     require(
         not is_changed(path),
         f"File {str(path)!r} must hold what was written to it, but has changed since: it is damaged.",
-        StorageError,
+        error=StorageError,
     )
 
 
@@ -583,7 +585,7 @@ def _content(path: Path) -> bytes | None:
         refuse(
             f"File {str(path)!r} must not be open for writing, but is, here or in another process; {LOCKING}=FALSE in "
             "the environment has it read as it is.",
-            StorageError,
+            error=StorageError,
         )
     return None if refusal is None else path.read_bytes()
 
@@ -719,7 +721,7 @@ def to_table(
     require(
         isinstance(answer, (xr.Dataset, xr.DataTree)),
         f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.",
-        TypeError,
+        error=TypeError,
     )
     check_switch("bookkeeping", bookkeeping)
     dataset = main_part(answer)
@@ -751,7 +753,7 @@ def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:
 
 def _checked_rows(per: object, dataset: xr.Dataset) -> tuple[str, ...]:
     if not isinstance(per, Sequence) or not all(isinstance(name, str) for name in per):
-        refuse(f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}.", TypeError)
+        refuse(f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}.", error=TypeError)
     names = (per,) if isinstance(per, str) else tuple(per)
     dimensions = ", ".join(map(str, dataset.sizes)) or "of which there are none"
     for name in names:

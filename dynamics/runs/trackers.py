@@ -260,8 +260,8 @@ class Run(ABC):
 
     def _asked(self, method: str) -> StopReason | None:
         """Return the first reason to stop that a method of a tracker gives, or an interruption."""
-        asked = (getattr(watcher, method)(self) for watcher in self._watchers if hasattr(watcher, method))
-        return next(filter(None, asked), None) or (StopReason.INTERRUPTED if self._is_interrupted() else None)
+        reasons = (getattr(watcher, method)(self) for watcher in self._watchers if hasattr(watcher, method))
+        return next(filter(None, reasons), None) or (StopReason.INTERRUPTED if self._is_interrupted() else None)
 
     def _take_chunk(self) -> StopReason | None:
         self.intact = False
@@ -496,7 +496,7 @@ def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime
         require(
             all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish")),
             f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not.",
-            TypeError,
+            error=TypeError,
         )
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]

@@ -89,7 +89,7 @@ class CausalGraphSystem(TokenSystem):
     references = "arXiv:2402.14735"
 
     def __init__(self, problem: CausalGraph) -> None:
-        self.asked = problem
+        self.task = problem
         n = problem.length
         self._fitness, self._fixed = _fitness_of(problem)
         self._rows = [np.arange(t * (t - 1) // 2 - 1, t * (t - 1) // 2 - 1 + t) for t in range(2, n)]
@@ -128,15 +128,15 @@ class CausalGraphSystem(TokenSystem):
         """Return loss and progress, and the loss at the test length, where the further rows are uniform."""
         values = super().summarise(state)
         if self._tested is not None:
-            length = self._tested.asked.length
-            new = [np.full(t, 1.0 / t) for t in range(self.asked.length, length)]
+            length = self._tested.task.length
+            new = [np.full(t, 1.0 / t) for t in range(self.task.length, length)]
             values["test_loss"] = self._tested.loss([*self.shares(state)[: length - 2], *new])
         return values
 
     def progress(self, shares: Sequence[Array]) -> Array:
         """Return p − (1 − p)/(keys − 1) of every row, p the share of the parent; 0 without a parent."""
         progress = np.zeros(len(shares))
-        for row, (share, parent) in enumerate(zip(shares, self.asked.parents[2:], strict=True)):
+        for row, (share, parent) in enumerate(zip(shares, self.task.parents[2:], strict=True)):
             if parent is not None:
                 progress[row] = share[parent] - (1.0 - share[parent]) / (share.size - 1)
         return progress
@@ -147,21 +147,21 @@ class CausalGraphSystem(TokenSystem):
 
     def closed_times(self) -> Array:
         """Return τ(keys)/(v_parent − mean of the others), inf for a row without parent or advantage."""
-        times = np.full(self.asked.length - 2, np.inf)
-        for t, parent in enumerate(self.asked.parents[2:], start=2):
+        times = np.full(self.task.length - 2, np.inf)
+        for t, parent in enumerate(self.task.parents[2:], start=2):
             v = self._fitness[t, :t]
-            if parent is not None and (ahead := v[parent] - np.delete(v, parent).mean()) > 0.0:
-                times[t - 2] = share_time(t) / ahead
+            if parent is not None and (advantage := v[parent] - np.delete(v, parent).mean()) > 0.0:
+                times[t - 2] = share_time(t) / advantage
         return times
 
     def plateaus(self) -> Array:
         """Return, for every row, the loss with all rows of smaller learning times learned and the others uniform."""
-        times, n = self.closed_times(), self.asked.length
+        times, n = self.closed_times(), self.task.length
         losses = np.full(n - 2, np.nan)
         for learned_row in np.flatnonzero(np.isfinite(times)):
             shares = [np.full(t, 1.0 / t) for t in range(2, n)]
             for row in np.flatnonzero(times < times[learned_row]):
-                shares[row] = np.eye(row + 2)[self.asked.parents[row + 2]]  # type: ignore[call-overload]  # it has one
+                shares[row] = np.eye(row + 2)[self.task.parents[row + 2]]  # type: ignore[call-overload]  # it has one
             losses[learned_row] = self.loss(shares)
         return losses
 
@@ -197,10 +197,10 @@ def _measured(problem: CausalGraph) -> tuple[Array, float]:
     v, loss = np.zeros((n, n)), 0.0
     for _ in range(MEASURED // MEASURED_AT_ONCE):
         x, query, y = _drawn(problem, MEASURED_AT_ONCE, rng)
-        asked, right = (x == query[:, None]).astype(np.float64), (x == y[:, None]).astype(np.float64)
-        f = right.mean(axis=1) + LOG_FLOOR
+        is_query, is_answer = (x == query[:, None]).astype(np.float64), (x == y[:, None]).astype(np.float64)
+        f = is_answer.mean(axis=1) + LOG_FLOOR
         loss -= float(np.log(f).sum())
-        v += ((right - right.mean(axis=1, keepdims=True)) / f[:, None]).T @ asked
+        v += ((is_answer - is_answer.mean(axis=1, keepdims=True)) / f[:, None]).T @ is_query
     return v / MEASURED, loss / MEASURED
 
 

@@ -71,7 +71,7 @@ class ChainSystem(TokenSystem):
     )
 
     def __init__(self, problem: ChainOfThought) -> None:
-        self.asked, d, eta = problem, problem.dimension, problem.rate
+        self.task, d, eta = problem, problem.dimension, problem.rate
         self.components, self.numbers = ["one step", "chain"], ["a", "b", "c"]
         self.nodes, self.node_weights = spectrum(d, problem.examples, min(2 * problem.steps + 1, NODES))
         #: P_k at the nodes, for k < K.
@@ -97,14 +97,14 @@ class ChainSystem(TokenSystem):
     def summarise(self, state: Array) -> dict[str, object]:
         """Return loss, progress, weights, the error of the model's own chain, and the curvature of the loss."""
         a, b, c = state
-        errors, prediction = np.empty(2 * self.asked.steps), np.zeros_like(self.nodes)
+        errors, prediction = np.empty(2 * self.task.steps), np.zeros_like(self.nodes)
         for step in range(errors.size):
             prediction = prediction + self.nodes * (a * b * prediction + a * c)
             errors[step] = self.node_weights @ (prediction - 1.0) ** 2
         # Of the weights on the labels, which stay 0: E (w*·M w*)² = E (tr M)² + 2 E tr M², M = S (b P_k + c); tr M has
         # the relative variance of tr S.
-        d, M = self.asked.dimension, self.nodes * (b * self._solved + c)
-        squares = (d + 2.0 / self.asked.examples) * (M @ self.node_weights) ** 2
+        d, M = self.task.dimension, self.nodes * (b * self._solved + c)
+        squares = (d + 2.0 / self.task.examples) * (M @ self.node_weights) ** 2
         sharpness = (squares + 2.0 * (M**2 @ self.node_weights)).sum()
         return super().summarise(state) | {"weights": state, "chain_error": errors, "sharpness": float(sharpness)}
 
@@ -118,7 +118,7 @@ class ChainSystem(TokenSystem):
 
         _, t2, t3, eta, d = self.parameters
         # a = A cosh θ and c = A √d sinh θ, from a = c = s; half of it may be there at the start.
-        scale = self.asked.initial_scale**2 * (1.0 - 1.0 / d) * np.sqrt(d) / 2.0
+        scale = self.task.initial_scale**2 * (1.0 - 1.0 / d) * np.sqrt(d) / 2.0
         first = np.arctanh(1.0 / np.sqrt(d))
         last = max(first, 0.5 * np.arcsinh(0.5 * eta * (1.0 - t2 / t3) / scale))
         integral = quad(lambda theta: 1.0 / (eta * (t3 - t2) - t3 * scale * np.sinh(2.0 * theta)), first, last)[0]
@@ -139,16 +139,16 @@ def spectrum(d: int, n: int, count: int) -> tuple[Array, Array]:
     X, i = np.zeros((draws, r, r)), np.arange(r)
     X[:, i, i] = np.sqrt(rng.chisquare(max(d, n) - i, (draws, r)))
     X[:, i[1:], i[:-1]] = np.sqrt(rng.chisquare(r - i[1:], (draws, r - 1)))
-    drawn = np.zeros((draws, d))
-    drawn[:, :r] = np.linalg.svd(X, compute_uv=False) ** 2 / n
+    eigenvalues = np.zeros((draws, d))
+    eigenvalues[:, :r] = np.linalg.svd(X, compute_uv=False) ** 2 / n
     exact = np.array([
         1.0, (n + d + 1) / n, (n**2 + 3 * n * d + d**2 + 3 * (n + d) + 4) / n**2,
         (n**3 + 6 * n * d * (n + d) + d**3 + 6 * (n**2 + d**2) + 17 * n * d + 21 * (n + d) + 20) / n**3,
     ])  # fmt: skip
-    moments = np.stack([(drawn**power).mean(axis=1) for power in (1, 2, 3, 4)], axis=1)
+    moments = np.stack([(eigenvalues**power).mean(axis=1) for power in (1, 2, 3, 4)], axis=1)
     off = moments - moments.mean(axis=0)
     weights = 1.0 + off @ np.linalg.lstsq(off.T @ off / draws, exact - moments.mean(axis=0), rcond=None)[0]
-    return _gauss(drawn.ravel(), np.repeat(np.maximum(weights, 0.1) / (d * draws), d), count)
+    return _gauss(eigenvalues.ravel(), np.repeat(np.maximum(weights, 0.1) / (d * draws), d), count)
 
 
 def _gauss(x: Array, weights: Array, count: int) -> tuple[Array, Array]:

@@ -122,7 +122,7 @@ class CompositionSystem(TokenSystem):
     )
 
     def __init__(self, problem: Composition) -> None:
-        self.asked = problem
+        self.task = problem
         N, k, L = problem.vocabulary, problem.hops, problem.layers
         self._weights = problem.stage_weights
         stages = self._weights.shape[0]
@@ -143,8 +143,8 @@ class CompositionSystem(TokenSystem):
 
     def shares(self, state: Array) -> Array:
         """Return s_l of all layers."""
-        N, k, s = self.asked.vocabulary, self.asked.hops, 1.0
-        shares = np.empty(self.asked.layers)
+        N, k, s = self.task.vocabulary, self.task.hops, 1.0
+        shares = np.empty(self.task.layers)
         for layer, (w1, w2, w3) in enumerate(state.reshape(-1, 3)):
             m = (w1 + (N - 1) * w2) / N
             scores = np.array([s * w1 + (1 - s) * m, s * w2 + (1 - s) * m, w3])
@@ -160,22 +160,22 @@ class CompositionSystem(TokenSystem):
 
     def _losses(self, s: Array) -> Array:
         """Return the loss of every layer, summed over positions."""
-        N, k = self.asked.vocabulary, self.asked.hops
+        N, k = self.task.vocabulary, self.task.hops
         right = s + (1.0 - s) / N
-        return N * k * (-np.log(right) if self.asked.loss == "cross-entropy" else 1.0 / N - right)
+        return N * k * (-np.log(right) if self.task.loss == "cross-entropy" else 1.0 / N - right)
 
     def closed_times(self) -> Array:
         """Return T_1 of hop 1 and of every stage of a curriculum; hop k alone never starts from zero scores."""
-        times, k, score = np.full(self.asked.layers, np.nan), self.asked.hops, self.asked.initial_score
-        if self.asked.data == "hardest" and score == 0.0:
+        times, k, score = np.full(self.task.layers, np.nan), self.task.hops, self.task.initial_score
+        if self.task.data == "hardest" and score == 0.0:
             times[:] = np.inf
-        elif self.asked.loss != "correlation":
+        elif self.task.loss != "correlation":
             return times
-        elif self.asked.data == "hardest":
+        elif self.task.data == "hardest":
             # Hop k alone escapes from small scores ε at c_k n^(2k−1)/ε^(2k−3), where c_k is known.
             constants = {2: np.log(1.0 + np.sqrt(2.0)) / np.sqrt(2.0), 4: 0.06949, 8: 0.01396}
             if k in constants:
-                times[-1] = constants[k] * (float(k) * self.asked.vocabulary) ** (2 * k - 1) / score ** (2 * k - 3)
+                times[-1] = constants[k] * (float(k) * self.task.vocabulary) ** (2 * k - 1) / score ** (2 * k - 3)
         elif score == 0.0:
             times[0] = self._first / self._weights[0, 0]
             if self.stage_ends:
@@ -185,5 +185,5 @@ class CompositionSystem(TokenSystem):
 
     def plateaus(self) -> Array:
         """Return the loss with all hops before each one learned, and the others at chance."""
-        before = np.tril(np.ones((self.asked.layers,) * 2), -1)
+        before = np.tril(np.ones((self.task.layers,) * 2), -1)
         return np.array([self._weights.sum(axis=0) @ self._losses(s) for s in before])

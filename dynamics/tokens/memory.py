@@ -181,7 +181,7 @@ class MemorySystem(TokenSystem):
     )
 
     def __init__(self, problem: AssociativeMemory) -> None:
-        self.asked = problem
+        self.task = problem
         M = len(problem.group_sizes)
         self._sizes, self._rates = np.array(problem.group_sizes, dtype=np.float64), problem.group_frequencies
         self.components = [f"group {m}" for m in range(1, M + 1)]
@@ -206,22 +206,22 @@ class MemorySystem(TokenSystem):
 
     def closed_times(self) -> Array:
         """Return T_m of every group alone: closed for gradient descent, a quadrature for the spectral optimizer."""
-        N, smoothing = float(self.asked.count), self.asked.smoothing
+        N, smoothing = float(self.task.count), self.task.smoothing
         if N == 2.0:
             return np.zeros(self._rates.size)
         if smoothing is None:
             return np.asarray((N - 2.0 + (N - 1.0) * np.log(N - 1.0)) / (self._rates * N))
         from scipy.integrate import quad
 
-        def slowness(ahead: float, rate: float) -> float:
-            force = rate * N / (np.exp(ahead) + N - 1.0)
+        def slowness(lead: float, rate: float) -> float:
+            force = rate * N / (np.exp(lead) + N - 1.0)
             return float(np.hypot(force, smoothing) / force)
 
         return np.array([quad(slowness, 0.0, np.log(N - 1.0), (rate,), epsabs=0)[0] for rate in self._rates])
 
     def plateaus(self) -> Array:
         """Return, for every group, the loss with all groups before it memorised and the others at chance."""
-        return np.asarray((self._sizes * self._rates)[::-1].cumsum()[::-1] * np.log(self.asked.count))
+        return np.asarray((self._sizes * self._rates)[::-1].cumsum()[::-1] * np.log(self.task.count))
 
 
 def sampled_times(problem: AssociativeMemory, batch_size: int) -> Array:
@@ -321,19 +321,20 @@ def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
     """Return the recovery P of items of frequencies p, `counts` of each, under gradient descent."""
     from scipy.stats import qmc
 
-    d, drawn = float(dimension), min(60, p.size)
+    d, num_drawn = float(dimension), min(60, p.size)
     z, weights = _normal_nodes()
-    is_drawn, recovery = np.arange(p.size) < drawn, np.zeros(p.size)
-    rest, rivals = float((counts[drawn:] * p[drawn:] ** 2).sum()) / d, counts[drawn:].sum() - ~is_drawn
-    for overlaps in special.ndtri(qmc.Sobol(drawn, seed=1).random(DRAWS)):
-        parts = p[:drawn] ** 2 * overlaps**2 / d
-        V = parts.sum() + rest - np.pad(parts, (0, p.size - drawn))
+    is_drawn, recovery = np.arange(p.size) < num_drawn, np.zeros(p.size)
+    rest_variance = float((counts[num_drawn:] * p[num_drawn:] ** 2).sum()) / d
+    rivals = counts[num_drawn:].sum() - ~is_drawn
+    for overlaps in special.ndtri(qmc.Sobol(num_drawn, seed=1).random(DRAWS)):
+        parts = p[:num_drawn] ** 2 * overlaps**2 / d
+        V = parts.sum() + rest_variance - np.pad(parts, (0, p.size - num_drawn))
         noise, deviation = np.sqrt((V + p**2) / d), np.sqrt((2.5 * p**2 + V) / d)
         score = p[:, None] + deviation[:, None] * z
-        means = p[:drawn] * overlaps / np.sqrt(d)
+        means = p[:num_drawn] * overlaps / np.sqrt(d)
         near = special.log_ndtr((score[:, :, None] - means) / noise[:, None, None])
         logs = near.sum(axis=2)
-        logs[:drawn] -= near[np.arange(drawn), :, np.arange(drawn)]
+        logs[:num_drawn] -= near[np.arange(num_drawn), :, np.arange(num_drawn)]
         logs += rivals[:, None] * special.log_ndtr(score / noise[:, None])
         recovery += np.exp(logs) @ weights / DRAWS
     return recovery

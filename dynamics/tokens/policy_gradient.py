@@ -118,7 +118,7 @@ class PolicyGradientSystem(TokenSystem):
     )
 
     def __init__(self, problem: PolicyGradient) -> None:
-        self.asked = problem
+        self.task = problem
         self._n, self._r, self._start = problem.groups
         self._beta, self._grpo = problem.kl_weight or 0.0, problem.objective == "grpo"
         G, M = problem.group_samples or 0, self._n.size
@@ -162,8 +162,8 @@ class PolicyGradientSystem(TokenSystem):
         """Return loss, progress, probability of every group, and rewards."""
         share = self._policy(state)
         values = {"probability": share, "reward": share @ self._r}
-        if self.asked.true_rewards is not None:
-            values["true_reward"] = share @ np.array(self.asked.true_rewards)
+        if self.task.true_rewards is not None:
+            values["true_reward"] = share @ np.array(self.task.true_rewards)
         return super().summarise(state) | values
 
     def closed_times(self) -> Array:

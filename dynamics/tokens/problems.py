@@ -100,9 +100,9 @@ class TokenProblem:
         try:
             stored = dict(json.loads(dataset.attrs["parameters"])["problem"])
             axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
-            chosen = {name: dataset[name].item() for name in axes if name in stored}
+            point = {name: dataset[name].item() for name in axes if name in stored}
             if stored.pop("kind") == cls.kind:
-                return cls(**stored).changed(**chosen)
+                return cls(**stored).changed(**point)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
             refuse(f"Argument `dataset` must hold `parameters` with a {kind}, but does not ({error}).")
         return refuse(f"Argument `dataset` must hold `parameters` with a {kind}, but holds another problem.")
@@ -427,8 +427,8 @@ class Selection(TokenProblem):
 
     def start(self) -> tuple[Array, Array]:
         """Return U (selected, heads) and δ (heads, selected) at the start."""
-        drawn = np.random.default_rng(self.seed).normal(0.0, self.initial_scale, (2, self.selected, self.heads))
-        return drawn[0], drawn[1].T
+        weights = np.random.default_rng(self.seed).normal(0.0, self.initial_scale, (2, self.selected, self.heads))
+        return weights[0], weights[1].T
 
 
 @dataclass(frozen=True, kw_only=True)

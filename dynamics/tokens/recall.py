@@ -85,7 +85,7 @@ class RecallSystem(TokenSystem):
     geometric = True
 
     def __init__(self, problem: FactualRecall) -> None:
-        self.asked = problem
+        self.task = problem
         R, S, D, scale = problem.relations, problem.subjects, problem.answers, problem.initial_scale
         key = scale * np.sqrt(R * D + 1.0)
         self.components = ["relation", "subject"]
@@ -103,7 +103,7 @@ class RecallSystem(TokenSystem):
 
     def loss(self, state: Array) -> float:
         """Return −ln p_1."""
-        R, D = self.asked.relations, self.asked.answers
+        R, D = self.task.relations, self.task.answers
         kr, x, y, ks, u, w = state
         logits = np.array([kr * x + ks * u, kr * x + ks * w, kr * y + ks * u, kr * y + ks * w])
         counts = np.array([1, D - 1, R - 1, (R - 1) * (D - 1)])
@@ -111,9 +111,9 @@ class RecallSystem(TokenSystem):
 
     def progress(self, loss: Array) -> Array:
         """Return progress of relation and subject: the first to be learned ends on the plateau, the other at loss 0."""
-        total, left = np.log(self.asked.relations * self.asked.answers), self._left
-        stages = [(total - loss) / (total - left), (left - loss) / left]
-        return np.asarray(np.stack(stages if self.asked.relation_first else stages[::-1], axis=-1).clip(0.0, 1.0))
+        total, plateau = np.log(self.task.relations * self.task.answers), self._left
+        stages = [(total - loss) / (total - plateau), (plateau - loss) / plateau]
+        return np.asarray(np.stack(stages if self.task.relation_first else stages[::-1], axis=-1).clip(0.0, 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return the loss, and progress of relation and subject."""
@@ -122,7 +122,7 @@ class RecallSystem(TokenSystem):
 
     def closed_times(self) -> Array:
         """Return the times of relation and subject, each learned without the other, by quadrature."""
-        R, S, D = self.asked.relations, self.asked.subjects, self.asked.answers
+        R, S, D = self.task.relations, self.task.subjects, self.task.answers
         return np.array([self._alone(R, D, R), self._alone(D, R, S)])
 
     def _alone(self, c: int, o: int, scale: int) -> float:
@@ -130,12 +130,12 @@ class RecallSystem(TokenSystem):
         from scipy.integrate import quad
 
         b = np.sqrt(o * (1.0 - 1.0 / c))
-        factor = self.asked.initial_scale**2 * (self.asked.relations * self.asked.answers + 1.0) / (2.0 * b)
+        factor = self.task.initial_scale**2 * (self.task.relations * self.task.answers + 1.0) / (2.0 * b)
         end = 0.5 * np.arcsinh(np.log(1.0 + np.sqrt(c)) / factor)
         integral = quad(lambda theta: np.exp(factor * np.sinh(2.0 * theta)) + c - 1.0, 0.0, end, epsabs=0, limit=200)[0]
         return float(scale * b * integral / (c - 1.0))
 
     def plateaus(self) -> Array:
         """Return the loss before the first of relation and subject is learned, and the loss before the second."""
-        levels = [float(np.log(self.asked.relations * self.asked.answers)), self._left]
-        return np.array(levels if self.asked.relation_first else levels[::-1])
+        levels = [float(np.log(self.task.relations * self.task.answers)), self._left]
+        return np.array(levels if self.task.relation_first else levels[::-1])

@@ -103,17 +103,17 @@ class SelectionSystem(TokenSystem):
     }
 
     def __init__(self, problem: Selection) -> None:
-        self.asked = problem
+        self.task = problem
         N, q, H = problem.tokens, problem.selected, problem.heads
-        heads, wanted = range(1, H + 1), range(1, q + 1)
+        heads, slots = range(1, H + 1), range(1, q + 1)
         self.components = [f"head {h}" for h in heads]
         start = np.concatenate([part.ravel() for part in problem.start()])
         self.hold(start, [N], [q, H], work_size=(H + q) * (q + 1))
         self.numbers = [
-            *(f"U {r},{h}" for r in wanted for h in heads),
-            *(f"delta {h},{r}" for h in heads for r in wanted),
+            *(f"U {r},{h}" for r in slots for h in heads),
+            *(f"delta {h},{r}" for h in heads for r in slots),
         ]
-        self.coords = {"head": list(heads), "token": list(wanted)}
+        self.coords = {"head": list(heads), "token": list(slots)}
         # More heads than slots cancel one another on all other tokens, and need not attend.
         self.all_are_learned = q >= H
         self.time_scale = max(self._settled_time(), float(N))
@@ -126,50 +126,50 @@ class SelectionSystem(TokenSystem):
 
     def parts(self, state: Array) -> tuple[Array, Array]:
         """Return U (q, H) and δ (H, q)."""
-        q, H = self.asked.selected, self.asked.heads
+        q, H = self.task.selected, self.task.heads
         return state[: H * q].reshape(q, H), state[H * q :].reshape(H, q)
 
     def attention(self, state: Array, length: int) -> tuple[Array, Array]:
         """Return A (H, q) and o (H,) at a number of tokens."""
         delta = self.parts(state)[1]
         top = delta.max(axis=1, initial=0.0, keepdims=True)
-        weights, rest = np.exp(delta - top), np.exp(-top[:, 0])
-        total = weights.sum(axis=1) + (length - self.asked.selected) * rest
-        return weights / total[:, None], rest / total
+        weights, rest_weight = np.exp(delta - top), np.exp(-top[:, 0])
+        total = weights.sum(axis=1) + (length - self.task.selected) * rest_weight
+        return weights / total[:, None], rest_weight / total
 
     def loss(self, state: Array, length: int) -> float:
         """Return ½(|E|² + (N − q)|w|²) at a number of tokens."""
-        U, q = self.parts(state)[0], self.asked.selected
+        U, q = self.parts(state)[0], self.task.selected
         A, o = self.attention(state, length)
         return float(0.5 * (((U @ A - np.eye(q)) ** 2).sum() + (length - q) * ((U @ o) ** 2).sum()))
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return the loss, and the attention of every head on the wanted tokens."""
-        N = self.asked.tokens
+        N = self.task.tokens
         return self.loss(state, N), self.attention(state, N)[0].sum(axis=1)
 
     def summarise(self, state: Array) -> dict[str, object]:
         """Return loss, progress, attention, the length at which it is ½, and loss and attention at the test length."""
         with np.errstate(over="ignore"):
-            half = self.asked.selected + np.exp(self.parts(state)[1]).sum(axis=1).min()
+            half = self.task.selected + np.exp(self.parts(state)[1]).sum(axis=1).min()
         values = super().summarise(state) | {
-            "attention": self.attention(state, self.asked.tokens)[0], "length_at_half": half,
+            "attention": self.attention(state, self.task.tokens)[0], "length_at_half": half,
         }  # fmt: skip
-        if (length := self.asked.test_length) is not None:
+        if (length := self.task.test_length) is not None:
             values |= {"test_loss": self.loss(state, length), "test_attention": self.attention(state, length)[0]}
         return values
 
     def closed_times(self) -> Array:
         """Return the time of one head that starts at 0, with its value settled; NaN for other starts."""
-        is_known = self.asked.heads == 1 and self.asked.initial_scale == 0.0
-        return np.full(self.asked.heads, self._settled_time() if is_known else np.nan)
+        is_known = self.task.heads == 1 and self.task.initial_scale == 0.0
+        return np.full(self.task.heads, self._settled_time() if is_known else np.nan)
 
     def _settled_time(self) -> float:
         """Return q (N − 1) (m² − 1 + 2m ln m)/m; 0 where half of the tokens are wanted ones."""
-        N, q = self.asked.tokens, self.asked.selected
+        N, q = self.task.tokens, self.task.selected
         m = (N - q) / q
         return max(q * (N - 1.0) * (m - 1.0 / m + 2.0 * float(np.log(m))), 0.0)
 
     def plateaus(self) -> Array:
         """Return the loss at uniform attention with the best U."""
-        return np.full(self.asked.heads, 0.5 * self.asked.selected * (1.0 - 1.0 / self.asked.tokens))
+        return np.full(self.task.heads, 0.5 * self.task.selected * (1.0 - 1.0 / self.task.tokens))

@@ -111,7 +111,7 @@ class TriggerSystem(TokenSystem):
     )
 
     def __init__(self, problem: TriggerTask) -> None:
-        self.asked, self._gaps = problem, np.array(problem.gaps)
+        self.task, self._gaps = problem, np.array(problem.gaps)
         self._lengths = 2 * self._gaps + 3
         keys = np.arange(self._lengths.max())
         self._exists = keys < self._lengths[:, None]
@@ -154,22 +154,23 @@ class TriggerSystem(TokenSystem):
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return −Σ P_l F_l, and progress."""
         attention = self.attention(state)
-        loss = -float(self.asked.weights @ (attention * self._outputs).sum(axis=1))
+        loss = -float(self.task.weights @ (attention * self._outputs).sum(axis=1))
         return loss, self.progress(self.right(attention))
 
     def summarise(self, state: Array) -> dict[str, object]:
         """Return loss, progress, κ R, and attention to the right key and to the shortcut out of distribution."""
-        shortcut, shift = self.right(state[self._places]), self.asked.shift
+        shortcut, shift = self.right(state[self._places]), self.task.shift
         advantage = shortcut if shortcut.any() else self._rates
-        kappa_R, moved = self.asked.triggers * float(advantage.max() / advantage.sum()), self.attention(state, shift)
-        both = np.stack([self.right(moved, shift), self.right(moved)], axis=1)
+        kappa_R = self.task.triggers * float(advantage.max() / advantage.sum())
+        shifted_attention = self.attention(state, shift)
+        moved_attention = np.stack([self.right(shifted_attention, shift), self.right(shifted_attention)], axis=1)
         values = super().summarise(state)
-        if (length := self.asked.test_length) is not None:  # its positions have no scores
+        if (length := self.task.test_length) is not None:  # its positions have no scores
             a_t, a_o, b_t, b_o, b_start = state[:CONTENT]
             scores, counts = np.array([a_o + b_t, a_o + b_start, a_o + b_o, a_t + b_o]), [1, 1, length - 4, 2]
             right, first, other_key, _ = special.softmax(scores + np.log(counts))
-            values |= {"test_loss": -right - (first + other_key) / self.asked.symbols, "test_attention": right}
-        return values | {"kappa_R": kappa_R, "moved_attention": both}
+            values |= {"test_loss": -right - (first + other_key) / self.task.symbols, "test_attention": right}
+        return values | {"kappa_R": kappa_R, "moved_attention": moved_attention}
 
     def observe(self, state: Array) -> dict[str, object]:
         """Return the values of `summarise`, the state, and the attention to all keys."""

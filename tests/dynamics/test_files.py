@@ -133,6 +133,18 @@ def test_a_newer_file_is_refused(unfinished, tmp_path):
     assert "newer version" in refusal(path, dynamics.resume)
 
 
+@pytest.mark.parametrize(("version", "value"), [(None, "none"), ("1", "'1'"), (SCHEMA_VERSION + 1, SCHEMA_VERSION + 1)])
+def test_a_result_that_load_would_refuse_is_told_the_versions_that_it_reads(version, value, tmp_path):
+    result = xr.Dataset({"x": 1.0}, attrs={} if version is None else {"schema_version": version})
+    with pytest.raises(dynamics.StorageError) as refused:
+        dynamics.save(result, tmp_path / "answer.nc")
+    assert str(refused.value) == (
+        f"Argument `result` must have a schema_version from 1 to {SCHEMA_VERSION}, so that `load` reads it, but has "
+        f"{value}."
+    )
+    assert not (tmp_path / "answer.nc").exists()
+
+
 def test_a_file_that_claims_more_than_it_can_hold_is_refused(tmp_path):
     """Ten terabytes that were never written take a few kilobytes; to read them would take the memory."""
     path = tmp_path / "bomb.nc"
