@@ -553,7 +553,7 @@ def link_tables(coefficients: Array) -> Link:
 
 
 def excess_kurtosis(problem: Problem, batch_size: int) -> float:
-    """Return the excess kurtosis of the noise of one step on one axis, while the student has found nothing.
+    """Return the excess kurtosis of the noise of one step on one axis, while the student is orthogonal to the teacher.
 
     Error, neuron and axis are independent then: (3 E[e⁴] E[σ'⁴]/(E[e²] E[σ'²])² − 3)/B, for independent directions.
     """

@@ -174,7 +174,7 @@ def _written(node: Any, program: Program, registers: dict[Any, int]) -> int:  # 
         return program.apply(ABSOLUTE + FUNCTIONS.index(head), parts[0])
     if head == "Heaviside":
         return program.line(program.apply(SIGN, parts[0]), 0.5, 0.5)
-    require(head == "Pow", f"no compiled form of {head}", NotImplementedError)
+    require(head == "Pow", f"no compiled form of {head}", error=NotImplementedError)
     if node.exp.is_Integer:
         return program.power(parts[0], int(node.exp))
     if 2 * node.exp in (1, -1):

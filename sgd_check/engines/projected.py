@@ -505,22 +505,22 @@ class StudentMotion(NamedTuple):
     link_name: str
 
 
-def make_motion(problem: Problem, drawn: SampledAxes) -> StudentMotion:
-    """Return the steps of a problem's student."""
+def make_motion(problem: Problem, axes: SampledAxes) -> StudentMotion:
+    """Return the start of a problem's student, and the kernel that takes its steps on draws along `axes`."""
     if is_frame(problem):
         frame = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
-        start = {"weights": drawn.start(problem.reduced_weights())}
+        start = {"weights": axes.start(problem.reduced_weights())}
         return StudentMotion(start, take_frame_steps, frame, None, None, problem.activation.name)
     link, link_name = sampled_link(problem.activation, anywhere=is_network(problem))
     teacher, student = teacher_of(problem), (link, np.empty(0), np.empty(0))
     if is_network(problem):
         network = network_of(problem)
-        start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
+        start = {"weights": axes.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
         motion = np.array([network.scale, *network.rates, *network.decay])
         student = (link, motion, np.empty(0) if network.lengths is None else network.lengths)
         return StudentMotion(start, take_steps, student, teacher, None, link_name)
-    start = {"weights": drawn.start(problem.reduced_weights())}
-    is_lone = drawn.batch == 1 and drawn.size == 2 and problem.inputs is None and teacher[2].size == 0
+    start = {"weights": axes.start(problem.reduced_weights())}
+    is_lone = axes.batch == 1 and axes.size == 2 and problem.inputs is None and teacher[2].size == 0
     take: Callable[..., int] = take_lone_steps if is_lone else take_steps
     return StudentMotion(start, take, student, teacher, problem.teacher.directions, link_name)
 

@@ -73,7 +73,7 @@ def write_pushes(move: Vector, H: Matrix, slots: Slots, pushes: Matrix) -> None:
 
 @inlined_kernel
 def mix(C: Columns, c: int, first: int, move: Vector, s: float, G: Vector, slots: Slots) -> None:
-    """Take the columns of neurons from `first` on, on axis c, to their combinations."""
+    """Replace the columns u, w and a of neurons `first`, … on axis c by their combinations in one step."""
     k, slot = slots
     m = C.shape[2]
     if slot > 0:
@@ -142,7 +142,7 @@ def sweep_up(
 
 @inlined_kernel
 def sweep_down(C: Columns, first: int, carry: Matrix, beyond: float) -> None:
-    """Remove the entries below the diagonal that the other sweep left, given the row that it carried and returned."""
+    """Remove the entries below the diagonal that `sweep_up` left; `carry` is its row, `beyond` its second result."""
     k, _, m = C.shape
     last = first + k * m - 1
     for q in range(m):

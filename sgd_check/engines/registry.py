@@ -86,7 +86,7 @@ class Stepper(ABC):
         self._refuse_state()
 
     def _refuse_state(self) -> NoReturn:
-        refuse(f"runs of {type(self).__name__} have no state from which they could go on", NotImplementedError)
+        refuse(f"runs of {type(self).__name__} have no state from which they could go on", error=NotImplementedError)
 
 
 class Engine(Stepper):
@@ -232,7 +232,7 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
             raise
         refuse(
             f'Argument `engine` = {name!r} needs an extra package: pip install "feature-emergence[torch]".',
-            ImportError,
+            error=ImportError,
         )
     choices = (("device", options.device, declared.devices), ("dtype", options.dtype, declared.dtypes))
     for argument, asked, taken in choices:

@@ -153,7 +153,7 @@ def rest_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
 
 @kernel
 def program_at(link: Vector, place: int, z: float, scratch: Vector) -> tuple[float, float]:
-    """Return both results of the program at a place of the data."""
+    """Return both results at z of the program that begins at `place` of the data."""
     scratch[0] = z
     run_program(link, place, scratch, 1)
     return scratch[int(link[place + p.FIRST])], scratch[int(link[place + p.SECOND])]
@@ -161,7 +161,7 @@ def program_at(link: Vector, place: int, z: float, scratch: Vector) -> tuple[flo
 
 @kernel
 def low_at(link: Vector, z: float) -> tuple[float, float]:
-    """Sum even and odd powers apart, which processors do at once."""
+    """Return σ(z) and σ'(z) of a polynomial of low degree; processors sum even and odd powers in parallel."""
     q = z * z
     even, odd = (link[7] * q + link[5]) * q + link[3], (link[8] * q + link[6]) * q + link[4]
     rising, bending = (link[13] * q + link[11]) * q + link[9], link[12] * q + link[10]
@@ -170,7 +170,7 @@ def low_at(link: Vector, z: float) -> tuple[float, float]:
 
 @kernel
 def high_at(link: Vector, z: float) -> tuple[float, float]:
-    """Sum even and odd powers apart, which processors do at once."""
+    """Return σ(z) and σ'(z) of a polynomial of higher degree; processors sum even and odd powers in parallel."""
     q = z * z
     even, odd, rising, bending = 0.0, 0.0, 0.0, 0.0
     for k in range(HIGH_TERMS // 2):
@@ -190,7 +190,7 @@ def bent_at(link: Vector, z: float) -> tuple[float, float]:
 
 @kernel
 def series_at(link: Vector, z: float) -> tuple[float, float]:
-    """Sum by h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
+    """Return σ(z) and σ'(z) of a Hermite series, by h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
     before, now, value, slope = 0.0, 1.0, 0.0, 0.0
     for row in range(VALUE, link.size, 4):
         value += link[row] * now
@@ -245,7 +245,7 @@ def write_program(link: Vector, z: Vector, value: Vector, slope: Vector, registe
 
 @kernel
 def write_series(link: Vector, z: Vector, value: Vector, slope: Vector, registers: Vector) -> None:
-    """Sum as `series_at`, degree by degree."""
+    """Write σ, and σ' unless `slope` is empty, of a Hermite series, by the recurrence of `series_at`."""
     size = z.size
     before, now = vector(registers, 0, size), vector(registers, size, size)
     for i in range(size):

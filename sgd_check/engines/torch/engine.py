@@ -216,14 +216,14 @@ GROUP_NUMBERS = 2**17
 
 
 def block_steps(width: int, dimension: int, batch: int) -> int:
-    """Return how many steps are one block; sums over a minibatch already read the weights once for many samples."""
+    """Return the number of steps of one block: 1 for minibatches, whose steps already share reads of the weights."""
     if batch > 1:
         return 1
     return DELAYED_STEPS if width * dimension >= FEW_NUMBERS else DELAYED_STEPS // 2
 
 
 def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) -> int:
-    """Return how many steps are drawn at a time: of m, d and B alone, so that no seed depends on other seeds."""
+    """Return the number of steps drawn at a time, from m, d and B alone, so that no seed depends on other seeds."""
     block = block_steps(width, dimension, batch)
     if device.type != "cpu":
         return block
@@ -367,11 +367,8 @@ class OnlineEngine(TorchRuns):
     def _project(self, lanes: range) -> None:
         """Write the products of weights and samples that the steps of a block need."""
         part, recursion = slice(lanes.start, lanes.stop), self._recursion
-        weights, samples, products = (
-            self._weights[part],
-            self._samples[part, self._rows[self._block]],
-            self._products[part],
-        )
+        weights, products = self._weights[part], self._products[part]
+        samples = self._samples[part, self._rows[self._block]]
         columns = samples.transpose(1, 2)
         torch.bmm(weights, columns, out=products)
         recursion.projections[:, :, part] = self._by_step(products)

@@ -195,7 +195,7 @@ class _Frame(Neurons):
 
 
 def make_neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neurons:
-    """Return the student's kind; `like` is a tensor of its weights."""
+    """Return the gradient and the constraint of the student of a problem; `like` is a tensor of its weights."""
     if is_frame(problem):
         return _Frame(link, float(problem.start().squared_norm[0]))
     if not (is_homogeneous(problem) or is_network(problem)):

@@ -80,7 +80,7 @@ class WeightRuns:
         return torch.stack(parts).sum(dim=0).div_(2.0 * count)
 
     def _passes_of(self, count: int) -> list[slice]:
-        """Return the parts of so many samples that are worked on at a time."""
+        """Return the slices of `count` samples that are processed one after the other."""
         largest = self._largest or count
         return [slice(first, min(first + largest, count)) for first in range(0, count, largest)]
 

@@ -45,7 +45,7 @@ class GeneratorStreams(NamedTuple):
         return np.stack([self.words_of(generator) for generator in self.generators])
 
     def restore(self, state: NDArray[np.generic]) -> None:
-        """Go on from where `state` says."""
+        """Continue from the positions that `state` returned."""
         for generator, words in zip(self.generators, state, strict=True):
             self.set_words(generator, words)
 
@@ -98,11 +98,11 @@ class CounterStreams:
         self._drawn += samples.shape[1]
 
     def state(self) -> NDArray[np.generic]:
-        """Return how many samples each seed has drawn."""
+        """Return the number of samples that each seed has drawn."""
         return np.array([self._drawn])
 
     def restore(self, state: NDArray[np.generic]) -> None:
-        """Go on from where `state` says."""
+        """Continue from the positions that `state` returned."""
         self._drawn = int(state[0])
 
 
@@ -216,7 +216,7 @@ def aligned(count: int) -> int:
 
 
 def steps_ahead(dimension: int, batch: int) -> int:
-    """Return how many steps are drawn at a time: of d and B alone, so that no seed depends on other seeds."""
+    """Return the number of steps drawn at a time, from d and B alone, so that no seed depends on other seeds."""
     return max(DRAWN_NUMBERS // (dimension * batch), 1)
 
 
