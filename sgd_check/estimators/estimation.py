@@ -91,13 +91,13 @@ def estimate_direction(
     """
     single_direction(problem)
     n = checked_integer(samples, "samples", minimum=2)
-    chosen = checked_seeds(seeds)
+    seed_list = checked_seeds(seeds)
     check_switch("progress", progress, optional=True)
     check_memory("samples", n, 3 * n * problem.dimension)  # x, and two arrays of its size that an estimator makes
     estimator = make_estimator(problem.teacher_link, problem.label_noise, degree, transform)
-    estimated = np.full((len(chosen), 2), np.nan)
-    with under_way(len(chosen), progress, unit="sample") as meter:
-        for row, seed in enumerate(chosen):
+    estimated = np.full((len(seed_list), 2), np.nan)
+    with under_way(len(seed_list), progress, unit="sample") as meter:
+        for row, seed in enumerate(seed_list):
             stop_if_heard()
             # The direction comes first; along it larger samples of a seed begin with smaller ones.
             z, y = first_coordinates(problem.teacher_link, problem.label_noise, n, seed)
@@ -111,12 +111,12 @@ def estimate_direction(
     }
     attributes = direction_attributes(estimator, problem.dimension, transform)
     answer, ended = {"answer": "direction-estimate", "samples": n}, meter.stop_reason
-    settings = {"seeds": list(chosen), "degree": estimator.degree, "transform": attributes["transform"]}
+    settings = {"seeds": list(seed_list), "degree": estimator.degree, "transform": attributes["transform"]}
     estimates = make_dataset(
         values,
         problem=problem,
         title="Estimates of one direction from samples that are there at once",
-        coords={"seed": np.array(chosen, dtype=np.int64)},
+        coords={"seed": np.array(seed_list, dtype=np.int64)},
         solver=answer | settings,
         attributes=attributes | answer | {"stop_reason": ended, "wall_seconds": meter.seconds},
         leading=("seed",),
@@ -221,23 +221,23 @@ def estimate_hierarchy(
     True
     """
     g, d, counts = checked_hierarchy(link, dimension, samples)
-    chosen = checked_seeds(seeds)
+    seed_list = checked_seeds(seeds)
     most = max(counts)
     check_memory("samples", most, 2 * max(most, TESTED) * d)
     signs = np.repeat([1.0, -1.0], d // 2)
     estimates = []
-    for seed in chosen:
+    for seed in seed_list:
         stop_if_heard()
         test, train = (np.random.default_rng([seed, key]) for key in (0, 1))
         x, fresh = train.standard_normal((most, d)), test.standard_normal((TESTED, d))
-        y, wanted = (g.value(z**2 @ signs / np.sqrt(2.0 * d)) for z in (x, fresh))
-        overlap, left = np.empty((2, len(counts)))
+        y, test_labels = (g.value(z**2 @ signs / np.sqrt(2.0 * d)) for z in (x, fresh))
+        overlap, variance = np.empty((2, len(counts)))
         for index, n in enumerate(counts):
             A = (x[:n].T * y[:n]) @ x[:n] - y[:n].sum() * np.eye(d)
             overlap[index] = (np.diag(A) @ signs) ** 2 / d / (A**2).sum()
             order = np.argsort(np.einsum("ni,ni->n", fresh @ A, fresh))
-            left[index] = wanted[order].reshape(-1, GROUP).var(axis=1, ddof=1).mean()
-        estimates.append(HierarchyRecovery(np.array(counts, dtype=np.float64), overlap, left))
+            variance[index] = test_labels[order].reshape(-1, GROUP).var(axis=1, ddof=1).mean()
+        estimates.append(HierarchyRecovery(np.array(counts, dtype=np.float64), overlap, variance))
     return estimates
 
 

@@ -46,8 +46,8 @@ def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
 def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
     """Return a theory in which everything after the emergence takes longer by a factor."""
     times, emergence = theory["time"], float(theory["emergence_time"][0])
-    moved = times.where(times <= emergence, emergence + (times - emergence) / factor)
-    slowed = theory[["loss", "squared_norm"]].map(np.log).interp(time=moved.values).map(np.exp)
+    stretched_times = times.where(times <= emergence, emergence + (times - emergence) / factor)
+    slowed = theory[["loss", "squared_norm"]].map(np.log).interp(time=stretched_times.values).map(np.exp)
     learned = emergence + factor * (theory["learned_time"] - emergence)
     curves = {name: (variable.dims, variable.values) for name, variable in slowed.items()}
     return theory.assign(curves).assign(learned_time=learned)
@@ -88,7 +88,7 @@ def _calibrate(
 ) -> None:
     """Add verdicts at one learning rate to `counts` (cases, verdicts), and write the `visible` errors (cases, 1)."""
     repetitions, level = study.settings["repetitions"], study.settings["false_alarm_rate"]
-    plan, seen = make_plan(rate, steps, None), []
+    plan, visible_errors = make_plan(rate, steps, None), []
     theory = solve_overlaps(
         study.problem,
         learning_rate=rate,
@@ -105,8 +105,8 @@ def _calibrate(
         comparisons = [
             compare(prediction, runs, false_alarm_rate=level)["comparison"].to_dataset() for prediction, runs in pairs
         ]
-        seen.append([comparison["visible_error"].values for comparison in comparisons])
-        visible[:] = np.nanmedian(np.nan_to_num(seen, nan=np.inf), axis=0)
+        visible_errors.append([comparison["visible_error"].values for comparison in comparisons])
+        visible[:] = np.nanmedian(np.nan_to_num(visible_errors, nan=np.inf), axis=0)
         verdicts = [VERDICTS.index(comparison.attrs["verdict"]) for comparison in comparisons]
         counts[np.arange(len(CASES)), verdicts] += 1
 
@@ -281,21 +281,21 @@ def _study_of_kinds(names: list[str], settings: dict[str, Any], progress: bool |
     require(
         "all" not in names and len({*names}) == len(names), f"Argument `kinds` must name no kind twice, but is {names}."
     )
-    chosen, repetitions = [of_kinds.KINDS[name] for name in names], settings["repetitions"]
-    if any(kind.torch for kind in chosen) and find_spec("torch") is None:
+    kinds, repetitions = [of_kinds.KINDS[name] for name in names], settings["repetitions"]
+    if any(kind.torch for kind in kinds) and find_spec("torch") is None:
         refuse(
             "Argument `kinds` must name kinds without torch, or that must be installed: pip install "
             '"feature-emergence[torch]".',
-            ImportError,
+            error=ImportError,
         )
     return SgdStudy(
         "calibration",
         "How often the verdict is right",
         {"kinds": names, **{name: value for name, value in settings.items() if name != "seeds"}},
-        chosen[0].problem(0),
+        kinds[0].problem(0),
         progress,
         _calibration_of_kinds,
-        steps=repetitions * sum(kind.samples for kind in chosen),
-        seconds=lambda: repetitions * sum(kind.seconds for kind in chosen),
+        steps=repetitions * sum(kind.samples for kind in kinds),
+        seconds=lambda: repetitions * sum(kind.seconds for kind in kinds),
         advice="fewer kinds or repetitions",
     )

@@ -221,7 +221,7 @@ def sample_complexity(
     if smoothing_exponents is not None:
         # Smoothing beyond d^(1/4) takes more samples again.
         smoothings = checked_rising(smoothing_exponents, "smoothing_exponents", "numbers from 0 to 0.25", 0.0, 0.25)
-    chosen = None if optimizers is None else _checked_optimizers(optimizers, smoothings)
+    checked = None if optimizers is None else _checked_optimizers(optimizers, smoothings)
     usual_dimensions, usual_rate = USUAL if smoothings is None else USUAL_SMOOTHED
     sizes = checked_increasing(usual_dimensions if dimensions is None else dimensions, "dimensions", minimum=2)
     settings: dict[str, Any] = {
@@ -231,12 +231,12 @@ def sample_complexity(
         "rate": checked_number(usual_rate if rate is None else rate, "rate", positive=True),
         "start": checked_number(start, "start", positive=True),
         **checked_runs(seeds, seed),
-        **({} if chosen is None else {"optimizers": [str(chosen_optimizer) for chosen_optimizer in chosen]}),
+        **({} if checked is None else {"optimizers": [str(chosen_optimizer) for chosen_optimizer in checked]}),
     }
     smoothed = [None] if smoothings is None else smoothings
     cells = [
         cell_of(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"], optimizer)
-        for k, exponent, optimizer, d in product(exponents, smoothed, chosen or [PLAIN], sizes)
+        for k, exponent, optimizer, d in product(exponents, smoothed, checked or [PLAIN], sizes)
     ]
     longest = max(cells, key=lambda cell: cell.expected_steps)
     title, solve = "Steps to escape against the dimension", partial(_sample_complexity, cells=cells)
@@ -246,13 +246,13 @@ def sample_complexity(
 
 def _checked_optimizers(optimizers: object, smoothings: Sequence[float] | None) -> list[Optimizer]:
     """Return different optimizers, plain or of zeroth order; refuse others, and a landscape that is smoothed twice."""
-    chosen = [checked_optimizer(value) for value in checked_list(optimizers, "optimizers")]
-    texts = ", ".join(map(str, chosen)) or "none"
+    checked = [checked_optimizer(value) for value in checked_list(optimizers, "optimizers")]
+    texts = ", ".join(map(str, checked)) or "none"
     require(
-        len({*map(str, chosen)}) == len(chosen) > 0,
+        len({*map(str, checked)}) == len(checked) > 0,
         f"Argument `optimizers` must hold one or more optimizers, each of them once, but holds {texts}.",
     )
-    for optimizer in chosen:
+    for optimizer in checked:
         is_zeroth_order = isinstance(optimizer, ZerothOrder) and optimizer.smoothing == 0.0
         require(
             optimizer.is_plain or is_zeroth_order,
@@ -262,7 +262,7 @@ def _checked_optimizers(optimizers: object, smoothings: Sequence[float] | None) 
             optimizer.is_plain or smoothings in (None, [0.0]),
             f"Argument `smoothing_exponents` must be 0 alone for steps of zeroth order, but is {shown(smoothings)}.",
         )
-    return chosen
+    return checked
 
 
 def cell_of(k: int, exponent: float | None, pair: Problem, rate: float, optimizer: Optimizer = PLAIN) -> Cell:
@@ -303,19 +303,19 @@ def escape_times(
     options = EngineOptions(seeds=tuple(seeds), optimizer=optimizer)
     engine = make_engine(engine_of(problem, optimizer), problem, options)
     watch = Watch(problem, len(seeds))
-    going, blown_up, step = np.ones(len(seeds), dtype=bool), np.zeros(len(seeds), dtype=bool), 0
+    is_running, blown_up, step = np.ones(len(seeds), dtype=bool), np.zeros(len(seeds), dtype=bool), 0
     with engine.running():
         for number in plan.observed.tolist():
             if number > step:
                 engine.advance(plan.rates(step, number))
-                report((number - step) * int(np.count_nonzero(going)))
+                report((number - step) * int(np.count_nonzero(is_running)))
             step = number
             measurement = engine.measure(student=False)
             sound = watch.observe(learning_rate * step, measurement.teacher_overlap, measurement.squared_norm)
-            blown_up |= going & ~sound
-            done = going & (~np.isnan(watch.emergence.time).any(axis=1) | ~sound)
-            going &= ~done
+            blown_up |= is_running & ~sound
+            done = is_running & (~np.isnan(watch.emergence.time).any(axis=1) | ~sound)
+            is_running &= ~done
             engine.freeze(done)
-            if not going.any():
+            if not is_running.any():
                 break
     return watch.emergence.time, blown_up

@@ -202,23 +202,23 @@ def unstable_discretisation(
         initial_norm=DEFAULT_NORM,
         seed=checked_integer(seed, "seed", minimum=0),
     )
-    wanted = _spread_targets(problem, 6)
+    chosen_targets = _spread_targets(problem, 6)
     if targets is not None:
-        wanted = np.array(checked_increasing(targets, "targets", minimum=1), dtype=np.int64)
+        chosen_targets = np.array(checked_increasing(targets, "targets", minimum=1), dtype=np.int64)
         require(
-            wanted[-1] <= problem.num_directions,
+            chosen_targets[-1] <= problem.num_directions,
             f"Argument `targets` must stay at or below the number of directions, {problem.num_directions}, but is "
-            f"{wanted.tolist()}.",
+            f"{chosen_targets.tolist()}.",
         )
     settings: dict[str, object] = {
         "beta": float(beta),
-        "targets": wanted.tolist(),
+        "targets": chosen_targets.tolist(),
         "rate": checked_number(rate, "rate", positive=True),
         "start": float(start),
         **checked_runs(seeds, seed),
         "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
     }
-    small = theory_curve(problem, wanted, rate)
+    small = theory_curve(problem, chosen_targets, rate)
     longest = HORIZON * float(np.nanmax([small.needed, small.without_noise]))
     require(
         longest < LARGEST_INTEGER,

@@ -69,10 +69,10 @@ def _epochs(study: SgdStudy) -> xr.Dataset:
                 measured[name][place] = simulation[name].values.T
             meter.add(epochs * batches * runs)
     worth, loss = np.full((*shape, epochs + 1), np.nan), theory["reused_loss"]
-    seen = np.abs(theory["reused_overlap"]) > np.maximum(0.02, 6.0 * theory["reused_overlap_error"])
+    is_visible = np.abs(theory["reused_overlap"]) > np.maximum(0.02, 6.0 * theory["reused_overlap_error"])
     for place in np.ndindex(shape):
         worth[place] = np.where(
-            seen[place], worth_of(theory["reused_overlap"][place], theory["fresh_overlap"][place]), np.nan
+            is_visible[place], worth_of(theory["reused_overlap"][place], theory["fresh_overlap"][place]), np.nan
         )
     expansions = [hermite.expand(link) for link in axes[0]]
     return study.dataset(
@@ -104,9 +104,9 @@ def worth_of(reused: Array, fresh: Array) -> Array:
     level, reached = reused**2, fresh**2
     epochs = np.full(level.size, np.inf)
     for epoch, value in enumerate(level):
-        late = np.flatnonzero(reached >= value)
-        if late.size:
-            first = int(late[0])
+        later_epochs = np.flatnonzero(reached >= value)
+        if later_epochs.size:
+            first = int(later_epochs[0])
             low, high = reached[max(first - 1, 0)], reached[first]
             epochs[epoch] = first - (high - value) / (high - low) if first else 0.0
     return epochs

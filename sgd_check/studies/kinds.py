@@ -313,10 +313,10 @@ def _on_spectrum(start: int, lead: float = 1.0, strength: float = 1.0) -> Proble
 
 def _drawn_weights(start: int, lead: float, width: int, dimension: int, length: float = 1.0) -> Array:
     """Return random weights of a length; their components along the first two directions are multiplied by `lead`."""
-    drawn = np.random.default_rng(start).standard_normal((width, dimension))
-    drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
-    drawn[:, :2] *= lead
-    return drawn
+    weights = np.random.default_rng(start).standard_normal((width, dimension))
+    weights *= length / np.linalg.norm(weights, axis=1, keepdims=True)
+    weights[:, :2] *= lead
+    return weights
 
 
 def _drawn(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
@@ -456,8 +456,8 @@ def errors_of(name: str) -> list[str]:
     if kind.step_theory or isinstance(kind, ReusedKind):
         errors += ["label noise x 2", "learning rate x 1.3"]
         errors += ["batch 4 for 1"] if kind.optimizer.is_plain else []
-    special = {"zeroth-order": "4 directions for 8", "momentum": "momentum .8 for .9", "network": "relu for gelu"}
-    return [*errors, special[name]] if name in special else errors
+    own_errors = {"zeroth-order": "4 directions for 8", "momentum": "momentum .8 for .9", "network": "relu for gelu"}
+    return [*errors, own_errors[name]] if name in own_errors else errors
 
 
 #: The right theory, and all errors that are planted.
@@ -468,8 +468,14 @@ def theories_of(name: str, start: int) -> dict[str, xr.Dataset]:
     """Return the right theory of a kind from a start, and all wrong theories of that kind, by name of the error."""
     kind = KINDS[name]
     right = kind.theory(kind.problem(start))
-    late = {f"times {sign} {LATE:g}": kind.stretched(right, factor) for sign, factor in (("x", LATE), ("/", 1 / LATE))}
-    return {"right": right, **late, **{error: planted(right, ERRORS[error](kind, start)) for error in errors_of(name)}}
+    delayed = {
+        f"times {sign} {LATE:g}": kind.stretched(right, factor) for sign, factor in (("x", LATE), ("/", 1 / LATE))
+    }
+    return {
+        "right": right,
+        **delayed,
+        **{error: planted(right, ERRORS[error](kind, start)) for error in errors_of(name)},
+    }
 
 
 def compared(name: str, start: int, seeds: range, false_alarm_rate: float) -> dict[str, tuple[str, Effect]]:

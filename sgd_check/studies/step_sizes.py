@@ -53,7 +53,7 @@ def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array,
     finite = np.array([finite_step_times(problem, rate, horizon) for rate in rates.tolist()])
     # Of those that emerge in the flow the last.
     shown = int(np.argmax(np.where(np.isfinite(flow), flow, -1.0)))
-    seen, of_rate = time[..., shown], ("learning_rate",)
+    shown_times, of_rate = time[..., shown], ("learning_rate",)
 
     def faithful(time: Array, blown: Array) -> float:
         return reach(rates, median_ratio(time, blown, flow[shown]))
@@ -76,11 +76,11 @@ def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array,
         learning_rate_limit=limit,
         shown_direction=shown + 1,
         tolerance=TOLERANCE,
-        largest_faithful_rate=faithful(seen, blown),
-        largest_faithful_rate_error=resampled_error(faithful, seen, blown),
+        largest_faithful_rate=faithful(shown_times, blown),
+        largest_faithful_rate_error=resampled_error(faithful, shown_times, blown),
         largest_faithful_rate_of_equation=reach(rates, finite[:, shown] / flow[shown]),
-        half_blown_up_rate=half(seen, blown),
-        half_blown_up_rate_error=resampled_error(half, seen, blown),
+        half_blown_up_rate=half(shown_times, blown),
+        half_blown_up_rate_error=resampled_error(half, shown_times, blown),
     )
 
 
@@ -131,14 +131,14 @@ def step_size_phases(
     >>> ratio.values.ravel().round(1).tolist(), f"{phases.attrs['learning_rate_limit']:.2g}"
     ([1.0, 1.4], '0.00024')
     """
-    asked = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
-    check_problem(asked)
+    chosen_problem = prepared_pairs(information_exponent, dimension, start=start) if problem is None else problem
+    check_problem(chosen_problem)
     settings = checked_runs(seeds, seed)
-    prediction = predict(asked)
+    prediction = predict(chosen_problem)
     flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
     is_learned = np.isfinite(learned)
     require(is_learned.any(), "Argument `problem` must have a direction that is learned in the flow, but has none.")
-    limit = stability_limit(asked)
+    limit = stability_limit(chosen_problem)
     if learning_rates is not None:
         rates = real_column(learning_rates, "learning_rates")
         require(
@@ -158,7 +158,7 @@ def step_size_phases(
     solve = partial(_step_sizes, rates=rates, limit=limit, flow=flow, horizon=horizon)
     steps = float(settings["seeds"] * np.sum(np.ceil(horizon / rates)))
     title = "Emergence and blow-up against the step size"
-    return SgdStudy("step-size", title, settings, asked, progress, solve, steps=steps)
+    return SgdStudy("step-size", title, settings, chosen_problem, progress, solve, steps=steps)
 
 
 def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: Array) -> float:
@@ -166,8 +166,8 @@ def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: A
     rng = np.random.default_rng(0)
     readings = np.full(RESAMPLES, np.nan)
     for sample in range(RESAMPLES):
-        chosen = rng.integers(time.shape[1], size=time.shape)
-        readings[sample] = read(*(np.take_along_axis(array, chosen, axis=1) for array in (time, blown)))
+        indices = rng.integers(time.shape[1], size=time.shape)
+        readings[sample] = read(*(np.take_along_axis(array, indices, axis=1) for array in (time, blown)))
     finite = readings[np.isfinite(readings)]
     return float(finite.std()) if finite.size > RESAMPLES // 2 else np.nan
 
@@ -289,10 +289,10 @@ def sgd_transfer(
     >>> dict(transfer.final_loss.sizes), transfer.attrs["verdict"]
     ({'width': 4, 'learning_rate': 9, 'run': 2}, 'no drift')
     """
-    chosen = checked_widths(widths)
+    width_list = checked_widths(widths)
     # The projected engine draws in the axes of teacher and neurons, and one more.
     problem = checked_problem(
-        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, room=chosen[-1] + 1
+        information_exponent, beta, directions, dimension, widest=width_list[-1], seed=seed, room=width_list[-1] + 1
     )
     settings = {
         "samples": checked_integer(samples, "samples", minimum=1),
@@ -303,8 +303,9 @@ def sgd_transfer(
     steps_of_width = float(len(SHARES) * settings["starts"] * settings["seeds"] * settings["samples"])
 
     def seconds() -> float:
-        return sum(seconds_of(replace(problem, width=m), settings["seeds"], steps_of_width) for m in chosen)
+        return sum(seconds_of(replace(problem, width=m), settings["seeds"], steps_of_width) for m in width_list)
 
-    solve = partial(_sgd_transfer, widths=chosen, rates=limit * np.array(SHARES), limit=limit)
-    title, steps = "Loss after so many samples of online SGD over step sizes and widths", steps_of_width * len(chosen)
+    solve = partial(_sgd_transfer, widths=width_list, rates=limit * np.array(SHARES), limit=limit)
+    title = "Loss after so many samples of online SGD over step sizes and widths"
+    steps = steps_of_width * len(width_list)
     return SgdStudy("transfer", title, settings, problem, progress, solve, steps=steps, seconds=seconds)

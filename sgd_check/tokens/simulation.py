@@ -191,8 +191,8 @@ class _Recall(Model):
     def sequences(self, s: torch.Tensor, r: torch.Tensor, generator: torch.Generator) -> list[torch.Tensor]:
         """Return the tokens of sequences with these subjects and relations, and their answers."""
         R, S, D = self.problem.relations, self.problem.subjects, self.problem.answers
-        more = self.problem.sequence_length - 2
-        noise = torch.randint(max(self.problem.noise_tokens, 1), (len(s), more), generator=generator)
+        noise_count = self.problem.sequence_length - 2
+        noise = torch.randint(max(self.problem.noise_tokens, 1), (len(s), noise_count), generator=generator)
         return [torch.cat([s[:, None], S + r[:, None], S + R + noise], dim=1), r * D + (s + r) % D]
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
@@ -238,8 +238,8 @@ class _CausalGraph(Model):
             return torch.randint(S, (count,), generator=generator)
 
         def successor(of: torch.Tensor) -> torch.Tensor:
-            drawn = torch.rand(count, 1, generator=generator, dtype=torch.float64)
-            tokens_after: torch.Tensor = (below[rows, of] < drawn).sum(dim=1).clamp(max=S - 1)
+            uniform_numbers = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+            tokens_after: torch.Tensor = (below[rows, of] < uniform_numbers).sum(dim=1).clamp(max=S - 1)
             return tokens_after
 
         tokens: list[torch.Tensor] = []
@@ -253,12 +253,12 @@ class _CausalGraph(Model):
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         x, query, y = batch
-        asked, right = ((x == labels[..., None]).to(torch.float64) for labels in (query, y))
-        scores = asked @ self.weights().transpose(1, 2)
+        is_query, is_answer = ((x == labels[..., None]).to(torch.float64) for labels in (query, y))
+        scores = is_query @ self.weights().transpose(1, 2)
         if self.problem.second_layer == "linear":
-            f = (scores * right).mean(dim=2)
+            f = (scores * is_answer).mean(dim=2)
         else:
-            f = (torch.softmax(self.problem.beta * scores, dim=2) * right).sum(dim=2)
+            f = (torch.softmax(self.problem.beta * scores, dim=2) * is_answer).sum(dim=2)
         return -torch.log(f + LOG_FLOOR) if self.problem.transitions == "dirichlet" else -f
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
@@ -280,12 +280,12 @@ class _Memory(Model):
         d = problem.dimension or problem.count
         self.matrix = self.add(d, d)
         generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
-        drawn = [
+        gaussian_matrices = [
             [torch.randn(d, problem.count, generator=g, dtype=torch.float64) for g in generators] for _ in range(2)
         ]
         self._inputs, self._outputs = (
             torch.stack([torch.as_tensor(np.linalg.qr(matrix.numpy())[0].T.copy()) for matrix in matrices]).to(device)
-            for matrices in drawn
+            for matrices in gaussian_matrices
         )
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
@@ -347,9 +347,9 @@ class _Selection(Model):
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         positions, x = batch[0], batch[1].to(torch.float64)
-        wanted = torch.gather(x, 2, positions[..., None].expand(*positions.shape, x.shape[3]))
+        targets = torch.gather(x, 2, positions[..., None].expand(*positions.shape, x.shape[3]))
         outputs = self.values[:, None] @ (self.attention(positions) @ x)
-        return 0.5 * ((outputs - wanted) ** 2).sum(dim=(2, 3)) / x.shape[3]
+        return 0.5 * ((outputs - targets) ** 2).sum(dim=(2, 3)) / x.shape[3]
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         attention = self.attention(self.test[0])
@@ -397,8 +397,8 @@ class _TriggerTask(Model):
             table[rows, entry]
             for table, entry in zip(self.parameters, (tokens, before, gaps * self._longest + place), strict=True)
         )
-        beyond = place > 2 * self._gaps.to(gaps.device)[gaps] + 2
-        return torch.softmax((a + b + self.problem.triggers**0.5 * B).masked_fill(beyond, -torch.inf), dim=2)
+        is_hidden = place > 2 * self._gaps.to(gaps.device)[gaps] + 2
+        return torch.softmax((a + b + self.problem.triggers**0.5 * B).masked_fill(is_hidden, -torch.inf), dim=2)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         return -(self.attention(batch) * (batch[0] == batch[2][..., None])).sum(dim=2)
@@ -439,8 +439,8 @@ class _PolicyGradient(Model):
         uniform, logs = batch[0], torch.log_softmax(self.logits, 1)
         below = logs.detach().exp().cumsum(1)
         actions = torch.searchsorted(below, uniform.flatten(1).contiguous()).clamp(max=below.shape[1] - 1)
-        chosen, rewards = logs.gather(1, actions), self._rewards[actions]
-        ratio = self.beta * (chosen - self._reference[actions])
+        log_probabilities, rewards = logs.gather(1, actions), self._rewards[actions]
+        ratio = self.beta * (log_probabilities - self._reference[actions])
         if self.problem.objective == "a-star":
             value = self.beta * torch.logsumexp(self._reference + self._rewards / self.beta, 0)
             return (ratio - rewards + value) ** 2
@@ -449,10 +449,10 @@ class _PolicyGradient(Model):
             good = (rewards == self._rewards.max()).to(torch.float64).reshape(uniform.shape)
             spread = good.std(2, correction=0, keepdim=True)
             advantage = (good - good.mean(2, keepdim=True)) / torch.where(spread > 0.0, spread, 1.0)
-            return -(advantage * chosen.reshape(uniform.shape)).mean(2)
+            return -(advantage * log_probabilities.reshape(uniform.shape)).mean(2)
         gain, count = rewards - ratio.detach(), rewards.shape[1]
         require(count > 1, "Argument `batch_size` must be at least 2, as a baseline needs other samples, but is 1.")
-        return -chosen * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
+        return -log_probabilities * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
         logs = torch.log_softmax(self.logits, 1)
@@ -475,8 +475,8 @@ class _ChainOfThought(Model):
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
         """Return x (count, n, d) and w* (count, d)."""
         n, d = self.problem.examples, self.problem.dimension
-        drawn = torch.randn(count, n + 1, d, generator=generator, dtype=torch.float64)
-        return [drawn[:, :n], drawn[:, n]]
+        normals = torch.randn(count, n + 1, d, generator=generator, dtype=torch.float64)
+        return [normals[:, :n], normals[:, n]]
 
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
         """Return examples with the mean of tr S² of all, S = XᵀX/n, each with w* along several axes.
@@ -500,11 +500,11 @@ class _ChainOfThought(Model):
             chain.append(chain[-1] - self.problem.rate / n * (x.transpose(2, 3) @ miss)[..., 0])
         steps = torch.stack(chain, dim=2)
         tokens = torch.nn.functional.pad(torch.cat([x, y], dim=3), (0, d + 1))
-        asked = torch.nn.functional.pad(steps[:, :, :-1], (d + 1, 0))
-        asked = torch.cat([asked, torch.ones_like(asked[..., :1])], dim=3)
-        scores = tokens @ self.keys[:, None] @ asked.transpose(2, 3)
-        moved = (scores.transpose(2, 3) @ tokens @ self.values.transpose(1, 2)[:, None])[..., d + 1 : -1]
-        missed = steps[:, :, :-1] + moved / n - steps[:, :, 1:]
+        inputs = torch.nn.functional.pad(steps[:, :, :-1], (d + 1, 0))
+        inputs = torch.cat([inputs, torch.ones_like(inputs[..., :1])], dim=3)
+        scores = tokens @ self.keys[:, None] @ inputs.transpose(2, 3)
+        steps_taken = (scores.transpose(2, 3) @ tokens @ self.values.transpose(1, 2)[:, None])[..., d + 1 : -1]
+        missed = steps[:, :, :-1] + steps_taken / n - steps[:, :, 1:]
         return torch.sum(missed**2, dim=(2, 3)).div(2.0 * d)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
@@ -604,7 +604,7 @@ def simulate(
     check_question(problem, KINDS)
     check_choice("device", device, ("auto", "cpu", "cuda"))
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
-    chosen = torch.device(automatic if device == "auto" else device)
+    torch_device = torch.device(automatic if device == "auto" else device)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     if getattr(problem, "embeddings", None) == "gaussian":
         absent = {
@@ -619,7 +619,7 @@ def simulate(
                 value is None,
                 f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is {shown(value)}.",
             )
-        return draw_recovery(cast("AssociativeMemory", problem), _checked_seeds(seeds, first_seed), chosen)
+        return draw_recovery(cast("AssociativeMemory", problem), _checked_seeds(seeds, first_seed), torch_device)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     count = checked_integer(steps, "steps", minimum=1)
     batch_size = MODELS[problem.kind].default_batch if batch_size is None else batch_size
@@ -633,11 +633,11 @@ def simulate(
     looks = np.unique(np.linspace(0, count, min(LOOKS, count) + 1).round()).astype(np.int64)
     plan, half, components = Plan(count, rate, looks, looks), len(runs) // 2, system_of(problem).components
     sizes = [size, None if size is None else 4 * size]
-    models = [model_of(problem, part, chosen) for part in (runs[:half], runs[half:])]
+    models = [model_of(problem, part, torch_device) for part in (runs[:half], runs[half:])]
     batches = [None if part is None else Draws(model, part) for model, part in zip(models, sizes, strict=True)]
     engine = TokenRuns(list(zip(models, batches, strict=True)))
-    looked = TokenRecords(len(runs), looks, {"loss": (), "progress": (len(components),)})
-    records, time = looked.records, plan.times(plan.recorded)
+    records_of_runs = TokenRecords(len(runs), looks, {"loss": (), "progress": (len(components),)})
+    records, time = records_of_runs.records, plan.times(plan.recorded)
 
     def labelled(run: Any, reason: str) -> xr.Dataset:
         settings = {"answer": "simulation", "learning_rate": rate, "batch_size": size}
@@ -652,13 +652,13 @@ def simulate(
             coords={"time": time, "seed": list(runs), "component": list(components)},
             solver=settings | {"steps": count, "seeds": len(runs), "first_seed": runs[0], "device": device},
             attributes=settings
-            | {"device": str(chosen), "theory": "tokens", "stop_reason": reason, "wall_seconds": run.seconds},
+            | {"device": str(torch_device), "theory": "tokens", "stop_reason": reason, "wall_seconds": run.seconds},
             leading=("seed",),
             with_leading=("loss", "progress", "learned_time"),
             variables=TOKEN_VARIABLES,
         )
 
-    return run_with_file(engine, plan, looked, file, labelled, budget=budget, progress=progress)
+    return run_with_file(engine, plan, records_of_runs, file, labelled, budget=budget, progress=progress)
 
 
 def _checked_seeds(seeds: object, first_seed: object) -> range:
@@ -747,8 +747,8 @@ class Draws:
 
     def _draw(self) -> None:
         self.before, self.used = self._words(), 0
-        drawn = [self._model.draw(generator, self._steps * self._batch) for generator in self._generators]
-        self._parts = [torch.stack(parts) for parts in zip(*drawn, strict=True)]
+        batches = [self._model.draw(generator, self._steps * self._batch) for generator in self._generators]
+        self._parts = [torch.stack(parts) for parts in zip(*batches, strict=True)]
 
     def _words(self) -> NDArray[np.uint8]:
         return np.stack([generator.get_state().numpy() for generator in self._generators])
@@ -784,8 +784,8 @@ def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torc
         generator = torch.Generator().manual_seed(seed)
         E, U = (torch.randn(N, d, generator=generator, dtype=torch.float64).to(device) / d**0.5 for _ in range(2))
         W = ((U - U.mean(dim=0)) * (p / p.sum())[:, None]).T @ E
-        moved = E @ (W if problem.smoothing is None else smooth_signs(W, problem.smoothing)).T
-        best = torch.cat([(moved[row : row + rows] @ U.T).argmax(dim=1) for row in range(0, N, rows)])
+        outputs = E @ (W if problem.smoothing is None else smooth_signs(W, problem.smoothing)).T
+        best = torch.cat([(outputs[row : row + rows] @ U.T).argmax(dim=1) for row in range(0, N, rows)])
         flags[draw] = (best == items).cpu().numpy()
     values = {"recovery": np.add.reduceat(flags, edges, axis=1) / counts, "rank_count": counts}
     return make_dataset(
