@@ -310,7 +310,7 @@ def verdict_tree(
         attributes={
             "answer": "comparison",
             "prediction": str(prediction.attrs.get("answer", "simulation" if "seed" in prediction.dims else "unknown")),
-            "verdict": word_of(rows),
+            "verdict": str(word_of(rows)),
             "false_alarm_rate": rate,
             "reasons": " ".join([*reasons, *lost]),
             "theory": theory,

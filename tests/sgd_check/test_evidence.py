@@ -150,6 +150,7 @@ def test_the_stored_word_follows_from_the_stored_rows(old, tmp_path):
     rows = rows_of(comparison)
     assert word_of(rows) == comparison.attrs["verdict"]
     assert global_p_value(rows) == float(comparison["p_value"])
+    assert type(tree["comparison"].attrs["verdict"]) is str, "examples show it"
     table = comparison_findings(tree).tables[-1]
     assert table.caption == "Evidence"
     assert [line["tested"] for line in table.rows].count("direction 1") == 1
