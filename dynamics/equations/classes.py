@@ -20,6 +20,7 @@ from dynamics.equations import vectors
 from dynamics.equations.finite_step import MOST_DIAGRAMS, check_polynomial, is_blown_up
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.link import g0, g2, with_link, write_both
+from dynamics.equations.mean_step import weights_of_batch
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.vectors import (
     VectorCounts,
@@ -569,8 +570,8 @@ class ClassStepSystem(ClassSystem):
         self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
         self._shape = (classes, m, r)
         self._theta = np.eye(r) if teacher.directions is None else teacher.directions
-        whole, share = step_theory == "finite-d", learning_rate / batch_size
-        weights = [problem.label_noise, learning_rate - share if whole else 0.0, share]
+        whole = step_theory == "finite-d"
+        weights = [problem.label_noise, *weights_of_batch(learning_rate, batch_size, whole)]
         numbers = [teacher.coefficients, self._theta, axes.eigenvalue, axes.sizes, weights, hat, np.zeros(4)]
         more = [classes, hat.size - 1, whole, *axes.kind[:r]]
         self.parameters, self.sizes = with_link(problem, [m, P, r, P], numbers, more)

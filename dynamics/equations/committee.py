@@ -32,6 +32,7 @@ import numpy as np
 import hermite
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import by_degree, largest_overlaps, teacher_parts, teacher_term, without_rounding
+from dynamics.equations.mean_step import add_noise, average_batch, write_descent
 from dynamics.equations.network import steps
 from dynamics.equations.network.families import normalised_overlaps
 from dynamics.equations.network.normal_kernels import mirror
@@ -110,16 +111,12 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     m, P, (N, F) = sizes[0], sizes[1], forces(sizes, work)
     write_forces(y, parameters, sizes, work)
     product_until(N, matrix(work, 0, m + P, m + P), F, sizes)
-    for i in range(m):
-        for p in range(P):
-            out[i * P + p] = -F[i, m + p]
-        for j in range(i + 1):
-            out[m * P + i * m + j] = out[m * P + j * m + i] = -F[i, j] - F[j, i]
+    write_descent(F, matrix(out, 0, m, P), matrix(out, m * P, m, m))
 
 
 @pasted_kernel
 def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
-    """Write and return second/B + (1 − 1/B) D, D = F (N + diag(k))ᵀ, after `rhs`; the upper half is not written."""
+    """Write and return S of a batch, after `rhs`; the upper half is not written."""
     m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
     at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
     second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
@@ -131,7 +128,7 @@ def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matr
     else:
         steps.write_polynomial_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
     # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
-    steps.average_batch(second, vectors[0], N, F, vectors[2], parameters[at + 3], exact, 1.0, 0.0)
+    average_batch(second, vectors[0], N, F, vectors[2], parameters[at + 3], exact, 1.0, 0.0)
     return second
 
 
@@ -140,11 +137,7 @@ def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Intege
     """Write `rhs`, and η E of the products of two gradients more of S', for steps of a finite learning rate."""
     rhs(t, y, out, parameters, sizes, work)
     m, rate = sizes[0], parameters[sizes[0] + sizes[1] + sizes[1] ** 2 + 1]
-    second = write_step_second(parameters, sizes, work)
-    for i in range(m):
-        for j in range(i + 1):
-            out[m * sizes[1] + i * m + j] += rate * second[i, j]
-    mirror(matrix(out, m * sizes[1], m, m))
+    add_noise(rate, write_step_second(parameters, sizes, work), matrix(out, m * sizes[1], m, m))
 
 
 @kernel

@@ -2,14 +2,9 @@ r"""The overlaps under online SGD of a finite learning rate, by the exact mean c
 
 In the coordinates of the flow, C = R/ρ, G = S/(ρρᵀ) and ln n = ln S_ii, and in the time η · step,
 
-.. math::
-   C' = C'_{\mathrm{flow}} - \tfrac12 C_{ip} H_{ii}, \qquad
-   G' = G'_{\mathrm{flow}} + H_{ij} - \tfrac12 G_{ij} (H_{ii} + H_{jj}), \qquad
-   (\ln n_i)' = (\ln n_i)'_{\mathrm{flow}} + H_{ii},
-
-with H = η [D + (base + d slope − D)/B] of the moments below, divided by ρρᵀ, for batches of B samples, or η d slope/B
-in the limit d → ∞ at fixed η d ("infinite-d", Saad & Solla 1995). Above the limit of stability the solution blows up in
-finite time, (ln n)' ~ η d n².
+the step of `dynamics.equations.mean_step` for vectors over their lengths: with H = η S divided by ρρᵀ, S¹ =
+base + d slope of the moments below and d slope in the limit d → ∞ at fixed η d ("infinite-d", Saad & Solla 1995),
+(ln n_i)' = H_ii − 2 F_ii. Above the limit of stability the solution blows up in finite time, (ln n)' ~ η d n².
 
 State, events and constraint are those of `dynamics.equations.overlaps`, whose Jacobian diagonal serves as it is: it is
 dominant where the equation is stiff. parameters = [a (P) | T (P, P) | τ, three weights | `numbers` | data of the link],
@@ -26,6 +21,7 @@ import numpy as np
 
 from dynamics.equations.interface import FlowSystem
 from dynamics.equations.link import with_link
+from dynamics.equations.mean_step import add_noise, keep_lengths, weights_of_batch, write_descent
 from dynamics.equations.overlaps import OverlapSystem, write_gram
 from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import entry, kernel, matrix, pasted_kernel, vector
@@ -74,23 +70,19 @@ def write_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """C' = diag(r) C − F, G' = H − F − Fᵀ + diag(r) G + G diag(r), (ln n)' = −2 r, r_i = F_ii − ½ H_ii, or NaN."""
+    """Write C', G' and (ln n)' = H_ii − 2 F_ii, or NaN."""
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
     if is_blown_up(y, parameters, m, P):
         out.fill(np.nan)
         return
-    dC, dG, growth = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
+    dC, dG = matrix(out, 0, m, P), matrix(out, mP, m, m)
     Q, _, F, H = write_second(y, parameters, sizes, work)
+    write_descent(F, dC, dG)
+    add_noise(1.0, H, dG)
     for i in range(m):
-        growth[i] = F[i, i] - 0.5 * H[i, i]
-        for p in range(P):
-            dC[i, p] = growth[i] * Q[i, m + p] - F[i, m + p]
-        dG[i, i] = 0.0
-        for j in range(i):
-            dG[i, j] = dG[j, i] = H[i, j] - F[i, j] - F[j, i] + (growth[i] + growth[j]) * Q[i, j]
-    for i in range(m):
-        growth[i] *= -2.0
+        out[mP + mm + i] = dG[i, i]
+    keep_lengths(1.0, F, H, Q, dC, dG)
 
 
 # The exact moments of one step, which are derived below, divided by the lengths of the neurons.
@@ -258,8 +250,9 @@ class FiniteStepSystem(OverlapSystem):
         super().__init__(problem)
         self.functions = replace(self.functions, rhs=rhs)
         teacher, m, P, whole = problem.teacher, problem.width, problem.num_directions, step_theory == "finite-d"
-        tables, share = moment_tables(problem.activation.coefficients, m, P, whole=whole), learning_rate / batch_size
-        weights = [learning_rate - share if whole else 0.0, share if whole else 0.0, share * problem.dimension]
+        tables = moment_tables(problem.activation.coefficients, m, P, whole=whole)
+        of_mean, share = weights_of_batch(learning_rate, batch_size, whole)
+        weights = [of_mean, share if whole else 0.0, share * problem.dimension]
         numbers = [teacher.coefficients, teacher.gram(), problem.label_noise, weights, tables.numbers]
         self.parameters, self.sizes = with_link(problem, [m, P, teacher.is_orthonormal], numbers, tables.layout)
         self.work_size = max(self.work_size, 3 * m * m + tables.work_size)

@@ -1,12 +1,11 @@
 """The mean motion of overlaps under optimizers other than plain SGD, and under learning rates that vary.
 
-It is closed wherever that of plain SGD at one rate is, and made of the same means: N of E g_i = Σ_j N_ij w_j +
-Σ_a N_ia θ_a, and S_ij = E g_i·g_j, with d for |x|² in "infinite-d". docs/optimizers.md has the equations.
+It is closed wherever that of plain SGD at one rate is, and made of the same N and S: `dynamics.equations.mean_step`.
 
 State: [v (m) | b (m) | M (m, P) | Q (m, m)] of the weights, for committees and homogeneous neurons too, whose v and b
 rest. A map adds [v, b, M of u | X_wu | X_uu], and with averages [v, b, M, X_aa of a | X_wa | X_ua]; Adam adds v (m).
-`sizes` are the twelve below and those of the student's system, `parameters` the ten below, the nodes, the table of
-rates, and those of the student's system, and `work` has its scratch first.
+`sizes` are the twelve of `mean_step` and those of the student's system, `parameters` the ten there, the nodes, the
+table of rates, and those of the student's system, and `work` has the scratch of that first.
 """
 
 from __future__ import annotations
@@ -20,10 +19,37 @@ import numpy as np
 
 from dynamics.equations import committee, finite_step, overlaps
 from dynamics.equations.interface import FlowSystem, Functions
+from dynamics.equations.mean_step import (
+    ADAPTIVE,
+    AXES,
+    DIMENSION,
+    HEADER,
+    MAP,
+    NODE_AXES,
+    NODES,
+    NUMBERS,
+    OWN,
+    PLAIN,
+    RATE,
+    RULE,
+    SCRATCH,
+    SIGN,
+    SMOOTHING,
+    STATE,
+    STEPS,
+    TABLE,
+    WIDTH,
+    ZEROTH_ORDER,
+    Moments,
+    add_share,
+    decay_of_map,
+    write_flow,
+    write_map,
+)
 from dynamics.equations.network import steps
 from dynamics.equations.network import system as network
 from dynamics.equations.network.families import normalised_overlaps
-from dynamics.equations.rates import RateTable, rate_at
+from dynamics.equations.rates import RateTable
 from dynamics.equations.sign_means import (
     Units,
     is_rough,
@@ -34,7 +60,7 @@ from dynamics.equations.sign_means import (
     write_sign_rates,
 )
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, vector
-from dynamics.kernels.units import MATRIX, choice, tuple_of
+from dynamics.kernels.units import choice
 from dynamics.problem import is_homogeneous, is_network
 from dynamics.problem.checks import is_at_most, require
 from dynamics.problem.optimizers import SGD, Adam, Optimizer, RMSprop, SignSGD, ZerothOrder, check_dense
@@ -45,19 +71,6 @@ if TYPE_CHECKING:
 
     from dynamics.equations.network.families import NetworkTeacher
     from dynamics.problem import Problem, Student
-
-#: Places in `sizes`: m, P, the rule, whether there is an average; numbers of own parameters, of the student's scratch
-#: and of a state of the weights; nodes, axes of them, numbers of their vectors; numbers of the table of rates; steps
-#: of a map that each of its right-hand sides takes.
-WIDTH, AXES, RULE, AVERAGES, OWN, SCRATCH, STATE, NODES, NODE_AXES, TABLE, RATES, STEPS = range(12)
-HEADER = 12
-MAP, ZEROTH_ORDER, ADAPTIVE, SIGN, PLAIN = range(5)
-#: Places in `parameters`: η, β, 1 − δ, weights of u and g in p, α or 0 for that of Polyak, d, K, λ, 1 − β2.
-RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOOTHING, FORGOTTEN = range(10)
-NUMBERS = 10
-
-Moments = tuple[Matrix, Matrix, Matrix]
-MOMENTS = tuple_of(MATRIX, MATRIX, MATRIX)
 
 # What the student's own equations know of a step: N (m, m + P), the Gram matrix C of neurons and directions, and S, of
 # a state of the weights; `rates` receives −E ∂_v and −E ∂_b first.
@@ -121,164 +134,6 @@ def homogeneous_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Int
         N.fill(np.nan)
         S.fill(np.nan)
     return N, C, S
-
-
-# The rules. Of the scratch G_x, (m, m) each, are the first numbers.
-
-
-@inlined_kernel
-def dot(N: Matrix, X: Matrix, M: Matrix, out: Matrix) -> None:
-    """Write G_x = E g xᵀ = N [X; Mᵀ], given X = W xᵀ and M = x Θᵀ."""
-    m = X.shape[0]
-    for i in range(m):
-        for j in range(m):
-            total = 0.0
-            for k in range(m):
-                total += N[i, k] * X[k, j]
-            for p in range(M.shape[1]):
-                total += N[i, m + p] * M[j, p]
-            out[i, j] = total
-
-
-@inlined_kernel
-def dot_directions(N: Matrix, C: Matrix, i: int, p: int) -> float:
-    """Return E g_i·θ_p."""
-    total, column = 0.0, N.shape[0] + p
-    for k in range(N.shape[1]):
-        total += N[i, k] * C[k, column]
-    return total
-
-
-@choice(Moments=MOMENTS)
-def write_flow(
-    t: float, y: Vector, out: Vector, moments: Moments, spread: float, parameters: Vector, sizes: Integers, own: Vector
-) -> None:
-    """Write the rates of plain SGD, zeroth order, Adam and RMSprop; those of v and b are in `out` already.
-
-    `spread` is d² E(ℓ₊ − ℓ₋)²/(4λ²) for λ > 0, and not used otherwise.
-    """
-    m, P, (N, C, S) = sizes[WIDTH], sizes[AXES], moments
-    rate, d, lag = parameters[RATE], parameters[DIMENSION], parameters[FORGOTTEN]
-    if sizes[RATES] > 0:
-        rate = rate_at(t, vector(parameters, sizes[OWN] - sizes[RATES], sizes[RATES]))
-    adaptive, G = sizes[RULE] == ADAPTIVE, matrix(own, 0, m, m)
-    dM, dQ = matrix(out, 2 * m, m, P), matrix(out, 2 * m + m * P, m, m)
-    squares, rates_of_squares = vector(y, y.size - m, m), vector(out, out.size - m, m)
-    dot(N, matrix(y, 2 * m + m * P, m, m), matrix(y, 2 * m, m, P), G)
-    factors, shared = vector(own, m * m, m), 0.0
-    for i in range(m):
-        factors[i] = 1.0
-        shared += S[i, i]
-        if adaptive:
-            # At the start v vanishes with t, and v̂ is the mean square itself.
-            seen = -math.expm1(-lag * t / rate)
-            factors[i] = 1.0 / math.sqrt(squares[i] / seen if seen > 0.0 and squares[i] > 0.0 else S[i, i] / d)
-            rates_of_squares[i] = lag / rate * (S[i, i] / d - squares[i])
-    for i in range(m):
-        for p in range(P):
-            dM[i, p] = -factors[i] * dot_directions(N, C, i, p)
-        for j in range(i + 1):
-            noise = factors[i] * factors[j] * S[i, j]
-            if sizes[RULE] == ZEROTH_ORDER:
-                K = parameters[DIRECTIONS]
-                noise = (1.0 + 1.0 / K) * S[i, j] + (d / K * shared if i == j else 0.0)
-                if parameters[SMOOTHING] > 0.0:
-                    noise = spread if i == j else 0.0
-            dQ[i, j] = dQ[j, i] = -factors[i] * G[i, j] - factors[j] * G[j, i] + rate * noise
-
-
-@inlined_kernel
-def entry_of(A: Matrix, B: Matrix, r: int, s: int) -> float:
-    """Return (A B)_rs of small matrices, for which a call of BLAS takes longer than the sum."""
-    total = 0.0
-    for k in range(A.shape[1]):
-        total += A[r, k] * B[k, s]
-    return total
-
-
-@choice(Moments=MOMENTS)
-def write_map(
-    t: float, y: Vector, out: Vector, moments: Moments, parameters: Vector, sizes: Integers, own: Vector
-) -> None:
-    """Write (F(y) − y)/η, F the map of momentum and averages; −E ∂_v and −E ∂_b are in `out` already.
-
-    Of (w, u, a, g), g the gradient of a batch, F adds η D to (w, u, a), and η (D X + X Dᵀ + η D X Dᵀ) to products X.
-    """
-    m, P, (N, C, S), rate = sizes[WIDTH], sizes[AXES], moments, parameters[RATE]
-    count, mm, vectors = 2 + sizes[AVERAGES], m * m, 2 * m + m * P
-    beta, kept = (parameters[MOMENTUM], parameters[KEPT]) if t > 0.5 * rate else (0.0, 1.0)
-    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (t / rate + 2.0)
-    D = np.zeros((3, 4))
-    D[0, 1] = -parameters[OF_BUFFER] * beta
-    D[0, 3] = -parameters[OF_BUFFER] * kept - parameters[OF_GRADIENT]
-    D[1, 1], D[1, 3] = (beta - 1.0) / rate, kept / rate
-    D[2, 0], D[2, 1], D[2, 2], D[2, 3] = alpha / rate, alpha * D[0, 1], -alpha / rate, alpha * D[0, 3]
-    # Places of w, u and a, and of their products.
-    at = 0, sizes[STATE], sizes[STATE] + vectors + 2 * mm
-    ww, wu, uu, aa = vectors, at[1] + vectors, at[1] + vectors + mm, at[2] + vectors
-    places = ww, wu, aa + mm, wu, uu, aa + 2 * mm, aa + mm, aa + 2 * mm, aa
-    transposed, z, X, V = np.ascontiguousarray(D.T), np.zeros((4, 1)), np.zeros((4, 4)), np.zeros((3, 4))
-    for r in range(count):
-        dot(N, matrix(y, places[r], m, m), matrix(y, at[r] + 2 * m, m, P), matrix(own, r * mm, m, m))
-    for x in range(vectors):
-        z[3, 0] = -out[x] if x < 2 * m else dot_directions(N, C, (x - 2 * m) // P, (x - 2 * m) % P)
-        for r in range(count):
-            z[r, 0] = y[at[r] + x]
-        for r in range(count):
-            out[at[r] + x] = entry_of(D, z, r, 0)
-    for i in range(m):
-        for j in range(m):
-            X[3, 3] = S[max(i, j), min(i, j)]
-            for r in range(count):
-                X[3, r], X[r, 3] = own[r * mm + i * m + j], own[r * mm + j * m + i]
-                for s in range(count):
-                    X[r, s] = y[places[3 * r + s] + (i * m + j if r <= s else j * m + i)]
-            for r in range(count):
-                for s in range(4):
-                    V[r, s] = entry_of(D, X, r, s)
-            for r in range(count):
-                for s in range(r, count):
-                    change = entry_of(X, transposed, r, s) + rate * entry_of(V, transposed, r, s)
-                    out[places[3 * r + s] + i * m + j] = V[r, s] + change
-
-
-@kernel
-def add_share(k: int, y: Vector, out: Vector, rate: float, total: Vector, steps_of: int) -> None:
-    """Add the share of step k, of `steps_of`, to the rates of the flow that a map follows, and take the step.
-
-    That flow is y' = (Δ − Δ²/2 + Δ³/3 − …)/η, Δ the forward difference of steps; `out` has Δ/η of step k.
-    """
-    share, chosen = 0.0, 1.0
-    for j in range(k + 1, steps_of + 1):
-        # `chosen` is j − 1 over k.
-        share += chosen / j
-        chosen *= j / (j - k)
-    share *= 1.0 - 2.0 * (k % 2)
-    for x in range(y.size):
-        total[x] = share * out[x] + (total[x] if k > 0 else 0.0)
-        y[x] += rate * out[x]
-
-
-@kernel
-def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the diagonal of the Jacobian of that flow, as far as buffers and averages decay by themselves."""
-    m, P, rate, beta, vectors = sizes[WIDTH], sizes[AXES], parameters[RATE], parameters[MOMENTUM], sizes[STATE]
-    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (t / rate + 2.0)
-    mm, short = m * m, 2 * m + m * P
-    for x in range(out.size):
-        kept = 1.0
-        if x >= vectors + short + 2 * mm:
-            at = x - vectors - short - 2 * mm
-            kept = 1.0 - alpha
-            if at >= short:
-                kept *= kept if at < short + mm else 1.0 if at < short + 2 * mm else beta
-        elif x >= vectors:
-            kept = beta * beta if x >= vectors + short + mm else beta
-        total, power = 0.0, 1.0
-        for j in range(1, sizes[STEPS] + 1):
-            power *= 1.0 - kept
-            total -= power / j
-        out[x] = total / rate
 
 
 # Means over nodes, of zeroth order at λ > 0, for networks. `nodes` holds (weight | z) of each, z the
@@ -573,7 +428,7 @@ class OptimizedSystem(FlowSystem):
         header += [varying.size, 1]
         self.parameters: Array = np.concatenate([own, base.parameters])
         self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
-        self.work_size = scratch + 3 * mm + 4 * m + table.size + weights.size
+        self.work_size = scratch + 3 * m * (m + P) + 4 * m + table.size + weights.size
         self.work_size += 2 * self.initial_state.size if self._rule == MAP else 0
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.equations.mean_step import add_noise, write_descent
 from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
@@ -251,13 +252,12 @@ def write_sign_rates(
         total += sum_lattice(numbers[0], numbers[1], shift, inverse, weight, bias, factor, units, links, X, like)
     out.fill(0.0)
     c = math.sqrt(2.0 / math.pi) / total
+    F = np.zeros((m, D))
     for i in range(m):
         for p in range(P):
-            dM[i, p] = -c * X[i, p]
+            F[i, m + p] = c * X[i, p]
         for j in range(m):
-            pull = 0.0
             for a in range(D):
-                pull += factor[j, a] * X[i, a]
-            dQ[i, j] -= c * pull
-            dQ[j, i] -= c * pull
-            dQ[i, j] += rate * d * like[max(i, j), min(i, j)] / total
+                F[i, j] += c * factor[j, a] * X[i, a]
+    write_descent(F, dM, dQ)
+    add_noise(rate * d / total, like, dQ)

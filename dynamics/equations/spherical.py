@@ -24,7 +24,14 @@ from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import with_link, write_g0, write_g1
 from dynamics.equations.losses import largest_overlaps, link_powers, squared_error, teacher_term, without_rounding
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
-from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
+from dynamics.equations.mean_step import add_noise, keep_lengths, write_descent
+from dynamics.equations.network.steps import (
+    step_source,
+    step_units,
+    write_central_erf_second,
+    write_erf_second,
+    write_polynomial_second,
+)
 from dynamics.equations.overlaps import normalise, write_gram
 from dynamics.equations.vectors import VectorCounts, counts_of, rows_of, teacher_rows, unit_vectors
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
@@ -270,14 +277,8 @@ class LinearisedCoupling:
 #
 # One step on B samples moves each neuron against the tangential gradient, scaled by the width, and back to the sphere,
 # w ← (w − η u)/|w − η u|, with u_i the mean of e σ'(w_i·x) (x − (w_i·x) w_i). u_i is orthogonal to w_i, so that the
-# length is √(1 + η²|u_i|²), and as d → ∞ u_i·u_j is d/B times the mean of e² σ'_i σ'_j over the batch. With C = WΘᵀ,
-# G = WWᵀ, in the time η · step,
-#
-# .. math:: C_{ip}' = F_i\cdot\theta_p - (F_i\cdot w_i)\, C_{ip} - \frac{\gamma}{2B} V_{ii} C_{ip}, \qquad
-#    V_{ij} = E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j],
-#
-#    G_{ij}' = F_i\cdot w_j + w_i\cdot F_j - (F_i\cdot w_i + F_j\cdot w_j)\, G_{ij}
-#    + \frac{\gamma}{B} \Big[V_{ij} - \tfrac12 G_{ij} (V_{ii} + V_{jj})\Big].
+# length is √(1 + η²|u_i|²), and as d → ∞ u_i·u_j is d/B times the mean of e² σ'_i σ'_j over the batch. So the step is
+# that of `dynamics.equations.mean_step` for vectors of kept length, with η S_ij = (γ/B) E[(ē² + τ²) σ'_i σ'_j].
 #
 # At finite d the mean step does not close: dividing by the length brings in means of all powers of η. V is known for
 # polynomial links and for neurons of erf(z/√2): see `dynamics.equations.network.steps`.
@@ -300,7 +301,7 @@ class SphericalStep(NamedTuple):
 
 
 class SphericalStepWork(NamedTuple):
-    """Gram matrix (M, M), N and X (m, M), V (m, m), and scratch."""
+    """Gram matrix (M, M), N and F (m, M), V (m, m), and scratch."""
 
     gram: Matrix
     N: Matrix
@@ -337,10 +338,10 @@ def step_work(m: int, M: int, work: Vector) -> SphericalStepWork:
 def write_rates(
     write_step_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """C' = X − diag(r) C − ½ γ/B diag(V) C and the same of G with γ/B V, X = N gram, r = X_ii."""
+    """Write C' and G' of unit vectors with η S = γ/B V, F = N gram."""
     (a, teacher, series, _, _, link), step = numbers_of(parameters, sizes), step_of(parameters, sizes)
-    m, P, M, rate = counts_of(sizes).width, a.size, step.weights.size, step.rate
-    gram, N, X, V, scratch = step_work(m, M, work)
+    m, P, M = counts_of(sizes).width, a.size, step.weights.size
+    gram, N, F, V, scratch = step_work(m, M, work)
     gram.fill(0.0)
     write_gram(y, m, teacher, gram)
     vectors = (gram, step.biases, step.weights)
@@ -348,29 +349,30 @@ def write_rates(
     for i in range(m):
         write_g1(link, row_part(gram, i, 0, m), row_part(N, i, 0, m))
         for j in range(m):
-            N[i, j] *= -1.0 / m
+            N[i, j] /= m
         # The force of a neuron on itself is radial.
         N[i, i] = 0.0
         for p in range(P):
-            N[i, m + p] = a[p] * pull(gram[i, m + p], series)[1]
+            N[i, m + p] = -a[p] * pull(gram[i, m + p], series)[1]
         for j in range(m + P, M):
             N[i, j] = 0.0
-    product(N, gram, X)
-    for i in range(m):
-        lost = X[i, i] + 0.5 * rate * V[i, i]
-        for p in range(P):
-            out[i * P + p] = X[i, m + p] - lost * gram[i, m + p]
-        out[m * P + i * m + i] = 0.0
-        for j in range(i):
-            both = lost + X[j, j] + 0.5 * rate * V[j, j]
-            change = X[i, j] + X[j, i] + rate * V[i, j] - both * gram[i, j]
-            out[m * P + i * m + j] = out[m * P + j * m + i] = change
+    product(N, gram, F)
+    dC, dG = matrix(out, 0, m, P), matrix(out, m * P, m, m)
+    write_descent(F, dC, dG)
+    add_noise(step.rate, V, dG)
+    keep_lengths(step.rate, F, V, gram, dC, dG)
 
 
 @kernel
 def rhs_of_erf(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates for neurons of erf."""
     write_rates(write_erf_second, y, out, parameters, sizes, work)
+
+
+@kernel
+def rhs_of_central_erf(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates for neurons and a teacher of erf."""
+    write_rates(write_central_erf_second, y, out, parameters, sizes, work)
 
 
 @kernel
@@ -388,6 +390,14 @@ def step_event_values(t: float, y: Vector, out: Vector, parameters: Vector, size
     write_all_events(np.sum(values) / m / m, vector(y, 0, m * P), parameters, sizes, work, out)
 
 
+#: The unit of second order -> the right-hand side.
+VELOCITIES: dict[Callable[..., None], Callable[..., None]] = {
+    write_erf_second: rhs_of_erf,
+    write_central_erf_second: rhs_of_central_erf,
+    write_polynomial_second: rhs_of_polynomials,
+}
+
+
 class SphericalStepSystem(SphericalObservables):
     """The network under mean steps of B samples; ValueError if the means of the links are not known exactly."""
 
@@ -397,10 +407,7 @@ class SphericalStepSystem(SphericalObservables):
         super().__init__(problem, levels)
         start, (m, P), units = problem.start(), (problem.width, problem.num_directions), step_units(problem)
         M, gram, noise = m + len(units), problem.teacher.gram(), step_source(problem.activation, m, units, biased=False)
-        velocity, second = rhs_of_erf, write_erf_second
-        if noise.is_polynomial:
-            velocity, second = rhs_of_polynomials, write_polynomial_second
-        self.functions = Functions(velocity, step_event_values, normalise, choices=(second,))
+        self.functions = Functions(VELOCITIES[noise.second], step_event_values, normalise, choices=(noise.second,))
         self.initial_state: Array = np.concatenate([start.teacher_overlap.ravel(), start.student_overlap.ravel()])
         self._inverse_gram = np.linalg.pinv(gram)
         weights = [1.0 / m] * m + [-unit.coefficient for unit in units]

@@ -1,9 +1,8 @@
 r"""A two-layer network under SGD of a finite learning rate η, in its order parameters.
 
-With u_i the gradient of a sample and ∇_i = E u_i + κ_w w_i, the mean step on B samples adds to Q'_ij of the flow, in
-the time η · step, η [∇_i·∇_j + (S_ij − E u_i·E u_j)/B] for "finite-d", which is exact, and η S_ij/B with d for |x|² for
-"infinite-d", where S_ij = E u_i·u_j = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²]; `docs/step_equations.md`, "Finite
-steps of networks", has neurons on the sphere too. Under the measure of the factor σ'_i σ'_j of erf the mean of ē² is a
+The step is that of `dynamics.equations.mean_step`, exact for "finite-d", where the products of two gradients of a
+sample are ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²]; `docs/step_equations.md`, "Finite steps of networks", has
+neurons on the sphere too. Under the measure of the factor σ'_i σ'_j of erf the mean of ē² is a
 sum of means of pairs at other variances and biases: with U = (w_i, w_j), V the vectors, N = (1 + UᵀU)⁻¹ and B = VᵀUN
 the covariances are VᵀV − BUᵀV.
 
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import hermite
+from dynamics.equations.mean_step import add_noise, average_batch, keep_lengths
 from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network import system as flow
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
@@ -37,7 +37,7 @@ from hermite.polynomials import mean_derivatives, trimmed
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
@@ -382,26 +382,6 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
             C[i, m + p] = C[m + p, i] = total
 
 
-@pasted_kernel
-def average_batch(
-    S: Matrix, C: Matrix, N: Matrix, F: Matrix, weight: Vector, batch: float, exact: bool, rate: float, decay: float
-) -> None:
-    """Turn E[(ē² + τ²) σ'_i σ'_j |x|²] into E of the products of two gradients of a batch, on and below the diagonal.
-
-    The gradients are ε_w weight_i ē σ'_i x, beside ∇ = N v of all vectors, F = N C, that has the decay κ_w w_i too.
-    """
-    share = 1.0 / batch
-    for i in range(S.shape[0]):
-        for j in range(i + 1):
-            S[i, j] *= share * rate**2 * weight[i] * weight[j]
-            if exact:
-                # A sample has no part in the decay.
-                mean = 0.0
-                for b in range(N.shape[1]):
-                    mean += F[i, b] * N[j, b]
-                S[i, j] += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * C[i, j])
-
-
 @unit()
 def write_step_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
     """Write and return E of the products of two gradients of a batch, on and below the diagonal, after the flow."""
@@ -431,20 +411,11 @@ def write_step_second(y: Vector, parameters: Vector, sizes: Integers, work: Vect
 def add_step_terms(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add the terms of order η, after the flow."""
     m, r, rate = sizes[flow.WIDTH], sizes[flow.AXES], parameters[sizes[STEP_AT]]
-    first = 2 * m + m * r
-    S = write_step_second(y, parameters, sizes, work)
-    for i in range(m):
-        own = y[first + i * m + i]
-        for j in range(i + 1):
-            change = S[i, j]
-            if sizes[flow.SPHERE] == 1:
-                q = y[first + i * m + j]
-                change -= 0.5 * q * (S[i, i] / own + S[j, j] / y[first + j * m + j])
-            out[first + i * m + j] += rate * change
-        if sizes[flow.SPHERE] == 1:
-            for a in range(r):
-                out[2 * m + i * r + a] -= 0.5 * rate * S[i, i] / own * y[2 * m + i * r + a]
-    normal.mirror(matrix(out, first, m, m))
+    dQ, S = matrix(out, 2 * m + m * r, m, m), write_step_second(y, parameters, sizes, work)
+    add_noise(rate, S, dQ)
+    if sizes[flow.SPHERE] == 1:
+        C, _, _, _, _, _, F = flow.views(sizes, work)
+        keep_lengths(rate, F, S, C, matrix(out, 2 * m, m, r), dQ)
 
 
 @kernel
@@ -469,10 +440,7 @@ class NetworkStepSystem(flow.NetworkSystem):
         check_that(known, "step_theory", f"{need}, {why}", f"is {shown(step_theory)}")
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
-        second = write_polynomial_second if source.is_polynomial else write_erf_second
-        if not source.is_polynomial and source.layout[1] == ERF_ALONE:
-            second = write_central_erf_second
-        self.functions = replace(self.functions, rhs=rhs, choices=(*(self.functions.choices or ()), second))
+        self.functions = replace(self.functions, rhs=rhs, choices=(*(self.functions.choices or ()), source.second))
         step = [learning_rate, batch_size, problem.dimension, problem.label_noise**2]
         teacher = [[-unit.coefficient for unit in units], [unit.bias for unit in units]]
         directions = [unit.direction for unit in units]
@@ -519,6 +487,13 @@ class StepSource(NamedTuple):
     numbers: Array
     layout: Integers
     work_size: int
+
+    @property
+    def second(self) -> Callable[..., None]:
+        """The unit that takes them."""
+        if self.is_polynomial:
+            return write_polynomial_second
+        return write_central_erf_second if self.layout[1] == ERF_ALONE else write_erf_second
 
 
 def step_link(link: HermiteExpansion) -> StepLink:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import NetworkDegrees, without_rounding
+from dynamics.equations.mean_step import write_descent
 from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network import series
 from dynamics.equations.network.families import (
@@ -728,21 +729,15 @@ def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work:
 
 @pasted_kernel
 def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write what `rhs` does, after all means; Q' = −F_m − F_mᵀ tile by tile, since columns are far apart in memory."""
+    """Write what `rhs` does, after all means."""
     layout, rates, (_, _, _, pulls, _, _, F) = layout_of(sizes), rates_of(parameters), views(sizes, work)
     m, r, scale = layout.width, layout.axes, rates.scale
-    dM, dQ, tile = matrix(out, 2 * m, m, r), matrix(out, 2 * m + m * r, m, m), normal.TILE
+    dQ = matrix(out, 2 * m + m * r, m, m)
     write_gradient(y, parameters, sizes, work)
     for i in range(m):
         out[i] = -rates.rate_v * scale * pulls[0, i] - rates.decay_v * y[i]
         out[m + i] = -rates.rate_b * scale * y[i] * pulls[1, i]
-        for a in range(r):
-            dM[i, a] = -F[i, m + a]
-    for first in range(0, m, tile):
-        for second in range(0, first + 1, tile):
-            for i in range(first, min(first + tile, m)):
-                for j in range(second, min(second + tile, i + 1)):
-                    dQ[i, j] = dQ[j, i] = -F[i, j] - F[j, i]
+    write_descent(F, matrix(out, 2 * m, m, r), dQ)
     if layout.theory == DESCENT:
         add_squared_gradient(dQ, parameters, sizes, work)
 
