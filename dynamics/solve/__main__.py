@@ -352,7 +352,8 @@ def _counted_directions(given: Mapping[str, object], problem: Problem, options: 
     return () if given["quiet"] else numbers
 
 
-LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws")
+LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws",
+         "emergence_level")  # fmt: skip
 
 
 def _stem(problem: Problem, options: Mapping[str, object]) -> str:
