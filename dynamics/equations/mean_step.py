@@ -21,6 +21,7 @@ docs/optimizers.md has their equations.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
@@ -100,15 +101,73 @@ def keep_lengths(rate: float, F: Matrix, S: Matrix, C: Matrix, dM: Matrix, dQ: M
 
 # Optimizers: what the system of `dynamics.equations.optimizers` has in its arrays.
 
-#: Places in `sizes`: m, P, the rule, whether there is an average; numbers of own parameters, of the student's scratch
-#: and of a state of the weights; nodes, axes of them, numbers of their vectors; numbers of the table of rates; steps
-#: of a map that each of its right-hand sides takes.
-WIDTH, AXES, RULE, AVERAGES, OWN, SCRATCH, STATE, NODES, NODE_AXES, TABLE, RATES, STEPS = range(12)
-HEADER = 12
 MAP, ZEROTH_ORDER, ADAPTIVE, SIGN, PLAIN = range(5)
-#: Places in `parameters`: η, β, 1 − δ, weights of u and g in p, α or 0 for that of Polyak, d, K, λ, 1 − β2.
-RATE, MOMENTUM, KEPT, OF_BUFFER, OF_GRADIENT, SHARE, DIMENSION, DIRECTIONS, SMOOTHING, FORGOTTEN = range(10)
-NUMBERS = 10
+
+
+class OptimizerCounts(NamedTuple):
+    """What `sizes` begins with."""
+
+    #: m, P, the rule, and 1 where there is an average.
+    width: int
+    axes: int
+    rule: int
+    averages: int
+    #: Numbers of own parameters, of the student's scratch and of a state of the weights.
+    own: int
+    scratch: int
+    state: int
+    #: Nodes, axes of them, and numbers of their vectors.
+    nodes: int
+    node_axes: int
+    table: int
+    #: Numbers of the table of rates, and steps of a map that each of its right-hand sides takes.
+    rates: int
+    steps: int
+
+
+class OptimizerNumbers(NamedTuple):
+    """What `parameters` begins with: η, β, 1 − δ, weights of u and g in p, α or 0 for Polyak's, d, K, λ, 1 − β2."""
+
+    rate: float
+    momentum: float
+    kept: float
+    of_buffer: float
+    of_gradient: float
+    share: float
+    dimension: float
+    directions: float
+    smoothing: float
+    forgotten: float
+
+
+#: Numbers of own sizes and parameters that every rule has.
+HEADER, NUMBERS = len(OptimizerCounts._fields), len(OptimizerNumbers._fields)
+
+
+@kernel
+def counts_of(sizes: Integers) -> OptimizerCounts:
+    """Return the counts of an optimizer."""
+    return OptimizerCounts(
+        sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9], sizes[10],
+        sizes[11],
+    )  # fmt: skip
+
+
+@kernel
+def numbers_of(parameters: Vector) -> OptimizerNumbers:
+    """Return the numbers of an optimizer."""
+    return OptimizerNumbers(
+        parameters[0], parameters[1], parameters[2], parameters[3], parameters[4], parameters[5], parameters[6],
+        parameters[7], parameters[8], parameters[9],
+    )  # fmt: skip
+
+
+@kernel
+def table_of_rates(parameters: Vector, sizes: Integers) -> Vector:
+    """Return the table of rates that vary, or none."""
+    counts = counts_of(sizes)
+    return vector(parameters, counts.own - counts.rates, counts.rates)
+
 
 #: N (m, m + P), C (m + P, m + P) and S (m, m).
 Moments = tuple[Matrix, Matrix, Matrix]
@@ -142,13 +201,13 @@ def write_flow(
 
     `spread` is d² E(ℓ₊ − ℓ₋)²/(4λ²) for λ > 0, and not used otherwise.
     """
-    m, P, (N, C, S) = sizes[WIDTH], sizes[AXES], moments
-    rate, d, lag = parameters[RATE], parameters[DIMENSION], parameters[FORGOTTEN]
-    if sizes[RATES] > 0:
-        rate = rate_at(t, vector(parameters, sizes[OWN] - sizes[RATES], sizes[RATES]))
+    counts, numbers, (N, C, S) = counts_of(sizes), numbers_of(parameters), moments
+    m, P, rate, d, lag = counts.width, counts.axes, numbers.rate, numbers.dimension, numbers.forgotten
+    if counts.rates > 0:
+        rate = rate_at(t, table_of_rates(parameters, sizes))
     F, M, Q = matrix(own, 0, m, m + P), matrix(y, 2 * m, m, P), matrix(y, 2 * m + m * P, m, m)
     write_products(N, C, Q, M, F)
-    if sizes[RULE] == ADAPTIVE:
+    if counts.rule == ADAPTIVE:
         squares, rates_of_squares = vector(y, y.size - m, m), vector(out, out.size - m, m)
         for i in range(m):
             # At the start v vanishes with t, and v̂ is the mean square itself.
@@ -159,14 +218,14 @@ def write_flow(
                 F[i, b] *= scale
             for j in range(m):
                 S[max(i, j), min(i, j)] *= scale if i != j else scale * scale
-    if sizes[RULE] == ZEROTH_ORDER:
-        K, total = parameters[DIRECTIONS], 0.0
+    if counts.rule == ZEROTH_ORDER:
+        K, total = numbers.directions, 0.0
         for i in range(m):
             total += S[i, i]
         for i in range(m):
             for j in range(i + 1):
                 S[i, j] = (1.0 + 1.0 / K) * S[i, j] + (d / K * total if i == j else 0.0)
-                if parameters[SMOOTHING] > 0.0:
+                if numbers.smoothing > 0.0:
                     S[i, j] = spread if i == j else 0.0
     dQ = matrix(out, 2 * m + m * P, m, m)
     write_descent(F, matrix(out, 2 * m, m, P), dQ)
@@ -190,17 +249,18 @@ def write_map(
 
     Of (w, u, a, g), g the gradient of a batch, F adds η D to (w, u, a), and η (D X + X Dᵀ + η D X Dᵀ) to products X.
     """
-    m, P, (N, C, S), rate = sizes[WIDTH], sizes[AXES], moments, parameters[RATE]
-    count, n, mm, vectors = 2 + sizes[AVERAGES], m + P, m * m, 2 * m + m * P
-    beta, kept = (parameters[MOMENTUM], parameters[KEPT]) if t > 0.5 * rate else (0.0, 1.0)
-    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (t / rate + 2.0)
+    counts, numbers, (N, C, S) = counts_of(sizes), numbers_of(parameters), moments
+    m, P, rate, size = counts.width, counts.axes, numbers.rate, counts.state
+    count, n, mm, vectors = 2 + counts.averages, m + P, m * m, 2 * m + m * P
+    beta, kept = (numbers.momentum, numbers.kept) if t > 0.5 * rate else (0.0, 1.0)
+    alpha = numbers.share if numbers.share > 0.0 else 1.0 / (t / rate + 2.0)
     D = np.zeros((3, 4))
-    D[0, 1] = -parameters[OF_BUFFER] * beta
-    D[0, 3] = -parameters[OF_BUFFER] * kept - parameters[OF_GRADIENT]
+    D[0, 1] = -numbers.of_buffer * beta
+    D[0, 3] = -numbers.of_buffer * kept - numbers.of_gradient
     D[1, 1], D[1, 3] = (beta - 1.0) / rate, kept / rate
     D[2, 0], D[2, 1], D[2, 2], D[2, 3] = alpha / rate, alpha * D[0, 1], -alpha / rate, alpha * D[0, 3]
     # Places of w, u and a, and of their products.
-    at = 0, sizes[STATE], sizes[STATE] + vectors + 2 * mm
+    at = 0, size, size + vectors + 2 * mm
     ww, wu, uu, aa = vectors, at[1] + vectors, at[1] + vectors + mm, at[2] + vectors
     places = ww, wu, aa + mm, wu, uu, aa + 2 * mm, aa + mm, aa + 2 * mm, aa
     transposed, z, X, V = np.ascontiguousarray(D.T), np.zeros((4, 1)), np.zeros((4, 4)), np.zeros((3, 4))
@@ -249,8 +309,9 @@ def add_share(k: int, y: Vector, out: Vector, rate: float, total: Vector, steps_
 @kernel
 def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the diagonal of the Jacobian of that flow, as far as buffers and averages decay by themselves."""
-    m, P, rate, beta, vectors = sizes[WIDTH], sizes[AXES], parameters[RATE], parameters[MOMENTUM], sizes[STATE]
-    alpha = parameters[SHARE] if parameters[SHARE] > 0.0 else 1.0 / (t / rate + 2.0)
+    counts, numbers = counts_of(sizes), numbers_of(parameters)
+    m, P, rate, beta, vectors = counts.width, counts.axes, numbers.rate, numbers.momentum, counts.state
+    alpha = numbers.share if numbers.share > 0.0 else 1.0 / (t / rate + 2.0)
     mm, short = m * m, 2 * m + m * P
     for x in range(out.size):
         kept = 1.0
@@ -262,7 +323,7 @@ def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
         elif x >= vectors:
             kept = beta * beta if x >= vectors + short + mm else beta
         total, power = 0.0, 1.0
-        for j in range(1, sizes[STEPS] + 1):
+        for j in range(1, counts.steps + 1):
             power *= 1.0 - kept
             total -= power / j
         out[x] = total / rate

@@ -4,8 +4,8 @@ It is closed wherever that of plain SGD at one rate is, and made of the same N a
 
 State: [v (m) | b (m) | M (m, P) | Q (m, m)] of the weights, for committees and homogeneous neurons too, whose v and b
 rest. A map adds [v, b, M of u | X_wu | X_uu], and with averages [v, b, M, X_aa of a | X_wa | X_ua]; Adam adds v (m).
-`sizes` are the twelve of `mean_step` and those of the student's system, `parameters` the ten there, the nodes, the
-table of rates, and those of the student's system, and `work` has the scratch of that first.
+`sizes` are `OptimizerCounts`, the table of vectors, and those of the student's system, `parameters` `OptimizerNumbers`,
+the nodes, the table of rates, and those of the student's system, and `work` has the scratch of that first.
 """
 
 from __future__ import annotations
@@ -21,28 +21,19 @@ from dynamics.equations import committee, finite_step, overlaps
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.mean_step import (
     ADAPTIVE,
-    AXES,
-    DIMENSION,
     HEADER,
     MAP,
-    NODE_AXES,
-    NODES,
     NUMBERS,
-    OWN,
     PLAIN,
-    RATE,
-    RULE,
-    SCRATCH,
     SIGN,
-    SMOOTHING,
-    STATE,
-    STEPS,
-    TABLE,
-    WIDTH,
     ZEROTH_ORDER,
     Moments,
+    OptimizerCounts,
+    OptimizerNumbers,
     add_share,
+    counts_of,
     decay_of_map,
+    numbers_of,
     write_flow,
     write_map,
 )
@@ -170,14 +161,13 @@ def views_of_nodes(
     y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> tuple[Matrix, Units, Integers, Vector, Matrix]:
     """Return nodes, units, table of vectors and their mean derivatives, and L, the factor of the neurons."""
-    m, P, count, width = sizes[WIDTH], sizes[AXES], sizes[NODES], 1 + sizes[NODE_AXES]
-    numbers, given = of_network
-    at, U = given[steps.STEP_AT], given[steps.STEP_UNITS]
-    units = vector(numbers, at + 4, U), vector(numbers, at + 4 + U, U), matrix(numbers, at + 4 + 2 * U, U, P)
-    nodes, L = matrix(parameters, NUMBERS, count, width), matrix(own, m * m, m, m)
-    means = vector(parameters, NUMBERS + count * width, sizes[OWN] - NUMBERS - count * width)
+    counts, (numbers, given) = counts_of(sizes), of_network
+    m, P, step = counts.width, counts.axes, steps.step_numbers(numbers, given)
+    units = step.weight, step.bias, step.theta
+    nodes, L = matrix(parameters, NUMBERS, counts.nodes, 1 + counts.node_axes), matrix(own, m * m, m, m)
+    means = vector(parameters, NUMBERS + nodes.size, counts.own - NUMBERS - nodes.size)
     write_factor(matrix(y, 2 * m + m * P, m, m), matrix(y, 2 * m, m, P), L)
-    return nodes, units, vector(sizes, HEADER, 3 * (m + U)), means, L
+    return nodes, units, vector(sizes, HEADER, 3 * (m + step.weight.size)), means, L
 
 
 @choice()
@@ -185,11 +175,11 @@ def sum_nodes(
     y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> float:
     """Return d² E(ℓ₊ − ℓ₋)²/(4λ²) of zeroth order."""
-    m, (numbers, given) = sizes[WIDTH], of_network
-    scale, noise = numbers[network.SCALE], numbers[given[steps.STEP_AT] + 3]
+    m, (numbers, given), own_numbers = counts_of(sizes).width, of_network, numbers_of(parameters)
+    scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, given).noise
     nodes, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
     z = vector(own, 2 * m * m, m + units[0].size)
-    d, shift, total = parameters[DIMENSION], parameters[SMOOTHING], 0.0
+    d, shift, total = own_numbers.dimension, own_numbers.smoothing, 0.0
     for n in range(nodes.shape[0]):
         above = error_at(nodes[n], shift, y, scale, L, units, table, means, z)
         below = error_at(nodes[n], -shift, y, scale, L, units, table, means, z)
@@ -202,19 +192,20 @@ def write_signs(
     y: Vector, out: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> None:
     """Write the rates of sign SGD."""
-    numbers, given = of_network
-    scale, noise = numbers[network.SCALE], numbers[given[steps.STEP_AT] + 3]
+    (numbers, given), own_numbers = of_network, numbers_of(parameters)
+    scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, given).noise
     lattices, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
-    rate, d = parameters[RATE], parameters[DIMENSION]
+    rate, d = own_numbers.rate, own_numbers.dimension
     write_sign_rates(lattices[0], rate, d, y, scale, noise, units, (table, means), L, out)
 
 
 @inlined_kernel
 def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, Integers, Vector]:
     """Return parameters, sizes and scratch of the student's system."""
-    own, first = sizes[OWN], HEADER + sizes[TABLE]
+    counts = counts_of(sizes)
+    own, first = counts.own, HEADER + counts.table
     numbers, given = vector(parameters, own, parameters.size - own), vector(sizes, first, sizes.size - first)
-    return numbers, given, vector(work, 0, sizes[SCRATCH])
+    return numbers, given, vector(work, 0, counts.scratch)
 
 
 @inlined_kernel
@@ -225,21 +216,22 @@ def write_rates(
 
     Of a map that is (F(y) − y)/η for one step, and for more the rates of the flow that it follows.
     """
-    m, size, rule = sizes[WIDTH], sizes[STATE], sizes[RULE]
+    counts, (rate, _, _, _, _, _, _, _, smoothing, _) = counts_of(sizes), numbers_of(parameters)
+    m, size, rule = counts.width, counts.state, counts.rule
     numbers, given, scratch = inner(parameters, sizes, work)
-    own = vector(work, sizes[SCRATCH], work.size - sizes[SCRATCH])
+    own = vector(work, scratch.size, work.size - scratch.size)
     if rule == SIGN:
         write_signs(y, out, parameters, sizes, (numbers, given), own)
         return
     spread, looked, now = 0.0, vector(y, 0, size), vector(y, 0, y.size)
-    if parameters[SMOOTHING] > 0.0:
+    if smoothing > 0.0:
         spread = sum_nodes(y, parameters, sizes, (numbers, given), own)
         looked = vector(own, own.size - size, size)
         for x in range(size):
             looked[x] = y[x]
         for i in range(m):
-            looked[size - m * m + i * m + i] += parameters[SMOOTHING] ** 2
-    count, total = sizes[STEPS], vector(own, own.size - y.size, y.size)
+            looked[size - m * m + i * m + i] += smoothing**2
+    count, total = counts.steps, vector(own, own.size - y.size, y.size)
     if count > 1:
         now = vector(own, own.size - 2 * y.size, y.size)
         looked = vector(now, 0, size)
@@ -248,11 +240,11 @@ def write_rates(
     for k in range(count):
         found = moments(looked, vector(out, 0, size), numbers, given, scratch)
         if rule == MAP:
-            write_map(t + k * parameters[RATE], now, out, found, parameters, sizes, own)
+            write_map(t + k * rate, now, out, found, parameters, sizes, own)
         else:
             write_flow(t, y, out, found, spread, parameters, sizes, own)
         if count > 1:
-            add_share(k, now, out, parameters[RATE], total, count)
+            add_share(k, now, out, rate, total, count)
     for x in range(y.size if count > 1 else 0):
         out[x] = total[x]
 
@@ -282,20 +274,23 @@ def homogeneous_rates(t: float, y: Vector, out: Vector, parameters: Vector, size
 def network_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the events of a network."""
     numbers, given, scratch = inner(parameters, sizes, work)
-    network.event_values(t, vector(y, 0, sizes[STATE]), out, numbers, given, scratch)
+    network.event_values(t, vector(y, 0, counts_of(sizes).state), out, numbers, given, scratch)
 
 
 @kernel
 def committee_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the events of a committee."""
-    (numbers, given, scratch), m = inner(parameters, sizes, work), sizes[WIDTH]
-    committee.event_values(t, vector(y, 2 * m, sizes[STATE] - 2 * m), out, numbers, given, scratch)
+    (numbers, given, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
+    committee.event_values(
+        t, vector(y, 2 * counts.width, counts.state - 2 * counts.width), out, numbers, given, scratch
+    )
 
 
 @kernel
 def homogeneous_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the events of homogeneous neurons."""
-    (numbers, given, scratch), m, P = inner(parameters, sizes, work), sizes[WIDTH], sizes[AXES]
+    (numbers, given, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
+    m, P = counts.width, counts.axes
     state = vector(scratch, scratch.size - m * (P + m + 1), m * (P + m + 1))
     overlaps_of(y, state, m, P)
     overlaps.event_values(t, state, out, numbers, given, scratch)
@@ -415,19 +410,22 @@ class OptimizedSystem(FlowSystem):
         rules: list[Any] = [{MAP: write_map, SIGN: write_signs}.get(self._rule, write_flow)]
         rules += [sum_nodes] if smoothing > 0.0 else []
         self.functions = replace(functions, choices=(*(base.functions.choices or ()), *rules))
-        nesterov = [sgd.momentum, 1.0] if sgd.nesterov else [1.0, 0.0]
+        of_buffer, of_gradient = (sgd.momentum, 1.0) if sgd.nesterov else (1.0, 0.0)
         alpha = sgd.average if isinstance(sgd.average, float) else 0.0
         varying = learning_rate.nodes if isinstance(learning_rate, RateTable) else np.empty(0)
         rate = learning_rate.peak if isinstance(learning_rate, RateTable) else learning_rate
-        numbers = [rate, sgd.momentum, 1.0 - sgd.dampening, *nesterov, alpha, problem.dimension]
-        numbers += [getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0)]
+        numbers = OptimizerNumbers(
+            rate, sgd.momentum, 1.0 - sgd.dampening, of_buffer, of_gradient, alpha, problem.dimension,
+            getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0),
+        )  # fmt: skip
         own = np.concatenate([numbers, nodes.ravel(), means, varying])
         scratch = base.work_size + base.initial_state.size
-        axes = max(nodes.shape[1] - 1, 0)
-        header = [m, P, self._rule, self._averages, own.size, scratch, weights.size, len(nodes), axes, table.size]
-        header += [varying.size, 1]
+        self.counts = OptimizerCounts(
+            m, P, self._rule, int(self._averages), own.size, scratch, weights.size, len(nodes),
+            max(nodes.shape[1] - 1, 0), table.size, varying.size, 1,
+        )  # fmt: skip
         self.parameters: Array = np.concatenate([own, base.parameters])
-        self.sizes: Integers = np.concatenate([header, table, base.sizes]).astype(np.int64)
+        self.sizes: Integers = np.concatenate([self.counts, table, base.sizes]).astype(np.int64)
         self.work_size = scratch + 3 * m * (m + P) + 4 * m + table.size + weights.size
         self.work_size += 2 * self.initial_state.size if self._rule == MAP else 0
         self.num_events = base.num_events
@@ -441,13 +439,14 @@ class OptimizedSystem(FlowSystem):
     def smooth(self) -> OptimizedSystem:
         """Return the flow that goes through the steps of a map, to the order `TERMS` in the change of a step."""
         flow = copy(self)
-        flow.functions, flow.sizes = replace(self.functions, jacobian_diagonal=decay_of_map), self.sizes.copy()
-        flow.sizes[STEPS] = TERMS
+        flow.functions = replace(self.functions, jacobian_diagonal=decay_of_map)
+        flow.counts = self.counts._replace(steps=TERMS)
+        flow.sizes = np.concatenate([flow.counts, self.sizes[HEADER:]])
         return flow
 
     def of_student(self, state: Array, *, average: bool = False) -> Array:
         """Return the state of the student's system at the weights, or at their averages."""
-        m, P, size = self.problem.width, int(self.sizes[AXES]), int(self.sizes[STATE])
+        m, P, size = self.counts.width, self.counts.axes, self.counts.state
         first = size + 2 * m + m * P + 2 * m * m if average else 0
         weights = state[first : first + size]
         if is_network(self.problem):

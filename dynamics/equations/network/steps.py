@@ -28,7 +28,7 @@ from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network import system as flow
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
 from dynamics.equations.network.series import write_series_means
-from dynamics.kernels.jit import kernel, matrix, pasted_kernel, vector
+from dynamics.kernels.jit import kernel, matrix, pasted_kernel, row_part, vector
 from dynamics.kernels.products import is_stopped, product
 from dynamics.kernels.units import choice, unit
 from dynamics.problem.checks import check_that
@@ -209,10 +209,8 @@ def write_erf_second(
 # Σ_ab w_a w_b E[σ_a f_b φ_i ψ_j] = Σ Σ_ab H_rs(a) C_ab^e/e! H'_r's'(b) Z[r+r', s+s'],
 # H_rs(a) = w_a F_a,e+r+s C_ai^r C_aj^s / (r! s!),   Z[R, S] = Σ_t φ_i,R+t ψ_j,S+t C_ij^t / t!,
 #
-# with e, r, s, r', s' ≥ 0 legs between a and b, a and i, and so on; H' has the mean derivatives of f. For links of
-# degree up to K, `work` holds C (M, M), F (M, K + 4), F = 0 beyond K, the same of λσ'(λ) (M, K + 4), λ without its
-# mean, w (M), C^(∘e)/e! for e = 0 … K, Z and Z' (K, K), then, one row of M numbers per (r, s), H, H' and
-# Y = H C^(∘e)/e!.
+# with e, r, s, r', s' ≥ 0 legs between a and b, a and i, and so on; H' has the mean derivatives of f, and Y =
+# H C^(∘e)/e!. F = 0 beyond K, and λ is without its mean.
 #
 # `layout` = [K, parity of the degrees that all links lack, or 2 | place, degree of every vector]; `numbers` at the
 # place of a vector: E p^(j)(z), z ~ N(0, 1), j up to its degree.
@@ -228,18 +226,43 @@ def diagram_size(vectors: int, degree: int) -> int:
     return int(M * M + 2 * M * (K + 4) + 2 * K * K + 3 * rows * M + (K + 1) * M * M + M)
 
 
-@kernel
-def weights_at(M: int, K: int) -> int:
-    """Return the place of w, which the powers of C follow."""
-    return M * M + 2 * M * (K + 4)
+class Diagrams(NamedTuple):
+    """What `work` holds for the diagrams of M vectors and links of degree up to K."""
+
+    #: C (M, M), F and that of λσ'(λ) (M, K + 4), w (M,).
+    C: Matrix
+    means: Matrix
+    turned: Matrix
+    weight: Vector
+    #: C^(∘e)/e!, one matrix of M rows for each e = 0 … K.
+    powers: Matrix
+    #: Z and Z' (K, K).
+    plain: Matrix
+    mixed: Matrix
+    #: H, the same with mean derivatives of λσ'(λ), and Y, one row per (r, s).
+    halves: Matrix
+    turned_halves: Matrix
+    joined: Matrix
 
 
 @kernel
-def write_contractions(i: int, j: int, M: int, K: int, work: Vector) -> None:
+def diagrams_of(M: int, K: int, work: Vector) -> Diagrams:
+    """Return the parts of `work`."""
+    at, rows = M * M + 2 * M * (K + 4), (K + 1) * (K + 2) // 2
+    Z = at + M + (K + 1) * M * M
+    H = Z + 2 * K * K
+    C, means, turned = matrix(work, 0, M, M), matrix(work, M * M, M, K + 4), matrix(work, at - M * (K + 4), M, K + 4)
+    powers, plain, mixed = matrix(work, at + M, (K + 1) * M, M), matrix(work, Z, K, K), matrix(work, Z + K * K, K, K)
+    halves, turned_halves = matrix(work, H, rows, M), matrix(work, H + rows * M, rows, M)
+    joined = matrix(work, H + 2 * rows * M, rows, M)
+    return Diagrams(C, means, turned, vector(work, at, M), powers, plain, mixed, halves, turned_halves, joined)
+
+
+@kernel
+def write_contractions(i: int, j: int, K: int, parts: Diagrams) -> None:
     """Z of the pair σ'_i σ'_j, and Z' of λσ''_i σ'_j + σ'_i λσ''_j."""
-    c, v, u = work[i * M + j], work[i * M + i], work[j * M + j]
-    F, G = vector(work, M * M + i * (K + 4), K + 4), vector(work, M * M + j * (K + 4), K + 4)
-    Z = weights_at(M, K) + M + (K + 1) * M * M
+    c, v, u = parts.C[i, j], parts.C[i, i], parts.C[j, j]
+    F, G = row_part(parts.means, i, 0, K + 4), row_part(parts.means, j, 0, K + 4)
     for R in range(K):
         for S in range(K):
             plain = mixed = 0.0
@@ -248,25 +271,25 @@ def write_contractions(i: int, j: int, M: int, K: int, work: Vector) -> None:
                 left, right = x * F[x + 1] + v * F[x + 3], y * G[y + 1] + u * G[y + 3]
                 plain = F[x + 1] * G[y + 1] + plain * c / (t + 1)
                 mixed = left * G[y + 1] + F[x + 1] * right + mixed * c / (t + 1)
-            work[Z + R * K + S] = plain
-            work[Z + K * K + R * K + S] = mixed
+            parts.plain[R, S] = plain
+            parts.mixed[R, S] = mixed
 
 
 @kernel
 def write_half_diagrams(
-    e: int, i: int, j: int, absent: int, table: int, target: int, M: int, K: int, work: Vector
+    e: int, i: int, j: int, absent: int, K: int, parts: Diagrams, table: Matrix, target: Matrix
 ) -> int:
-    """H_rs(a) for r + s ≤ K − e, made of the mean derivatives at `table`; return how many do not vanish by parity."""
-    row, weights = 0, weights_at(M, K)
-    for a in range(M):
-        toward_i, toward_j = work[a * M + i], work[a * M + j]
+    """H_rs(a) for r + s ≤ K − e, made of a table of mean derivatives; return how many do not vanish by parity."""
+    row = 0
+    for a in range(parts.weight.size):
+        toward_i, toward_j = parts.C[a, i], parts.C[a, j]
         row = 0
-        power = work[weights + a]
+        power = parts.weight[a]
         for r in range(K - e + 1):
             term = power
             for s in range(K - e + 1 - r):
                 if (e + r + s) % 2 != absent:
-                    work[target + row * M + a] = term * work[table + a * (K + 4) + e + r + s]
+                    target[row, a] = term * table[a, e + r + s]
                     row += 1
                 term *= toward_j / (s + 1)
             power *= toward_i / (r + 1)
@@ -274,35 +297,30 @@ def write_half_diagrams(
 
 
 @kernel
-def row_product(first: int, second: int, count: int, work: Vector) -> float:
-    """Inner product of two rows of `work`."""
+def row_product(left: Matrix, x: int, right: Matrix, y: int) -> float:
+    """Inner product of row x of a matrix and row y of another."""
     total = 0.0
-    for b in range(count):
-        total += work[first + b] * work[second + b]
+    for b in range(left.shape[1]):
+        total += left[x, b] * right[y, b]
     return total
 
 
 @kernel
-def diagram_second(
-    i: int, j: int, noise: float, d: float, exact: bool, absent: int, M: int, K: int, work: Vector
-) -> float:
+def diagram_second(i: int, j: int, noise: float, d: float, exact: bool, absent: int, K: int, parts: Diagrams) -> float:
     """Return E[(ē² + τ²) σ'_i σ'_j |x|²], its part of order d unless it is to be exact; `noise` is τ².
 
     E[F |x|²] = d E F + E[x·∂F], x·∂F = 2 ē ε σ'_i σ'_j + (ē² + τ²)(λσ''_i σ'_j + σ'_i λσ''_j), ε = Σ_a w_a λ_a σ'_a.
     """
-    write_contractions(i, j, M, K, work)
-    own = M * M
-    powers = weights_at(M, K) + M
-    Z, size = powers + (K + 1) * M * M, (K + 1) * (K + 2) // 2 * M
-    H, E, Y = Z + 2 * K * K, Z + 2 * K * K + size, Z + 2 * K * K + 2 * size
-    slope = noise * work[Z]
-    base = noise * work[Z + K * K] if exact else 0.0
+    write_contractions(i, j, K, parts)
+    H, E, Y, M = parts.halves, parts.turned_halves, parts.joined, parts.weight.size
+    slope = noise * parts.plain[0, 0]
+    base = noise * parts.mixed[0, 0] if exact else 0.0
     for e in range(K + 1):
         legs = K - e + 1
-        rows = write_half_diagrams(e, i, j, absent, own, H, M, K, work)
-        product(matrix(work, H, rows, M), matrix(work, powers + e * M * M, M, M), matrix(work, Y, rows, M))
+        rows = write_half_diagrams(e, i, j, absent, K, parts, parts.means, H)
+        product(matrix(H, 0, rows, M), matrix(parts.powers, e * M * M, M, M), matrix(Y, 0, rows, M))
         if exact:
-            write_half_diagrams(e, i, j, absent, own + M * (K + 4), E, M, K, work)
+            write_half_diagrams(e, i, j, absent, K, parts, parts.turned, E)
         x = -1
         for r in range(legs):
             for s in range(legs - r):
@@ -316,12 +334,12 @@ def diagram_second(
                             continue
                         y += 1
                         if r + r2 < K and s + s2 < K:
-                            place = Z + (r + r2) * K + s + s2
-                            alike = row_product(Y + x * M, H + y * M, M, work)
-                            slope += alike * work[place]
+                            plain = parts.plain[r + r2, s + s2]
+                            alike = row_product(Y, x, H, y)
+                            slope += alike * plain
                             if exact:
-                                mixed = row_product(Y + x * M, E + y * M, M, work)
-                                base += alike * work[place + K * K] + 2.0 * mixed * work[place]
+                                mixed = row_product(Y, x, E, y)
+                                base += alike * parts.mixed[r + r2, s + s2] + 2.0 * mixed * plain
     return float(d * slope + base)
 
 
@@ -333,15 +351,15 @@ def write_polynomial_second(
     """Write what `write_erf_second` does, for polynomials; E[λ f] = v E f' gives mean derivatives of λσ'(λ)."""
     C, bias, weight = vectors
     M, K, absent = weight.size, layout[0], layout[1]
-    weights, euler = weights_at(M, K), M * M + M * (K + 4)
+    parts = diagrams_of(M, K, work)
     for a in range(M):
-        work[weights + a] = weight[a]
+        parts.weight[a] = weight[a]
         for b in range(M):
-            work[a * M + b], power = C[a, b], 1.0
+            parts.C[a, b], power = C[a, b], 1.0
             for e in range(K + 1):
-                work[weights + M + (e * M + a) * M + b] = power
+                parts.powers[e * M + a, b] = power
                 power *= C[a, b] / (e + 1)
-        D, turned = vector(work, M * M + a * (K + 4), K + 4), vector(work, euler + a * (K + 4), K + 4)
+        D, turned = row_part(parts.means, a, 0, K + 4), row_part(parts.turned, a, 0, K + 4)
         place, degree = layout[2 + 2 * a], layout[3 + 2 * a]
         write_series_means(C[a, a], bias[a], vector(numbers, place, degree + 1), D)
         for k in range(K + 4):
@@ -350,31 +368,98 @@ def write_polynomial_second(
         if is_stopped(layout):
             return
         for j in range(i + 1):
-            out[i, j] = out[j, i] = diagram_second(i, j, noise, d, exact, absent, M, K, work)
+            out[i, j] = out[j, i] = diagram_second(i, j, noise, d, exact, absent, K, parts)
 
 
-# Mean steps. State, events, constraints and Jacobian diagonal are those of the flow. `parameters` and `sizes` of the
-# flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout | whether neurons are
-# polynomials | exact | U | place of the layout | place of η | place in `work`], for U units of the teacher.
+# Mean steps. State, events, constraints and Jacobian diagonal are those of the flow. `parameters` of the flow are
+# followed by `StepNumbers`, and its `sizes` by [layout | `StepCounts`], for U units of the teacher.
 
-# From the end of `sizes`, whose last number says whether the step is given up.
-SECOND_OF, EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -7, -6, -5, -4, -3, -2
-# Of `sizes[SECOND_OF]`; others are of erf.
-NEURONS_OF_POLYNOMIAL = 1
+
+class StepCounts(NamedTuple):
+    """What `sizes` ends with, before the number that says whether the step is given up."""
+
+    #: 1 where neurons are polynomials, and where the step is exact; U.
+    of_polynomials: int
+    exact: int
+    units: int
+    #: Places of the layout, of η in `parameters`, and of the step's scratch in `work`.
+    layout_at: int
+    step_at: int
+    scratch_at: int
+
+
+class StepNumbers(NamedTuple):
+    """η, B, d, τ², then −a (U,), β (U,) and θ (U, r) of the units, and `numbers`."""
+
+    rate: float
+    batch: float
+    dimension: float
+    noise: float
+    weight: Vector
+    bias: Vector
+    theta: Matrix
+    numbers: Vector
+
+
+class StepWork(NamedTuple):
+    """Gram matrix (M, M), S (m, m), biases and weights of M vectors, and scratch."""
+
+    gram: Matrix
+    S: Matrix
+    bias: Vector
+    weight: Vector
+    scratch: Vector
+
+
+@kernel
+def step_counts(sizes: Integers) -> StepCounts:
+    """Return the counts of the step."""
+    last = vector(sizes, sizes.size - 7, 6)
+    return StepCounts(last[0], last[1], last[2], last[3], last[4], last[5])
+
+
+@kernel
+def layout_of_step(sizes: Integers) -> Integers:
+    """Return the layout, with the slot that says whether the step is given up."""
+    at = step_counts(sizes).layout_at
+    return vector(sizes, at, sizes.size - at)
+
+
+@kernel
+def step_numbers(parameters: Vector, sizes: Integers) -> StepNumbers:
+    """Return the numbers of the step."""
+    counts, r = step_counts(sizes), flow.layout_of(sizes).axes
+    at, U, step = counts.step_at + 4, counts.units, vector(parameters, counts.step_at, 4)
+    weight, bias, theta = vector(parameters, at, U), vector(parameters, at + U, U), matrix(parameters, at + 2 * U, U, r)
+    at += U * (2 + r)
+    numbers = vector(parameters, at, parameters.size - at)
+    return StepNumbers(step[0], step[1], step[2], step[3], weight, bias, theta, numbers)
+
+
+@kernel
+def step_work(sizes: Integers, work: Vector) -> StepWork:
+    """Return the scratch of the step."""
+    counts, m = step_counts(sizes), flow.layout_of(sizes).width
+    M, at = m + counts.units, counts.scratch_at
+    gram, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
+    at += M * M + m * m
+    bias, weight = vector(work, at, M), vector(work, at + M, M)
+    return StepWork(gram, S, bias, weight, vector(work, at + 2 * M, work.size - at - 2 * M))
 
 
 @pasted_kernel
-def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix, bias: Vector, weight: Vector) -> None:
+def write_step_vectors(y: Vector, scale: float, step: StepNumbers, C: Matrix, bias: Vector, weight: Vector) -> None:
     """Gram matrix, biases and weights in the error of the neurons and the teacher's units."""
-    m, r, units = sizes[flow.WIDTH], sizes[flow.AXES], sizes[STEP_UNITS]
-    given = vector(parameters, sizes[STEP_AT] + 4, units * (2 + r))
-    M, Q, theta = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m), matrix(given, 2 * units, units, r)
+    theta = step.theta
+    units, r = theta.shape
+    m = weight.size - units
+    M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
     for i in range(m):
-        bias[i], weight[i] = y[m + i], parameters[flow.SCALE] * y[i]
+        bias[i], weight[i] = y[m + i], scale * y[i]
         for j in range(m):
             C[i, j] = Q[i, j]
     for p in range(units):
-        weight[m + p], bias[m + p] = given[p], given[units + p]
+        weight[m + p], bias[m + p] = step.weight[p], step.bias[p]
         for i in range(m + units):
             total = 0.0
             for a in range(r):
@@ -385,35 +470,29 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
 @unit()
 def write_step_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
     """Write and return E of the products of two gradients of a batch, on and below the diagonal, after the flow."""
-    m, M, at = sizes[flow.WIDTH], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
-    step, exact = sizes[STEP_AT], sizes[EXACT] == 1
-    C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
-    at += M * M + m * m
-    bias, weight = vector(work, at, M), vector(work, at + M, M)
-    scratch = vector(work, at + 2 * M, work.size - at - 2 * M)
-    write_step_vectors(y, parameters, sizes, C, bias, weight)
-    place = step + 4 + sizes[STEP_UNITS] * (2 + sizes[flow.AXES])
-    numbers = vector(parameters, place, parameters.size - place)
-    layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
-    vectors, noise, d = (C, bias, weight), parameters[step + 3], parameters[step + 2]
-    if sizes[SECOND_OF] == NEURONS_OF_POLYNOMIAL:
-        write_polynomial_second(vectors, noise, d, exact, m, numbers, layout, scratch, S)
+    counts, step, rates = step_counts(sizes), step_numbers(parameters, sizes), flow.rates_of(parameters)
+    (C, S, bias, weight, scratch), layout = step_work(sizes, work), layout_of_step(sizes)
+    write_step_vectors(y, rates.scale, step, C, bias, weight)
+    vectors, exact, m = (C, bias, weight), counts.exact == 1, S.shape[0]
+    if counts.of_polynomials == 1:
+        write_polynomial_second(vectors, step.noise, step.dimension, exact, m, step.numbers, layout, scratch, S)
     elif layout[1] == ERF_ALONE:
-        write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, scratch, S)
+        write_central_erf_second(vectors, step.noise, step.dimension, exact, m, step.numbers, layout, scratch, S)
     else:
-        write_erf_second(vectors, noise, d, exact, m, numbers, layout, scratch, S)
+        write_erf_second(vectors, step.noise, step.dimension, exact, m, step.numbers, layout, scratch, S)
     _, _, _, _, _, N, F = flow.views(sizes, work)
-    average_batch(S, C, N, F, weight, parameters[step + 1], exact, parameters[flow.RATE_W], parameters[flow.DECAY_W])
+    average_batch(S, C, N, F, weight, step.batch, exact, rates.rate_w, rates.decay_w)
     return S
 
 
 @pasted_kernel
 def add_step_terms(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Add the terms of order η, after the flow."""
-    m, r, rate = sizes[flow.WIDTH], sizes[flow.AXES], parameters[sizes[STEP_AT]]
+    layout, rate = flow.layout_of(sizes), step_numbers(parameters, sizes).rate
+    m, r = layout.width, layout.axes
     dQ, S = matrix(out, 2 * m + m * r, m, m), write_step_second(y, parameters, sizes, work)
     add_noise(rate, S, dQ)
-    if sizes[flow.SPHERE] == 1:
+    if layout.sphere == 1:
         C, _, _, _, _, _, F = flow.views(sizes, work)
         keep_lengths(rate, F, S, C, matrix(out, 2 * m, m, r), dQ)
 
@@ -441,12 +520,15 @@ class NetworkStepSystem(flow.NetworkSystem):
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
         self.functions = replace(self.functions, rhs=rhs, choices=(*(self.functions.choices or ()), source.second))
-        step = [learning_rate, batch_size, problem.dimension, problem.label_noise**2]
-        teacher = [[-unit.coefficient for unit in units], [unit.bias for unit in units]]
-        directions = [unit.direction for unit in units]
-        places = [len(units), self.sizes.size, self.parameters.size, self.work_size]
-        self.parameters: Array = np.concatenate([self.parameters, step, *teacher, *directions, source.numbers])
-        self.sizes: Integers = np.concatenate([self.sizes, source.layout, [source.is_polynomial, exact, *places]])
+        step = StepNumbers(
+            learning_rate, batch_size, problem.dimension, problem.label_noise**2,
+            np.array([-unit.coefficient for unit in units]), np.array([unit.bias for unit in units]),
+            np.array([unit.direction for unit in units]), source.numbers,
+        )  # fmt: skip
+        places = self.sizes.size, self.parameters.size, self.work_size
+        counts = StepCounts(int(source.is_polynomial), int(exact), len(units), *places)
+        self.parameters: Array = np.concatenate([self.parameters, *(np.ravel(part) for part in step)])
+        self.sizes: Integers = np.concatenate([self.sizes, source.layout, counts])
         M = m + len(units)
         self.work_size += M * M + m * m + 2 * M + source.work_size
 

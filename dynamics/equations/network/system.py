@@ -130,9 +130,6 @@ class Terms(NamedTuple):
     powers: NDArray[np.int64]
 
 
-#: Places of the width, axes and sphere in `sizes`, and of ε_w, κ_w and s in `parameters`.
-WIDTH, AXES, SPHERE = range(3)
-RATE_W, DECAY_W, SCALE = 0, 3, 5
 # Of `theory`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
 FLOW, DESCENT, MEANS = 0, 1, 2
 # Of `pairing`, how the means of all pairs of neurons are found: one by one for a link κ f + βz + γ, several at
