@@ -25,7 +25,7 @@ import scipy
 from dynamics.equations import link as links
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
-from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
 from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
 from dynamics.kernels.units import unit
 from dynamics.problem.emergence import ALL_DEGREES, LEARNED_SHARE
@@ -76,8 +76,10 @@ class VectorWork(NamedTuple):
 
 
 class ProductWork(NamedTuple):
-    """What `jacobian_product` leaves in `work` beside A, B, n, C and G."""
+    """What the Jacobian leaves in `work` beside A, B, n, C and G; its diagonal keeps F·u and leaves the first two."""
 
+    velocity: Matrix
+    squares: Matrix
     dC: Matrix
     dG: Matrix
     F: Matrix
@@ -85,14 +87,6 @@ class ProductWork(NamedTuple):
     dB: Matrix
     dA: Matrix
     values: Matrix
-
-
-class EventWork(NamedTuple):
-    """What events leave in `work`: C (m, P), values of g_3 there, flat, and n."""
-
-    C: Matrix
-    learned: Vector
-    n: Vector
 
 
 @kernel
@@ -108,7 +102,7 @@ def numbers_of(parameters: Vector, sizes: Integers) -> VectorNumbers:
     return VectorNumbers(vector(parameters, 0, P), matrix(parameters, P, rows, D), link_at(parameters, place))
 
 
-@kernel
+@pasted_kernel
 def squares_of_teacher(parameters: Vector, sizes: Integers) -> Matrix:
     """Return θ² (rows, D)."""
     _, P, D, rows, _, _ = counts_of(sizes)
@@ -130,48 +124,28 @@ def split(y: Vector, sizes: Integers) -> tuple[Matrix, Vector]:
 
 
 @kernel
-def force_work(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Vector]:
-    """Return A (m, P), B (m, m), and n (m,) or lengths."""
-    m, P, _, _, _, _ = counts_of(sizes)
-    return matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, m * P + m * m, m)
-
-
-@kernel
 def work_of(sizes: Integers, work: Vector) -> VectorWork:
     """Return what `forces` leaves."""
     m, P, _, _, _, _ = counts_of(sizes)
-    at, size, (A, B, n) = m * P + m * m + m, m * max(m, P), force_work(sizes, work)
+    at, size = m * P + m * m + m, m * max(m, P)
+    A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, at - m, m)
     C, G, last = matrix(work, at, m, P), matrix(work, at, m, m), at + size
     radial = vector(work, last + size, m)
     return VectorWork(A, B, n, C, G, matrix(work, last, m, P), matrix(work, last, m, m), radial)
 
 
 @kernel
-def diagonal_work(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix]:
-    """Return the room of velocities and of squares behind what `forces` leaves, (m, D) each."""
-    m, P, D, _, _, _ = counts_of(sizes)
-    at = m * P + m * m + 2 * m + 2 * m * max(m, P)
-    return matrix(work, at, m, D), matrix(work, at + m * D, m, D)
-
-
-@kernel
 def product_work(sizes: Integers, work: Vector) -> ProductWork:
-    """Return what `jacobian_product` leaves."""
+    """Return what the Jacobian leaves."""
     m, P, D, _, _, _ = counts_of(sizes)
     changes = m * P + m * m + m + m * max(m, P)
     at = changes + m * max(m, P)
     last = at + 2 * m * D
+    velocity, squares = matrix(work, at + m, m, D), matrix(work, at + m + m * D, m, D)
     dC, dG = matrix(work, changes, m, P), matrix(work, changes, m, m)
     F, BdU = matrix(work, at, m, D), matrix(work, at + m * D, m, D)
     dB, dA = matrix(work, last, m, m), matrix(work, last + m * m, m, P)
-    return ProductWork(dC, dG, F, BdU, dB, dA, matrix(work, last + m * m + m * P, m, m))
-
-
-@kernel
-def event_work(sizes: Integers, work: Vector) -> EventWork:
-    """Return what events leave."""
-    m, P, _, _, _, _ = counts_of(sizes)
-    return EventWork(matrix(work, 0, m, P), vector(work, m * P, m * P), vector(work, 2 * m * P, m))
+    return ProductWork(velocity, squares, dC, dG, F, BdU, dB, dA, matrix(work, last + m * m + m * P, m, m))
 
 
 @kernel
@@ -315,7 +289,8 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². The terms left out matter where a neuron is in motion.
     """
     U, (bend, growth), link = rows_of(y, sizes), split(out, sizes), numbers_of(parameters, sizes).link
-    (_, B, n, _, G, _, _, radial), (velocity, squares) = work_of(sizes, work), diagonal_work(sizes, work)
+    (_, B, n, _, G, _, _, radial), parts = work_of(sizes, work), product_work(sizes, work)
+    velocity, squares = parts.velocity, parts.squares
     m, D = U.shape
     # The overlaps of neurons are those that `forces` has written.
     write_g2(link, flat(G), flat(B))
@@ -346,7 +321,7 @@ def jacobian_product(
     """
     U, (V, turns), (dF, rate) = rows_of(y, sizes), split(v, sizes), split(out, sizes)
     (a, teacher, link), (A, B, n, C, G, _, _, _) = numbers_of(parameters, sizes), work_of(sizes, work)
-    dC, dG, F, BdU, dB, dA, values = product_work(sizes, work)
+    _, _, dC, dG, F, BdU, dB, dA, values = product_work(sizes, work)
     (m, P), D = A.shape, U.shape[1]
     project(U, teacher, C, sizes)
     project(V, teacher, dC, sizes)
@@ -397,10 +372,10 @@ def jacobian_product(
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_events`."""
-    (C, learned, n), (a, _, link) = event_work(sizes, work), numbers_of(parameters, sizes)
+    (_, _, n, C, _, learned, _, _), (a, _, link) = work_of(sizes, work), numbers_of(parameters, sizes)
     write_norms(y, n)
     write_overlaps(y, C, parameters, sizes)
-    write_events(flat(C), n, a, link, counts_of(sizes).sign_matters, learned, out)
+    write_events(flat(C), n, a, link, counts_of(sizes).sign_matters, flat(learned), out)
 
 
 @kernel
@@ -517,7 +492,7 @@ class VectorSystem(System):
 def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write W' = B W + A θ, B_ij = −2 c_2² w_i·w_j − c_1² |w_i| |w_j| with the growth along w_i on its diagonal."""
     W, moved, (a, teacher, link) = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
-    (A, B, length), squares = force_work(sizes, work), vector(link, links.VALUE + links.HEAD, 3)
+    (A, B, length, _, _, _, _, _), squares = work_of(sizes, work), vector(link, links.VALUE + links.HEAD, 3)
     m, P = A.shape
     transposed_product_until(W, W, B, sizes)
     project(W, teacher, A, sizes)
@@ -543,7 +518,8 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
 @kernel
 def linear_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_events`, then carried weight − a_p/2: the learned mass with g for g_3."""
-    W, (C, learned, n), (a, _, link) = rows_of(y, sizes), event_work(sizes, work), numbers_of(parameters, sizes)
+    W, (_, _, n, C, _, learned, _, _) = rows_of(y, sizes), work_of(sizes, work)
+    a, _, link = numbers_of(parameters, sizes)
     (m, P), D = C.shape, W.shape[1]
     write_overlaps(y, C, parameters, sizes)
     for p in range(P):
@@ -555,7 +531,7 @@ def linear_event_values(t: float, y: Vector, out: Vector, parameters: Vector, si
         for p in range(P):
             C[i, p] /= np.sqrt(n[i])
             out[2 * P + p] += n[i] * g0(link, C[i, p]) / g0(link, 1.0)
-    write_events(flat(C), n, a, link, counts_of(sizes).sign_matters, learned, out)
+    write_events(flat(C), n, a, link, counts_of(sizes).sign_matters, flat(learned), out)
 
 
 class LinearisedSystem(System):
@@ -575,7 +551,7 @@ class LinearisedSystem(System):
         self.parameters: Array = np.concatenate([problem.teacher.coefficients, teacher.ravel(), link])
         counts = VectorCounts(m, P, D, len(teacher), problem.information_exponent % 2, P + teacher.size)
         self.sizes: Integers = np.array(counts, dtype=np.int64)
-        self.work_size = m * max(2 * P, P + m) + m
+        self.work_size = m * (P + m) + 2 * m + 2 * m * max(m, P)
         self.num_events = 3 * P
 
     def absolute_tolerance(self, atol: float) -> Array:
