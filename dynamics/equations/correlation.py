@@ -52,7 +52,7 @@ def clenshaw(s: float, series: Vector) -> float:
 
 
 class CorrelationNumbers(NamedTuple):
-    """What `parameters` holds, with N and F of `step_means` and g_3 of `dynamics.problem.emergence`."""
+    """Layout of `parameters`, with N and F of `step_means` and g_3 of `dynamics.problem.emergence`."""
 
     #: η/2B and η (1 − 1/B) F/2, with 1 for η where rates vary.
     of_drag: float

@@ -15,7 +15,7 @@ Shapes: state `y`, direction `v` and `out` (N,), `parameters` (any,) float64, `s
 float64 scratch that keeps nothing else between calls. Methods append one number to `sizes` (`with_slot`): it is
 `dynamics.threads.STOP` once the step is given up, and functions that take long may then return at once.
 
-These arrays are flat so that a method is compiled once for all systems. What they hold is named at the head of each
+These arrays are flat so that a method is compiled once for all systems. Their layout is named at the head of each
 module: a `NamedTuple` of numbers and views, and a function such as ``numbers_of(parameters, sizes)`` that makes it.
 Kernels call it once, at their head; no other function computes where a number stands.
 """

@@ -36,7 +36,7 @@ LANES, LANES_IN_SUBSPACE = 2048, 64
 
 
 class ParticleCounts(NamedTuple):
-    """What `sizes` begins with."""
+    """First entries of `sizes`."""
 
     #: N, M, P, levels of the loss, and r.
     particles: int
@@ -52,7 +52,7 @@ class ParticleCounts(NamedTuple):
 
 
 class ParticleNumbers(NamedTuple):
-    """What `parameters` begins with: c (M), μ* (M), the learned masses (P, M), a (P), levels, floor, d, masses (N)."""
+    """First entries of `parameters`: c (M), μ* (M), the learned masses (P, M), a (P), levels, floor, d, masses (N)."""
 
     coefficients: Vector
     targets: Vector
@@ -65,7 +65,7 @@ class ParticleNumbers(NamedTuple):
 
 
 class ParticleWork(NamedTuple):
-    """What `work` holds: moments, sums, which forces replace, and slopes, (M,) each; masses; scratch for a block."""
+    """Layout of `work`: moments, sums, which forces replace, and slopes, (M,) each; masses; scratch for a block."""
 
     moments: Vector
     sums: Vector

@@ -105,7 +105,7 @@ MAP, ZEROTH_ORDER, ADAPTIVE, SIGN, PLAIN = range(5)
 
 
 class OptimizerCounts(NamedTuple):
-    """What `sizes` begins with."""
+    """First entries of `sizes`."""
 
     #: m, P, the rule, and 1 where there is an average.
     width: int
@@ -126,7 +126,7 @@ class OptimizerCounts(NamedTuple):
 
 
 class OptimizerNumbers(NamedTuple):
-    """What `parameters` begins with: η, β, 1 − δ, weights of u and g in p, α or 0 for Polyak's, d, K, λ, 1 − β2."""
+    """First entries of `parameters`: η, β, 1 − δ, weights of u and g in p, α or 0 for Polyak's, d, K, λ, 1 − β2."""
 
     rate: float
     momentum: float

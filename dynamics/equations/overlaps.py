@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class OverlapCounts(NamedTuple):
-    """What `sizes` begins with: m, P, 1 for orthonormal directions, 1 if the sign matters, and the link's place."""
+    """First entries of `sizes`: m, P, 1 for orthonormal directions, 1 if the sign matters, and the link's place."""
 
     width: int
     directions: int
@@ -44,7 +44,7 @@ class OverlapCounts(NamedTuple):
 
 
 class OverlapNumbers(NamedTuple):
-    """What `parameters` holds: a (P,), T (P, P), or (0, 0) for orthonormal directions, and the data of the link."""
+    """Layout of `parameters`: a (P,), T (P, P), or (0, 0) for orthonormal directions, and the data of the link."""
 
     a: Vector
     gram: Matrix

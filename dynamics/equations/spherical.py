@@ -52,7 +52,7 @@ SERIES_AT = len(VectorCounts._fields)
 
 
 class SphericalNumbers(NamedTuple):
-    """What `parameters` holds: a (P,), θ (rows, D), c c* (J,), levels of the loss (n,), E f*², and data of the link."""
+    """Layout of `parameters`: a (P,), θ (rows, D), c c* (J,), levels of the loss (n,), E f*², and data of the link."""
 
     a: Vector
     teacher: Matrix

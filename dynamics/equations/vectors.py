@@ -44,7 +44,7 @@ NOTHING = np.empty(0)
 
 
 class VectorCounts(NamedTuple):
-    """What `sizes` begins with: m, P, D, rows of θ, 1 if the sign matters, and the place of the link."""
+    """First entries of `sizes`: m, P, D, rows of θ, 1 if the sign matters, and the place of the link."""
 
     width: int
     directions: int
@@ -55,7 +55,7 @@ class VectorCounts(NamedTuple):
 
 
 class VectorNumbers(NamedTuple):
-    """What `parameters` begins and ends with: a (P,), θ (rows, D), and the data of the link."""
+    """First and last entries of `parameters`: a (P,), θ (rows, D), and the data of the link."""
 
     a: Vector
     teacher: Matrix
@@ -63,7 +63,7 @@ class VectorNumbers(NamedTuple):
 
 
 class VectorWork(NamedTuple):
-    """What `forces` leaves in `work`: A, B and n, overlaps C or G with g there, which share their places, and F·u."""
+    """Results of `forces` in `work`: A, B and n, overlaps C or G with g there, which share their places, and F·u."""
 
     A: Matrix
     B: Matrix
@@ -76,7 +76,7 @@ class VectorWork(NamedTuple):
 
 
 class ProductWork(NamedTuple):
-    """What the Jacobian leaves in `work` beside A, B, n, C and G; its diagonal keeps F·u and leaves the first two."""
+    """Results of the Jacobian in `work` beside A, B, n, C and G; its diagonal keeps F·u and leaves the first two."""
 
     velocity: Matrix
     squares: Matrix

@@ -178,7 +178,7 @@ def test_a_mean_field_in_another_clock_disagrees(asked, law, family):
 
 def test_runs_that_end_before_the_levels_of_the_loss_do_not_agree(law, family, monkeypatch):
     """A test that passes, on records before the loss of the mean field has fallen, says nothing of what was awaited."""
-    passed = mean_field.ExponentTest(slice(1, 2), -1.0, 0.01, 0.0, 1.0, resolved=True)
+    passed = mean_field.ExponentTest(slice(1, 2), -1.0, 0.01, 0.0, 1.0, visible=0.1)
     monkeypatch.setattr(mean_field, "exponent_test", lambda *_: passed)
     first, last = law["loss_level_time"].values[[0, -1]]
     assert 0.6 < first < 1.2 < last or np.isnan(last)

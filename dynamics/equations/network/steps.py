@@ -227,7 +227,7 @@ def diagram_size(vectors: int, degree: int) -> int:
 
 
 class Diagrams(NamedTuple):
-    """What `work` holds for the diagrams of M vectors and links of degree up to K."""
+    """Layout of `work` for the diagrams of M vectors and links of degree up to K."""
 
     #: C (M, M), F and that of λσ'(λ) (M, K + 4), w (M,).
     C: Matrix
@@ -376,7 +376,7 @@ def write_polynomial_second(
 
 
 class StepCounts(NamedTuple):
-    """What `sizes` ends with, before the number that says whether the step is given up."""
+    """Last entries of `sizes`, before the number that says whether the step is given up."""
 
     #: 1 where neurons are polynomials, and where the step is exact; U.
     of_polynomials: int

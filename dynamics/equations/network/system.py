@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class NetworkLayout(NamedTuple):
-    """What `sizes` begins with: numbers of a network, and places in `parameters` and `work`."""
+    """First entries of `sizes`: numbers of a network, and places in `parameters` and `work`."""
 
     #: m, r, and 1 for neurons on the sphere.
     width: int
@@ -84,7 +84,7 @@ class NetworkLayout(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What `parameters` begins with: ε_w, ε_v, ε_b, κ_w, κ_v, s, the step η, and the level of emergence."""
+    """First entries of `parameters`: ε_w, ε_v, ε_b, κ_w, κ_v, s, the step η, and the level of emergence."""
 
     rate_w: float
     rate_v: float
@@ -97,7 +97,7 @@ class Rates(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What `work` holds."""
+    """Layout of `work`."""
 
     #: C (m + r, m + r).
     gram: Matrix
