@@ -63,7 +63,8 @@ def solve_network(
         Saved times. Default: 150 geometric times to 20 times the sum of the times that one neuron alone needs for each
         component of the teacher, or for its slowest unit: 1, ln d or (√d)^(L−2) over the rate of the escape, for a
         component with L = 1, 2, … new axes, counted with their degrees (arXiv:2302.11055). Several units with
-        c_1 ≠ 0 add 20 times the time in which degrees from 2 on tell the slowest from the others.
+        c_1 ≠ 0 add 20 times the time in which degrees from 2 on tell the slowest from the others, but not under an
+        optimizer, whose steps take long.
     learning_rate : float, str or Schedule, optional
         As in `solve_overlaps`, in units of the rates; "0.1x" is found by a flow first. Mean steps of SGD, with the term
         of second order in η of Q, are known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step', 'sign' and
@@ -127,7 +128,7 @@ def network_integration(
     """Return the integration of a two-layer network."""
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
-    step, schedule = step.planned(run, lambda: default_network_schedule(problem))
+    step, schedule = step.planned(run, lambda: default_network_schedule(problem, is_short=not step.is_plain))
     system, names = network_system(problem, step), list(problem.teacher.order)
     flow = step.method(system, run, schedule)
     notes = list(getattr(system, "notes", ()))

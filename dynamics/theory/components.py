@@ -144,9 +144,12 @@ def _climb(u: Array, alpha: Array) -> float:
     return float(np.sum(0.5 * np.exp(y - log_terms)) * (y[1] - y[0]))
 
 
-def default_network_schedule(problem: Problem) -> SaveAt:
-    """Return the default schedule of a network: to 20 times the time of its escapes and of telling its units apart."""
-    last = escapes_end(problem) + NETWORK_FACTOR * _time_apart(problem)
+def default_network_schedule(problem: Problem, *, is_short: bool = False) -> SaveAt:
+    """Return the default schedule of a network: to 20 times the time of its escapes and of telling its units apart.
+
+    With `is_short` to the former alone: steps of optimizers are dear.
+    """
+    last = escapes_end(problem) + (0.0 if is_short else NETWORK_FACTOR * _time_apart(problem))
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
 
 

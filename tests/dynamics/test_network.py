@@ -285,13 +285,15 @@ def test_the_default_end_waits_for_the_next_degree_where_several_units_have_degr
     """20/(3 a c_3²) or 20/(2 a c_2²), as D_j D*_j/(j-1)! = j c_j², beside 20 times Σ 1/(a c_1²)."""
     c_1, c_2, c_3 = 0.8, 0.6, 0.2
 
-    def end(link, coefficients):
+    def end(link, coefficients, *, is_short=False):
         student = dynamics.Student(activation=link, width=4)
         teacher = dynamics.Teacher(coefficients)
-        return default_network_schedule(dynamics.Problem(student=student, teacher=teacher, dimension=64)).times[-1]
+        problem = dynamics.Problem(student=student, teacher=teacher, dimension=64)
+        return default_network_schedule(problem, is_short=is_short).times[-1]
 
     escapes = 1.0 / c_1**2 + 2.0 / c_1**2
     assert end(f"{c_1}*h1 + {c_3}*h3", [1.0, 0.5]) == pytest.approx(20.0 * (escapes + 2.0 / (3.0 * c_3**2)))
+    assert end(f"{c_1}*h1 + {c_3}*h3", [1.0, 0.5], is_short=True) == pytest.approx(20.0 * escapes)
     assert end(f"{c_1}*h1 + {c_3}*h3", [0.5]) == pytest.approx(20.0 * 2.0 / c_1**2)
     assert end(f"{c_1}*h1 + {c_2}*h2", [1.0, 0.5]) == pytest.approx(20.0 * (escapes + 1.0 / c_2**2))
     assert end(f"{c_2}*h2 + {c_3}*h3", [1.0, 0.5]) == pytest.approx(20.0 * 3.0 * np.log(64.0) / (2.0 * c_2**2))
