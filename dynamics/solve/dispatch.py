@@ -58,10 +58,13 @@ def solve_problem(problem: Question, **arguments: Unpack[ProblemArguments]) -> x
     check_question(problem, [kind for answer in ANSWERS for kind in answer.students])
     reused = is_network(problem) and "samples" in arguments
     solve = (registered("reused-data") if reused else answer_of(problem)).solve()
-    known = list(inspect.signature(solve).parameters)[1:]
-    if name := next((name for name in arguments if name not in known), None):
-        need = f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}."
-        refuse(need + suggestion(name, known, mark="`"), TypeError)
+    argument_names = list(inspect.signature(solve).parameters)[1:]
+    if name := next((name for name in arguments if name not in argument_names), None):
+        refuse(
+            f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(argument_names)}."
+            f"{suggestion(name, argument_names, mark='`')}",
+            error=TypeError,
+        )
     return solve(problem, **arguments)
 
 
@@ -118,20 +121,23 @@ def resume(
     ('callback', 'reached_end')
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
-    begun, where = file.begun, str(file.target)
+    begun, file_name = file.begun, str(file.target)
     resumable = {answer.name: answer for answer in ANSWERS if answer.resumes}
     if begun is None or begun.answer not in resumable:
-        found = None if begun is None else begun.answer
-        need = f"File {where!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}."
-        refuse(need, StorageError)
+        answer_name = None if begun is None else begun.answer
+        refuse(
+            f"File {file_name!r} must hold a run of {' or '.join(resumable)}, but its answer is {answer_name!r}.",
+            error=StorageError,
+        )
     problem = begun.problem
     if begun.answer == OWN:
         from dynamics.solve.system import stored_again
 
-        problem = stored_again(system, problem, where)
+        problem = stored_again(system, problem, file_name)
     elif system is not None:
-        need = f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file"
-        refuse(f"{need}, but is given.")
+        refuse(
+            f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file, but is given."
+        )
     solve = resumable[begun.answer].solve()
     try:
         return solve(
@@ -145,7 +151,7 @@ def resume(
             checkpoint=file,
         )
     except (TypeError, ValueError) as error:
-        msg = f"File {where!r} must hold a run that can be resumed, but does not: {error}"
+        msg = f"File {file_name!r} must hold a run that can be resumed, but does not: {error}"
         raise StorageError(msg) from error
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dynamics import theory
 from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
-from dynamics.problem.checks import check_that, is_same, require
+from dynamics.problem.checks import is_same, require
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.theory.drawn_runs import FEWEST_DRAWS, MOST_DRAWS
 from dynamics.theory.learning_rates import resolved_rate
@@ -109,8 +109,8 @@ class LearningSteps:
             return {"steps": "never" if math.isinf(self.steps) else "unknown"}
         if not math.isfinite(self.steps_deviation):
             return {"steps": f"unknown (about {float(f'{self.steps:.1g}'):g} by the flow alone)"}
-        each = {"steps": 1, "samples": self.batch_size}
-        return {name: with_error(size * self.steps, size * self.steps_deviation) for name, size in each.items()}
+        units = {"steps": 1, "samples": self.batch_size}
+        return {name: with_error(size * self.steps, size * self.steps_deviation) for name, size in units.items()}
 
     def _interval(self, form: str) -> str:
         """Return the interval in a text of this form, nothing if it is unknown."""
@@ -123,13 +123,13 @@ class LearningSteps:
 
 def stored_steps(steps: Sequence[LearningSteps]) -> dict[str, str]:
     """Return the attribute of an answer that holds steps of directions."""
-    return {STEPS_ATTRIBUTE: json.dumps([asdict(each) for each in steps])}
+    return {STEPS_ATTRIBUTE: json.dumps([asdict(entry) for entry in steps])}
 
 
 def steps_of(answer: xr.Dataset) -> list[LearningSteps]:
     """Return the steps of directions that an answer holds, none if they were not asked for."""
     stored = json.loads(str(answer.attrs.get(STEPS_ATTRIBUTE, "[]")))
-    return [LearningSteps(**(each | {"notes": tuple(each["notes"])})) for each in stored]
+    return [LearningSteps(**(entry | {"notes": tuple(entry["notes"])})) for entry in stored]
 
 
 def learning_steps(
@@ -219,27 +219,34 @@ def learning_steps(
     import xarray as xr
 
     check_choice("event", event, ("emergence", "learned"))
-    name, given = f"{event}_time", type(answer).__name__
-    require(isinstance(answer, xr.Dataset), f"Argument `answer` must be a Dataset, but is {given}.", TypeError)
-    need = f"Argument `answer` must have the variable {name!r} per direction, but has not."
-    require(name in answer and answer[name].dims == ("direction",), need)
+    name = f"{event}_time"
+    require(
+        isinstance(answer, xr.Dataset),
+        f"Argument `answer` must be a Dataset, but is {type(answer).__name__}.",
+        error=TypeError,
+    )
+    require(
+        name in answer and answer[name].dims == ("direction",),
+        f"Argument `answer` must have the variable {name!r} per direction, but has not.",
+    )
     place = checked_integer(direction, "direction", minimum=1, maximum=answer.sizes["direction"]) - 1
     rate, size, stepped, chosen = _step(answer, learning_rate, batch_size, optimizer)
     time, error = (
-        float(answer[each].values[place]) if each in answer else math.nan for each in (name, f"{name}_error")
+        float(answer[variable].values[place]) if variable in answer else math.nan
+        for variable in (name, f"{name}_error")
     )
     problem = Problem.from_dataset(answer)
     count = None if draws is None else check_draws(draws, problem, chosen)
     # Runs are those of plain SGD at another rate, η' = `amplified` η. The time η n of an answer of steps is η' n there.
     amplified = chosen.amplification if isinstance(chosen, SGD) else 1.0
     scale = amplified if stepped else 1.0
-    found = _times(problem, place, event, rate * amplified, size, time * scale, chosen, count, stepped=stepped)
+    times = _times(problem, place, event, rate * amplified, size, time * scale, chosen, count, stepped=stepped)
     if math.isnan(time):
-        why = answer[name].attrs.get("undefined", "it ends before, no neuron is matched, or no formula holds")
-        found = found._replace(notes=(f"the answer has no time for it: {why}",))
+        cause = answer[name].attrs.get("undefined", "it ends before, no neuron is matched, or no formula holds")
+        times = times._replace(notes=(f"the answer has no time for it: {cause}",))
     elif amplified != 1.0:
         note = f"{chosen} is taken for plain SGD at the learning rate {rate * amplified:.3g}, its limit as d grows"
-        found = found._replace(notes=(*found.notes, note))
+        times = times._replace(notes=(*times.notes, note))
     margin, per_step = 0.0 if math.isnan(error) else error * scale, rate * amplified
     return LearningSteps(
         direction=place + 1,
@@ -248,12 +255,12 @@ def learning_steps(
         batch_size=size,
         time=time,
         time_error=error,
-        delay=found.delay / scale,
-        steps=found.mean / per_step,
-        steps_deviation=found.deviation / per_step,
-        steps_low=(found.ends[0] - margin) / per_step,
-        steps_high=(found.ends[1] + margin) / per_step,
-        notes=found.notes,
+        delay=times.delay / scale,
+        steps=times.mean / per_step,
+        steps_deviation=times.deviation / per_step,
+        steps_low=(times.ends[0] - margin) / per_step,
+        steps_high=(times.ends[1] + margin) / per_step,
+        notes=times.notes,
     )
 
 
@@ -262,27 +269,37 @@ def _step(
 ) -> tuple[float, int, bool, Optimizer]:
     """Return learning rate, batch size, whether the answer is one of finite steps, and the optimizer."""
     stepped = "step_theory" in answer.attrs
-    given = {"learning_rate": learning_rate, "batch_size": batch_size}
-    other = f"is one of {answer.attrs.get('schedule')}, whose coordinate `step` has the steps"
-    check_that("schedule" not in answer.attrs, "answer", "be one of one learning rate", other)
-    for name, value in given.items() if stepped else ():
-        own_value = answer.attrs[name]
-        same = value is None or value == own_value or (isinstance(value, float) and is_same(value, own_value))
-        check_that(same, name, f"be that of the answer, {own_value:g}", f"is {value}")
-        given[name] = own_value
-    own = checked_optimizer(answer.attrs.get("optimizer"))
-    chosen = own if optimizer is None else checked_optimizer(optimizer)
-    check_that(not stepped or chosen == own, "optimizer", f"be that of the answer, {own}", f"is {chosen}")
-    size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
+    settings = {"learning_rate": learning_rate, "batch_size": batch_size}
+    require(
+        "schedule" not in answer.attrs,
+        f"Argument `answer` must be one of one learning rate, but is one of {answer.attrs.get('schedule')}, whose "
+        "coordinate `step` has the steps.",
+    )
+    for name, value in settings.items() if stepped else ():
+        stored = answer.attrs[name]
+        is_stored = value is None or value == stored or (isinstance(value, float) and is_same(value, stored))
+        require(is_stored, f"Argument `{name}` must be that of the answer, {stored:g}, but is {value}.")
+        settings[name] = stored
+    stored_optimizer = checked_optimizer(answer.attrs.get("optimizer"))
+    chosen = stored_optimizer if optimizer is None else checked_optimizer(optimizer)
+    require(
+        not stepped or chosen == stored_optimizer,
+        f"Argument `optimizer` must be that of the answer, {stored_optimizer}, but is {chosen}.",
+    )
+    size = 1 if settings["batch_size"] is None else checked_integer(settings["batch_size"], "batch_size", minimum=1)
     problem = Problem.from_dataset(answer)
     if not (stepped or _is_known(problem, size, chosen)):
-        why = "whose steps do not follow the flow" if chosen.sees_axes else "whose noise is known for one neuron alone"
+        cause = (
+            "whose steps do not follow the flow" if chosen.sees_axes else "whose noise is known for one neuron alone"
+        )
         also = ", or ZerothOrder on one sample per step" if is_correlation(problem) else ""
-        need = f"Argument `optimizer` must be SGD for an answer without its steps{also}"
-        refuse(f"{need}, but is {chosen}, {why}; an answer of `solve_problem` with this optimizer has them.")
-    rate = resolved_rate(problem, given["learning_rate"], size, optimizer=chosen)
+        refuse(
+            f"Argument `optimizer` must be SGD for an answer without its steps{also}, but is {chosen}, {cause}; "
+            "an answer of `solve_problem` with this optimizer has them."
+        )
+    rate = resolved_rate(problem, settings["learning_rate"], size, optimizer=chosen)
     if rate is None:
-        refuse("Argument `learning_rate` must be given for an answer that has none, but is absent.", TypeError)
+        refuse("Argument `learning_rate` must be given for an answer that has none, but is absent.", error=TypeError)
     return rate, size, stepped, chosen
 
 
@@ -296,9 +313,9 @@ class _Times(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _unknown(time: float, why: str) -> _Times:
-    """Return times without a known effect of the size of steps."""
-    note = f"{why}: the steps are those of the answer's time alone"
+def _unknown(time: float, cause: str) -> _Times:
+    """Return the answer's time as the mean, the rest NaN, with a note on why the effect of finite steps is unknown."""
+    note = f"{cause}: the steps are those of the answer's time alone"
     return _Times(time, math.nan, math.nan, (math.nan, math.nan), (note,))
 
 
@@ -329,11 +346,13 @@ def _times(
 
 
 def check_draws(draws: object, problem: Problem, optimizer: Optimizer | str | None) -> int:
-    """Return a number of runs to draw; refuse others, and problems and optimizers of which none are drawn."""
+    """Return a number of runs to draw; refuse another value, and a problem or optimizer whose runs cannot be drawn."""
     count = checked_integer(draws, "draws", minimum=FEWEST_DRAWS, maximum=MOST_DRAWS)
     is_known = can_be_drawn(problem) and isinstance(checked_optimizer(optimizer), SGD)
-    need = "be absent but for SGD of the homogeneous student on isotropic inputs"
-    check_that(is_known, "draws", need, f"is {count}")
+    require(
+        is_known,
+        f"Argument `draws` must be absent but for SGD of the homogeneous student on isotropic inputs, but is {count}.",
+    )
     return count
 
 
@@ -392,8 +411,8 @@ def _scattered(
     note = f"noise scatters times by a share of {scatter:.2g}, beyond leading order"
     if not (can_be_drawn(problem) and 0.0 < time < math.inf):
         return _unknown(time, note)
-    found = _of_drawn_runs(problem, place, event, rate, size, time, None, stepped=stepped)
-    return found._replace(notes=(note, *found.notes))
+    times = _of_drawn_runs(problem, place, event, rate, size, time, None, stepped=stepped)
+    return times._replace(notes=(note, *times.notes))
 
 
 def _of_pair(
@@ -409,11 +428,13 @@ def _of_pair(
 ) -> _Times:
     """Return the times of a matched pair, with those of runs that noise gives another neuron within the interval."""
     if not (is_correlation(problem) or decouples(problem)):
-        where = "for the homogeneous student alone, at k <= 2 on isotropic inputs"
-        return _unknown(time, f"what the size of a step adds is known {where}")
+        return _unknown(
+            time,
+            "what the size of a step adds is known for the homogeneous student alone, at k <= 2 on isotropic inputs",
+        )
     pairs = theory.predict(problem)
     bias = theory.escape_bias(problem, rate / size, pairs, directions)
-    lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
+    lateness, known_lateness, scatter = (float(values[place]) for values in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
         return _scattered(problem, place, event, rate, size, time, scatter, stepped=stepped)
     notes = bias.notes
@@ -421,10 +442,13 @@ def _of_pair(
         above = _above_limit(problem, rate, size)
         notes = () if above is None else (above,)
         if event == "learned":
-            known_noise = not notes and problem.inputs is None
-            given = problem, rate / size, pairs, bias, place, directions
-            found = theory.learned_bias(*given) if known_noise else None
-            lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
+            has_known_noise = not notes and problem.inputs is None
+            learned_bias = None
+            if has_known_noise:
+                learned_bias = theory.learned_bias(problem, rate / size, pairs, bias, place, directions)
+            lateness, known_lateness, scatter = (
+                (learned_bias.bias, learned_bias.step_bias, learned_bias.scatter) if learned_bias else (math.nan,) * 3
+            )
             if scatter > _LARGEST_SCATTER:
                 return _scattered(problem, place, event, rate, size, time, scatter, stepped=stepped)
     if math.isinf(lateness):
@@ -439,16 +463,16 @@ def _of_pair(
     has_rivals = not is_correlation(problem) and pairs.predicted_emergence_time[place] != 0.0
     if has_rivals and not theory.rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
         drawn = None if problem.inputs is not None else theory.exchanged_times(problem, pairs, place, rate / size)
-        those = "does not hold these runs" if drawn is None else "holds these runs too"
-        notes = (*notes, f"{_EXCHANGED}: the interval {those}")
+        extent = "does not hold these runs" if drawn is None else "holds these runs too"
+        notes = (*notes, f"{_EXCHANGED}: the interval {extent}")
     if drawn is not None and event == "learned":
         # It is moved by as much as the emergence, and scatters further.
         emergence = float(bias.emergence_time[place])
         learned = float(pairs.predicted_learned_time[place]) * (1.0 + lateness)
         lag = math.sqrt(max((scatter * learned) ** 2 - (float(bias.scatter[place]) * emergence) ** 2, 0.0))
-        own = lag * np.random.default_rng(DRAW_SEED).standard_normal(drawn.size)
-        drawn = np.maximum(learned - emergence + drawn + own, 0.0)
-    delay = time * (lateness - (known if stepped else 0.0))
+        jitter = lag * np.random.default_rng(DRAW_SEED).standard_normal(drawn.size)
+        drawn = np.maximum(learned - emergence + drawn + jitter, 0.0)
+    delay = time * (lateness - (known_lateness if stepped else 0.0))
     mean = time + (0.0 if math.isnan(delay) else delay)
     low, high = (mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95))
     if drawn is not None:
