@@ -10,7 +10,7 @@ import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
 from dynamics.integrators.methods import FlowMethod, choose_method
-from dynamics.problem.checks import check_that, checked_integer, require
+from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.problem.problem import check_flow_memory
 from dynamics.problem.rates import Schedule, check_bearable
@@ -57,8 +57,8 @@ class StepSettings:
     def arguments(self) -> dict[str, Any]:
         """The arguments by name, as files store them."""
         rate = self.learning_rate if self.varying is None else repr(self.varying)
-        found = {"learning_rate": rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
-        return found if self.optimizer is None else {**found, "optimizer": str(self.optimizer)}
+        values = {"learning_rate": rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
+        return values if self.optimizer is None else {**values, "optimizer": str(self.optimizer)}
 
     @property
     def attributes(self) -> dict[str, object]:
@@ -82,7 +82,7 @@ class StepSettings:
 
     @property
     def fixed_step(self) -> float | None:
-        """Length of the steps in flow time where all of them are taken, None where there is a tolerance."""
+        """Length of a step in flow time if the method takes every step, None if it follows a tolerance."""
         return self.learning_rate if self.descends or (self.is_map and self.takes_all) else None
 
     @property
@@ -98,13 +98,18 @@ class StepSettings:
         """
         if run.method == MAP and not self.takes_all:
             return replace(self, takes_all=True).planned(run, of_flow)
-        need = f"Argument `error_estimate` must not be True for method {run.method!r}, which has no tolerance."
-        require(self.fixed_step is None or not run.error_estimate, need)
+        require(
+            self.fixed_step is None or not run.error_estimate,
+            f"Argument `error_estimate` must not be True for method {run.method!r}, which has no tolerance.",
+        )
         save_at = run.schedule(lambda: SaveAt.at(of_flow().times / self.pace))
         if self.is_map and self.learning_rate is not None:
             steps, last = np.unique(np.rint(save_at.times / self.learning_rate)), float(save_at.times[-1])
-            need = f"be 0 alone, or reach the first step, at the time {self.learning_rate:g}"
-            check_that(steps[-1] > 0.0 or last == 0.0, "save_at", need, f"ends at {last:g}")
+            require(
+                steps[-1] > 0.0 or last == 0.0,
+                f"Argument `save_at` must be 0 alone, or reach the first step, at the time {self.learning_rate:g}, but "
+                f"ends at {last:g}.",
+            )
             save_at = SaveAt.at(self.learning_rate * steps)
         check_flow_memory(run.problem, keep=run.keep, times=len(save_at))
         if self.varying is None:
@@ -155,23 +160,30 @@ def checked_step(
 ) -> StepSettings:
     """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default."""
     descends = method == "gradient-descent"
-    size, chosen, varying, given = _checked_given(problem, learning_rate, batch_size, optimizer, descends=descends)
-    is_one = varying is None or not descends
-    check_that(is_one, "learning_rate", "be one number for method 'gradient-descent'", f"is {varying!r}")
-    rate = learning_rates.checked_learning_rate(given, method)
-    stochastic, where = rate is not None and not descends, "given with a method other than 'gradient-descent'"
-    check_needless("batch_size", size, 1, stochastic, where)
-    need = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
-    require(step_theory in (None, *STEP_THEORIES), need + suggestion(step_theory, STEP_THEORIES))
-    check_needless("step_theory", step_theory, None, stochastic, where)
-    check_needless("optimizer", chosen, None, stochastic, where)
+    size, chosen, varying, first_rate = _checked_settings(
+        problem, learning_rate, batch_size, optimizer, descends=descends
+    )
+    require(
+        varying is None or not descends,
+        f"Argument `learning_rate` must be one number for method 'gradient-descent', but is {varying!r}.",
+    )
+    rate = learning_rates.checked_learning_rate(first_rate, method)
+    stochastic, use = rate is not None and not descends, "given with a method other than 'gradient-descent'"
+    check_needless("batch_size", size, 1, stochastic, use)
+    require(
+        step_theory in (None, *STEP_THEORIES),
+        f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
+        f"{suggestion(step_theory, STEP_THEORIES)}",
+    )
+    check_needless("step_theory", step_theory, None, stochastic, use)
+    check_needless("optimizer", chosen, None, stochastic, use)
     usual = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
     step = StepSettings(rate, str(step_theory or usual) if stochastic else None, size, chosen, varying)
     refuse_beside_map(step, method)
     return step
 
 
-def _checked_given(
+def _checked_settings(
     problem: Problem | None, learning_rate: object, batch_size: object, optimizer: object, *, descends: bool = False
 ) -> tuple[int, Optimizer | None, Schedule | None, object]:
     """Return the batch size, the optimizer, the schedule, if there are any, and the first learning rate."""
@@ -187,8 +199,8 @@ def sgd_step(
     problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object, optimizer: object = None
 ) -> StepSettings:
     """Return the settings of steps of SGD for a student that knows no others."""
-    size, chosen, varying, given = _checked_given(problem, learning_rate, batch_size, optimizer)
-    rate = learning_rates.checked_learning_rate(given, "map")
+    size, chosen, varying, first_rate = _checked_settings(problem, learning_rate, batch_size, optimizer)
+    rate = learning_rates.checked_learning_rate(first_rate, "map")
     check_needless("batch_size", size, 1, rate is not None)
     check_needless("optimizer", chosen, None, rate is not None)
     return StepSettings(rate, step_theory, size, chosen, varying)
@@ -196,9 +208,11 @@ def sgd_step(
 
 def check_needless(name: str, value: object, usual: object, steps: bool, where: str = "given") -> None:
     """Refuse an argument of steps of SGD where none are taken."""
-    told = value if isinstance(value, Optimizer) else shown(value)
-    need = f"Argument `{name}` must be {usual} unless `learning_rate` is {where}, but is {told}."
-    require(steps or value == usual, need)
+    value_text = value if isinstance(value, Optimizer) else shown(value)
+    require(
+        steps or value == usual,
+        f"Argument `{name}` must be {usual} unless `learning_rate` is {where}, but is {value_text}.",
+    )
 
 
 def checked_schedule(learning_rate: object) -> Schedule | None:
@@ -207,16 +221,19 @@ def checked_schedule(learning_rate: object) -> Schedule | None:
         check_bearable(learning_rate)
         return learning_rate
     if callable(learning_rate):
-        need = "Argument `learning_rate` must be a number or a schedule such as dynamics.cosine(0.01, 100000)"
-        refuse(f"{need}, but is {shown(learning_rate)}; `sgd_check.simulate` takes other functions.", TypeError)
+        refuse(
+            "Argument `learning_rate` must be a number or a schedule such as dynamics.cosine(0.01, 100000), but is "
+            f"{shown(learning_rate)}; `sgd_check.simulate` takes other functions.",
+            error=TypeError,
+        )
     return None
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     """Return the finite-step equations for a step theory, the flow otherwise."""
     rate, theory = settings.learning_rate, settings.step_theory
-    if (found := optimized(problem, settings)) is not None:
-        return cast("OverlapSystem", found)
+    if (optimized_system := optimized(problem, settings)) is not None:
+        return cast("OverlapSystem", optimized_system)
     flow: type[OverlapSystem]
     stepped: Callable[..., OverlapSystem]
     if problem.inputs is not None:
@@ -263,21 +280,26 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
     if settings.descends:
         learning_rates.warn_descent_limit(rate, limit)
     elif rate >= limit:
-        msg = (
+        warn(
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
-            f"{rate:g}: overlaps may blow up instead of converging."
+            f"{rate:g}: overlaps may blow up instead of converging.",
+            category=RuntimeWarning,
         )
-        warn(msg, RuntimeWarning)
 
 
 def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str | None = None) -> None:
     """Refuse a method of integration, and a device, for steps that are a map, and the method "map" for others."""
     for name, value, usual in (("method", method, ("auto", MAP)), ("device", device, (None,))):
-        need = f"be {' or '.join(map(repr, usual))} for {settings.optimizer}, whose mean steps are a map"
-        check_that(value in usual or not settings.is_map, name, need, f"is {shown(value)}")
-    takes = f"{MAP!r}, which takes every step"
-    need = f"Argument `method` must be one for equations without momentum or averages, but is {takes}."
-    require(method != MAP or settings.is_map, need)
+        require(
+            value in usual or not settings.is_map,
+            f"Argument `{name}` must be {' or '.join(map(repr, usual))} for {settings.optimizer}, whose mean steps are "
+            f"a map, but is {shown(value)}.",
+        )
+    require(
+        method != MAP or settings.is_map,
+        f"Argument `method` must be one for equations without momentum or averages, but is {MAP!r}, which takes every "
+        "step.",
+    )
 
 
 def step_notes(
@@ -289,8 +311,8 @@ def step_notes(
     rate, size = settings.learning_rate, settings.batch_size
     batch = "" if size == 1 else f" and {size} samples per step"
     share = "no limit is known" if limit is None else f"{rate / limit:.3g} of the limit"
-    given = f"learning rate {rate:g}" if settings.varying is None else f"{settings.varying!r} up to {rate:g}"
-    notes = [f"{settings.step_theory} equation at {given}{batch} ({share}); predictions are the flow's"]
+    rate_text = f"learning rate {rate:g}" if settings.varying is None else f"{settings.varying!r} up to {rate:g}"
+    notes = [f"{settings.step_theory} equation at {rate_text}{batch} ({share}); predictions are the flow's"]
     if settings.is_map and not settings.takes_all:
         notes.append("steps of the map are passed over where the flow through them is known to the tolerance")
     if settings.pace != 1.0:

@@ -20,7 +20,7 @@ from dynamics.equations import interface
 from dynamics.integrators import stepper_of
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.cache import is_interpreted
-from dynamics.problem.checks import check_that, check_type, checked_integers, require
+from dynamics.problem.checks import check_type, checked_integers, require
 from dynamics.problem.question import OWN
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.storage import StorageError
@@ -130,9 +130,12 @@ class System:
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Refuse a class that is no dataclass."""
-        own: object = cls
-        need = f"System {cls.__name__} must be a dataclass, but is none: write @dataclass(frozen=True) above it."
-        require(is_dataclass(own), need, TypeError)
+        subclass: object = cls
+        require(
+            is_dataclass(subclass),
+            f"System {cls.__name__} must be a dataclass, but is none: write @dataclass(frozen=True) above it.",
+            error=TypeError,
+        )
         return super().__new__(cls)
 
     def initial_state(self) -> ArrayLike:
@@ -161,7 +164,7 @@ class System:
 
     def parameters(self) -> dict[str, Any]:
         """Return the fields and the place of the class as a JSON-ready dict; the program asks for it."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
         return {
             "kind": OWN,
             "system": f"{type(self).__module__}:{type(self).__qualname__}",
@@ -170,8 +173,9 @@ class System:
 
     def arrays(self) -> dict[str, tuple[Dims, Array]]:
         """Return the arrays of problems among the fields; the program asks for it."""
-        held = [getattr(self, each.name) for each in fields(self)]  # type: ignore[arg-type]
-        return {name: array for each in held if _is_problem(each) for name, array in each.arrays().items()}
+        values = [getattr(self, entry.name) for entry in fields(self)]  # type: ignore[arg-type]
+        problems = [value for value in values if _is_problem(value)]
+        return {name: array for problem in problems for name, array in problem.arrays().items()}
 
     def changed(self, **values: Any) -> Self:
         """Return the system with other values of these fields, as a sweep over them asks for."""
@@ -201,8 +205,10 @@ class StoredSystem:
 
 def _check(system: object) -> None:
     if not isinstance(system, System):
-        found = system.__name__ if isinstance(system, type) else type(system).__name__
-        refuse(f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}.", TypeError)
+        kind = system.__name__ if isinstance(system, type) else type(system).__name__
+        refuse(
+            f"Argument `system` must be an instance of a subclass of dynamics.System, but is {kind}.", error=TypeError
+        )
     system.parameters()
 
 
@@ -254,8 +260,10 @@ def system_integration(system: System, schedule: SaveAt, run: Run) -> Integratio
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
     has_loss = observables.get("loss") == ()
-    need = "be None or False without an observable `loss`"
-    check_that(has_loss or not run.error_estimate, "error_estimate", need, "is True")
+    require(
+        has_loss or not run.error_estimate,
+        "Argument `error_estimate` must be None or False without an observable `loss`, but is True.",
+    )
     coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
     lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
     events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
@@ -268,8 +276,8 @@ def system_integration(system: System, schedule: SaveAt, run: Run) -> Integratio
         refuse(f"What {equations.named} observes must have names of its own, but `{twice}` has another meaning.")
 
     def observe(state: Array) -> Mapping[str, Any]:
-        found = system.observe(state)
-        return {name: found[name] for name in kept}
+        records = system.observe(state)
+        return {name: records[name] for name in kept}
 
     return Integration(
         title=equations.name,
@@ -290,17 +298,20 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
     """Return the system if its parameters are those in the file; raise StorageError otherwise."""
     then = stored.parameters()
     if not isinstance(system, System):
-        given = "none is given" if system is None else f"{shown(system)} is given"
-        lead = f"File {place!r} must be resumed with its system, `dynamics.resume(path, system=…)` of the class"
-        refuse(f"{lead} {then.get('system')}, since files hold no code, but {given}.", StorageError)
+        argument = "none is given" if system is None else f"{shown(system)} is given"
+        refuse(
+            f"File {place!r} must be resumed with its system, `dynamics.resume(path, system=…)` of the class "
+            f"{then.get('system')}, since files hold no code, but {argument}.",
+            error=StorageError,
+        )
     now = json.loads(json.dumps(system.parameters()))
     # An imported script has another module name.
-    place_now, place_then = (str(each.get("system")).partition(":")[2] for each in (now, then))
+    place_now, place_then = (str(parameters.get("system")).partition(":")[2] for parameters in (now, then))
     require(
         [now["fields"], place_now] == [then.get("fields"), place_then],
         f"Argument `system` must have the class and the fields that are stored in {place!r}, but is "
         f"{place_now} with {shown(now['fields'])}.",
-        StorageError,
+        error=StorageError,
     )
     return system
 
@@ -310,20 +321,20 @@ class _Equations(interface.System):
 
     def __init__(self, system: System, atol: float) -> None:
         self.named, self.name = _named(system), system.title or type(system).__name__
-        self.initial_state = _vector(system.initial_state(), f"`initial_state` of {self.named}")
+        self.initial_state = _vector(system.initial_state(), "initial_state", self.named)
         count = self.initial_state.size
         require(count, f"`initial_state` of {self.named} must hold at least one number, but is empty.")
-        self.parameters = _vector(system.constants(), f"`constants` of {self.named}")
-        self.sizes = _integers(system.sizes(), f"`sizes` of {self.named}")
-        self.work_size = int(_integers([system.work_size], f"`work_size` of {self.named}")[0])
-        name = f"`absolute_tolerance` of {self.named}"
-        found = _array(system.absolute_tolerance(atol), name)
+        self.parameters = _vector(system.constants(), "constants", self.named)
+        self.sizes = _integers(system.sizes(), "sizes", self.named)
+        self.work_size = int(_integers([system.work_size], "work_size", self.named)[0])
+        tolerances = _array(system.absolute_tolerance(atol), f"`absolute_tolerance` of {self.named}")
         require(
-            found.shape in ((), (count,)) and (np.isfinite(found) & (found > 0.0)).all(),
-            f"{name} must return one positive number, or {count} of them, but returns {shown(found.tolist())}.",
+            tolerances.shape in ((), (count,)) and (np.isfinite(tolerances) & (tolerances > 0.0)).all(),
+            f"`absolute_tolerance` of {self.named} must return one positive number, or {count} of them, but returns "
+            f"{shown(tolerances.tolist())}.",
         )
-        self.atol = np.full(count, found)
-        self.functions = interface.Functions(*(_function(system, each) for each in SIGNATURES))
+        self.atol = np.full(count, tolerances)
+        self.functions = interface.Functions(*(_function(system, name) for name in SIGNATURES))
 
     def absolute_tolerance(self, atol: float) -> Array:  # noqa: ARG002
         return self.atol
@@ -340,7 +351,7 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> Ste
         reason = next((line for line in str(error).splitlines() if line.strip() and "nopython" not in line), "")
         msg = f"The functions of {named} must compile, but do not: {' '.join(reason.split())}"
         raise TypeError(msg) from error
-    _check_finite(values, f"`field` of {named} must be finite at the start")
+    _check_finite(values, "field", named, " at the start")
     return stepper_of(equations, method, **settings)
 
 
@@ -351,67 +362,83 @@ def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -
         fill(whole[:count])
     written = np.flatnonzero(whole != _UNTOUCHED)
     last = int(written[-1]) if written.size else -1
-    found = f"position {last}" if last >= count else f"{written.size} of them"
-    need = f"the {count} numbers of `out`" if name == "field" else f"{count} numbers, as `event_times` say"
-    as_needed = written.size == count and last == count - 1
-    require(as_needed, f"`{name}` of {named} must write {need}, but writes {found}.")
+    numbers = f"the {count} numbers of `out`" if name == "field" else f"{count} numbers, as `event_times` say"
+    written_text = f"position {last}" if last >= count else f"{written.size} of them"
+    require(
+        written.size == count and last == count - 1,
+        f"`{name}` of {named} must write {numbers}, but writes {written_text}.",
+    )
     return whole[:count]
 
 
 def _function(system: System, name: str) -> Any:
     """Return a function of a system, None if it has none; refuse one that is not compiled or takes other arguments."""
-    found, named = getattr(type(system), name), _named(system)
-    if found is None:
-        need = f"{named} must have a function `field({', '.join(_ARGUMENTS)})`, but has none."
-        require(name != "field", need, TypeError)
+    function, named = getattr(type(system), name), _named(system)
+    if function is None:
+        require(
+            name != "field",
+            f"{named} must have a function `field({', '.join(_ARGUMENTS)})`, but has none.",
+            error=TypeError,
+        )
         return None
-    need = f"`{name}` of {named} must be compiled by numba.njit, but is {type(found).__name__}."
-    require(is_jitted(found) or (is_interpreted() and callable(found)), need, TypeError)
-    given = list(inspect.signature(getattr(found, "py_func", found)).parameters)
-    need = f"`{name}` of {named} must take {', '.join(SIGNATURES[name])}, but takes {', '.join(given) or 'nothing'}."
-    require(len(given) == len(SIGNATURES[name]), need, TypeError)
-    return found
+    require(
+        is_jitted(function) or (is_interpreted() and callable(function)),
+        f"`{name}` of {named} must be compiled by numba.njit, but is {type(function).__name__}.",
+        error=TypeError,
+    )
+    parameters = list(inspect.signature(getattr(function, "py_func", function)).parameters)
+    require(
+        len(parameters) == len(SIGNATURES[name]),
+        f"`{name}` of {named} must take {', '.join(SIGNATURES[name])}, but takes {', '.join(parameters) or 'nothing'}.",
+        error=TypeError,
+    )
+    return function
 
 
 def _named(system: System) -> str:
     return f"system {type(system).__name__}"
 
 
-def _vector(values: ArrayLike, name: str) -> Array:
-    found = np.array(_array(values, name))
-    require(found.ndim == 1, f"{name} must have one dimension, but has shape {found.shape}.")
-    _check_finite(found, f"{name} must be finite")
-    return found
+def _vector(values: ArrayLike, name: str, named: str) -> Array:
+    vector = np.array(_array(values, f"`{name}` of {named}"))
+    require(vector.ndim == 1, f"`{name}` of {named} must have one dimension, but has shape {vector.shape}.")
+    _check_finite(vector, name, named)
+    return vector
 
 
-def _check_finite(values: Array, need: str) -> None:
+def _check_finite(values: Array, name: str, named: str, place: str = "") -> None:
     if (bad := np.flatnonzero(~np.isfinite(values))).size:
-        refuse(f"{need}, but is {values[bad[0]]} at position {bad[0]}.")
+        refuse(f"`{name}` of {named} must be finite{place}, but is {values[bad[0]]} at position {bad[0]}.")
 
 
 def _array(values: ArrayLike, name: str) -> Array:
     try:
         return real_array(values, name)
     except TypeError:
-        refuse(f"{name} must be an array of real numbers, but is {shown(values)}.", TypeError)
+        refuse(f"{name} must be an array of real numbers, but is {shown(values)}.", error=TypeError)
 
 
-def _integers(values: Any, name: str) -> Integers:
+def _integers(values: Any, name: str, named: str) -> Integers:
     try:
         return np.array(checked_integers(values, name, "integers"), dtype=np.int64)
     except (TypeError, ValueError):
-        refuse(f"{name} must hold integers of at least 0, but is {shown(values)}.", TypeError)
+        refuse(f"`{name}` of {named} must hold integers of at least 0, but is {shown(values)}.", error=TypeError)
 
 
 def _dims(system: System, attribute: str) -> dict[str, Dims]:
     """Return names and their dims, which are tuples of text."""
-    found = getattr(system, attribute)
-    need = f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(found)}.'
-    require(isinstance(found, Mapping), need, TypeError)
-    for name, dims in found.items():
-        texts = isinstance(dims, tuple) and all(isinstance(each, str) for each in (name, *dims))
-        require(texts, need, TypeError)
-    return dict(found)
+    table = getattr(system, attribute)
+    require(
+        isinstance(table, Mapping)
+        and all(isinstance(dims, tuple) and _are_texts((name, *dims)) for name, dims in table.items()),
+        f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(table)}.',
+        error=TypeError,
+    )
+    return dict(table)
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _lengths(
@@ -420,33 +447,39 @@ def _lengths(
     """Return the length of every dim, by the observables of the start and the coordinates."""
     named, lengths = _named(system), {}
     for name, labels in coords.items():
-        need = f"`coordinates` of {named} must be lists, none of time, but `{name}` has shape {labels.shape}."
-        require(labels.ndim == 1 and name != "time", need)
+        require(
+            labels.ndim == 1 and name != "time",
+            f"`coordinates` of {named} must be lists, none of time, but `{name}` has shape {labels.shape}.",
+        )
         lengths[name] = labels.size
-    found = system.observe(start.copy())
-    if not isinstance(found, Mapping) or set(found) != set(observables):
-        given = list(found) if isinstance(found, Mapping) else found
-        refuse(f"`observe` of {named} must return a dict with {', '.join(observables)}, but returns {shown(given)}.")
+    records = system.observe(start.copy())
+    if not isinstance(records, Mapping) or set(records) != set(observables):
+        value = list(records) if isinstance(records, Mapping) else records
+        refuse(f"`observe` of {named} must return a dict with {', '.join(observables)}, but returns {shown(value)}.")
     shaped = {name: (dims, array.shape) for name, (dims, array) in system.arrays().items()}
     for name, dims in observables.items():
-        shaped[name] = dims, _array(found[name], f"`{name}` that {named} observes").shape
+        shaped[name] = dims, _array(records[name], f"`{name}` that {named} observes").shape
     for name, (dims, shape) in shaped.items():
-        need = f"`{name}` that {named} observes must have the dims {dims}, but has shape {shape}."
-        require(len(shape) == len(dims), need)
+        require(
+            len(shape) == len(dims),
+            f"`{name}` that {named} observes must have the dims {dims}, but has shape {shape}.",
+        )
         for dim, length in zip(dims, shape, strict=True):
-            known = lengths.setdefault(dim, length)
-            need = f"Dim {dim!r} of {named} must have one length, but has {known} and, in `{name}`, {length}."
-            require(known == length, need)
+            first_length = lengths.setdefault(dim, length)
+            require(
+                first_length == length,
+                f"Dim {dim!r} of {named} must have one length, but has {first_length} and, in `{name}`, {length}.",
+            )
     return lengths
 
 
 def _count(name: str, dims: Dims, lengths: Mapping[str, int], named: str) -> int | None:
-    """Return how many times of events have a name, None for a single one without dims."""
-    known = [dim for dim in lengths if dim != "time"]
+    """Return the number of event times of a name, None for a single time without dims."""
+    known_dims = [dim for dim in lengths if dim != "time"]
     require(
-        not dims or (len(dims) == 1 and dims[0] in known),
+        not dims or (len(dims) == 1 and dims[0] in known_dims),
         f"`event_times` of {named} must give `{name}` no dim or one that an observable or a coordinate has "
-        f"({', '.join(map(repr, known)) or 'none'}), but give it {dims}.",
+        f"({', '.join(map(repr, known_dims)) or 'none'}), but give it {dims}.",
     )
     return lengths[dims[0]] if dims else None
 
@@ -455,12 +488,18 @@ def _variables(
     observables: Mapping[str, Dims], event_times: Mapping[str, Dims], coords: Mapping[str, Any]
 ) -> dict[str, Variable]:
     """Return how each variable is labelled: by the table of variables where that has it with the same dims."""
-    dims = {name: ("time", *own) for name, own in observables.items()} | {name: (name,) for name in coords}
-    own = {name: Variable(each, name.replace("_", " "), "") for name, each in (dims | dict(event_times)).items()}
-    for name, each in event_times.items():
-        own[f"{name}_error"] = Variable(each, f"estimated numerical error of the {name.replace('_', ' ')}", "")
-    known = {name: VARIABLES[name] for name in own if name in VARIABLES and VARIABLES[name].dims == own[name].dims}
-    return {**VARIABLES, **own, **known}
+    dims_of = {name: ("time", *dims) for name, dims in observables.items()} | {name: (name,) for name in coords}
+    of_system = {
+        name: Variable(dims, name.replace("_", " "), "") for name, dims in (dims_of | dict(event_times)).items()
+    }
+    for name, dims in event_times.items():
+        of_system[f"{name}_error"] = Variable(dims, f"estimated numerical error of the {name.replace('_', ' ')}", "")
+    tabulated = {
+        name: VARIABLES[name]
+        for name, variable in of_system.items()
+        if name in VARIABLES and VARIABLES[name].dims == variable.dims
+    }
+    return {**VARIABLES, **of_system, **tabulated}
 
 
 def _is_problem(value: object) -> bool:
@@ -476,6 +515,9 @@ def _plain(value: Any, name: str) -> Any:
         return value.parameters()
     if isinstance(value, Mapping):
         return {str(key): _plain(entry, name) for key, entry in value.items()}
-    need = f"{name} must be a number, text, an array, a list of them or a Problem, but is {shown(value)}."
-    require(isinstance(value, (np.ndarray, list, tuple)), need, TypeError)
+    require(
+        isinstance(value, (np.ndarray, list, tuple)),
+        f"{name} must be a number, text, an array, a list of them or a Problem, but is {shown(value)}.",
+        error=TypeError,
+    )
     return value.tolist() if isinstance(value, np.ndarray) else [_plain(entry, name) for entry in value]
