@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.problem import Problem, Teacher, check_fields, is_network
-from dynamics.problem.checks import check_memory, check_that, checked_integer, checked_number, checked_seeds, require
+from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds, require
 from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery import AUTO, LABELS, Estimator, make_estimator
 from hermite.arrays import Array
@@ -107,68 +107,75 @@ def predict_recovery(
     """
     if isinstance(link, Problem):
         for name, value in (("dimension", dimension), ("label_noise", label_noise)):
-            check_that(value is None, name, "be absent where a Problem is given", f"is {shown(value)}")
+            require(value is None, f"Argument `{name}` must be absent where a Problem is given, but is {shown(value)}.")
         problem = single_direction(link)
     else:
-        require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", TypeError)
+        require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", error=TypeError)
         size = checked_integer(dimension, "dimension", minimum=2)
         noise = 0.0 if label_noise is None else checked_number(label_noise, "label_noise", positive=False)
         teacher = Teacher([1.0])
         problem = Problem(
             activation=link, teacher=teacher, width=1, dimension=size, student="spherical", label_noise=noise
         )
-    d, several = problem.dimension, not isinstance(samples, (bool, str, int, float, np.number))
-    given = list(samples) if several and np.iterable(samples) else [samples]
-    require(given, "Argument `samples` must hold at least one number of samples, but is empty.")
-    counts = [checked_integer(n, "samples", minimum=1) for n in given]
-    chosen = None if seeds is None else checked_seeds(seeds)
+    d, is_sequence = problem.dimension, not isinstance(samples, (bool, str, int, float, np.number))
+    numbers = list(samples) if is_sequence and np.iterable(samples) else [samples]
+    require(numbers, "Argument `samples` must hold at least one number of samples, but is empty.")
+    counts = [checked_integer(n, "samples", minimum=1) for n in numbers]
+    seed_list = None if seeds is None else checked_seeds(seeds)
     estimator = make_estimator(problem.teacher_link, problem.label_noise, degree, transform)
     k = estimator.degree
-    need = f"Argument `seeds` must be absent at degree {k}, whose law draws no sample, but is given."
-    require(chosen is None or k == 2, need)
-    averaged = chosen is None and estimator.needs_sample
-    draws = range(DRAWS) if averaged else chosen
+    require(
+        seed_list is None or k == 2,
+        f"Argument `seeds` must be absent at degree {k}, whose law draws no sample, but is given.",
+    )
+    averaged = seed_list is None and estimator.needs_sample
+    draws = range(DRAWS) if averaged else seed_list
     if draws:
         check_memory("samples", max(counts), ARRAYS_OF_DRAW * max(counts))
-        found = np.array([[estimator.outlier(d, n, seed) for n in counts] for seed in draws])
+        laws = np.array([[estimator.outlier(d, n, seed) for n in counts] for seed in draws])
     elif k == 2:
-        found = np.array([estimator.outlier(d, n) for n in counts])
+        laws = np.array([estimator.outlier(d, n) for n in counts])
     else:
-        found = np.array([[estimator.overlap_squared(d, n)] for n in counts])
-    values = dict(zip(("predicted_overlap_squared", "top_eigenvalue"), np.moveaxis(found, -1, 0), strict=False))
+        laws = np.array([[estimator.overlap_squared(d, n)] for n in counts])
+    values = dict(zip(("predicted_overlap_squared", "top_eigenvalue"), np.moveaxis(laws, -1, 0), strict=False))
     values = {name: array.mean(axis=0) for name, array in values.items()} if averaged else values
     attributes = direction_attributes(estimator, d, transform)
     dataset = make_dataset(
         values,
         problem=problem,
         title="Predicted recovery of one direction from samples that are reused",
-        coords={"samples": counts, **({} if chosen is None else {"seed": np.array(chosen, dtype=np.int64)})},
+        coords={"samples": counts, **({} if seed_list is None else {"seed": np.array(seed_list, dtype=np.int64)})},
         solver={"answer": "recovery", "degree": k, "samples": counts, "transform": attributes["transform"]},
         attributes={**attributes, "answer": "recovery", "draws": DRAWS if averaged else None},
-        leading=("samples",) if chosen is None else ("seed", "samples"),
+        leading=("samples",) if seed_list is None else ("seed", "samples"),
         with_leading=tuple(values),
     )
-    return dataset if several else dataset.isel(samples=0)
+    return dataset if is_sequence else dataset.isel(samples=0)
 
 
 def single_direction(problem: object) -> Problem:
-    """Return a problem whose labels are σ(θ·x) + τξ, or say in one sentence why those of another are not."""
+    """Return the problem; raise TypeError or ValueError unless its labels are σ(θ·x) + τξ."""
     if not isinstance(problem, Problem):
-        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
+        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", error=TypeError)
     check_fields(problem, FIELDS_OF_STUDENT, "here")
     teacher = problem.teacher
-    need = "have a student with a name and a teacher of one direction of coefficient 1"
-    found = "a Student" if is_network(problem) else f"coefficients {teacher.coefficients.tolist()}"
-    is_single = not is_network(problem) and teacher.num_directions == 1 and teacher.coefficients[0] == 1.0
-    check_that(is_single, "problem", need, f"has {found}")
-    check_that(problem.dimension >= 2, "problem", "have a dimension of at least 2", f"has {problem.dimension}")
+    value = "a Student" if is_network(problem) else f"coefficients {teacher.coefficients.tolist()}"
+    require(
+        not is_network(problem) and teacher.num_directions == 1 and teacher.coefficients[0] == 1.0,
+        "Argument `problem` must have a student with a name and a teacher of one direction of coefficient 1, but has "
+        f"{value}.",
+    )
+    require(
+        problem.dimension >= 2,
+        f"Argument `problem` must have a dimension of at least 2, but has {problem.dimension}.",
+    )
     return problem
 
 
 def direction_attributes(estimator: Estimator, dimension: int, transform: object) -> dict[str, object]:
     """Return the attributes of an estimator that are known before any sample."""
     k, threshold = estimator.degree, estimator.threshold(dimension)
-    known = k > 1 and not np.isnan(threshold)
+    has_threshold = k > 1 and not np.isnan(threshold)
     return {
         "references": REFERENCES,
         "degree": k,
@@ -176,6 +183,6 @@ def direction_attributes(estimator: Estimator, dimension: int, transform: object
         "label_sign": int(estimator.sign),
         "rho_squared": estimator.signal,
         "kappa": estimator.law.spread(),
-        "threshold_samples": threshold if known else None,
-        "threshold_ratio": threshold / dimension ** max(1.0, k / 2) if known else None,
+        "threshold_samples": threshold if has_threshold else None,
+        "threshold_ratio": threshold / dimension ** max(1.0, k / 2) if has_threshold else None,
     }

@@ -16,11 +16,11 @@ from dynamics.kernels.compilation import compilation_of_run
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import (
     check_switch,
-    check_that,
     checked_integer,
     checked_number,
     is_at_most,
     machine_memory,
+    require,
 )
 from dynamics.problem.rates import Schedule
 from dynamics.problem.student import NETWORK
@@ -43,13 +43,13 @@ REFERENCES = (
     "Dandi, Troiani, Arnaboldi, Pesce, Zdeborova, Krzakala, arXiv:2402.03220; Celentano, Cheng, Montanari, "
     "arXiv:2112.07572"
 )
-#: Groups of points, each of which is an answer of its own: their scatter is the error.
+#: Groups of points; each gives one answer, and the scatter of the answers is the error.
 GROUPS = 8
 #: Points altogether by default, fewest and most.
 DRAWS, FEWEST, MOST = 2**19, 2**10, 2**30
 #: Fewest points of a group for each direction that a step may add: with fewer, directions fit the points.
 POINTS_OF_DIRECTION = 8
-#: Standard error of the loss, as shares of it and of the first one, from which on steps are left out.
+#: Steps are left out once the standard error of the loss exceeds the sum of these shares of the loss and of the first.
 MOST_NOISE = (0.1, 1e-3)
 #: Operations per second and core, and those that a normal number of a Sobol sequence takes.
 SPEED, OPERATIONS_OF_NUMBER = 3e9, 200.0
@@ -155,8 +155,8 @@ def solve_reused_data(
     check_switch("progress", progress, optional=True)
     with noticed_compilation(progress, expected_compilation(ANSWER)), compilation_of_run() as compilation:
         (groups, interrupted), count = _all_groups(data, size, start, progress), data.rates.size
-        every = Moments(*(np.array(each) for each in zip(*groups, strict=True)))
-        middle = Moments(*(each.mean(axis=0) for each in every))
+        every = Moments(*map(np.array, zip(*groups, strict=True)))
+        middle = Moments(*(array.mean(axis=0) for array in every))
         C, G, n = _normalised(middle)
         values = {
             "loss": _losses(system, [middle])[0],
@@ -205,7 +205,7 @@ def solve_reused_data(
 
 
 def check(problem: Problem, options: Mapping[str, object]) -> None:
-    """Refuse what is not known, and more steps than memory or noise allow."""
+    """Refuse a problem or arguments without equations, and more steps than memory or noise allow."""
     names = ("samples", "learning_rate", "steps", "batches_per_epoch", "reshuffle", "draws")
     checked_data(problem, *(options[name] for name in names))
 
@@ -229,7 +229,7 @@ def checked_data(
     reshuffle: object,
     draws: object,
 ) -> tuple[ReusedData, int]:
-    """Return what moves, and the points of a group; refuse more steps than points and memory allow."""
+    """Return the checked data of the motion and the number of points of a group; refuse steps beyond the memory."""
     check_problem(problem, NETWORK)
     count = checked_integer(steps, "steps", minimum=1)
     size = points_of_group(checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST))
@@ -240,15 +240,20 @@ def checked_data(
         "the memory": int((fits - numbers_held(0, 1, m, r)) / (2.0 * m)),
         "the coordinates of a Sobol sequence": (MOST_COORDINATES - r - 2) // (m + 1) - 1,
     }
-    why = min(most, key=lambda each: most[each])
-    which = f"be at most {max(most[why], 0)} for {m} neuron{'' if m == 1 else 's'} and {GROUPS * size} draws, by {why}"
-    check_that(count <= most[why], "steps", which, f"is {count}")
+    bound = min(most, key=lambda name: most[name])
+    require(
+        count <= most[bound],
+        f"Argument `steps` must be at most {max(most[bound], 0)} for {m} neuron{'' if m == 1 else 's'} and "
+        f"{GROUPS * size} draws, by {bound}, but is {count}.",
+    )
     student = cast("Student", problem.student)
     ratio = samples_of(samples, problem.dimension)
     all_samples = ratio * problem.dimension
     parts = checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1)
-    need = f"be at most the number of samples, {all_samples:g}"
-    check_that(is_at_most(parts, all_samples), "batches_per_epoch", need, f"is {parts}")
+    require(
+        is_at_most(parts, all_samples),
+        f"Argument `batches_per_epoch` must be at most the number of samples, {all_samples:g}, but is {parts}.",
+    )
     check_switch("reshuffle", reshuffle)
     if isinstance(learning_rate, Schedule):
         rates = np.asarray(learning_rate.table(count), dtype=np.float64)
@@ -282,7 +287,7 @@ def points_of_group(draws: int) -> int:
 
 
 def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1, partitions: int = 1) -> Cost:
-    """Return what so many steps of so many neurons take on this machine, with so many partitions of the samples.
+    """Return the cost of `steps` steps of `width` neurons on this machine, with `partitions` of the samples.
 
     Examples
     --------
@@ -305,8 +310,11 @@ def samples_of(samples: object, dimension: int) -> float:
         ratio = float(text.removesuffix("d")) if text.endswith("d") else np.nan
     except ValueError:
         ratio = np.nan
-    need = "be a number, or one in units of the dimension such as '1.5d'"
-    check_that(np.isfinite(ratio) and ratio > 0.0, "samples", need, f"is {shown(samples)}")
+    require(
+        np.isfinite(ratio) and ratio > 0.0,
+        "Argument `samples` must be a number, or one in units of the dimension such as '1.5d', but is "
+        f"{shown(samples)}.",
+    )
     return ratio
 
 
@@ -345,36 +353,43 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
-    found = [each.result() for each in work if not (each.cancelled() or isinstance(each.exception(), GivenUp))]
-    if len(found) < 2:
-        refuse("The run was interrupted before two groups of points were finished: nothing is kept", KeyboardInterrupt)
-    return found, interrupted or len(found) < GROUPS
+    finished = [
+        group_work.result()
+        for group_work in work
+        if not (group_work.cancelled() or isinstance(group_work.exception(), GivenUp))
+    ]
+    if len(finished) < 2:
+        refuse(
+            "The run was interrupted before two groups of points were finished: nothing is kept",
+            error=KeyboardInterrupt,
+        )
+    return finished, interrupted or len(finished) < GROUPS
 
 
 def _without_noise(values: Mapping[str, Array]) -> StopReason:
-    """Leave out all from the first step whose loss is noise or not finite, and return why the answer ends."""
+    """Set values to NaN from the first step whose loss is noise or not finite; return why the answer ends."""
     error, (of_loss, of_first) = values["loss_error"], MOST_NOISE
     bad = ~(error <= of_loss * values["loss"] + of_first * values["loss"][0])
     if not bad.any():
         return StopReason.REACHED_END
     first = int(np.argmax(bad))
     is_noise = bool(np.isfinite(error[first]))
-    why = f"the standard error of the loss is {error[first]:.2g} there" if is_noise else "values grow without bound"
+    cause = f"the standard error of the loss is {error[first]:.2g} there" if is_noise else "values grow without bound"
     advice = f"{'more draws or ' if is_noise else ''}a smaller learning rate may help"
-    warn(f"Steps from {first} on are left out, since {why}; {advice}.")
-    for each in values.values():
-        each[first:] = np.nan
+    warn(f"Steps from {first} on are left out, since {cause}; {advice}.")
+    for array in values.values():
+        array[first:] = np.nan
     return StopReason.TOO_NOISY if is_noise else StopReason.NOT_FINITE
 
 
 def _losses(system: NetworkSystem, groups: Sequence[Moments]) -> Array:
     """Return E(f − f*)² of each of some moments at each time, (groups, times)."""
-    found = np.full((len(groups), len(groups[0].train_loss)), np.nan)
-    for at, t in np.ndindex(found.shape):
-        M, Q, v, b, _ = (each[t] for each in groups[at])
+    losses = np.full((len(groups), len(groups[0].train_loss)), np.nan)
+    for at, t in np.ndindex(losses.shape):
+        M, Q, v, b, _ = (moment[t] for moment in groups[at])
         if np.isfinite(M).all():
-            found[at, t] = system.loss(system.pack(v, b, M, Q))
-    return found
+            losses[at, t] = system.loss(system.pack(v, b, M, Q))
+    return losses
 
 
 def _normalised(moments: Moments) -> tuple[Array, Array, Array]:

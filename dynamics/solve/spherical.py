@@ -13,7 +13,7 @@ from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.problem import Optimizer, Problem, check_problem, is_correlation
-from dynamics.problem.checks import check_memory, check_that, checked_integer, checked_number, checked_tolerances
+from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.problem.student import SPHERICAL
@@ -119,10 +119,16 @@ def spherical_integration(run: Run, *, learning_rate: object, step_theory: str, 
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     step = sgd_step(problem, learning_rate, step_theory, batch_size)
     rate = step.learning_rate
-    need = "be one number for a spherical student with the squared error"
-    check_that(step.varying is None, "learning_rate", need, f"is {step.varying!r}")
-    need = "be 'infinite-d' for a spherical student, whose mean step at finite d is no finite sum because it divides by"
-    check_that(step_theory == "infinite-d", "step_theory", f"{need} a length", f"is {shown(step_theory)}")
+    require(
+        step.varying is None,
+        "Argument `learning_rate` must be one number for a spherical student with the squared error, but is "
+        f"{step.varying!r}.",
+    )
+    require(
+        step_theory == "infinite-d",
+        "Argument `step_theory` must be 'infinite-d' for a spherical student, whose mean step at finite d is no finite "
+        f"sum because it divides by a length, but is {shown(step_theory)}.",
+    )
     warn_of_mixture(problem)
     system, estimates = _system(problem, step), run.estimates(run.method)
 
@@ -238,8 +244,10 @@ def solve_coupling(
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span
-    is_known = particles is not None or axes <= 1
-    check_that(is_known, "particles", f"be given for a teacher that spans {axes} axes", "is None")
+    require(
+        particles is not None or axes <= 1,
+        f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None.",
+    )
     count = checked_particles(problem, particles, "random")
     settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
     nodes, saved = _nodes(schedule.times, largest_step)
@@ -285,15 +293,15 @@ def _integrated(problem: Problem, nodes: Array, particles: int, rtol: float, ato
     noise[0], growth[0] = np.linalg.norm(now.noise), now.growth
     for n, h in enumerate(np.diff(nodes)):
         middle, end = equation(2 * n + 1), equation(2 * n + 2)
-        one = now.rate(gaps[n])
-        two = middle.rate(gaps[n] + 0.5 * h * one)
-        three = middle.rate(gaps[n] + 0.5 * h * two)
-        gaps[n + 1] = gaps[n] + h / 6.0 * (one + 2.0 * two + 2.0 * three + end.rate(gaps[n] + h * three))
+        rate_1 = now.rate(gaps[n])
+        rate_2 = middle.rate(gaps[n] + 0.5 * h * rate_1)
+        rate_3 = middle.rate(gaps[n] + 0.5 * h * rate_2)
+        gaps[n + 1] = gaps[n] + h / 6.0 * (rate_1 + 2.0 * rate_2 + 2.0 * rate_3 + end.rate(gaps[n] + h * rate_3))
         rates = np.array([max(at.growth, 0.0) for at in (now, middle, end)])
         sizes = np.array([np.linalg.norm(at.noise) for at in (now, middle, end)])
-        # b(h) = e^∫λ b + ∫ e^(λ left) ε, both integrals by Simpson's rule.
-        left = h * np.array([rates @ [1.0, 4.0, 1.0], rates @ [-0.25, 2.0, 1.25], 0.0]) / 6.0
-        bound[n + 1] = np.exp(left[0]) * bound[n] + h * (np.exp(left) * sizes) @ [1.0, 4.0, 1.0] / 6.0
+        # b(h) = e^∫λ b + ∫ e^(growth) ε, growth the integral of λ from t to h; both integrals by Simpson's rule.
+        growth_left = h * np.array([rates @ [1.0, 4.0, 1.0], rates @ [-0.25, 2.0, 1.25], 0.0]) / 6.0
+        bound[n + 1] = np.exp(growth_left[0]) * bound[n] + h * (np.exp(growth_left) * sizes) @ [1.0, 4.0, 1.0] / 6.0
         noise[n + 1], growth[n + 1], now = sizes[2], end.growth, end
     return {
         "neuron_gap": gaps,
@@ -419,9 +427,11 @@ def correlation_step(
     problem: Problem, learning_rate: object, step_theory: object, batch_size: object, optimizer: object = None
 ) -> StepSettings:
     """Return the steps, or refuse a problem or steps that the equations do not describe."""
-    check_that(is_correlation(problem), "problem", "have `objective` 'correlation' here", "has 'squared'")
-    need = "be 'finite-d' for the objective 'correlation'"
-    check_that(step_theory in (None, "finite-d"), "step_theory", need, f"is {shown(step_theory)}")
+    require(is_correlation(problem), "Argument `problem` must have `objective` 'correlation' here, but has 'squared'.")
+    require(
+        step_theory in (None, "finite-d"),
+        f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}.",
+    )
     step = sgd_step(problem, learning_rate, None if learning_rate is None else "finite-d", batch_size, optimizer)
     check_needless("step_theory", step_theory, None, step.learning_rate is not None)
     return step
@@ -435,6 +445,6 @@ def correlation_system(problem: Problem, step: StepSettings) -> CorrelationSyste
 
 
 def check(problem: Problem, options: Mapping[str, object]) -> None:
-    """Refuse a link of which the means are not known."""
+    """Refuse steps that the equations do not describe, and a link whose means are unknown."""
     names = "learning_rate", "step_theory", "batch_size", "optimizer"
     correlation_system(problem, correlation_step(problem, *(options[name] for name in names)))
