@@ -162,8 +162,8 @@ def integrated(
 
     def decorate(solve: Callable[Parameters, xr.Dataset]) -> Callable[Parameters, xr.Dataset]:
         written = inspect.signature(solve)
-        question, *own, _ = written.parameters.values()
-        signature = written.replace(parameters=[question, *options[:place], *own, *options[place:]])
+        question, *own_parameters, _ = written.parameters.values()
+        signature = written.replace(parameters=[question, *options[:place], *own_parameters, *options[place:]])
 
         @wraps(solve)
         def checked(*arguments: Parameters.args, **named: Parameters.kwargs) -> xr.Dataset:
@@ -171,7 +171,7 @@ def integrated(
             try:
                 signature.bind(*arguments, **named)
             except TypeError as error:
-                refuse(f"{solve.__name__}() {error}", TypeError)
+                refuse(f"{solve.__name__}() {error}", error=TypeError)
             return solve(*arguments, **named)
 
         checked.__doc__ = _documented(solve.__doc__ or "", kinds, registered(name).methods)

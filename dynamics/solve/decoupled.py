@@ -138,7 +138,7 @@ def _dataset(
         "emergence_time": prediction.predicted_emergence_time,
         "learned_time": prediction.predicted_learned_time,
     }
-    never_as_nan = {name: np.where(np.isfinite(each), each, np.nan) for name, each in times.items()}
+    never_as_nan = {name: np.where(np.isfinite(array), array, np.nan) for name, array in times.items()}
     return make_dataset(
         {**prediction_values(prediction), **never_as_nan, **values},
         problem=problem,

@@ -56,8 +56,8 @@ WITHOUT_FUNCTIONS = ("save_at", "t_max", "trackers", "progress", "max_runtime", 
 def chosen_method(answer: Answer, problem: Question, arguments: Mapping[str, object]) -> str:
     """Return the name of the method of a run, without taking a step."""
     run = Run.of(answer, problem, arguments)
-    own = {name: value for name, value in run.arguments.items() if name not in DEFAULTS}
-    integration: Integration = resolve_name(answer.integration)(run, **own)
+    own_arguments = {name: value for name, value in run.arguments.items() if name not in DEFAULTS}
+    integration: Integration = resolve_name(answer.integration)(run, **own_arguments)
     return integration.method.name
 
 
@@ -131,7 +131,7 @@ class Run:
         return None if half is None else HalvedOrder(*make(half[0]), half[1])
 
     def expected_compilation(self) -> Expected | None:
-        """Return what the first run of this kind compiles, None if that is not known."""
+        """Return the functions and seconds that the first run of this kind compiles, None if unknown."""
         decouples = self.answer.students[0] in KINDS or self.problem.information_exponent >= 3
         has_optimizer = self.arguments.get("optimizer") is not None
         return expected_compilation(self.answer.name, has_optimizer=has_optimizer, decouples=decouples)
@@ -276,7 +276,7 @@ class Integration:
     def labelled(
         self, run: Run, stepper: Stepper, result: RunResult, looser: RunResult | None, cut: RunResult | None = None
     ) -> xr.Dataset:
-        """Return the dataset of a run, wherever it stands."""
+        """Return the dataset of a run that may have ended early, with NaN for records that it lacks."""
         count, times = len(self.schedule), self.schedule.times
         by_degree = {} if self.teacher_by_degree is None else {"teacher_by_degree": self.teacher_by_degree}
         values: dict[str, object] = {
@@ -291,7 +291,7 @@ class Integration:
                 errors["truncation_error"] = loop.truncation_errors(looser, cut, count, self.cut.factor)
             for kind, (of_loss, of_events) in errors.items():
                 values[f"loss_{kind}"] = of_loss
-                values |= {f"{name}_{kind}": each for name, each in self._by_name(of_events).items()}
+                values |= {f"{name}_{kind}": numbers for name, numbers in self._by_name(of_events).items()}
         stored = {
             "method": run.method,
             "rtol": run.rtol,
@@ -324,11 +324,11 @@ class Integration:
 
     def _by_name(self, times: Array) -> dict[str, object]:
         """Return the times of events, one array per name, or one number."""
-        found, end = dict[str, object](), 0
+        times_by_name, end = dict[str, object](), 0
         for name, count in self.events.items():
-            found[name] = times[end] if count is None else times[end : end + count]
+            times_by_name[name] = times[end] if count is None else times[end : end + count]
             end += 1 if count is None else count
-        return found
+        return times_by_name
 
 
 def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:

@@ -208,8 +208,10 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
     count = min(problem.activation.coefficients.size, problem.teacher_link.coefficients.size)
     drive = problem.activation.coefficients[:count] * problem.teacher_link.coefficients[:count]
     shared = np.flatnonzero(drive[1:]) + 1
-    need = "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None."
-    require(shared.size != 0, need)
+    require(
+        shared.size != 0,
+        "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None.",
+    )
     degree = int(shared[0])
     dimension = float(problem.dimension)
     rate = degree * abs(float(drive[degree])) * float(problem.teacher.coefficients.min())
@@ -220,9 +222,12 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
 
 def loss_rise(loss: Array, rtol: float) -> dict[str, object]:
     """Return whether the loss never rises by more than `rtol` of its largest value, and its largest rise."""
-    known = loss[np.isfinite(loss)]
-    rise = float(np.max(np.diff(known), initial=0.0))
-    return {"loss_is_monotone": rise <= rtol * float(np.max(np.abs(known), initial=0.0)), "largest_loss_rise": rise}
+    finite_loss = loss[np.isfinite(loss)]
+    rise = float(np.max(np.diff(finite_loss), initial=0.0))
+    return {
+        "loss_is_monotone": rise <= rtol * float(np.max(np.abs(finite_loss), initial=0.0)),
+        "largest_loss_rise": rise,
+    }
 
 
 def warn_of_rise(attributes: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from dynamics.cores import blas_threads_for
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve import steps
@@ -133,14 +133,16 @@ def network_integration(
     flow = step.method(system, run, schedule)
     notes = list(getattr(system, "notes", ()))
     if blind := blind_components(problem):
-        lead = f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that"
-        notes.append(f"{lead} order is 0 at every norm and bias that the student has")
+        notes.append(
+            f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that "
+            "order is 0 at every norm and bias that the student has"
+        )
         warn(f"{notes[-1]}; trained biases, or fixed ones that are not 0, may help.")
-    known: dict[str, object] = {"teacher_sensitivity": system.teacher_sensitivity()}
+    constants: dict[str, object] = {"teacher_sensitivity": system.teacher_sensitivity()}
     falls = system.falls and not step.descends
     if system.teacher.components.size:
-        known["teacher_component"] = system.teacher.components
-        known["predicted_component_time"] = predicted_component_times(problem)
+        constants["teacher_component"] = system.teacher.components
+        constants["predicted_component_time"] = predicted_component_times(problem)
     return Integration(
         title=f"Two-layer network on its teacher{'' if problem.inputs is None else ', inputs not isotropic'}",
         schedule=schedule,
@@ -150,7 +152,7 @@ def network_integration(
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
         coords=run.neurons() | step.coords(schedule) | ({"component_name": names} if names else {}),
         teacher_by_degree=system.teacher_by_degree,
-        constants=known,
+        constants=constants,
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher.square, **step.attributes},
         notes=notes,
@@ -181,12 +183,14 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
     """Return the flow, which gradient descent steps along, or the equation of SGD."""
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
-    if (found := steps.optimized(problem, step)) is not None:
-        return cast("NetworkSystem", found)
+    if (optimized_system := steps.optimized(problem, step)) is not None:
+        return cast("NetworkSystem", optimized_system)
     if problem.inputs is not None:
-        need = "have isotropic inputs for the mean step of SGD of a Student"
-        other = f"has {problem.inputs!r}; `sgd_check.simulate` takes such steps"
-        check_that(step.step_theory is None, "problem", need, other)
+        require(
+            step.step_theory is None,
+            "Argument `problem` must have isotropic inputs for the mean step of SGD of a Student, but has "
+            f"{problem.inputs!r}; `sgd_check.simulate` takes such steps.",
+        )
         return NetworkClassSystem(problem)
     if step.step_theory is None or step.learning_rate is None:
         return NetworkSystem(problem, step.learning_rate)

@@ -318,5 +318,8 @@ def has_pairs(problem: Problem) -> bool:
 def _warn_margin(attributes: Mapping[str, Any]) -> None:
     margin = attributes.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * attributes["rtol"]:
-        lead = f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}"
-        warn(f"{lead}; solve again with a smaller `rtol`.", RuntimeWarning)
+        warn(
+            f"No vectors have the computed overlaps: G - C T^-1 C^T reached an eigenvalue of {margin:.2g}; solve again "
+            "with a smaller `rtol`.",
+            category=RuntimeWarning,
+        )

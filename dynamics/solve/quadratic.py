@@ -171,14 +171,14 @@ def quadratic_integration(run: Run) -> Integration:
     stepper = JumpStepper(problem)
     start = stepper.initial_alignment
     prediction = theory.predict_quadratic(problem, start)
-    known = {
+    constants = {
         "sigmoid_loss": theory.sigmoid_loss(a, problem.width, start, schedule.times),
         "staircase_loss": theory.staircase_loss(a, prediction.aligned_time, schedule.times),
         "predicted_aligned_time": prediction.aligned_time,
         "predicted_learned_time": prediction.learned_time,
     }
     if is_frame(problem):
-        known |= {"rate_limit": theory.rate_limits(problem), "fewest_steps": theory.steps_to_align(problem)}
+        constants |= {"rate_limit": theory.rate_limits(problem), "fewest_steps": theory.steps_to_align(problem)}
     about = {
         "learned_definition": ALL_DEGREES,
         "learning_rate_limit": learning_rate_limit(problem),
@@ -192,7 +192,7 @@ def quadratic_integration(run: Run) -> Integration:
         observe=stepper.observe,
         start=stepper.interpolate(0.0),
         events={"aligned_time": P, "learned_time": P},
-        constants=known,
+        constants=constants,
         attributes=lambda _: about,
         notes=[NOTE_ROTATIONS],
         threads=lambda: blas_threads_for(problem.width),

@@ -53,7 +53,7 @@ class Answer:
     sweeps: bool = True
 
     def solve(self) -> Callable[..., xr.Dataset]:
-        """Return the function."""
+        """Return the function that solves for the answer."""
         function: Callable[..., xr.Dataset] = resolve_name(self.function)
         return function
 
@@ -65,7 +65,7 @@ class Answer:
 @functools.cache
 def _defaults(function: str) -> dict[str, object]:
     parameters = list(inspect.signature(resolve_name(function)).parameters.items())[1:]
-    return {name: given.default for name, given in parameters}
+    return {name: parameter.default for name, parameter in parameters}
 
 
 _CORRELATION = ("objective", "smoothing")
