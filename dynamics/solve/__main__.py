@@ -131,94 +131,109 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command_line.exit_code_of(lambda: _run(build_parser().values(arguments)))
 
 
-def _run(given: Mapping[str, object]) -> int:
+def _run(typed: Mapping[str, object]) -> int:
     try:
-        if given["resume"]:
-            return _resume(given)
-        given = parsing.completed(given, ALL_OPTIONS)
-        require_usage(not given["resume"], "Option --resume must be typed as a flag, but is in the file of --config.")
-        return _solve(given, _options(given))
+        if typed["resume"]:
+            return _resume(typed)
+        typed = parsing.completed(typed, ALL_OPTIONS)
+        require_usage(not typed["resume"], "Option --resume must be typed as a flag, but is in the file of --config.")
+        return _solve(typed, _options(typed))
     except MemoryError as error:
-        why = f" ({error})" if str(error) else ""
-        command_line.say(f"error: The run needs more memory than there is{why}; see --dry-run.")
+        cause = f" ({error})" if str(error) else ""
+        command_line.say(f"error: The run needs more memory than there is{cause}; see --dry-run.")
         return command_line.EXIT_FAILED
 
 
 # --- options ------------------------------------------------------------------------------------------------
 
 
-def _options(given: Mapping[str, object]) -> Mapping[str, object]:
-    if given["model"] is None:  # options of one model alone imply it
-        own = [option.models for option in OPTIONS if given[option.key] not in (None, False)]
-        own = [CORRELATION] if given["objective"] == CORRELATION[0] else own
+def _options(typed: Mapping[str, object]) -> Mapping[str, object]:
+    if typed["model"] is None:  # options of one model alone imply it
+        implied = [option.models for option in OPTIONS if typed[option.key] not in (None, False)]
+        implied = [CORRELATION] if typed["objective"] == CORRELATION[0] else implied
         kinds = (REUSED, NETWORKS, CORRELATION)
-        given = {**given, "model": next((models[0] for models in kinds if models in own), None)}
-        if given["student"] == COMMITTEE and given["model"] is None:
-            given = {**given, "model": NETWORK[0]}
+        typed = {**typed, "model": next((models[0] for models in kinds if models in implied), None)}
+        if typed["student"] == COMMITTEE and typed["model"] is None:
+            typed = {**typed, "model": NETWORK[0]}
     values: dict[str, Any] = {}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
-        values[option.key] = parsing.value_of(option, given)
-        _require_absent(option, given[option.key], values["model"])
-    _check_student(values, given)
+        values[option.key] = parsing.value_of(option, typed)
+        _require_absent(option, typed[option.key], values["model"])
+    _check_student(values, typed)
     values["optimizer"] = _optimizer(values)
     if values["model"] in REUSED:
         values = _epochs(values)
     objective = "correlation" if values["model"] in CORRELATION else "squared"
-    need = f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}."
-    require_usage(values["objective"] in (None, objective), need)
-    for chosen, other in ((chosen, other) for chosen, others in EXCLUDED.items() for other in others):
-        flag = f"--{other.replace('_', '-')}"
-        need = f"Option {flag} must be absent when --{chosen} is given, but is {values[other]}."
-        require_usage(values[chosen] is None or values[other] is None, need)
+    require_usage(
+        values["objective"] in (None, objective),
+        f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}.",
+    )
+    for chosen, needless in ((chosen, key) for chosen, keys in EXCLUDED.items() for key in keys):
+        flag = f"--{needless.replace('_', '-')}"
+        require_usage(
+            values[chosen] is None or values[needless] is None,
+            f"Option {flag} must be absent when --{chosen} is given, but is {values[needless]}.",
+        )
     return MappingProxyType(values)
 
 
-def _check_student(values: Mapping[str, Any], given: Mapping[str, object]) -> None:
-    """Refuse a student that the model does not have, and layers of a committee that are given otherwise."""
+def _check_student(values: Mapping[str, Any], typed: Mapping[str, object]) -> None:
+    """Refuse a student that the model does not have, and options that set the second layer of a committee."""
     model, student = values["model"], values["student"]
     takers = {"stiefel": QUADRATIC, COMMITTEE: NETWORK[0]}
-    need = f"Option --student must be one of another model for --model {model}, but is {student}."
-    require_usage(takers.get(student, model) == model, need)
-    need = f"Option --student must be {COMMITTEE} or absent for --model {model}, but is {student}."
-    require_usage(model not in NETWORK or given["student"] in (None, COMMITTEE), need)
+    require_usage(
+        takers.get(student, model) == model,
+        f"Option --student must be one of another model for --model {model}, but is {student}.",
+    )
+    require_usage(
+        model not in NETWORK or typed["student"] in (None, COMMITTEE),
+        f"Option --student must be {COMMITTEE} or absent for --model {model}, but is {student}.",
+    )
     for key in ("second_layer", "initial_second_layer") if student == COMMITTEE else ():
         flag = f"--{key.replace('_', '-')}"
-        need = f"Option {flag} must be absent for --student {COMMITTEE}, whose v_i are 1, but is {given[key]}."
-        require_usage(given[key] is None, need)
+        require_usage(
+            typed[key] is None,
+            f"Option {flag} must be absent for --student {COMMITTEE}, whose v_i are 1, but is {typed[key]}.",
+        )
 
 
 def _epochs(values: Mapping[str, Any]) -> dict[str, object]:
     """Return the options of samples that are used again, with their defaults and the number of steps."""
     from dynamics.solve.reused_data import DRAWS
 
-    need = "Option --samples must be given for --model reused-data, but is absent."
-    require_usage(values["samples"] is not None, need)
+    require_usage(
+        values["samples"] is not None, "Option --samples must be given for --model reused-data, but is absent."
+    )
     usual = {"learning_rate": 1.0, "epochs": 16, "batches_per_epoch": 1, "reshuffle": False, "draws": DRAWS}
-    found = {**values, **{name: value for name, value in usual.items() if values[name] is None}}
-    if found["activation"] is None and found["k"] is None:
-        found["activation"] = "erf"
-    return found | {"steps": found["epochs"] * found["batches_per_epoch"]}
+    completed = {**values, **{name: value for name, value in usual.items() if values[name] is None}}
+    if completed["activation"] is None and completed["k"] is None:
+        completed["activation"] = "erf"
+    return completed | {"steps": completed["epochs"] * completed["batches_per_epoch"]}
 
 
 def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
     """Return the optimizer that is asked for; momentum and average are those of SGD."""
     text = values["optimizer"]
-    own = {name: values[name] for name in ("momentum", "average") if values[name] is not None}
-    if text is None and not own:
+    settings = {name: values[name] for name in ("momentum", "average") if values[name] is not None}
+    if text is None and not settings:
         return None
     from dynamics.problem.optimizers import SGD, checked_optimizer
 
-    need = f"Option --{next(iter(own), '')} must be absent for --optimizer {text}, which holds all of its settings."
-    require_usage(not own or text in (None, SGD.name), need)
+    require_usage(
+        not settings or text in (None, SGD.name),
+        f"Option --{next(iter(settings), '')} must be absent for --optimizer {text}, which holds all of its settings.",
+    )
     try:
-        return SGD(**own) if own else checked_optimizer(text)
+        return SGD(**settings) if settings else checked_optimizer(text)
     except (TypeError, ValueError) as error:
         raise UsageError(parsing.as_typed(error, OPTIONS)) from None
 
 
 def _require_absent(option: Option, text: object, model: str) -> None:
-    need = f"Option --{option.name} must be absent for --model {model}, but is {text}."
-    require_usage(text in (None, False) or model in option.models, need)
+    require_usage(
+        text in (None, False) or model in option.models,
+        f"Option --{option.name} must be absent for --model {model}, but is {text}.",
+    )
 
 
 def build_problem(options: Mapping[str, Any]) -> Problem:
@@ -228,11 +243,11 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
 
     model = options["model"]
     k = options["k"] or (2 if model == QUADRATIC else 4)
-    given = options["activation"] or f"he{k}"
+    text = options["activation"] or f"he{k}"
     link = (
-        _tabulated(given, options["order"])
-        if given.startswith("@")
-        else checked_link(given, "activation", options["order"])
+        _tabulated(text, options["order"])
+        if text.startswith("@")
+        else checked_link(text, "activation", options["order"])
     )
     require_usage(
         options["k"] is None or link.information_exponent == options["k"],
@@ -250,10 +265,12 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
         teacher = _teacher(options, count)
     width = options["width"] or usual_width(teacher.span)
     if model in NETWORKS:
-        own = {option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None}
+        layers = {
+            option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None
+        }
         if options["student"] == COMMITTEE:
-            own |= {"second_layer": "fixed", "initial_second_layer": [1.0] * width}
-        student: dict[str, Any] = {"student": Student(activation=link, width=width, **own)}
+            layers |= {"second_layer": "fixed", "initial_second_layer": [1.0] * width}
+        student: dict[str, Any] = {"student": Student(activation=link, width=width, **layers)}
     else:
         kind = options["student"] if model == QUADRATIC else registered(model).students[0]
         student = {"activation": link, "width": width, "student": kind}
@@ -317,8 +334,11 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
     resolve_name(f"{answer.function.partition(':')[0]}:check")(problem, options)
     method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
     if answer.methods and method not in menu:
-        need = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
-        refuse(need + suggestion(method, menu), UsageError)
+        refuse(
+            f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
+            f"{suggestion(method, menu)}",
+            error=UsageError,
+        )
     if method == "sundials":
         from dynamics.integrators import check_method
 
@@ -329,27 +349,30 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
         load_torch(options["device"])
 
 
-def _counted_directions(given: Mapping[str, object], problem: Problem, options: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the numbers of the directions whose steps are to be told; refuse a problem without a learning rate."""
-    numbers: tuple[int, ...] = parsing.value_of(LEARNING_STEPS, given) or ()
+def _counted_directions(typed: Mapping[str, object], problem: Problem, options: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the directions of --learning-steps, none if quiet; refuse a problem without a learning rate."""
+    numbers: tuple[int, ...] = parsing.value_of(LEARNING_STEPS, typed) or ()
     if not numbers:
-        need = f"Option --step-draws must be absent without --learning-steps, but is {given['step_draws']}."
-        require_usage(given["step_draws"] is None, need)
+        require_usage(
+            typed["step_draws"] is None,
+            f"Option --step-draws must be absent without --learning-steps, but is {typed['step_draws']}.",
+        )
         return ()
-    _require_absent(LEARNING_STEPS, given["learning_steps"], options["model"])
-    if (draws := parsing.value_of(STEP_DRAWS, given)) is not None:
+    _require_absent(LEARNING_STEPS, typed["learning_steps"], options["model"])
+    if (draws := parsing.value_of(STEP_DRAWS, typed)) is not None:
         from dynamics.solve.learning_steps import check_draws
 
         check_draws(draws, problem, options.get("optimizer"))
     last = problem.num_directions
     for number in numbers:
-        need = f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
-        require_usage(1 <= number <= last, need)
+        require_usage(
+            1 <= number <= last, f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
+        )
     if options["learning_rate"] is None or options["method"] == "gradient-descent":
         from dynamics.theory.learning_rates import resolved_rate
 
         resolved_rate(problem, SHARE)
-    return () if given["quiet"] else numbers
+    return () if typed["quiet"] else numbers
 
 
 LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws",
@@ -362,8 +385,8 @@ def _stem(problem: Problem, options: Mapping[str, object]) -> str:
     import json
 
     # Options that came later do not change the names of files where they are not given.
-    known = {key: value for key, value in options.items() if key not in LATER or value is not None}
-    everything = [problem.parameters(), {key.replace("_", "-"): repr(value) for key, value in known.items()}]
+    options_in_name = {key: value for key, value in options.items() if key not in LATER or value is not None}
+    everything = [problem.parameters(), {key.replace("_", "-"): repr(value) for key, value in options_in_name.items()}]
     digest = hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:6]
     link = "".join(c if c.isalnum() else "_" for c in problem.activation.name)[:24]
     beta = "" if problem.teacher.beta is None else f"-beta{problem.teacher.beta:g}"
@@ -374,22 +397,22 @@ def _stem(problem: Problem, options: Mapping[str, object]) -> str:
 # --- runs ---------------------------------------------------------------------------------------------------
 
 
-def _solve(given: Mapping[str, object], options: Mapping[str, Any]) -> int:
+def _solve(typed: Mapping[str, object], options: Mapping[str, Any]) -> int:
     has_optimizer = options["optimizer"] is not None
-    with parsing.noticed_compilation(given, options["model"], has_optimizer=has_optimizer):
-        return _solve_problem(given, options)
+    with parsing.noticed_compilation(typed, options["model"], has_optimizer=has_optimizer):
+        return _solve_problem(typed, options)
 
 
-def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+def _solve_problem(typed: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     from dynamics.solve.dispatch import estimate
 
     answer = registered(options["model"])
     try:
         problem = build_problem(options)
         _check_answer(answer, problem, options)
-        output = parsing.chosen_output(given, _stem(problem, options))
-        figure = parsing.chosen_figure(given, output)
-        counted = _counted_directions(given, problem, options)
+        output = parsing.chosen_output(typed, _stem(problem, options))
+        figure = parsing.chosen_figure(typed, output)
+        counted = _counted_directions(typed, problem, options)
         save_at = _schedule(answer, problem, options)
         if options["model"] in REUSED:
             expected = resolve_name("dynamics.solve.reused_data:estimate")(problem, options)
@@ -399,34 +422,34 @@ def _solve_problem(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
         names |= {"steps": "--epochs times --batches", "first": "--t-min", "last": "--t-max"}
-        if options["optimizer"] is not None and given["optimizer"] is None:
-            names["optimizer"] = "--momentum" if given["momentum"] is not None else "--average"
-        names |= {} if given["step_draws"] is None else {"draws": "--step-draws"}
+        if options["optimizer"] is not None and typed["optimizer"] is None:
+            names["optimizer"] = "--momentum" if typed["momentum"] is not None else "--average"
+        names |= {} if typed["step_draws"] is None else {"draws": "--step-draws"}
         raise UsageError(parsing.as_typed(error, OPTIONS, **names, **listed)) from None
-    own = {
+    settings = {
         "save_at": save_at,
         "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
         "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
-        "progress": parsing.shown_progress(given),
+        "progress": parsing.shown_progress(typed),
     }
     # The function is given the options named like its arguments.
-    arguments = {key: value for key, value in {**options, **own}.items() if key in answer.defaults()}
+    arguments = {key: value for key, value in {**options, **settings}.items() if key in answer.defaults()}
     arguments.pop("t_max", None)  # `save_at` ends there
-    parsing.check_targets(given, output, figure)
-    if given["dry_run"]:
+    parsing.check_targets(typed, output, figure)
+    if typed["dry_run"]:
         command_line.tell(f"{expected}\n{_compilation(answer, problem, arguments)}")
         return EXIT_DONE
     from dynamics.runs.run_file import RunFile
 
-    file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
+    file = RunFile(output, options["checkpoint_every"], overwrite=typed["overwrite"], keeps_result=False)
     if "checkpoint" in answer.defaults():
         arguments["checkpoint"] = file
-    store_steps = partial(_with_steps, counted=counted, draws=parsing.value_of(STEP_DRAWS, given))
-    return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, store_steps)
+    store_steps = partial(_with_steps, counted=counted, draws=parsing.value_of(STEP_DRAWS, typed))
+    return _finish(partial(answer.solve(), problem, **arguments), file, figure, typed, store_steps)
 
 
 def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, object]) -> str:
-    """Return a line on what a run has to compile before it begins."""
+    """Return a line that tells how long a run compiles before it begins."""
     from dynamics.kernels.compilation import is_compiled
     from dynamics.runs.compiling import expected_compilation
     from dynamics.solve.integration import Run
@@ -441,7 +464,7 @@ def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, objec
     return f"compilation: {about}, less where other runs have compiled the same functions"
 
 
-def _resume(given: Mapping[str, Any]) -> int:
+def _resume(typed: Mapping[str, Any]) -> int:
     """Go on with the run in a file, which holds all options but those of display and running time."""
     from dynamics.runs.run_file import reopened
     from dynamics.runs.storage import StorageError
@@ -449,18 +472,20 @@ def _resume(given: Mapping[str, Any]) -> int:
 
     limits = {option.key: option for option in OPTIONS if option.key in ("max_runtime", "checkpoint_every")}
     allowed = {"resume", *limits, *(option.key for option in (*table.FIGURES, *table.SHOWN))}
-    for name, value in given.items():
-        need = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
-        require_usage(not value or name in allowed, need)
-    budget, every = (parsing.value_of(option, given) for option in limits.values())
-    given = {**given, "overwrite": True}
+    for name, value in typed.items():
+        require_usage(
+            not value or name in allowed,
+            f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given.",
+        )
+    budget, every = (parsing.value_of(option, typed) for option in limits.values())
+    typed = {**typed, "overwrite": True}
     try:
-        file = reopened(given["resume"], every=every, keeps_result=False)
-        figure = parsing.chosen_figure(given, file.target)
-        parsing.check_targets(given, None, figure)
-        solve = partial(resume, file, progress=parsing.shown_progress(given), max_runtime=budget)
-        with parsing.noticed_compilation(given, file.begun.answer if file.begun is not None else ""):
-            return _finish(solve, file, figure, given)
+        file = reopened(typed["resume"], every=every, keeps_result=False)
+        figure = parsing.chosen_figure(typed, file.target)
+        parsing.check_targets(typed, None, figure)
+        solve = partial(resume, file, progress=parsing.shown_progress(typed), max_runtime=budget)
+        with parsing.noticed_compilation(typed, file.begun.answer if file.begun is not None else ""):
+            return _finish(solve, file, figure, typed)
     except StorageError as error:
         raise UsageError(parsing.as_typed(error, path="--resume")) from None
 
@@ -469,13 +494,13 @@ def _finish(
     solve: Callable[[], xr.Dataset],
     file: RunFile,
     figure: Path | None,
-    given: Mapping[str, object],
+    typed: Mapping[str, object],
     store_steps: Callable[[xr.Dataset], xr.Dataset] | None = None,
 ) -> int:
     from dynamics.report.findings import find_findings
 
     command_line.stop_if_heard()
-    dataset, code = _computed(solve, file, given)
+    dataset, code = _computed(solve, file, typed)
     find: Callable[[xr.Dataset], Findings | None] = find_findings
     try:
         dataset = dataset if store_steps is None else store_steps(dataset)
@@ -487,7 +512,7 @@ def _finish(
             file.store(dataset)
         return file.target, file.trouble
 
-    written = parsing.end_with(dataset, find, file.target, figure, given, store=store, figure_key="figure")
+    written = parsing.end_with(dataset, find, file.target, figure, typed, store=store, figure_key="figure")
     return written.code_after(code)
 
 
@@ -510,11 +535,11 @@ def _with_steps(answer: xr.Dataset, counted: Sequence[int], draws: int | None) -
 
 
 def _interrupted(_answer: xr.Dataset) -> Findings | None:
-    """End the findings as a signal does that comes while they are made."""
+    """Raise KeyboardInterrupt, as a signal does that comes while findings are made."""
     raise KeyboardInterrupt
 
 
-def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, object]) -> tuple[xr.Dataset, int]:
+def _computed(solve: Callable[[], xr.Dataset], file: RunFile, typed: Mapping[str, object]) -> tuple[xr.Dataset, int]:
     """Return the answer and the exit code; a run that failed or was interrupted gives its records."""
     from dynamics.runs.result import SolveError, SolveInterrupted, StopReason
 
@@ -532,11 +557,11 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
         end = f"{end} What was computed is in {file.target}."
     if file.unfinished:
         words = ("python", "-m", "dynamics.solve", "--resume", str(file.target))
-        again = parsing.retyped(words, given, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
+        again = parsing.retyped(words, typed, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
         end = f"{end} Go on with: {again}"
     if code != EXIT_DONE or file.unfinished:
         command_line.say(end)
-    if not given["quiet"]:
+    if not typed["quiet"]:
         for entry in caught:
             if str(entry.message) != file.trouble:  # an error, which is told in the end
                 command_line.say(f"warning: {parsing.as_typed(str(entry.message))}")
