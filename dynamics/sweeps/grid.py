@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.problem import Inputs, Problem
-from dynamics.problem.checks import check_that, checked_integer, require
+from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.question import Question, check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
@@ -27,7 +27,7 @@ from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, shown
 from hermite.version import __version__
 
-#: More points than a sweep could ever answer.
+#: Largest number of points of a sweep.
 MOST_POINTS = 10**6
 #: Keys that are no fields of a problem with Gaussian inputs, each with the field that it sets.
 DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher", "alpha": "inputs"}
@@ -45,8 +45,8 @@ class Axis:
 class Surveyed(NamedTuple):
     """Common properties of all points of a grid."""
 
-    #: Number of overlaps and dimension of every point, (points, 2), by which points are ordered; 0 where inputs are not
-    #: Gaussian.
+    #: Number of overlaps and dimension of every point, (points, 2), 0 where inputs are not Gaussian; the largest points
+    #: run first.
     sizes: Matrix
     #: The first and the last point of each link.
     ends: tuple[SweepPoint, ...]
@@ -77,16 +77,16 @@ class Grid:
         return tuple(map(int, np.unravel_index(index, self.shape)))
 
     def describe(self, index: int) -> str:
-        """Return where a point is, as text."""
+        """Return the labels of a point as text, such as "beta=1.0, seed=0"."""
         at = self.position(index)
         return ", ".join(f"{axis.name}={axis.labels[i]}" for axis, i in zip(self.axes, at, strict=True))
 
     def point(self, index: int) -> SweepPoint:
-        """Return one point; raise TypeError or ValueError, with its place in front, if its values make no problem."""
-        own = {axis.name: axis.values[i] for axis, i in zip(self.axes, self.position(index), strict=True)}
-        asked = {name: own.pop(name) for name in self._keys & own.keys()}
+        """Return one point; raise TypeError or ValueError that names the point if its values make no problem."""
+        values = {axis.name: axis.values[i] for axis, i in zip(self.axes, self.position(index), strict=True)}
+        changes = {name: values.pop(name) for name in self._keys & values.keys()}
         try:
-            return SweepPoint(index, changed_problem(self.problem, asked), self.options | own)
+            return SweepPoint(index, changed_problem(self.problem, changes), self.options | values)
         except (TypeError, ValueError) as error:
             refuse(f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}", type(error))
 
@@ -113,14 +113,16 @@ class Grid:
                 sizes[point.number] = problem.width * (problem.width + problem.num_directions), problem.dimension
                 code = problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
             ends[code] = [*ends.get(code, [])[:1], point]
-            own = {axis.name: _plain(point.options[axis.name]) for axis in self.axes if axis.name not in self._keys}
-            digest.update(json.dumps([problem.parameters(), own]).encode())
+            point_options = {
+                axis.name: _plain(point.options[axis.name]) for axis in self.axes if axis.name not in self._keys
+            }
+            digest.update(json.dumps([problem.parameters(), point_options]).encode())
             for name, (_, array) in sorted(problem.arrays().items()):
                 digest.update(name.encode() + array.tobytes())
         return Surveyed(sizes, tuple(point for pair in ends.values() for point in pair), digest.hexdigest()[:32])
 
     def thinned(self, most: int) -> Grid:
-        """Return a grid of at most so many of the points, evenly spread, ends of axes included."""
+        """Return a grid of at most `most` of the points, evenly spread, ends of axes included."""
         count = max(self.shape)
         while math.prod(min(size, count) for size in self.shape) > most:
             count //= 2
@@ -144,17 +146,22 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
     """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
     study = study_path(study)
     check_question(problem)
-    for name, given in (("grid", grid), ("options", options)):
-        is_named = isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
-        need = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
-        require(is_named, need, TypeError)
-    check_that(grid, "grid", "have at least one key", "is empty")
+    for name, argument in (("grid", grid), ("options", options)):
+        require(
+            isinstance(argument, Mapping) and all(isinstance(key, str) for key in argument),
+            f"Argument `{name}` must be a dict with names as keys, but is {shown(argument)}.",
+            error=TypeError,
+        )
+    require(grid, "Argument `grid` must have at least one key, but is empty.")
     for name in grid:
         check_name("grid keys", name)
-        check_that(name != "failure", "grid", "have other keys than 'failure', which says why a point failed", "has it")
+        require(
+            name != "failure",
+            "Argument `grid` must have other keys than 'failure', which says why a point failed, but has it.",
+        )
     axes = tuple(_axis(name, values) for name, values in grid.items())
     count = math.prod(len(axis.values) for axis in axes)
-    check_that(count <= MOST_POINTS, "grid", f"have at most {MOST_POINTS} points", f"has {count}")
+    require(count <= MOST_POINTS, f"Argument `grid` must have at most {MOST_POINTS} points, but has {count}.")
     setters: dict[str, list[str]] = {}
     for name in grid:
         setters.setdefault(DERIVED_KEYS.get(name, name), []).append(name)
@@ -165,7 +172,10 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
     keys = keys_of(problem)
     for name in options:
         require(name not in grid, f"Grid key `{name}` must be absent from the options, but is in both.")
-        check_that(name not in keys, "options", "hold options of the study", f"holds `{name}` of the problem")
+        require(
+            name not in keys,
+            f"Argument `options` must hold options of the study, but holds `{name}` of the problem.",
+        )
     of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in keys}
     check_options(study, {**options, **of_study}, keys)
     return Grid(problem, axes, study, dict(options))
@@ -184,43 +194,47 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> object:
 
     A new link comes with its own order of truncation unless `order` is changed too.
     """
-    found = dict(changes)
+    values = dict(changes)
     if not isinstance(problem, Problem):
         changed = getattr(problem, "changed", partial(replace, cast("Any", problem)))
-        return changed(**found)
-    if "k" in found:
-        found["activation"] = f"he{checked_integer(found.pop('k'), 'k', minimum=1)}"
-    if "beta" in found or "num_directions" in found:
-        count = found.pop("num_directions", problem.num_directions)
-        beta = found.pop("beta", problem.teacher.beta)
-        need = "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not."
-        require(beta is not None, need)
-        found["teacher"] = Teacher.power_law(count, beta)
-    if "alpha" in found:
-        found["inputs"] = Inputs.power_law(found.pop("alpha"))
-    if "activation" in found:
-        found.setdefault("order", None)
+        return changed(**values)
+    if "k" in values:
+        values["activation"] = f"he{checked_integer(values.pop('k'), 'k', minimum=1)}"
+    if "beta" in values or "num_directions" in values:
+        count = values.pop("num_directions", problem.num_directions)
+        beta = values.pop("beta", problem.teacher.beta)
+        require(
+            beta is not None,
+            "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not.",
+        )
+        values["teacher"] = Teacher.power_law(count, beta)
+    if "alpha" in values:
+        values["inputs"] = Inputs.power_law(values.pop("alpha"))
+    if "activation" in values:
+        values.setdefault("order", None)
     if isinstance(problem.student, Student):
-        own = {name: found.pop(name) for name in ("activation", "width", "order") if name in found}
-        found.setdefault("student", replace(problem.student, **own))
-    if isinstance(found.get("student"), Student):
-        found |= {"activation": None, "width": None, "order": None}
+        student_values = {name: values.pop(name) for name in ("activation", "width", "order") if name in values}
+        values.setdefault("student", replace(problem.student, **student_values))
+    if isinstance(values.get("student"), Student):
+        values |= {"activation": None, "width": None, "order": None}
     if problem.emergence_level == problem.teacher.emergence_level:
-        found.setdefault("emergence_level", None)  # that of the new teacher
-    return replace(problem, **found)
+        values.setdefault("emergence_level", None)  # that of the new teacher
+    return replace(problem, **values)
 
 
 def _axis(name: str, values: Any) -> Axis:
     is_list = hasattr(values, "__iter__") and not isinstance(values, (str, bytes))
-    require(is_list, f"Grid key `{name}` must hold a list of values, but holds {shown(values)}.", TypeError)
+    require(is_list, f"Grid key `{name}` must hold a list of values, but holds {shown(values)}.", error=TypeError)
     count = len(values) if isinstance(values, Sized) else 0
     require(count <= MOST_POINTS, f"Grid key `{name}` must hold at most {MOST_POINTS} values, but holds {count}.")
-    found = tuple(map(as_scalar, values))
-    require(found, f"Grid key `{name}` must hold at least one value, but holds none.")
-    labels = _labels(name, found)
-    need = f"Grid key `{name}` must hold distinct values, but holds {shown(list(found))}."
-    require(len(set(labels.tolist())) >= len(found), need)
-    return Axis(name, found, labels)
+    axis_values = tuple(map(as_scalar, values))
+    require(axis_values, f"Grid key `{name}` must hold at least one value, but holds none.")
+    labels = _labels(name, axis_values)
+    require(
+        len(set(labels.tolist())) >= len(axis_values),
+        f"Grid key `{name}` must hold distinct values, but holds {shown(list(axis_values))}.",
+    )
+    return Axis(name, axis_values, labels)
 
 
 def _labels(name: str, values: tuple[object, ...]) -> NDArray[np.generic]:
@@ -238,7 +252,7 @@ def _labels(name: str, values: tuple[object, ...]) -> NDArray[np.generic]:
 
 
 def _plain(value: object) -> object:
-    """Return an option as JSON-ready values that tell it from every other."""
+    """Return an option as JSON-ready values, different for different options."""
     if isinstance(value, SaveAt):
         return {"times": value.times.tolist()}
     if isinstance(value, (np.ndarray, np.generic)):

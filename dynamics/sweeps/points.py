@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import one_core
-from dynamics.problem.checks import check_that, require
+from dynamics.problem.checks import require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.file_systems import give_name
 from dynamics.runs.storable import check_storable
@@ -50,18 +50,22 @@ _INSTANT = 1e-9
 
 
 def study_path(study: object) -> Study:
-    """Return a study as what workers can find: "module:function" for a name, the callable itself otherwise."""
+    """Return a study as workers import it: "module:function" for a name, the callable itself otherwise."""
     if callable(study):
         return study
-    path = "a path 'module:function' or a callable"
     if not isinstance(study, str):
-        refuse(f"Argument `study` must be a name, {path}, but is {shown(study)}.", TypeError)
-    found = registered_path(study) or (study if ":" in study else "")
-    if not found:
+        refuse(
+            f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}.",
+            error=TypeError,
+        )
+    path = registered_path(study) or (study if ":" in study else "")
+    if not path:
         names = [*STUDIES, *_installed()]
-        menu = f"one of {', '.join(map(repr, names))}, {path}"
-        refuse(f"Argument `study` must be {menu}, but is {shown(study)}.{suggestion(study, names)}")
-    return found
+        refuse(
+            f"Argument `study` must be one of {', '.join(map(repr, names))}, a path 'module:function' or a callable, "
+            f"but is {shown(study)}.{suggestion(study, names)}"
+        )
+    return path
 
 
 def registered_path(name: str) -> str | None:
@@ -79,12 +83,12 @@ def find_study(path: Study) -> Callable[..., object]:
         return path
     module, _, name = path.partition(":")
     try:
-        found = getattr(import_module(module), name)
+        function = getattr(import_module(module), name)
     except (Exception, SystemExit) as error:  # a module can end in any way while it is imported
-        why = " ".join(str(error).split()) or type(error).__name__
-        refuse(f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({why}).")
-    require(callable(found), f"Argument `study` must name a function, but {path!r} is {type(found).__name__}.")
-    return found  # type: ignore[no-any-return]
+        cause = " ".join(str(error).split()) or type(error).__name__
+        refuse(f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({cause}).")
+    require(callable(function), f"Argument `study` must name a function, but {path!r} is {type(function).__name__}.")
+    return function  # type: ignore[no-any-return]
 
 
 def name_of_study(study: Study) -> str:
@@ -103,21 +107,25 @@ def check_options(study: Study, options: Mapping[str, object], keys: Iterable[st
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
-    unknown = next((name for name in options if name not in known), None)
+    names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    unknown = next((name for name in options if name not in names), None)
     if unknown is not None:
-        need = f"what a problem or the study {name_of_study(study)} has, but hold `{unknown}`."
-        refuse(f"Grid and options must hold {need}{suggestion(unknown, [*known, *keys], mark='`')}")
-    for each in parameters:
-        has_value = each.default is not each.empty or each.name not in known or each.name in options
-        check_that(has_value, "options", f"hold `{each.name}` for the study {name_of_study(study)}", "does not")
+        refuse(
+            f"Grid and options must hold what a problem or the study {name_of_study(study)} has, but hold `{unknown}`."
+            f"{suggestion(unknown, [*names, *keys], mark='`')}"
+        )
+    for parameter in parameters:
+        require(
+            parameter.default is not parameter.empty or parameter.name not in names or parameter.name in options,
+            f"Argument `options` must hold `{parameter.name}` for the study {name_of_study(study)}, but does not.",
+        )
 
 
 def compile_study(study: Study, problem: Any, options: Mapping[str, object]) -> str:
     """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not."""
     from dynamics.solve.integration import chosen_method
 
-    answer = next((each for each in ANSWERS if each.sweeps and each.function == study), None)
+    answer = next((entry for entry in ANSWERS if entry.sweeps and entry.function == study), None)
     if answer is None:
         return ""
     instant = SaveAt.at([_INSTANT])
@@ -142,7 +150,7 @@ BLOCK = ".point"
 #: all numbers in its order. Blocks of earlier versions have no checksum.
 MAGIC, UNCHECKED = b"feature-emergence points 4\n", b"feature-emergence points 3\n"
 _CHECKSUM, _LENGTH = 4, 8
-#: So many bytes of numbers are compressed.
+#: Numbers of at least this many bytes are compressed.
 COMPRESSED_BYTES = 2**23
 #: Kinds of numbers.
 NUMBERS = "biuf"
@@ -179,14 +187,17 @@ def answer_point(study: Study, point: SweepPoint) -> PointAnswer:
         try:
             function = find_study(study)
             silent = {"progress": False} if "progress" in inspect.signature(function).parameters else {}
-            found: Any = function(point.problem, **(silent | point.options))
-            other = f"A study must return a Dataset, but returned {type(found).__name__}."
-            require(isinstance(found, xr.Dataset), other, TypeError)
+            dataset: Any = function(point.problem, **(silent | point.options))
+            require(
+                isinstance(dataset, xr.Dataset),
+                f"A study must return a Dataset, but returned {type(dataset).__name__}.",
+                error=TypeError,
+            )
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
-            found = getattr(error, "dataset", None)
+            dataset = getattr(error, "dataset", None)
         try:
-            content = None if found is None else packed_point(found)
+            content = None if dataset is None else packed_point(dataset)
         except Exception as error:
             failure = failure or f"{type(error).__name__}: {error}"
     return PointAnswer(content, failure, tuple(dict.fromkeys(str(entry.message) for entry in caught or ())))
@@ -203,19 +214,24 @@ class PointDirectory:
 
     def __init__(self, path: Path, digest: str, settings: Mapping[str, object], *, overwrite: bool = False) -> None:
         self.path, description = path, path / SETTINGS
-        what = f"Directory {str(path)!r} must"
         try:
             path.mkdir(exist_ok=True)
-            need = f"{what} hold the points of a sweep or be absent, but holds other files."
-            require(description.exists() or not any(path.iterdir()), need, StorageError)
+            require(
+                description.exists() or not any(path.iterdir()),
+                f"Directory {str(path)!r} must hold the points of a sweep or be absent, but holds other files.",
+                error=StorageError,
+            )
             self._lock = description.open("a+", encoding="utf-8")
             _lock_file(self._lock, path)
             stored = description.stat().st_size > 0
             if (stored or answered_points(path)) and digest_of(path) != digest:
                 if not overwrite:
                     self._lock.close()
-                    but = "holds those of another one (allow it to be emptied with overwrite)"
-                    refuse(f"{what} hold points of this sweep, but {but}.", StorageError)
+                    refuse(
+                        f"Directory {str(path)!r} must hold points of this sweep, but holds those of another one "
+                        "(allow it to be emptied with overwrite).",
+                        error=StorageError,
+                    )
                 for file in path.glob("[0-9]*"):
                     file.unlink()
                 stored = False
@@ -230,7 +246,7 @@ class PointDirectory:
         except StorageError:
             raise
         except OSError as error:
-            refuse(f"Directory {str(path)!r} could not be written: {error}.", StorageError)
+            refuse(f"Directory {str(path)!r} could not be written: {error}.", error=StorageError)
         if damaged:
             warn(f"{len(damaged)} files of points in {str(path)!r} are damaged, so these points are asked again.")
 
@@ -242,7 +258,7 @@ class PointDirectory:
         self._lock.close()
 
     def files(self) -> dict[int, Path]:
-        """Return where the answers of points are, in the order of their numbers."""
+        """Return the files of answered points by number, in order."""
         return answered_points(self.path)
 
     def done(self) -> set[int]:
@@ -250,11 +266,11 @@ class PointDirectory:
         return self.files().keys() - self.failures().keys()
 
     def failures(self) -> dict[int, str]:
-        """Return why points failed."""
+        """Return the reasons of failed points by number."""
         return {int(path.stem): path.read_text(encoding="utf-8") for path in self.path.glob("[0-9]*.failed")}
 
     def keep(self, index: int, answer: PointAnswer) -> None:
-        """Write down what came of a point; the reason of a failure first, so that its file never passes for done."""
+        """Write the answer of a point, the reason of a failure first, so that no failed point looks done."""
         path = self.path / f"{index:06d}"
         if answer.failure:
             _write(path.with_suffix(".failed"), answer.failure.encode())
@@ -270,9 +286,9 @@ class PointDirectory:
 
 
 def answered_points(path: Path) -> dict[int, Path]:
-    """Return where the answers of points are in a directory, in the order of their numbers."""
-    found = {int(file.stem): file for file in path.glob(f"[0-9]*{BLOCK}")}
-    return dict(sorted(found.items()))
+    """Return the files of answered points in a directory by number, in order."""
+    files = {int(file.stem): file for file in path.glob(f"[0-9]*{BLOCK}")}
+    return dict(sorted(files.items()))
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -282,7 +298,7 @@ def _write(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
         give_name(temporary, path, replaces=True)
     except OSError as error:
-        refuse(f"File {str(path)!r} could not be written: {error}.", StorageError)
+        refuse(f"File {str(path)!r} could not be written: {error}.", error=StorageError)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -291,10 +307,10 @@ def _write(path: Path, content: bytes) -> None:
 def digest_of(path: Path) -> str | None:
     """Return the digest in the description of the sweep whose points are in a directory, None if it has none."""
     try:
-        found: str | None = json.loads((path / SETTINGS).read_text(encoding="utf-8")).get("digest")
+        digest: str | None = json.loads((path / SETTINGS).read_text(encoding="utf-8")).get("digest")
     except (OSError, ValueError, AttributeError):
         return None
-    return found
+    return digest
 
 
 def _lock_file(handle: Any, path: Path) -> None:
@@ -307,7 +323,7 @@ def _lock_file(handle: Any, path: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         handle.close()
-        refuse(f"Directory {str(path)!r} must not be in use by another process, but is.", StorageError)
+        refuse(f"Directory {str(path)!r} must not be in use by another process, but is.", error=StorageError)
     except OSError:  # a file system without locks
         return
 
@@ -340,14 +356,14 @@ def packed_point(dataset: xr.Dataset) -> bytes:
     coded = {k: _plain(v) for k, v in dataset.attrs.items() if np.asarray(v).dtype.kind == "S"}
     dataset = dataset.assign_attrs(huge | coded)
     check_storable(dataset)
-    others = (v.to_numpy() for v in dataset.variables.values() if v.dtype.kind not in NUMBERS)
-    if not all(isinstance(each, str) for array in others for each in array.flat):
+    not_numbers = (v.to_numpy() for v in dataset.variables.values() if v.dtype.kind not in NUMBERS)
+    if not all(isinstance(entry, str) for array in not_numbers for entry in array.flat):
         with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:  # such as dates
             path = Path(folder) / "point.nc"
             write_file(path, netcdf_writer(dataset), replaces=False)
             with xr.open_dataset(path, engine="netcdf4", decode_times=False, mask_and_scale=False) as stored:
                 dataset = stored.load()
-    said: dict[str, Any] = {
+    description: dict[str, Any] = {
         "sizes": {str(dim): size for dim, size in dataset.sizes.items()},
         "auxiliary": [str(name) for name in dataset.coords if name not in dataset.sizes],
         "attributes": {str(name): _plain(value) for name, value in dataset.attrs.items()},
@@ -363,18 +379,18 @@ def packed_point(dataset: xr.Dataset) -> bytes:
             held = {"text": array.ravel().tolist()}
         attributes = {str(key): _plain(value) for key, value in variable.attrs.items()}
         held |= {"dims": list(map(str, variable.dims)), "shape": array.shape, "attributes": attributes}
-        said["variables"][str(name)] = held
+        description["variables"][str(name)] = held
     numbers = b"".join(arrays)
     if len(numbers) >= COMPRESSED_BYTES:
-        said["compressed"], numbers = True, zlib.compress(numbers, level=1)
-    header = json.dumps(said).encode()
+        description["compressed"], numbers = True, zlib.compress(numbers, level=1)
+    header = json.dumps(description).encode()
     header = len(header).to_bytes(_LENGTH, "little") + header
     checksum = zlib.crc32(numbers, zlib.crc32(header)).to_bytes(_CHECKSUM, "little")
     return b"".join([MAGIC, checksum, header, numbers])
 
 
 def _is_whole(content: bytes) -> bool:
-    """Return whether the bytes of a block are those that were written, as far as it says."""
+    """Return whether the bytes of a block match its checksum; blocks of earlier versions have none and pass."""
     if not content.startswith(MAGIC):
         return content.startswith(UNCHECKED)
     first = len(MAGIC) + _CHECKSUM
@@ -394,17 +410,20 @@ def _plain(value: object) -> object:
 def read_point(path: Path) -> Point:
     """Return the point in a file; raise StorageError if the file is damaged."""
     content = path.read_bytes()
-    again = "it is damaged; without it the same sweep asks the point again"
-    need = f"File {str(path)!r} must hold the point that was written to it, but does not: {again}."
-    require(_is_whole(content), need, StorageError)
+    require(
+        _is_whole(content),
+        f"File {str(path)!r} must hold the point that was written to it, but does not: it is damaged; without it the "
+        "same sweep asks the point again.",
+        error=StorageError,
+    )
     start = len(MAGIC) + (_CHECKSUM if content.startswith(MAGIC) else 0)
     first = start + _LENGTH
     end = first + int.from_bytes(content[start:first], "little")
-    said = json.loads(content[first:end])
-    if said.get("compressed"):
+    description = json.loads(content[first:end])
+    if description.get("compressed"):
         content, end = zlib.decompress(memoryview(content)[end:]), 0
     variables = {}
-    for name, described in said["variables"].items():
+    for name, described in description["variables"].items():
         if "text" in described:
             values = np.array(described["text"], dtype=object)
         else:
@@ -412,4 +431,4 @@ def read_point(path: Path) -> Point:
             end += values.nbytes
         values = values.reshape(described["shape"])
         variables[name] = PointVariable(tuple(described["dims"]), described["attributes"], values)
-    return Point(said["sizes"], variables, frozenset(said["auxiliary"]), said["attributes"])
+    return Point(description["sizes"], variables, frozenset(description["auxiliary"]), description["attributes"])
