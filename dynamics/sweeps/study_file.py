@@ -74,7 +74,9 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     integers = INTEGER_KEYS
     if asked_kind is not None:
         integers = {field.name for field in fields(asked_kind) if str(field.type).startswith("int")}
-    grid = {key: [_option(key, one) for one in _values(key, value, integers)] for key, value in tables["grid"].items()}
+    grid = {
+        key: [_option(key, entry) for entry in _values(key, value, integers)] for key, value in tables["grid"].items()
+    }
     if asked_kind is not None:
         problem, grid = _with_none(problem), _with_none(grid)
     require_usage(grid, "Table [grid] must have at least one key, but has none.")
@@ -84,8 +86,9 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     options = {key: _option(key, value) for key, value in study.items() if key != "name"}
     output = {"path": f"{Path(path).stem}.nc", **tables["output"]}
     _refuse_others("output", output, ("path",))
-    need = f"Key `path` of [output] must be text, but is {shown(output['path'])}."
-    require_usage(isinstance(output["path"], str), need)
+    require_usage(
+        isinstance(output["path"], str), f"Key `path` of [output] must be text, but is {shown(output['path'])}."
+    )
     asked = _problem(problem, grid) if asked_kind is None else _token_problem(asked_kind, problem, grid)
     return StudyFile(asked, grid, study["name"], options, Path(output["path"]))
 
@@ -93,8 +96,11 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
 def _kind(table: dict[str, Any]) -> Any:
     """Return the class of the problems of the kind that a table names, None for Gaussian inputs, which name none."""
     kind = table.get("kind")
-    menu = f"one of {', '.join(map(repr, OF_TOKENS))}, or absent, but is {shown(kind)}.{suggestion(kind, OF_TOKENS)}"
-    require_usage(kind is None or kind in OF_TOKENS, f"Key `kind` of [problem] must be {menu}")
+    require_usage(
+        kind is None or kind in OF_TOKENS,
+        f"Key `kind` of [problem] must be one of {', '.join(map(repr, OF_TOKENS))}, or absent, but is {shown(kind)}."
+        f"{suggestion(kind, OF_TOKENS)}",
+    )
     return None if kind is None else resolve_name(KINDS[kind])
 
 
@@ -113,34 +119,41 @@ def _token_problem(kind: Any, table: dict[str, object], grid: dict[str, list[obj
     _refuse_others("problem", table, ("kind", *names))
     of_grid = [key for key in grid if key in names]
     for values in product(*(grid[key] for key in of_grid)):
-        given = table | dict(zip(of_grid, values, strict=True))
+        values_of_point = table | dict(zip(of_grid, values, strict=True))
         try:
-            question: Question = kind(**{key: value for key, value in given.items() if key != "kind"})
+            question: Question = kind(**{key: value for key, value in values_of_point.items() if key != "kind"})
             return question
         except (TypeError, ValueError) as error:
             refused = str(error)
-    return refuse(f"Table [problem] must describe a problem, but does not: {refused}", UsageError)
+    return refuse(f"Table [problem] must describe a problem, but does not: {refused}", error=UsageError)
 
 
 def _check_name(name: object, trusted: str | None) -> None:
     """Refuse a name that is not registered and that the user has not trusted."""
     if not isinstance(name, str):
-        refuse(f"Key `name` of [study] must be text, but is {shown(name)}.", UsageError)
-    need = f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}."
-    require_usage(trusted is None or name == trusted, need)
-    code = f"code that this command imports only where it is named by --study {shown(name)} too"
-    need = f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: {code}."
-    require_usage(trusted is not None or ":" not in name or registered_path(name) is not None, need)
+        refuse(f"Key `name` of [study] must be text, but is {shown(name)}.", error=UsageError)
+    require_usage(
+        trusted is None or name == trusted,
+        f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}.",
+    )
+    require_usage(
+        trusted is not None or ":" not in name or registered_path(name) is not None,
+        f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: code that this command "
+        f"imports only where it is named by --study {shown(name)} too.",
+    )
 
 
 def _tables(path: str) -> dict[str, dict[str, Any]]:
     stored = read_toml(path, "Argument FILE")
     for name, table in stored.items():
         if name in TABLES and not isinstance(table, dict):
-            refuse(f"File {path!r} must hold {name!r} as the table [{name}], but has {shown(table)}.", UsageError)
+            refuse(f"File {path!r} must hold {name!r} as the table [{name}], but has {shown(table)}.", error=UsageError)
         if name not in TABLES:
-            menu = f"{', '.join(f'[{each}]' for each in TABLES)}, but has {name!r}.{suggestion(name, TABLES)}"
-            refuse(f"File {path!r} must hold the tables {menu}", UsageError)
+            refuse(
+                f"File {path!r} must hold the tables {', '.join(f'[{table_name}]' for table_name in TABLES)}, but has "
+                f"{name!r}.{suggestion(name, TABLES)}",
+                error=UsageError,
+            )
     return {name: stored.get(name, {}) for name in TABLES}
 
 
@@ -148,44 +161,48 @@ def _refuse_others(table: str, entries: dict[str, object], known: tuple[str, ...
     menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
     for key in entries:
         if key not in known:
-            refuse(f"Key `{key}` of [{table}] must be {menu}, but is not.{suggestion(key, known)}", UsageError)
+            refuse(f"Key `{key}` of [{table}] must be {menu}, but is not.{suggestion(key, known)}", error=UsageError)
 
 
 def _problem(table: dict[str, object], grid: dict[str, list[Any]]) -> Problem:
-    """Return the problem that the points have in common; what only the grid says is taken from its first point."""
+    """Return the problem that the points have in common; keys of the grid alone have the values of its first point."""
     _refuse_others("problem", table, PROBLEM_KEYS)
-    given = {key: values[0] for key, values in grid.items() if key in PROBLEM_KEYS} | table
-    for one, others in (("coefficients", ("beta", "num_directions")), ("k", ("activation",))):
-        for other in others:
-            need = f"Key `{other}` must be absent when `{one}` is given, but is {given.get(other)!r}."
-            require_usage(one not in given or other not in given, need)
-    fields = {key: value for key, value in given.items() if key in PLAIN_KEYS}
-    if "k" in given:
-        fields["activation"] = f"he{given['k']}"
+    entries = {key: values[0] for key, values in grid.items() if key in PROBLEM_KEYS} | table
+    for key, needless in (("coefficients", "beta"), ("coefficients", "num_directions"), ("k", "activation")):
+        require_usage(
+            key not in entries or needless not in entries,
+            f"Key `{needless}` must be absent when `{key}` is given, but is {entries.get(needless)!r}.",
+        )
+    fields = {key: value for key, value in entries.items() if key in PLAIN_KEYS}
+    if "k" in entries:
+        fields["activation"] = f"he{entries['k']}"
     for key, needed in (("activation", "`k` or `activation`"), ("width", "`width`"), ("dimension", "`dimension`")):
         if key not in fields:
             unknown = [name for name in grid if name not in PROBLEM_KEYS]
             misspelt = [name for name in unknown if SYMBOLS.get(name) == key or suggestion(name, [key])]
             hint = f" Did you mean it by {misspelt[0]!r}?" if misspelt else ""
-            refuse(f"Table [problem] or [grid] must have {needed}, but neither does.{hint}", UsageError)
+            refuse(f"Table [problem] or [grid] must have {needed}, but neither does.{hint}", error=UsageError)
     try:
-        if isinstance(own := fields.get("student"), dict):
+        if isinstance(student := fields.get("student"), dict):
             shared = {name: fields.pop(name) for name in ("activation", "width", "order") if name in fields}
-            fields["student"] = Student(**shared, **own)
-        inputs = Inputs.power_law(given["alpha"]) if "alpha" in given else None
-        return Problem(teacher=_teacher(given), inputs=inputs, **fields)
+            fields["student"] = Student(**shared, **student)
+        inputs = Inputs.power_law(entries["alpha"]) if "alpha" in entries else None
+        return Problem(teacher=_teacher(entries), inputs=inputs, **fields)
     except (TypeError, ValueError) as error:
-        refuse(f"Table [problem] must describe a problem, but does not: {error}", UsageError)
+        refuse(f"Table [problem] must describe a problem, but does not: {error}", error=UsageError)
 
 
-def _teacher(given: dict[str, Any]) -> Teacher:
-    if "coefficients" in given:
-        return Teacher(given["coefficients"])
-    require("num_directions" in given, "`coefficients` or `num_directions` must be given, but neither is.")
-    beta = given.get("beta", 1.0)
-    need = f"`beta` must be a number, but is {shown(beta)}."
-    require(not isinstance(beta, bool) and isinstance(beta, (int, float)), need, TypeError)
-    return Teacher.power_law(given["num_directions"], beta)
+def _teacher(entries: dict[str, Any]) -> Teacher:
+    if "coefficients" in entries:
+        return Teacher(entries["coefficients"])
+    require("num_directions" in entries, "`coefficients` or `num_directions` must be given, but neither is.")
+    beta = entries.get("beta", 1.0)
+    require(
+        not isinstance(beta, bool) and isinstance(beta, (int, float)),
+        f"`beta` must be a number, but is {shown(beta)}.",
+        error=TypeError,
+    )
+    return Teacher.power_law(entries["num_directions"], beta)
 
 
 def _values(key: str, value: object, integers: Collection[str]) -> list[object]:
@@ -196,12 +213,16 @@ def _values(key: str, value: object, integers: Collection[str]) -> list[object]:
     with suppress(KeyError, IndexError, TypeError, ValueError, OverflowError):
         count = len(range(*numbers)) if kind == "range" else int(numbers[2])
         if 1 <= count <= MOST_POINTS:
-            found = np.arange(*numbers) if kind == "range" else SPACINGS[kind](*numbers)
-            return list(dict.fromkeys(found.round().astype(int).tolist())) if key in integers else list(found.tolist())
-    forms = "{range = [first, end]}, {geometric = [first, last, count]} or {linear = [first, last, count]}"
-    many, hint = f"of at most {MOST_POINTS} values", _hint(kind, ("range", *SPACINGS))
-    need = f"Key `{key}` of [grid] must be a list of values, {forms}, {many}, but is {shown(value)}.{hint}"
-    return refuse(need, UsageError)
+            values = np.arange(*numbers) if kind == "range" else SPACINGS[kind](*numbers)
+            if key in integers:
+                return list(dict.fromkeys(values.round().astype(int).tolist()))
+            return list(values.tolist())
+    return refuse(
+        f"Key `{key}` of [grid] must be a list of values, {{range = [first, end]}}, {{geometric = [first, last, "
+        f"count]}} or {{linear = [first, last, count]}}, of at most {MOST_POINTS} values, but is {shown(value)}."
+        f"{_hint(kind, ('range', *SPACINGS))}",
+        error=UsageError,
+    )
 
 
 def _option(key: str, value: object) -> object:
@@ -211,14 +232,19 @@ def _option(key: str, value: object) -> object:
     kind, numbers = _only_entry(value)
     if kind in SAVE_AT and isinstance(numbers, list):
         count = numbers[2] if kind != "at" and len(numbers) == 3 else 0
-        need = f"Key `save_at` must have at most {MOST_TIMES} times, but has {shown(count)}."
-        require_usage(not isinstance(count, int | float) or count <= MOST_TIMES, need)
+        require_usage(
+            not isinstance(count, int | float) or count <= MOST_TIMES,
+            f"Key `save_at` must have at most {MOST_TIMES} times, but has {shown(count)}.",
+        )
         try:
             return SAVE_AT[kind](*numbers)
         except (TypeError, ValueError) as error:
-            refuse(f"Key `save_at` must be a schedule, but is none: {error}", UsageError)
-    forms = "{geometric = [first, last, count]}, {linear = [first, last, count]} or {at = [times]}"
-    return refuse(f"Key `save_at` must be {forms}, but is {shown(value)}.{_hint(kind, SAVE_AT)}", UsageError)
+            refuse(f"Key `save_at` must be a schedule, but is none: {error}", error=UsageError)
+    return refuse(
+        "Key `save_at` must be {geometric = [first, last, count]}, {linear = [first, last, count]} or {at = [times]}, "
+        f"but is {shown(value)}.{_hint(kind, SAVE_AT)}",
+        error=UsageError,
+    )
 
 
 def _only_entry(value: object) -> tuple[str, Any]:

@@ -81,7 +81,7 @@ class Merged:
 
 @dataclass
 class Survey:
-    """Sizes of dims, variables, and attributes of the points, the last as one array over all points each."""
+    """Sizes of dims, variables, and attributes of the points; each attribute is one array over all points."""
 
     grid: Grid
     sizes: dict[str, int] = field(default_factory=dict)
@@ -89,15 +89,15 @@ class Survey:
     scalars: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def renamed(self, name: str) -> str:
-        """Return the name of something of a point, changed if the result has its own of that name."""
+        """Return the name of a dim, variable or attribute of a point, "point_" in front if the result has that name."""
         taken = name == "failure" or any(axis.name == name for axis in self.grid.axes)
         return f"point_{name}" if taken else name
 
     def add(self, index: int, point: Point) -> None:
-        """Note a point."""
+        """Record the sizes, variables and attributes of a point."""
         for name, size in point.sizes.items():
-            clear = self.renamed(name)
-            self.sizes[clear] = max(self.sizes.get(clear, 0), size)
+            merged_name = self.renamed(name)
+            self.sizes[merged_name] = max(self.sizes.get(merged_name, 0), size)
         for name, variable in point.variables.items():
             self._add_variable(name, variable, is_coordinate=name in point.sizes or name in point.auxiliary)
         for name, value in point.attributes.items():
@@ -105,21 +105,23 @@ class Survey:
                 self._add_attribute(self.renamed(name), index, value)
 
     def _add_variable(self, name: str, variable: PointVariable, *, is_coordinate: bool) -> None:
-        """Note a variable, and whether a coordinate still agrees with those seen before."""
+        """Record a variable, and whether a coordinate agrees with those of earlier points."""
         shared = variable.values if is_coordinate else None
-        clear = self.renamed(name)
-        seen = self.variables.get(clear)
+        merged_name = self.renamed(name)
+        seen = self.variables.get(merged_name)
         if seen is None:
-            own = {k: v for k, v in variable.attributes.items() if k not in ("_FillValue", "coordinates", "dtype")}
+            attributes = {
+                k: v for k, v in variable.attributes.items() if k not in ("_FillValue", "coordinates", "dtype")
+            }
             dims = tuple(map(self.renamed, variable.dims))
-            self.variables[clear] = Merged(dims, variable.values.dtype == object, own, shared)
+            self.variables[merged_name] = Merged(dims, variable.values.dtype == object, attributes, shared)
             return
         # Attributes that a variable has at some points alone are left out.
         seen.attributes = {k: v for k, v in seen.attributes.items() if variable.attributes.get(k) == v}
         seen.shared = None if shared is None or seen.shared is None else _common(seen.shared, shared)
 
     def _add_attribute(self, name: str, index: int, value: object) -> None:
-        """Note an attribute as numbers or text of the grid."""
+        """Record an attribute as numbers or text of the grid."""
         number = isinstance(value, (int, float))
         if isinstance(value, list) and not any(isinstance(entry, str) for entry in value):
             value = np.array(value)  # as netCDF gives it back
@@ -152,19 +154,19 @@ def _fill(grid: Grid, points: PointDirectory, merged: Any) -> None:
     for name in [name for name in survey.scalars if name in survey.variables]:
         survey.scalars[f"point_{name}"] = survey.scalars.pop(name)
     _write_frame(merged, survey, points.failures())
-    left, targets = GATHERED_BYTES, dict[str, Any]()
+    bytes_left, targets = GATHERED_BYTES, dict[str, Any]()
     for name in [name for name, entry in survey.variables.items() if entry.shared is None]:
         # Small variables are gathered in memory, since writing each point takes long.
         created = targets[name] = merged.variables[name]
         size = np.dtype("f8").itemsize * created.size
-        if 0 < size <= left:
-            left -= size
+        if 0 < size <= bytes_left:
+            bytes_left -= size
             targets[name] = np.full(created.shape, *(("", object) if survey.variables[name].text else (np.nan,)))
     for index, path in files.items():
         for name, variable in read_point(path).variables.items():
-            found = targets.get(survey.renamed(name))
-            if found is not None and variable.values.size > 0:
-                found[(*grid.position(index), *map(slice, variable.values.shape))] = variable.values[()]
+            array = targets.get(survey.renamed(name))
+            if array is not None and variable.values.size > 0:
+                array[(*grid.position(index), *map(slice, variable.values.shape))] = variable.values[()]
     for name, values in targets.items():
         if isinstance(values, np.ndarray):
             merged.variables[name][...] = values
@@ -200,7 +202,7 @@ def _write_frame(merged: Any, survey: Survey, failures: dict[int, str]) -> None:
 
 
 def _write_whole(merged: Any, name: str, dims: tuple[str, ...], values: NDArray[Any], labels: dict[str, Any]) -> None:
-    """Write a variable that needs no look at the points."""
+    """Write a variable whose values are all known."""
     text = values.dtype.kind in "OUS"
     variable = _create(merged, name, dims, labels, "f8" if values.dtype.kind == "f" else str if text else values.dtype)
     if text and values.ndim == 0:
@@ -227,11 +229,11 @@ def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
     item = np.dtype("f8").itemsize
     if item * len(grid) * np.prod(shape, dtype=float) <= CHUNK_BYTES:
         return None
-    own = list(shape)
+    chunk = list(shape)
     for at, size in enumerate(shape):
-        rest = item * np.prod(own, dtype=float) / size
-        own[at] = int(np.clip(CHUNK_BYTES // rest, 1, size))
-    return (1,) * len(grid.shape) + tuple(own)
+        rest = item * np.prod(chunk, dtype=float) / size
+        chunk[at] = int(np.clip(CHUNK_BYTES // rest, 1, size))
+    return (1,) * len(grid.shape) + tuple(chunk)
 
 
 def _labels_of(name: str) -> dict[str, str]:
@@ -330,11 +332,16 @@ def sweep(
     # === check
     check_switch("progress", progress, optional=True)
     check_switch("overwrite", overwrite)
-    given: object = executor
-    need = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
-    require(given is None or isinstance(given, futures.Executor), need, TypeError)
-    need = f"Argument `workers` must be None when an executor is given, but is {shown(workers)}."
-    require(executor is None or workers is None, need)
+    unchecked: object = executor
+    require(
+        unchecked is None or isinstance(unchecked, futures.Executor),
+        f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(unchecked)}.",
+        error=TypeError,
+    )
+    require(
+        executor is None or workers is None,
+        f"Argument `workers` must be None when an executor is given, but is {shown(workers)}.",
+    )
     count = 0 if executor is not None else checked_workers(workers, alone=0)
     points = make_grid(problem, grid, study, options or {})
     merged_before = not overwrite and isinstance(output, (str, os.PathLike)) and is_merged(points, Path(output))
@@ -355,17 +362,22 @@ def sweep(
             _answer(points, merged, executor, count, progress, overwrite=overwrite)
         except KeyboardInterrupt:
             kept = points_directory(merged)
-            said = f"The sweep was interrupted after {len(answered_points(kept))} of {len(points)} points"
+            answered = len(answered_points(kept))
             if target is not None:
-                refuse(f"{said}, which are kept in {str(kept)!r}: the same call goes on.", KeyboardInterrupt)
+                refuse(
+                    f"The sweep was interrupted after {answered} of {len(points)} points, which are kept in "
+                    f"{str(kept)!r}: the same call goes on.",
+                    error=KeyboardInterrupt,
+                )
             with _directory(points, merged) as directory:
                 if merged.exists() or not directory.files():
                     raise
                 merge_points(points, directory, merged)
-            raise SolveInterrupted(said, load(merged)) from None
+            msg = f"The sweep was interrupted after {answered} of {len(points)} points"
+            raise SolveInterrupted(msg, load(merged)) from None
         # Of a file of the caller values are read when they are used.
-        found: xr.Dataset = load(merged) if target is None else opened(merged)
-        return found
+        dataset: xr.Dataset = load(merged) if target is None else opened(merged)
+        return dataset
 
 
 def is_merged(grid: Grid, output: Path) -> bool:
@@ -429,9 +441,12 @@ def _answer(
     for message in warned:
         warn(message)
     if failures:
-        first = f"the first at {grid.describe(min(failures))}: {failures[min(failures)]}"
-        msg = f"{len(failures)} of {len(grid)} points failed, {first} The variable `failure` has them all."
-        warn(msg, RuntimeWarning)
+        first = min(failures)
+        warn(
+            f"{len(failures)} of {len(grid)} points failed, the first at {grid.describe(first)}: {failures[first]} The "
+            "variable `failure` has them all.",
+            category=RuntimeWarning,
+        )
 
 
 def begin_points(grid: Grid) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES, available_cores, set_variables, starts_processes, variables_of_user
-from dynamics.problem.checks import check_that, checked_integer, require
+from dynamics.problem.checks import checked_integer, require
 from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_point, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
@@ -105,7 +105,7 @@ class CallingThread(Executor):
 
 
 class GivenExecutor:
-    """An executor that is neither replaced nor shut down, and how many points it is given at once."""
+    """An executor of the caller, neither replaced nor shut down; `window` points are submitted to it at once."""
 
     def __init__(self, executor: Executor, window: int = GIVEN_WINDOW) -> None:
         self.window = window
@@ -115,12 +115,14 @@ class GivenExecutor:
     def submit(self, function: Callable[..., object], *arguments: Any) -> Future[Any]:
         """Hand out one task."""
         future = self._executor.submit(function, *arguments)
-        self._given = {other for other in self._given if not other.done()} | {future}
+        self._given = {running for running in self._given if not running.done()} | {future}
         return future
 
     def restart(self) -> None:
-        """Say that the executor is broken."""
-        refuse("Argument `executor` must outlive the sweep, but one of its workers died and broke it.", RuntimeError)
+        """Raise RuntimeError, because an executor of the caller is not replaced."""
+        refuse(
+            "Argument `executor` must outlive the sweep, but one of its workers died and broke it.", error=RuntimeError
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -171,17 +173,20 @@ class WorkerPool:
         """Replace all processes."""
         started = any(future.done() and not _died(future) for future in self._starts)
         self._failed_starts = 0 if started else self._failed_starts + 1
-        hint = "a script must call `dynamics.sweep` below `if __name__ == '__main__':`"
-        need = f"Worker processes must be able to start, but end at once; {hint}."
-        require(self._failed_starts < 2, need, RuntimeError)
+        require(
+            self._failed_starts < 2,
+            "Worker processes must be able to start, but end at once; a script must call `dynamics.sweep` below "
+            "`if __name__ == '__main__':`.",
+            error=RuntimeError,
+        )
         self._stop(at_once=True)
         self._start()
 
     def _start(self) -> None:
         self._worker_end, self._lifeline = self._context.Pipe(duplex=False)
-        given = (self._worker_end, variables_of_user())
+        arguments = (self._worker_end, variables_of_user())
         with starts_processes():
-            self._pool = ProcessPoolExecutor(self._workers, self._context, initializer=start_worker, initargs=given)
+            self._pool = ProcessPoolExecutor(self._workers, self._context, initializer=start_worker, initargs=arguments)
         self._starts = []
 
     def _stop(self, *, at_once: bool) -> None:
@@ -200,13 +205,13 @@ def checked_workers(workers: int | None, *, alone: int) -> int:
     count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=alone)
     if count == alone or not (reason := why_no_workers()):
         return count
-    check_that(workers is None, "workers", f"be {alone} here, since {reason}", f"is {workers}")
+    require(workers is None, f"Argument `workers` must be {alone} here, since {reason}, but is {workers}.")
     warn(f"All is done in this process, one after the other, since {reason}.")
     return alone
 
 
 def why_no_workers() -> str:
-    """Return why this process can have no worker processes, "" if nothing is known against it."""
+    """Return the reason why this process can have no worker processes, "" if it can."""
     if current_process().daemon:
         return "a daemonic process may have no children"
     main = sys.modules["__main__"]
@@ -223,8 +228,11 @@ def why_no_workers() -> str:
 
 def begin_workers() -> BaseContext:
     """Return the context in which worker processes start, and begin to make the process that they are forked from."""
-    need = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
-    require(not getattr(current_process(), "_inheriting", False), need, RuntimeError)
+    require(
+        not getattr(current_process(), "_inheriting", False),
+        "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported.",
+        error=RuntimeError,
+    )
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
@@ -259,8 +267,11 @@ def has_cluster() -> bool:
 
 def check_cluster(what: str) -> None:
     """Raise ImportError, in one sentence that names the extra, if dask's scheduler is not installed."""
-    need = f"{what} must have dask.distributed, but it is not installed: pip install 'feature-emergence[cluster]'."
-    require(has_cluster(), need, ImportError)
+    require(
+        has_cluster(),
+        f"{what} must have dask.distributed, but it is not installed: pip install 'feature-emergence[cluster]'.",
+        error=ImportError,
+    )
 
 
 @contextmanager
@@ -274,8 +285,10 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
         try:
             client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
-            need = f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__})."
-            refuse(need, ConnectionError)
+            refuse(
+                f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__}).",
+                error=ConnectionError,
+            )
         with client:
             yield client.get_executor()
         return
