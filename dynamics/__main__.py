@@ -42,20 +42,22 @@ def console(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None, lines: dict[str, str], end: str) -> int:
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if given and given[0] in NAMES:
-        name, sys.argv[1:] = given[0], given[1:]
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words and words[0] in NAMES:
+        name, sys.argv[1:] = words[0], words[1:]
         TYPED[NAMES[name]] = f"{PROGRAM} {name}"
         runpy.run_module(NAMES[name], run_name="__main__", alter_sys=True)
         return EXIT_DONE
     widest = max(map(len, lines))
-    listed = "commands, each with --help:\n" + "\n".join(f"  {name:{widest}}  {line}" for name, line in lines.items())
+    command_list = "commands, each with --help:\n" + "\n".join(
+        f"  {name:{widest}}  {line}" for name, line in lines.items()
+    )
 
     def tell_commands() -> int:
-        if given and not given[0].startswith("-"):
-            raise UsageError(not_a_choice("Argument COMMAND", given[0], NAMES, quoted=False))
-        command_parser("dynamics", ABOUT, listed + end).parse_args(given)
-        tell(f"{ABOUT}\n\n{listed}{end}")
+        if words and not words[0].startswith("-"):
+            raise UsageError(not_a_choice("Argument COMMAND", words[0], NAMES, quoted=False))
+        command_parser("dynamics", ABOUT, command_list + end).parse_args(words)
+        tell(f"{ABOUT}\n\n{command_list}{end}")
         return EXIT_DONE
 
     return exit_code_of(tell_commands)

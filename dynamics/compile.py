@@ -57,20 +57,20 @@ def _network(link: str, biases: str = "none") -> dict[str, Any]:
 
 
 def small_problem(fields: Mapping[str, object]) -> Problem:
-    """Return the small problem with these fields; coefficients, inputs and students are given as plain values."""
+    """Return a small problem with these fields; coefficients, inputs and students are plain values."""
     import dynamics
 
-    given: dict[str, Any] = {"activation": "he4", "teacher": [0.8, 0.6], "width": 3, "dimension": 12, **fields}
-    teacher = given["teacher"]
-    given["teacher"] = dynamics.Teacher(teacher) if isinstance(teacher, list) else dynamics.Teacher.power_law(*teacher)
-    if "inputs" in given:
-        given["inputs"] = dynamics.Inputs(*given["inputs"])
-    if network := given.pop("network", None):
-        link, width = network["activation"], given.pop("width")
-        del given["activation"]
-        given["student"] = dynamics.Student(width=width, scale="1/m", rates="mean-field", **network)
-        given["teacher"] = dynamics.Teacher([1.0, -0.6], links=[link, link])
-    return dynamics.Problem(**given)
+    values: dict[str, Any] = {"activation": "he4", "teacher": [0.8, 0.6], "width": 3, "dimension": 12, **fields}
+    teacher = values["teacher"]
+    values["teacher"] = dynamics.Teacher(teacher) if isinstance(teacher, list) else dynamics.Teacher.power_law(*teacher)
+    if "inputs" in values:
+        values["inputs"] = dynamics.Inputs(*values["inputs"])
+    if network := values.pop("network", None):
+        link, width = network["activation"], values.pop("width")
+        del values["activation"]
+        values["student"] = dynamics.Student(width=width, scale="1/m", rates="mean-field", **network)
+        values["teacher"] = dynamics.Teacher([1.0, -0.6], links=[link, link])
+    return dynamics.Problem(**values)
 
 
 def _solved(function: str, *problems: Mapping[str, object], **settings: Any) -> Job:
@@ -150,9 +150,9 @@ JOBS: dict[str, Job] = {
 
 def jobs() -> dict[str, Job]:
     """Return the jobs of all installed packages by name, those of methods first."""
-    points = sorted(entry_points(group=GROUP), key=lambda each: each.name)
-    found = [item for point in points for item in point.load().items()]
-    return dict(sorted(found, key=lambda item: not item[0].startswith(FIRST)))
+    points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    named_jobs = [item for point in points for item in point.load().items()]
+    return dict(sorted(named_jobs, key=lambda item: not item[0].startswith(FIRST)))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,26 +160,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command_parser("dynamics.compile", ABOUT, END)
     parser.add_argument("names", nargs="*", metavar="JOB", help="jobs whose names contain one of these words [all]")
     parser.add_argument("--list", action="store_true", help="print the names of the jobs and compile nothing")
-    here = "run the jobs one by one in this process; if JOB is -, those that stdin names"
-    parser.add_argument("--here", action="store_true", help=here)
+    parser.add_argument(
+        "--here",
+        action="store_true",
+        help="run the jobs one by one in this process; if JOB is -, those that stdin names",
+    )
     parser.add_argument("--workers", type=int, metavar="N", help="processes at a time [the cores]")
     parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
-    kept = "interrupted; functions that were compiled are kept, and the same command goes on"
-    return exit_code_of(lambda: _run(parser.parse_args(arguments)), interrupted=kept)
+    return exit_code_of(
+        lambda: _run(parser.parse_args(arguments)),
+        interrupted="interrupted; functions that were compiled are kept, and the same command goes on",
+    )
 
 
 def _run(options: Any) -> int:
     from dynamics.cores import available_cores
 
-    found, words = jobs(), options.names or [""]
+    all_jobs, words = jobs(), options.names or [""]
     if options.here and words == [GIVEN]:
         for line in sys.stdin:
-            found[line.strip()]()
+            all_jobs[line.strip()]()
             tell(line.strip())
         return EXIT_DONE
-    chosen = [name for name in found if any(word in name for word in words)]
-    need = f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}."
-    require_usage(chosen, need)
+    chosen = [name for name in all_jobs if any(word in name for word in words)]
+    require_usage(chosen, f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}.")
     workers = available_cores() if options.workers is None else options.workers
     require_usage(workers >= 1, f"Argument --workers must be at least 1, but is {workers}.")
     if options.list:
@@ -187,7 +191,7 @@ def _run(options: Any) -> int:
         return EXIT_DONE
     if options.here:
         for name in chosen:
-            found[name]()
+            all_jobs[name]()
         return EXIT_DONE
     began = time.perf_counter()
     failed = compile_in_processes(chosen, workers, progress=False if options.no_progress else None)
@@ -272,7 +276,7 @@ class _Process:
 
 
 def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool | None = None) -> dict[str, str]:
-    """Run jobs in so many processes, with a progress bar; return the last line of those that failed."""
+    """Run jobs in `workers` processes, with a progress bar; return failed jobs with the last line of their errors."""
     from dynamics.runs.trackers import bar_settings, open_bar
 
     waiting, failed = list(names), dict[str, str]()
@@ -286,7 +290,7 @@ def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool |
                         bar.update()
                         if error:
                             failed[process.job] = error
-                    running = [other.job for other in crew if other.is_running]
+                    running = [busy.job for busy in crew if busy.is_running]
                     if not process.is_running and (job := next_job(waiting, running, process.job)) is not None:
                         waiting.remove(job)
                         process.take(job)

@@ -146,7 +146,7 @@ def find_blas() -> ThreadpoolController:
     No other thread may load libraries during the first call: before 3.7, threadpoolctl would wait for it without end.
     """
     importlib.import_module("scipy.linalg.cython_blas")
-    return _libraries("torch" in sys.modules, "sksundae" in sys.modules)  # which bring libraries of their own
+    return _libraries("torch" in sys.modules, "sksundae" in sys.modules)  # both load further libraries of threads
 
 
 @lru_cache
@@ -170,5 +170,5 @@ OWN_THREADS = ("stiff", "gradient-descent")
 
 
 def blas_threads_for(rows: int, method: str = "") -> AbstractContextManager[None]:
-    """Return a context that holds BLAS to one thread for few rows, and for methods with threads of their own."""
+    """Return a context that holds BLAS to one thread for fewer than 256 rows, or for a method of `OWN_THREADS`."""
     return nullcontext() if rows >= THREADED_ROWS and method not in OWN_THREADS else one_blas_thread()

@@ -92,46 +92,46 @@ def build_parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    command = shlex.join(["python", "-m", "dynamics.study", *given])
-    return parsing.exit_code_of(lambda: _noticed_study(build_parser().values(given), command))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = shlex.join(["python", "-m", "dynamics.study", *words])
+    return parsing.exit_code_of(lambda: _noticed_study(build_parser().values(words), command))
 
 
-def _noticed_study(given: Mapping[str, object], command: str) -> int:
-    with parsing.noticed_compilation(given):
-        return _study(given, command)
+def _noticed_study(typed: Mapping[str, object], command: str) -> int:
+    with parsing.noticed_compilation(typed):
+        return _study(typed, command)
 
 
-def _study(given: Mapping[str, Any], command: str) -> int:
-    parsing.refuse_both(given, "json", "quiet")
-    parsing.refuse_both(given, "workers", "scheduler")
-    workers = parsing.value_of(WORKERS, given)
+def _study(typed: Mapping[str, Any], command: str) -> int:
+    parsing.refuse_both(typed, "json", "quiet")
+    parsing.refuse_both(typed, "workers", "scheduler")
+    workers = parsing.value_of(WORKERS, typed)
     from dynamics.sweeps.grid import make_grid
     from dynamics.sweeps.study_file import read_study_file
     from dynamics.sweeps.sweep import begin_points, is_merged
     from dynamics.sweeps.workers import check_cluster
 
-    asked = read_study_file(given["file"], given["study"])
-    output = Path(given["output"]) if given["output"] is not None else asked.output
+    file = read_study_file(typed["file"], typed["study"])
+    output = Path(typed["output"]) if typed["output"] is not None else file.output
     try:
-        if given["scheduler"] is not None:
+        if typed["scheduler"] is not None:
             check_cluster("Option --scheduler")
-        grid = make_grid(asked.problem, asked.grid, asked.study, asked.options)
-        made = grid.thinned(MOST_LOOKED_AT) if given["dry_run"] else grid
-        _ = made.surveyed  # makes every point, and so checks it
-        parsing.check_csv(given, output)
-        parsing.check_targets(given, None if is_merged(grid, output) else output, None)
-        if given["dry_run"]:
-            begin_points(made)
+        grid = make_grid(file.problem, file.grid, file.study, file.options)
+        checked_grid = grid.thinned(MOST_LOOKED_AT) if typed["dry_run"] else grid
+        _ = checked_grid.surveyed  # makes every point, and so checks it
+        parsing.check_csv(typed, output)
+        parsing.check_targets(typed, None if is_merged(grid, output) else output, None)
+        if typed["dry_run"]:
+            begin_points(checked_grid)
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
-    if given["dry_run"]:
-        parsing.tell(_estimate(grid, made, asked))
+    if typed["dry_run"]:
+        parsing.tell(_estimate(grid, checked_grid, file))
         return EXIT_DONE
-    return _run({**given, "workers": workers}, asked, grid, output, command)
+    return _run({**typed, "workers": workers}, file, grid, output, command)
 
 
-def _run(settings: Mapping[str, object], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
+def _run(settings: Mapping[str, object], file: StudyFile, grid: Grid, output: Path, command: str) -> int:
     from dynamics.kernels.compilation import compilation_of_run
     from dynamics.report.flows import LEAST_COMPILING
     from dynamics.report.sweep import sweep_findings
@@ -142,7 +142,7 @@ def _run(settings: Mapping[str, object], asked: StudyFile, grid: Grid, output: P
     began, kept = clock.perf_counter(), points_directory(output)
     with parsing.caught_warnings() as caught, compilation_of_run() as compilation:
         try:
-            result = _sweep(settings, asked, output)
+            result = _sweep(settings, file, output)
         except KeyboardInterrupt:
             done = len(answered_points(kept))
             parsing.say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:\n{command}")
@@ -156,26 +156,26 @@ def _run(settings: Mapping[str, object], asked: StudyFile, grid: Grid, output: P
             return EXIT_FAILED
     with result:
         try:
-            found, seconds = sweep_findings(result), clock.perf_counter() - began
-            listed, trouble = parsing.store_table(result, settings)
+            findings, seconds = sweep_findings(result), clock.perf_counter() - began
+            table_files, trouble = parsing.store_table(result, settings)
         except KeyboardInterrupt:
             parsing.say_where(output)
             return EXIT_INTERRUPTED
     compiling = compilation.seconds
-    told = f"time: {seconds - compiling:.1f} s"
-    told += f", after {compiling:.1f} s of compiling" if compiling >= LEAST_COMPILING else ""
-    found = replace(found, remarks=[*found.remarks, told], values={**found.values, "seconds": seconds})
+    time_text = f"time: {seconds - compiling:.1f} s"
+    time_text += f", after {compiling:.1f} s of compiling" if compiling >= LEAST_COMPILING else ""
+    findings = replace(findings, remarks=[*findings.remarks, time_text], values={**findings.values, "seconds": seconds})
     if not settings["quiet"]:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             parsing.say(f"warning: {text}")
-        files = {"output": str(output)} | listed
-        parsing.tell(found.as_json(files) if settings["json"] else parsing.folded(found.as_text(files)))
+        files = {"output": str(output)} | table_files
+        parsing.tell(findings.as_json(files) if settings["json"] else parsing.folded(findings.as_text(files)))
     if trouble:
         parsing.say(f"error: {trouble}")
-    return EXIT_FAILED if found.values["failures"] or trouble else EXIT_DONE
+    return EXIT_FAILED if findings.values["failures"] or trouble else EXIT_DONE
 
 
-def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Dataset:
+def _sweep(settings: Mapping[str, Any], file: StudyFile, output: Path) -> xr.Dataset:
     """Answer the points by processes of this machine, or by a dask cluster where one is asked for."""
     from dynamics.sweeps.sweep import sweep
     from dynamics.sweeps.workers import cluster_executor, has_cluster, why_no_workers
@@ -186,10 +186,10 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
     on_cluster = scheduler is not None or (workers is not None and has_cluster())
     with cluster_executor(scheduler=scheduler, workers=workers) if on_cluster else nullcontext() as executor:
         return sweep(
-            asked.problem,
-            asked.grid,
-            study=asked.study,
-            options=asked.options,
+            file.problem,
+            file.grid,
+            study=file.study,
+            options=file.options,
             output=output,
             overwrite=settings["overwrite"],
             executor=executor,
@@ -198,20 +198,22 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
         )
 
 
-def _estimate(grid: Grid, made: Grid, asked: StudyFile) -> str:
-    """Return the number of points, and memory and work of the largest that was made, from counted operations."""
+def _estimate(grid: Grid, checked_grid: Grid, file: StudyFile) -> str:
+    """Return the number of points, and memory and work of the largest checked point, from counted operations."""
     lines = [f"points: {len(grid)} ({' x '.join(f'{len(axis.values)} {axis.name}' for axis in grid.axes)})"]
-    if len(made) < len(grid):
-        lines.append(f"checked: {len(made)} of them")
-    if asked.study not in ("overlaps", "decoupled", "mean-field"):
-        return "\n".join([*lines, f"memory and time of a point of the study {asked.study!r}: no estimate"])
+    if len(checked_grid) < len(grid):
+        lines.append(f"checked: {len(checked_grid)} of them")
+    if file.study not in ("overlaps", "decoupled", "mean-field"):
+        return "\n".join([*lines, f"memory and time of a point of the study {file.study!r}: no estimate"])
     from dynamics.solve.dispatch import estimate
 
-    largest = max(range(len(made)), key=lambda index: tuple(made.surveyed.sizes[index]))
-    point = made.point(largest)
+    largest = max(range(len(checked_grid)), key=lambda index: tuple(checked_grid.surveyed.sizes[index]))
+    point = checked_grid.point(largest)
     options = {name: point.options.get(name) for name in ("save_at", "particles")}
-    text = estimate(point.problem, asked.study, point.options.get("keep", "full"), **options)
-    return "\n".join([*lines, f"largest point: {made.describe(largest)}; each worker holds one point at a time", text])
+    text = estimate(point.problem, file.study, point.options.get("keep", "full"), **options)
+    return "\n".join(
+        [*lines, f"largest point: {checked_grid.describe(largest)}; each worker holds one point at a time", text]
+    )
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class StopFlag:
 
     @contextmanager
     def reaching(self, slot: Integers) -> Iterator[None]:
-        """Have a slot, (1,), where compiled code looks, hold STOP in the body once the flag is set, and 0 after it."""
+        """Write STOP to a slot, (1,), that compiled code reads, once the flag is set in the body; write 0 after it."""
         with self._lock:
             self._slots.append(slot)
             slot[:] = STOP if self.is_set else 0
@@ -74,7 +74,7 @@ class StopFlag:
         finally:
             with self._lock:
                 # By identity: arrays are equal by their elements.
-                self._slots = [other for other in self._slots if other is not slot]
+                self._slots = [kept for kept in self._slots if kept is not slot]
                 slot[:] = 0
 
 
@@ -89,7 +89,7 @@ def whether_given_up() -> StopFlag | None:
 
 
 def give_way(given_up: StopFlag | None) -> None:
-    """End work here if it has been given up."""
+    """Raise GivenUp if the work has been given up."""
     if given_up is not None and given_up.is_set:
         raise GivenUp
 
@@ -197,13 +197,13 @@ class _Worker(threading.Thread, Generic[Result]):
         return bool(self._results)
 
     def result(self) -> Result:
-        """Return what the work returned, or raise what it raised."""
+        """Return the result of the work, or raise its exception."""
         if self.error is not None:
             raise self.error
         return self._results[0]
 
     def ended_within(self, seconds: float) -> bool:
-        """Return whether the work has ended, after waiting for that at most so long."""
+        """Return whether the work has ended; wait for that at most `seconds`."""
         if not self._ended and self._busy.acquire(timeout=seconds):
             self._busy.release()
         return self._ended
@@ -310,21 +310,21 @@ class Workers:
         self._share(marks, lambda begin, end, thread: work(blocks[begin:end], thread))
 
     def _is_one(self, count: int) -> bool:
-        """Return whether a range of so many is one piece for this thread: small flows make thousands of such passes."""
+        """Return whether range(count) is one piece for this thread: small flows make thousands of such passes."""
         return self._pool is None and 0 < count <= self._groups
 
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
         """Call work(begin, end, thread) on the range between each two marks, piece by piece, in several threads.
 
-        This one, of number 0, takes the first part, and then what no other thread has begun: it waits for none that is
-        still asleep.
+        The calling thread, of number 0, takes the first part, and then every part that no other thread has begun, so
+        that it does not wait for threads that are still asleep.
         """
         parts = deque((begin, end) for begin, end in pairwise(marks) if begin < end)
         if not parts:
             return
-        own, given_up = parts.popleft(), whether_given_up()
-        if not parts and own[1] - own[0] <= self._groups:
-            work(*own, 0)
+        first_part, given_up = parts.popleft(), whether_given_up()
+        if not parts and first_part[1] - first_part[0] <= self._groups:
+            work(*first_part, 0)
             return
 
         def take(part: tuple[int, int], thread: int) -> None:
@@ -337,15 +337,15 @@ class Workers:
                 except IndexError:
                     return
 
-        others = [] if self._pool is None else [self._pool.submit(take, (0, 0), n + 1) for n in range(len(parts))]
+        helpers = [] if self._pool is None else [self._pool.submit(take, (0, 0), n + 1) for n in range(len(parts))]
         try:
-            take(own, 0)
+            take(first_part, 0)
         finally:
             parts.clear()
-            begun = [other for other in others if not other.cancel()]
+            begun = [helper for helper in helpers if not helper.cancel()]
             wait(begun)
-        for other in begun:
-            other.result()
+        for helper in begun:
+            helper.result()
 
 
 def _even(first: int, last: int, parts: int) -> list[int]:
