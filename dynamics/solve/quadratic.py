@@ -1,4 +1,4 @@
-"""The quadratic network at any width and dimension, by exact jumps, the last of which ends where it is asked to."""
+"""The quadratic network at any width and dimension, by exact jumps; the last one ends at the last saved time."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ class Answer:
 
     #: As the attribute `answer` of its datasets and in `dynamics.sweep(…, study=name)`.
     name: str
-    #: (problem, *, …) -> Dataset. A model of the command line has beside it `check`, a function of problem and options
-    #: that refuses what it cannot do, before any work.
+    #: (problem, *, …) -> Dataset. The module of a model of the command line also has a function `check(problem,
+    #: options)`, which refuses unsuitable problems and options before any work.
     function: str
     #: Tells a result to people.
     findings: str
