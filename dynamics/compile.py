@@ -74,7 +74,7 @@ def small_problem(fields: Mapping[str, object]) -> Problem:
 
 
 def _solved(function: str, *problems: Mapping[str, object], **settings: Any) -> Job:
-    """Return a job that solves problems with these fields, to a short time, by a public function."""
+    """Return a job that calls a public function on the small problems with these fields, up to a short time."""
 
     def solve() -> None:
         import dynamics
@@ -182,22 +182,22 @@ def _run(options: Any) -> int:
             all_jobs[line.strip()]()
             tell(line.strip())
         return EXIT_DONE
-    chosen = [name for name in all_jobs if any(word in name for word in words)]
-    require_usage(chosen, f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}.")
+    names = [name for name in all_jobs if any(word in name for word in words)]
+    require_usage(names, f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}.")
     workers = available_cores() if options.workers is None else options.workers
     require_usage(workers >= 1, f"Argument --workers must be at least 1, but is {workers}.")
     if options.list:
-        tell("\n".join(chosen))
+        tell("\n".join(names))
         return EXIT_DONE
     if options.here:
-        for name in chosen:
+        for name in names:
             all_jobs[name]()
         return EXIT_DONE
     began = time.perf_counter()
-    failed = compile_in_processes(chosen, workers, progress=False if options.no_progress else None)
+    failed = compile_in_processes(names, workers, progress=False if options.no_progress else None)
     for name, reason in failed.items():
         say(f"Job {name!r} failed: {reason}")
-    tell(f"{len(chosen) - len(failed)} of {len(chosen)} jobs compiled in {time.perf_counter() - began:.0f} s.")
+    tell(f"{len(names) - len(failed)} of {len(names)} jobs compiled in {time.perf_counter() - began:.0f} s.")
     return EXIT_FAILED if failed else EXIT_DONE
 
 
@@ -214,13 +214,13 @@ def next_job(waiting: Sequence[str], running: Sequence[str], last: str) -> str |
     process runs. All jobs but engines of SGD use the functions of methods, and wait until these are compiled.
     """
     families = {family_of(name) for name in running}
-    held = FIRST in families or any(family_of(name) == FIRST for name in waiting)
-    ready = [name for name in waiting if not held or family_of(name) in (FIRST, ENGINE)]
+    waits_for_methods = FIRST in families or any(family_of(name) == FIRST for name in waiting)
+    ready = [name for name in waiting if not waits_for_methods or family_of(name) in (FIRST, ENGINE)]
     return min(ready, key=lambda name: (family_of(name) != family_of(last), family_of(name) in families), default=None)
 
 
 class _Process:
-    """A process that runs jobs in turn, each once it is given the name; `job` is the last of them, "" for none.
+    """A process that runs jobs in turn, named one by one; `job` is the name of the last one, "" before the first.
 
     It starts with its first job, and prints the names of those that are done. It writes to files: a process that fills
     a pipe waits until the pipe is read.
@@ -261,8 +261,8 @@ class _Process:
             return None
         self.join()
         self.is_running, self._process = False, None
-        told = self._errors.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
-        return told or f"exit code {code}"
+        last_line = self._errors.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1]
+        return last_line or f"exit code {code}"
 
     def end(self) -> None:
         """Ask the process to end."""

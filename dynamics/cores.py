@@ -57,7 +57,7 @@ def _counted(body: str) -> Iterator[None]:
 
 
 def module_path() -> dict[str, str]:
-    """Return environment variables with which a process of Python looks for modules where this one does.
+    """Return environment variables that give another process of Python the module path of this one.
 
     Without them ``python -c`` and ``python -m``, which is how processes are started, look in the current directory
     first, and run a file `random.py` that lies there.
@@ -70,7 +70,7 @@ def module_path() -> dict[str, str]:
 
 @contextmanager
 def starts_processes() -> Iterator[None]:
-    """Have processes that start in the body look for modules where this one does; `multiprocessing` has no argument."""
+    """Give processes that start in the body the module path of this one; `multiprocessing` has no argument for it."""
     with _counting:
         if not _entered["starts"]:
             _variables.update({name: os.environ.get(name) for name in module_path()})

@@ -139,20 +139,20 @@ def _run(settings: Mapping[str, object], file: StudyFile, grid: Grid, output: Pa
     from dynamics.sweeps.points import answered_points
     from dynamics.sweeps.sweep import points_directory
 
-    began, kept = clock.perf_counter(), points_directory(output)
-    with parsing.caught_warnings() as caught, compilation_of_run() as compilation:
+    began, points_folder = clock.perf_counter(), points_directory(output)
+    with parsing.caught_warnings() as warnings, compilation_of_run() as compilation:
         try:
             result = _sweep(settings, file, output)
         except KeyboardInterrupt:
-            done = len(answered_points(kept))
-            parsing.say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:\n{command}")
+            done = len(answered_points(points_folder))
+            parsing.say(f"Interrupted; {done} of {len(grid)} points are kept in {points_folder}. To go on:\n{command}")
             return EXIT_INTERRUPTED
         except (ConnectionError, ValueError) as error:  # a study raises the latter for bad options
             raise UsageError(str(error)) from None
         except (StorageError, RuntimeError) as error:
             parsing.say(f"error: {error}")
-            if kept.exists():
-                parsing.say(f"What was computed is kept in {kept}. To go on: {command}")
+            if points_folder.exists():
+                parsing.say(f"What was computed is kept in {points_folder}. To go on: {command}")
             return EXIT_FAILED
     with result:
         try:
@@ -166,7 +166,7 @@ def _run(settings: Mapping[str, object], file: StudyFile, grid: Grid, output: Pa
     time_text += f", after {compiling:.1f} s of compiling" if compiling >= LEAST_COMPILING else ""
     findings = replace(findings, remarks=[*findings.remarks, time_text], values={**findings.values, "seconds": seconds})
     if not settings["quiet"]:
-        for text in dict.fromkeys(str(entry.message) for entry in caught):
+        for text in dict.fromkeys(str(entry.message) for entry in warnings):
             parsing.say(f"warning: {text}")
         files = {"output": str(output)} | table_files
         parsing.tell(findings.as_json(files) if settings["json"] else parsing.folded(findings.as_text(files)))

@@ -35,7 +35,7 @@ _asked: contextvars.ContextVar[StopFlag | None] = contextvars.ContextVar("asked"
 
 
 class GivenUp(BaseException):
-    """Ends work that was given up; no Exception, so that nothing on the way catches it."""
+    """Raised to end work that was given up; a BaseException, so that no `except Exception` catches it."""
 
 
 class Stopped(Exception):
@@ -104,7 +104,7 @@ def stopping_at(slot: Integers) -> Iterator[None]:
 
 
 def interruption() -> Callable[[], bool]:
-    """Return a function of any thread that says whether this run is to end: by its caller, or by a signal."""
+    """Return a function, for any thread, that returns whether the caller or a signal asked this run to end."""
     asked = _asked.get()
 
     def is_interrupted() -> bool:
@@ -117,7 +117,7 @@ def interruption() -> Callable[[], bool]:
 
 
 def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | None]) -> Result:
-    """Return what `work` returns in a second thread, while this one asks for a reason to stop every `LOOK` seconds."""
+    """Return the result of `work` in a second thread, while this one asks for a reason to stop every `LOOK` seconds."""
     given_up, reason = StopFlag(), None
     thread = _Worker(work, _given_up, given_up)
     try:
@@ -133,7 +133,7 @@ def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | Non
 
 
 def in_worker(work: Callable[[], Result]) -> Result:
-    """Return what `work` returns in a second thread, for which the main thread waits; other threads do it themselves.
+    """Return the result of `work` in a second thread, for which the main thread waits; other threads do it themselves.
 
     So what a signal's handler raises comes while the main thread waits, never inside the work, which is then asked to
     stop (`interruption`) and joined. Its result is returned if it stopped for KeyboardInterrupt.
@@ -159,7 +159,7 @@ def in_worker(work: Callable[[], Result]) -> Result:
 
 
 class _Worker(threading.Thread, Generic[Result]):
-    """A thread that does work, in whose context a variable holds a flag.
+    """A thread that does work; a variable of its context holds the flag that stops the work.
 
     The thread that waits for it may be the main one, where the handler of a signal can raise between any two lines,
     also of the standard library's Python code, whose locks then stay taken. So it waits on one lock of the interpreter,
@@ -209,11 +209,11 @@ class _Worker(threading.Thread, Generic[Result]):
         return self._ended
 
     def end(self) -> None:
-        """Wait for the end of work that was asked to stop; work that has not begun never will.
+        """Wait for the end of work that was asked to stop; work that has not begun does not begin.
 
         An exception from a signal's handler is raised afterwards, but for a further KeyboardInterrupt.
         """
-        late: BaseException | None = None
+        raised: BaseException | None = None
         while True:
             try:
                 self._flag.set()  # again, where a signal came while it was set
@@ -225,9 +225,9 @@ class _Worker(threading.Thread, Generic[Result]):
             except KeyboardInterrupt:
                 continue
             except BaseException as error:
-                late = error
-        if late is not None:
-            raise late
+                raised = error
+        if raised is not None:
+            raise raised
 
 
 #: Numbers in the state below which waking a second thread costs more than it saves.
@@ -302,7 +302,7 @@ class Workers:
         self._share(marks, lambda begin, end, thread: work(np.arange(begin, end), thread))
 
     def over_some(self, blocks: Integers, work: Callable[[Integers, int], None]) -> None:
-        """Call work(blocks, thread) on parts of some blocks, of which each thread takes about as many."""
+        """Call work(blocks, thread) on parts of the blocks with these numbers, about equally many in each thread."""
         if self._is_one(blocks.size):
             work(blocks, 0)
             return
@@ -349,7 +349,7 @@ class Workers:
 
 
 def _even(first: int, last: int, parts: int) -> list[int]:
-    """Return where parts of about the same length begin, and where the last one ends."""
+    """Return the beginnings of `parts` parts of about the same length of range(first, last), and the last end."""
     return [first + round((last - first) * part / parts) for part in range(parts + 1)]
 
 
