@@ -35,7 +35,7 @@ DERIVED_KEYS = {"k": "activation", "beta": "teacher", "num_directions": "teacher
 
 @dataclass(frozen=True)
 class Axis:
-    """One key of the grid: the values that the problem or the study is given, and what stands for them in a dataset."""
+    """One key of the grid: its values, arguments of the problem or the study, and their labels in a dataset."""
 
     name: str
     values: tuple[object, ...]
@@ -143,7 +143,7 @@ class Grid:
 
 
 def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
-    """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
+    """Return the grid of a sweep; refuse an unknown study and unsuitable keys and options; see `dynamics.sweep`."""
     study = study_path(study)
     check_question(problem)
     for name, argument in (("grid", grid), ("options", options)):
@@ -238,7 +238,7 @@ def _axis(name: str, values: Any) -> Axis:
 
 
 def _labels(name: str, values: tuple[object, ...]) -> NDArray[np.generic]:
-    """Return numbers as they are, links by text or name, text for text and choices; otherwise the place in the list."""
+    """Return the labels of values: numbers as they are, text, links by text or name, otherwise places in the list."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.array(values)
     if all(value is None or isinstance(value, (bool, str, int, float)) for value in values):

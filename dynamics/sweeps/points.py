@@ -122,7 +122,7 @@ def check_options(study: Study, options: Mapping[str, object], keys: Iterable[st
 
 
 def compile_study(study: Study, problem: Any, options: Mapping[str, object]) -> str:
-    """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not."""
+    """Take the first step of a study, which compiles its kernels; return its refusal, "" if it takes the step."""
     from dynamics.solve.integration import chosen_method
 
     answer = next((entry for entry in ANSWERS if entry.sweeps and entry.function == study), None)
@@ -183,7 +183,7 @@ def answer_point(study: Study, point: SweepPoint) -> PointAnswer:
     content, failure = None, ""
     in_main = threading.current_thread() is threading.main_thread()  # to record replaces filters of the whole process
     recording = warnings.catch_warnings(record=True, action="always") if in_main else nullcontext()
-    with one_core(), recording as caught:
+    with one_core(), recording as warning_records:
         try:
             function = find_study(study)
             silent = {"progress": False} if "progress" in inspect.signature(function).parameters else {}
@@ -200,7 +200,7 @@ def answer_point(study: Study, point: SweepPoint) -> PointAnswer:
             content = None if dataset is None else packed_point(dataset)
         except Exception as error:
             failure = failure or f"{type(error).__name__}: {error}"
-    return PointAnswer(content, failure, tuple(dict.fromkeys(str(entry.message) for entry in caught or ())))
+    return PointAnswer(content, failure, tuple(dict.fromkeys(str(entry.message) for entry in warning_records or ())))
 
 
 class PointDirectory:
@@ -292,7 +292,7 @@ def answered_points(path: Path) -> dict[int, Path]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely, or leave the path as it was."""
     temporary = path.with_suffix(f"{path.suffix}.partial")
     try:
         temporary.write_bytes(content)

@@ -89,8 +89,8 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     require_usage(
         isinstance(output["path"], str), f"Key `path` of [output] must be text, but is {shown(output['path'])}."
     )
-    asked = _problem(problem, grid) if asked_kind is None else _token_problem(asked_kind, problem, grid)
-    return StudyFile(asked, grid, study["name"], options, Path(output["path"]))
+    question = _problem(problem, grid) if asked_kind is None else _token_problem(asked_kind, problem, grid)
+    return StudyFile(question, grid, study["name"], options, Path(output["path"]))
 
 
 def _kind(table: dict[str, Any]) -> Any:
@@ -157,11 +157,11 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
     return {name: stored.get(name, {}) for name in TABLES}
 
 
-def _refuse_others(table: str, entries: dict[str, object], known: tuple[str, ...]) -> None:
-    menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
+def _refuse_others(table: str, entries: dict[str, object], allowed: tuple[str, ...]) -> None:
+    menu = f"one of {', '.join(allowed)}" if len(allowed) > 1 else f"`{allowed[0]}`"
     for key in entries:
-        if key not in known:
-            refuse(f"Key `{key}` of [{table}] must be {menu}, but is not.{suggestion(key, known)}", error=UsageError)
+        if key not in allowed:
+            refuse(f"Key `{key}` of [{table}] must be {menu}, but is not.{suggestion(key, allowed)}", error=UsageError)
 
 
 def _problem(table: dict[str, object], grid: dict[str, list[Any]]) -> Problem:
@@ -176,12 +176,12 @@ def _problem(table: dict[str, object], grid: dict[str, list[Any]]) -> Problem:
     fields = {key: value for key, value in entries.items() if key in PLAIN_KEYS}
     if "k" in entries:
         fields["activation"] = f"he{entries['k']}"
-    for key, needed in (("activation", "`k` or `activation`"), ("width", "`width`"), ("dimension", "`dimension`")):
+    for key, key_text in (("activation", "`k` or `activation`"), ("width", "`width`"), ("dimension", "`dimension`")):
         if key not in fields:
             unknown = [name for name in grid if name not in PROBLEM_KEYS]
             misspelt = [name for name in unknown if SYMBOLS.get(name) == key or suggestion(name, [key])]
             hint = f" Did you mean it by {misspelt[0]!r}?" if misspelt else ""
-            refuse(f"Table [problem] or [grid] must have {needed}, but neither does.{hint}", error=UsageError)
+            refuse(f"Table [problem] or [grid] must have {key_text}, but neither does.{hint}", error=UsageError)
     try:
         if isinstance(student := fields.get("student"), dict):
             shared = {name: fields.pop(name) for name in ("activation", "width", "order") if name in fields}
@@ -253,5 +253,5 @@ def _only_entry(value: object) -> tuple[str, Any]:
 
 
 def _hint(kind: str, kinds: Collection[str]) -> str:
-    """Return the kind of values that was meant, as a question, or nothing."""
+    """Return a question that suggests the nearest kind to a misspelt one, "" if none is near."""
     return "" if kind in kinds else suggestion(kind, kinds)

@@ -108,8 +108,8 @@ class Survey:
         """Record a variable, and whether a coordinate agrees with those of earlier points."""
         shared = variable.values if is_coordinate else None
         merged_name = self.renamed(name)
-        seen = self.variables.get(merged_name)
-        if seen is None:
+        merged = self.variables.get(merged_name)
+        if merged is None:
             attributes = {
                 k: v for k, v in variable.attributes.items() if k not in ("_FillValue", "coordinates", "dtype")
             }
@@ -117,8 +117,8 @@ class Survey:
             self.variables[merged_name] = Merged(dims, variable.values.dtype == object, attributes, shared)
             return
         # Attributes that a variable has at some points alone are left out.
-        seen.attributes = {k: v for k, v in seen.attributes.items() if variable.attributes.get(k) == v}
-        seen.shared = None if shared is None or seen.shared is None else _common(seen.shared, shared)
+        merged.attributes = {k: v for k, v in merged.attributes.items() if variable.attributes.get(k) == v}
+        merged.shared = None if shared is None or merged.shared is None else _common(merged.shared, shared)
 
     def _add_attribute(self, name: str, index: int, value: object) -> None:
         """Record an attribute as numbers or text of the grid."""
@@ -361,12 +361,12 @@ def sweep(
         try:
             _answer(points, merged, executor, count, progress, overwrite=overwrite)
         except KeyboardInterrupt:
-            kept = points_directory(merged)
-            answered = len(answered_points(kept))
+            folder_of_points = points_directory(merged)
+            answered = len(answered_points(folder_of_points))
             if target is not None:
                 refuse(
                     f"The sweep was interrupted after {answered} of {len(points)} points, which are kept in "
-                    f"{str(kept)!r}: the same call goes on.",
+                    f"{str(folder_of_points)!r}: the same call goes on.",
                     error=KeyboardInterrupt,
                 )
             with _directory(points, merged) as directory:
@@ -386,10 +386,10 @@ def is_merged(grid: Grid, output: Path) -> bool:
     The file is then newer than all in the directory of this sweep, and no point has failed.
     """
     try:
-        kept = points_directory(output)
+        folder = points_directory(output)
         merged = output.stat().st_mtime_ns
-        return digest_of(kept) == grid.surveyed.digest and all(
-            file.stat().st_mtime_ns <= merged and file.suffix != ".failed" for file in kept.iterdir()
+        return digest_of(folder) == grid.surveyed.digest and all(
+            file.stat().st_mtime_ns <= merged and file.suffix != ".failed" for file in folder.iterdir()
         )
     except (OSError, ValueError):  # one of them is not there, or has a name that no file can have
         return False

@@ -50,7 +50,7 @@ def run_points(
     pool: GivenExecutor | WorkerPool,
     keep: Callable[[int, PointAnswer], None],
 ) -> None:
-    """Answer points, each until it has an answer or a reason why not, which `keep` is given once, in any order.
+    """Answer points in any order; call `keep` once for each, with its answer or the reason of its failure.
 
     Points of a worker that died are asked again, beside others at first; a point that was there `MOST_SHARED_DEATHS`
     times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die then.
