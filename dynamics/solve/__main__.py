@@ -204,15 +204,15 @@ def _epochs(values: Mapping[str, Any]) -> dict[str, object]:
     require_usage(
         values["samples"] is not None, "Option --samples must be given for --model reused-data, but is absent."
     )
-    usual = {"learning_rate": 1.0, "epochs": 16, "batches_per_epoch": 1, "reshuffle": False, "draws": DRAWS}
-    completed = {**values, **{name: value for name, value in usual.items() if values[name] is None}}
+    defaults = {"learning_rate": 1.0, "epochs": 16, "batches_per_epoch": 1, "reshuffle": False, "draws": DRAWS}
+    completed = {**values, **{name: value for name, value in defaults.items() if values[name] is None}}
     if completed["activation"] is None and completed["k"] is None:
         completed["activation"] = "erf"
     return completed | {"steps": completed["epochs"] * completed["batches_per_epoch"]}
 
 
 def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
-    """Return the optimizer that is asked for; momentum and average are those of SGD."""
+    """Return the optimizer of the options, None without; --momentum and --average are those of SGD."""
     text = values["optimizer"]
     settings = {name: values[name] for name in ("momentum", "average") if values[name] is not None}
     if text is None and not settings:
@@ -419,13 +419,13 @@ def _solve_problem(typed: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         else:
             expected = estimate(problem, options["model"], options["keep"], save_at, options["particles"])
     except (TypeError, ValueError, ImportError) as error:
-        listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
+        coefficient_names = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
         names |= {"steps": "--epochs times --batches", "first": "--t-min", "last": "--t-max"}
         if options["optimizer"] is not None and typed["optimizer"] is None:
             names["optimizer"] = "--momentum" if typed["momentum"] is not None else "--average"
         names |= {} if typed["step_draws"] is None else {"draws": "--step-draws"}
-        raise UsageError(parsing.as_typed(error, OPTIONS, **names, **listed)) from None
+        raise UsageError(parsing.as_typed(error, OPTIONS, **names, **coefficient_names)) from None
     settings = {
         "save_at": save_at,
         "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
@@ -460,8 +460,10 @@ def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, objec
         return "compilation: none"
     if answer.resumes and is_compiled(Run.of(answer, problem, arguments).kind_of_question()):
         return "compilation: none, a run of this kind has compiled its functions"
-    about = "unknown" if expected is None else f"about {expected.seconds:.0f} s at the first run on this processor"
-    return f"compilation: {about}, less where other runs have compiled the same functions"
+    seconds_text = (
+        "unknown" if expected is None else f"about {expected.seconds:.0f} s at the first run on this processor"
+    )
+    return f"compilation: {seconds_text}, less where other runs have compiled the same functions"
 
 
 def _resume(typed: Mapping[str, Any]) -> int:
@@ -540,11 +542,11 @@ def _interrupted(_answer: xr.Dataset) -> Findings | None:
 
 
 def _computed(solve: Callable[[], xr.Dataset], file: RunFile, typed: Mapping[str, object]) -> tuple[xr.Dataset, int]:
-    """Return the answer and the exit code; a run that failed or was interrupted gives its records."""
+    """Return the dataset and the exit code; a run that failed or was interrupted returns its records."""
     from dynamics.runs.result import SolveError, SolveInterrupted, StopReason
 
     code, end = EXIT_DONE, "The run is not finished."
-    with parsing.caught_warnings() as caught:
+    with parsing.caught_warnings() as warnings:
         try:
             dataset = solve()
             if dataset.attrs.get("stop_reason") in [reason for reason in StopReason if reason.failed]:
@@ -557,12 +559,12 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, typed: Mapping[str
         end = f"{end} What was computed is in {file.target}."
     if file.unfinished:
         words = ("python", "-m", "dynamics.solve", "--resume", str(file.target))
-        again = parsing.retyped(words, typed, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
-        end = f"{end} Go on with: {again}"
+        resuming = parsing.retyped(words, typed, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
+        end = f"{end} Go on with: {resuming}"
     if code != EXIT_DONE or file.unfinished:
         command_line.say(end)
     if not typed["quiet"]:
-        for entry in caught:
+        for entry in warnings:
             if str(entry.message) != file.trouble:  # an error, which is told in the end
                 command_line.say(f"warning: {parsing.as_typed(str(entry.message))}")
     return dataset, code

@@ -182,7 +182,7 @@ def integrated(
 
 
 def _text_of(annotation: object) -> object:
-    """Return an annotation as other parameters of this package have it, as text."""
+    """Return an annotation as text, as other parameters of this package have it."""
     return annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
 
 

@@ -292,20 +292,20 @@ class Integration:
             for kind, (of_loss, of_events) in errors.items():
                 values[f"loss_{kind}"] = of_loss
                 values |= {f"{name}_{kind}": numbers for name, numbers in self._by_name(of_events).items()}
-        stored = {
+        stored_settings = {
             "method": run.method,
             "rtol": run.rtol,
             "atol": run.atol,
             "keep": run.keep,
             "error_estimate": run.error_estimate,
         }
-        stored = {name: value for name, value in stored.items() if name in run.shared}
+        stored_settings = {name: value for name, value in stored_settings.items() if name in run.shared}
         return make_dataset(
             values,
             problem=run.problem,
             title=self.title,
             coords={"time": times, **self.coords, **({"degree": list(DEGREES)} if by_degree else {})},
-            solver={"answer": run.answer.name, **stored, **self.settings},
+            solver={"answer": run.answer.name, **stored_settings, **self.settings},
             attributes={
                 "answer": run.answer.name,
                 **self.method.attributes(stepper),
@@ -315,7 +315,7 @@ class Integration:
                 "solve_seconds": result.solve_seconds,
                 "tracker_seconds": result.tracker_seconds,
                 **result.statistics,
-                **{name: stored[name] for name in ("rtol", "atol") if name in stored},
+                **{name: stored_settings[name] for name in ("rtol", "atol") if name in stored_settings},
                 **self.attributes(values),
                 "notes": "; ".join(self.notes),
             },

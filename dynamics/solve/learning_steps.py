@@ -89,10 +89,10 @@ class LearningSteps:
         return self.batch_size * self.steps_high
 
     def __str__(self) -> str:
-        said = self._said()
-        line = f"direction {self.direction}, {self.event}: {said['steps']}"
-        if "samples" in said:
-            line += f" steps{self._interval(' (95 % of runs: {})')}, {said['samples']} samples"
+        texts = self._said()
+        line = f"direction {self.direction}, {self.event}: {texts['steps']}"
+        if "samples" in texts:
+            line += f" steps{self._interval(' (95 % of runs: {})')}, {texts['samples']} samples"
         return "; ".join([line, *self.notes])
 
     def _repr_html_(self) -> str:

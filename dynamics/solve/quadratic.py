@@ -179,7 +179,7 @@ def quadratic_integration(run: Run) -> Integration:
     }
     if is_frame(problem):
         constants |= {"rate_limit": theory.rate_limits(problem), "fewest_steps": theory.steps_to_align(problem)}
-    about = {
+    attributes_of_problem = {
         "learned_definition": ALL_DEGREES,
         "learning_rate_limit": learning_rate_limit(problem),
         "unlearned_loss": float(np.sum(a[~theory.strongest(a, problem.width)] ** 2)),
@@ -193,7 +193,7 @@ def quadratic_integration(run: Run) -> Integration:
         start=stepper.interpolate(0.0),
         events={"aligned_time": P, "learned_time": P},
         constants=constants,
-        attributes=lambda _: about,
+        attributes=lambda _: attributes_of_problem,
         notes=[NOTE_ROTATIONS],
         threads=lambda: blas_threads_for(problem.width),
     )

@@ -213,10 +213,10 @@ def check(problem: Problem, options: Mapping[str, object]) -> None:
 def estimate(problem: Problem, options: Mapping[str, Any]) -> str:
     """Return memory and work of a run in one line each, without running it."""
     steps, epochs = options["steps"], options["epochs"]
-    told = cost(steps, options["draws"], problem.width, problem.teacher.span, epochs if options["reshuffle"] else 1)
+    run_cost = cost(steps, options["draws"], problem.width, problem.teacher.span, epochs if options["reshuffle"] else 1)
     return (
-        f"memory: {told.memory / 1e6:.3g} MB ({steps} steps, {options['draws']} points in {GROUPS} groups)\n"
-        f"time: about {told.seconds:.2g} s ({told.operations:.3g} operations)"
+        f"memory: {run_cost.memory / 1e6:.3g} MB ({steps} steps, {options['draws']} points in {GROUPS} groups)\n"
+        f"time: about {run_cost.seconds:.2g} s ({run_cost.operations:.3g} operations)"
     )
 
 
@@ -331,13 +331,13 @@ def _target(problem: Problem) -> Callable[[Array], Array]:
 
 def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -> tuple[list[Moments], bool]:
     """Return the moments by each group of points that was finished, and whether Ctrl-C was pressed."""
-    asked, stopped, taken = interruption(), threading.Event(), []
+    must_stop, stopped, drawn_parts = interruption(), threading.Event(), []
     interrupted = False
 
     def look() -> None:
         if stopped.is_set():
             raise GivenUp
-        taken.append(1)
+        drawn_parts.append(1)
 
     # Points are drawn in parts, which may take as long as the steps do.
     bar = open_bar(bar_settings(progress), total=GROUPS * (PARTS + data.rates.size + 1), unit="part")
@@ -345,9 +345,9 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
         draws = (np.random.default_rng([seed, group]) for group in range(GROUPS))
         work = [pool.submit(moments, data, size, rng, look) for rng in draws]
         try:
-            while wait(work, LOOK).not_done and not asked():
-                bar.update(len(taken) - bar.n)
-            interrupted = asked()
+            while wait(work, LOOK).not_done and not must_stop():
+                bar.update(len(drawn_parts) - bar.n)
+            interrupted = must_stop()
         except KeyboardInterrupt:
             interrupted = True
         finally:

@@ -287,22 +287,24 @@ def _integrated(problem: Problem, nodes: Array, particles: int, rtol: float, ato
     def equation(k: int) -> LinearisedCoupling:
         return LinearisedCoupling(system, followers_in_space(start, projections[k : k + 1])[0], moments[k])
 
-    now = equation(0)
-    gaps = np.zeros((nodes.size, *now.noise.shape))
+    start_of_step = equation(0)
+    gaps = np.zeros((nodes.size, *start_of_step.noise.shape))
     bound, noise, growth = np.zeros((3, nodes.size))
-    noise[0], growth[0] = np.linalg.norm(now.noise), now.growth
+    noise[0], growth[0] = np.linalg.norm(start_of_step.noise), start_of_step.growth
     for n, h in enumerate(np.diff(nodes)):
-        middle, end = equation(2 * n + 1), equation(2 * n + 2)
-        rate_1 = now.rate(gaps[n])
+        middle, end_of_step = equation(2 * n + 1), equation(2 * n + 2)
+        rate_1 = start_of_step.rate(gaps[n])
         rate_2 = middle.rate(gaps[n] + 0.5 * h * rate_1)
         rate_3 = middle.rate(gaps[n] + 0.5 * h * rate_2)
-        gaps[n + 1] = gaps[n] + h / 6.0 * (rate_1 + 2.0 * rate_2 + 2.0 * rate_3 + end.rate(gaps[n] + h * rate_3))
-        rates = np.array([max(at.growth, 0.0) for at in (now, middle, end)])
-        sizes = np.array([np.linalg.norm(at.noise) for at in (now, middle, end)])
+        gaps[n + 1] = gaps[n] + h / 6.0 * (
+            rate_1 + 2.0 * rate_2 + 2.0 * rate_3 + end_of_step.rate(gaps[n] + h * rate_3)
+        )
+        rates = np.array([max(at.growth, 0.0) for at in (start_of_step, middle, end_of_step)])
+        sizes = np.array([np.linalg.norm(at.noise) for at in (start_of_step, middle, end_of_step)])
         # b(h) = e^∫λ b + ∫ e^(growth) ε, growth the integral of λ from t to h; both integrals by Simpson's rule.
         growth_left = h * np.array([rates @ [1.0, 4.0, 1.0], rates @ [-0.25, 2.0, 1.25], 0.0]) / 6.0
         bound[n + 1] = np.exp(growth_left[0]) * bound[n] + h * (np.exp(growth_left) * sizes) @ [1.0, 4.0, 1.0] / 6.0
-        noise[n + 1], growth[n + 1], now = sizes[2], end.growth, end
+        noise[n + 1], growth[n + 1], start_of_step = sizes[2], end_of_step.growth, end_of_step
     return {
         "neuron_gap": gaps,
         "linear_error": np.linalg.norm(gaps, axis=(1, 2)),

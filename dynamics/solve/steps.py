@@ -37,7 +37,7 @@ STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size", "optimiz
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """How steps of finite size enter."""
+    """The settings of steps of finite size: rate, theory, batch size, optimizer and schedule; no rate is the flow."""
 
     #: η > 0, dimensionless; of a schedule the first, and the largest once `table` is known; None for the flow.
     learning_rate: float | None = None
@@ -77,7 +77,7 @@ class StepSettings:
 
     @property
     def is_map(self) -> bool:
-        """Whether means are a map from step to step, of momentum and averages."""
+        """Whether the mean motion is a map from step to step, as with momentum or averages."""
         return isinstance(self.optimizer, SGD) and not self.is_plain
 
     @property
@@ -87,7 +87,7 @@ class StepSettings:
 
     @property
     def pace(self) -> float:
-        """How many units of the flow's time pass in one of η · step, to leading order: (1 − δ)/(1 − β) of momentum."""
+        """Flow time that passes per unit of η · step, to leading order: (1 − δ)/(1 − β) for momentum."""
         return self.optimizer.amplification if isinstance(self.optimizer, SGD) else 1.0
 
     def planned(self, run: Run, of_flow: Callable[[], SaveAt]) -> tuple[StepSettings, SaveAt]:
@@ -177,8 +177,8 @@ def checked_step(
     )
     check_needless("step_theory", step_theory, None, stochastic, use)
     check_needless("optimizer", chosen, None, stochastic, use)
-    usual = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
-    step = StepSettings(rate, str(step_theory or usual) if stochastic else None, size, chosen, varying)
+    default_theory = "infinite-d" if chosen is not None and chosen.closes_in_the_limit else "finite-d"
+    step = StepSettings(rate, str(step_theory or default_theory) if stochastic else None, size, chosen, varying)
     refuse_beside_map(step, method)
     return step
 
@@ -198,7 +198,7 @@ def _checked_settings(
 def sgd_step(
     problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object, optimizer: object = None
 ) -> StepSettings:
-    """Return the settings of steps of SGD for a student that knows no others."""
+    """Return the settings of steps of SGD, for a student whose theory of steps is `step_theory`."""
     size, chosen, varying, first_rate = _checked_settings(problem, learning_rate, batch_size, optimizer)
     rate = learning_rates.checked_learning_rate(first_rate, "map")
     check_needless("batch_size", size, 1, rate is not None)
@@ -289,11 +289,11 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
 
 def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str | None = None) -> None:
     """Refuse a method of integration, and a device, for steps that are a map, and the method "map" for others."""
-    for name, value, usual in (("method", method, ("auto", MAP)), ("device", device, (None,))):
+    for name, value, allowed in (("method", method, ("auto", MAP)), ("device", device, (None,))):
         require(
-            value in usual or not settings.is_map,
-            f"Argument `{name}` must be {' or '.join(map(repr, usual))} for {settings.optimizer}, whose mean steps are "
-            f"a map, but is {shown(value)}.",
+            value in allowed or not settings.is_map,
+            f"Argument `{name}` must be {' or '.join(map(repr, allowed))} for {settings.optimizer}, whose mean steps "
+            f"are a map, but is {shown(value)}.",
         )
     require(
         method != MAP or settings.is_map,

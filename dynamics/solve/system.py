@@ -317,7 +317,7 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
 
 
 class _Equations(interface.System):
-    """A system of a user's own as methods and the run loop take it, checked."""
+    """A user's system, checked, with the attributes that methods and the run loop read."""
 
     def __init__(self, system: System, atol: float) -> None:
         self.named, self.name = _named(system), system.title or type(system).__name__
@@ -426,7 +426,7 @@ def _integers(values: Any, name: str, named: str) -> Integers:
 
 
 def _dims(system: System, attribute: str) -> dict[str, Dims]:
-    """Return names and their dims, which are tuples of text."""
+    """Return the table of names and dims in an attribute; raise TypeError unless dims are tuples of text."""
     table = getattr(system, attribute)
     require(
         isinstance(table, Mapping)
@@ -487,7 +487,7 @@ def _count(name: str, dims: Dims, lengths: Mapping[str, int], named: str) -> int
 def _variables(
     observables: Mapping[str, Dims], event_times: Mapping[str, Dims], coords: Mapping[str, Any]
 ) -> dict[str, Variable]:
-    """Return how each variable is labelled: by the table of variables where that has it with the same dims."""
+    """Return the labels of each variable: those of `VARIABLES` if it has the name with the same dims."""
     dims_of = {name: ("time", *dims) for name, dims in observables.items()} | {name: (name,) for name in coords}
     of_system = {
         name: Variable(dims, name.replace("_", " "), "") for name, dims in (dims_of | dict(event_times)).items()
@@ -507,7 +507,7 @@ def _is_problem(value: object) -> bool:
 
 
 def _plain(value: Any, name: str) -> Any:
-    """Return a field as JSON-ready values; TypeError for what cannot be stored."""
+    """Return a field as JSON-ready values; raise TypeError if it cannot be stored."""
     value = as_scalar(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
