@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem.checks import check_that
+from hermite.text.messages import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -147,13 +147,16 @@ def check_no_ties(v: Array, b: Array, M: Array, Q: Array) -> None:
 
     M has what tells neurons apart beside v, b and Q: overlaps with the teacher, and with `inputs` squares by class.
     """
-    own = np.column_stack([v, b, M, np.diag(Q)])
-    need = "start every two neurons apart, in second layer, bias, or overlaps with the teacher and the other neurons"
+    traits = np.column_stack([v, b, M, np.diag(Q)])
     for i in range(1, len(v)):
-        for j in np.flatnonzero(_alike(own[:i], own[i])).tolist():
-            others = np.delete(Q, (i, j), axis=1)
-            given = f"neurons {j} and {i} start alike: the flow would keep them so for ever, which SGD does not"
-            check_that(not _alike(others[[j]], others[i])[0], "problem", need, given)
+        for j in np.flatnonzero(_alike(traits[:i], traits[i])).tolist():
+            overlaps = np.delete(Q, (i, j), axis=1)
+            require(
+                not _alike(overlaps[[j]], overlaps[i])[0],
+                "Argument `problem` must start every two neurons apart, in second layer, bias, or overlaps with the "
+                f"teacher and the other neurons, but neurons {j} and {i} start alike: the flow would keep them so for "
+                "ever, which SGD does not.",
+            )
 
 
 def _alike(rows: Array, row: Array) -> NDArray[np.bool_]:

@@ -30,12 +30,12 @@ from dynamics.equations.network.normal_kernels import (
 )
 from dynamics.kernels.jit import kernel, vector
 from dynamics.kernels.units import choice, unit
-from dynamics.problem.checks import check_that
 from hermite import polynomials
 from hermite.arrays import Vector
 from hermite.expansion import FormulaLink, GivenTerms, compile_formula
 from hermite.quadrature import integrate
 from hermite.text.formulas import variable
+from hermite.text.messages import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -452,8 +452,11 @@ def series_table(
     if functions.bend is None:
         lengths[0] = max(lengths[0], LEAST_LENGTH)
     smooth = functions.is_smooth((1.0, float(lengths[-1])), float(places[len(places) // 2]))
-    need = f"have a smooth link where biases are trained, or more than {MOST_BIASES} differ"
-    check_that(smooth or not trained, "student", need, f"has {link.name}")
+    require(
+        smooth or not trained,
+        f"Argument `student` must have a smooth link where biases are trained, or more than {MOST_BIASES} differ, but "
+        f"has {link.name}.",
+    )
     measure = functions.trapezoid if smooth else functions.adaptive
     blocks = list(pairwise(places)) if trained else [(b, b) for b in places]
     shape = (NODES if trained else 1, UNIT_NODES if unit else NODES)
@@ -472,7 +475,7 @@ def series_table(
     # From the panel of ρ = 1 up and down.
     start = next(n for n, (_, high) in enumerate(ends) if high >= 1.0)
     above, below = panels(range(start, len(ends))), panels(range(start - 1, -1, -1))[::-1]
-    check_that(above, "student", "have a link whose means are smooth in |w|", f"has {link.name}")
+    require(above, f"Argument `student` must have a link whose means are smooth in |w|, but has {link.name}.")
     covered = lengths[start - len(below) : start + len(above) + 1]
     return SeriesTable(functions, terms, covered, places, trained, np.stack([*below, *above], axis=1))
 
@@ -559,8 +562,10 @@ def known_link(link: HermiteExpansion) -> Link | None:
     """Return a polynomial, or κ f + βz + γ with f one of relu, sign and erf(z/√2); None for any other link."""
     if link.is_polynomial:
         degree = len(link.link_coefficients()) - 1
-        need = f"have links of degree at most {LARGEST_DEGREE}"
-        check_that(degree <= LARGEST_DEGREE, "student", need, f"one is of degree {degree}")
+        require(
+            degree <= LARGEST_DEGREE,
+            f"Argument `student` must have links of degree at most {LARGEST_DEGREE}, but one is of degree {degree}.",
+        )
         return Link(POLYNOMIAL, np.stack([link.link_coefficients(), _at_zero(link)]))
     if link.exact_source is None or isinstance(link.exact_source, GivenTerms):
         return None
@@ -659,10 +664,14 @@ def pair_source(
     """
     expansions = [student, *teachers]
     links = [known_link(expansion) or Link(TABLE) for expansion in expansions]
-    need = "have a link without jumps, whose gradient is a delta"
-    check_that(links[0].family != SIGN, "student", need, f"has {student.name}")
-    given = [biases, *(teacher_biases or [[0.0]] * len(teachers))]
-    values = [None if each is None else tuple(np.unique(np.asarray(each, dtype=float)).tolist()) for each in given]
+    require(
+        links[0].family != SIGN,
+        f"Argument `student` must have a link without jumps, whose gradient is a delta, but has {student.name}.",
+    )
+    values = [
+        None if biases_of_link is None else tuple(np.unique(np.asarray(biases_of_link, dtype=float)).tolist())
+        for biases_of_link in (biases, *(teacher_biases or [[0.0]] * len(teachers)))
+    ]
     terms = max(link.terms for link in links)
     tabled = [n for n, link in enumerate(links) if link.family == TABLE]
     is_series = bool(tabled) and links[0].family != POLYNOMIAL

@@ -31,10 +31,9 @@ from dynamics.equations.network.series import write_series_means
 from dynamics.kernels.jit import kernel, matrix, pasted_kernel, row_part, vector
 from dynamics.kernels.products import is_stopped, product
 from dynamics.kernels.units import choice, unit
-from dynamics.problem.checks import check_that
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import mean_derivatives, trimmed
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -513,10 +512,11 @@ class NetworkStepSystem(flow.NetworkSystem):
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         exact = step_theory == "finite-d"
         super().__init__(problem)
-        need = "be 'infinite-d' for neurons on the sphere"
-        why = "whose mean step at finite d is no finite sum because it divides by a length"
-        known = not exact or self.student.first_layer != "sphere"
-        check_that(known, "step_theory", f"{need}, {why}", f"is {shown(step_theory)}")
+        require(
+            not exact or self.student.first_layer != "sphere",
+            "Argument `step_theory` must be 'infinite-d' for neurons on the sphere, whose mean step at finite d is no "
+            f"finite sum because it divides by a length, but is {shown(step_theory)}.",
+        )
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
         self.functions = replace(self.functions, rhs=rhs, choices=(*(self.functions.choices or ()), source.second))
@@ -606,21 +606,33 @@ def step_units(problem: Problem) -> tuple[StepUnit, ...]:
 
 def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit], *, biased: bool) -> StepSource:
     """Return the kernel's numbers of neurons and units; ValueError, with the way out, if no mean step closes."""
-    own, links = step_link(student), [unit.link for unit in units]
-    sources, alone = f"neurons of {own.name}", own.kind == POLYNOMIAL
-    _require_known(own.kind in (ERF, POLYNOMIAL), f"{sources}: it is known for 'erf' and polynomials")
+    neuron_link, links = step_link(student), [unit.link for unit in units]
+    alone = neuron_link.kind == POLYNOMIAL
+    require(
+        neuron_link.kind in (ERF, POLYNOMIAL),
+        "Argument `problem` must have links whose mean step of a finite learning rate is known exactly, but has "
+        f"neurons of {neuron_link.name}: it is known for 'erf' and polynomials; `sgd_check.simulate` takes such steps.",
+    )
     kinds = "polynomials" if alone else "'erf', 'relu', 'step', 'sign' and polynomials"
     for link in links:
-        known = link.kind == POLYNOMIAL if alone else link.kind != UNKNOWN
-        _require_known(known, f"{sources} and a teacher of {link.name}: it is known for a teacher of {kinds}")
-    vectors = [own] * width + links
+        require(
+            link.kind == POLYNOMIAL if alone else link.kind != UNKNOWN,
+            "Argument `problem` must have links whose mean step of a finite learning rate is known exactly, but has "
+            f"neurons of {neuron_link.name} and a teacher of {link.name}: it is known for a teacher of {kinds}; "
+            "`sgd_check.simulate` takes such steps.",
+        )
+    vectors = [neuron_link] * width + links
     numbers = [link.numbers for link in vectors]
     places = np.cumsum([0, *map(len, numbers[:-1])]).tolist()
     top, M = max(link.degree for link in vectors), len(vectors)
     biased = biased or any(unit.bias for unit in units)
     if alone:
-        most = LARGEST_STEP_DEGREE
-        _require_known(top <= most, f"polynomials of degree {top}: it is known up to {most}")
+        require(
+            top <= LARGEST_STEP_DEGREE,
+            "Argument `problem` must have links whose mean step of a finite learning rate is known exactly, but has "
+            f"polynomials of degree {top}: it is known up to {LARGEST_STEP_DEGREE}; `sgd_check.simulate` takes such "
+            "steps.",
+        )
         layout = [max(top, 1), 2 if biased else lacking_parity(numbers)]
         of_vectors = [[at, link.degree] for at, link in zip(places, vectors, strict=True)]
         size = diagram_size(M, layout[0])
@@ -635,12 +647,6 @@ def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit]
 def lacking_parity(links: Sequence[Sequence[float] | Array]) -> int:
     """Return the parity, 0 or 1, of the degrees that all polynomials lack, of their mean derivatives; 2 if none."""
     return next((parity for parity in (0, 1) if not any(np.any(numbers[parity::2]) for numbers in links)), 2)
-
-
-def _require_known(known: bool, links: str) -> None:
-    """Raise ValueError with the links of a problem unless their mean step is known."""
-    need = "have links whose mean step of a finite learning rate is known exactly"
-    check_that(known, "problem", need, f"has {links}; `sgd_check.simulate` takes such steps")
 
 
 def ridge_units(exponents: Sequence[Sequence[int]], powers: Sequence[float]) -> tuple[StepUnit, ...]:
