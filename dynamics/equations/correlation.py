@@ -27,6 +27,7 @@ from dynamics.problem.emergence import LEARNED_SHARE
 from dynamics.problem.optimizers import ZerothOrder
 from hermite.arrays import Integers, Vector
 from hermite.polynomials import trimmed
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from dynamics.problem import Optimizer, Problem
@@ -262,8 +263,10 @@ def step_means(problem: Problem, directions: int | None = None, batch_size: int 
 
     They are those of SGD, or of steps of zeroth order along K directions, which no landscape smooths.
     """
-    need = "Argument `smoothing` must be 0 for steps of zeroth order on the correlation"
-    require(directions is None or problem.smoothing == 0.0, f"{need}, but is {problem.smoothing:g}.")
+    require(
+        directions is None or problem.smoothing == 0.0,
+        f"Argument `smoothing` must be 0 for steps of zeroth order on the correlation, but is {problem.smoothing:g}.",
+    )
     for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
         require(
             link.is_polynomial,
@@ -318,12 +321,16 @@ def check_optimizer(optimizer: Optimizer | None) -> None:
     """Refuse optimizers under which the mean of a step is not known, with the reason."""
     if optimizer is None or optimizer.is_plain:
         return
-    need, here = "Argument `optimizer` must", "for the objective 'correlation'"
-    why = "as buffers do not stay on the sphere, and signs and mean squares see the axes"
-    plain = isinstance(optimizer, ZerothOrder)
-    require(plain, f"{need} be plain SGD or ZerothOrder {here}, {why}, but is {optimizer}.")
-    smooth, why = getattr(optimizer, "smoothing", 0.0), "whose steps are along slopes"
-    require(smooth == 0.0, f"{need} have `smoothing` 0 {here}, {why}, but is {optimizer}.")
+    if not isinstance(optimizer, ZerothOrder):
+        refuse(
+            "Argument `optimizer` must be plain SGD or ZerothOrder for the objective 'correlation', as buffers do not "
+            f"stay on the sphere, and signs and mean squares see the axes, but is {optimizer}."
+        )
+    require(
+        optimizer.smoothing == 0.0,
+        "Argument `optimizer` must have `smoothing` 0 for the objective 'correlation', whose steps are along slopes, "
+        f"but is {optimizer}.",
+    )
 
 
 def chi_square_rule(freedom: int, count: int) -> tuple[Array, Array]:

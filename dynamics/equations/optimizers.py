@@ -318,8 +318,11 @@ def optimized_system(
 ) -> OptimizedSystem:
     """Return the mean motion under an optimizer; ValueError, with the reason, where overlaps do not close."""
     if isinstance(learning_rate, RateTable):
-        need = "Argument `learning_rate` must be one number for an optimizer other than plain SGD and ZerothOrder"
-        require(optimizer.is_plain or isinstance(optimizer, ZerothOrder), f"{need}, but varies for {optimizer}.")
+        require(
+            optimizer.is_plain or isinstance(optimizer, ZerothOrder),
+            "Argument `learning_rate` must be one number for an optimizer other than plain SGD and ZerothOrder, but "
+            f"varies for {optimizer}.",
+        )
     _check(problem, step_theory, batch_size, optimizer)
     make: Any = committee.CommitteeSystem
     if is_network(problem):
@@ -331,50 +334,77 @@ def optimized_system(
 
 
 def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optimizer) -> None:
-    """Refuse what does not close under an optimizer."""
-    student, need = problem.student, "Argument `problem` must have"
+    """Raise ValueError if the equations of a problem do not close under an optimizer."""
+    student = problem.student
     name = "a learning rate that varies" if optimizer.is_plain else type(optimizer).__name__
-    require(problem.inputs is None, f"{need} isotropic inputs for {name}, but has {problem.inputs!r}.")
+    require(
+        problem.inputs is None,
+        f"Argument `problem` must have isotropic inputs for {name}, but has {problem.inputs!r}.",
+    )
     layered, decays = False, False
     if is_network(problem):
-        own = cast("Student", student)
-        plain = optimizer.is_plain
-        why = "which is not known" if plain else "since no buffer or direction stays"
-        require(own.first_layer == "free", f"{need} a student with a free first layer for {name}, {why} on the sphere.")
-        layered, decays = own.second_layer == "trained" or own.biases == "trained", any(own.decay)
+        network = cast("Student", student)
+        reason = "which is not known" if optimizer.is_plain else "since no buffer or direction stays"
+        require(
+            network.first_layer == "free",
+            f"Argument `problem` must have a student with a free first layer for {name}, {reason} on the sphere.",
+        )
+        layered = network.second_layer == "trained" or network.biases == "trained"
+        decays = any(network.decay)
     if isinstance(optimizer, SGD):
         return
     exact = step_theory == "finite-d"
     if isinstance(optimizer, ZerothOrder):
-        which = "for ZerothOrder at 'finite-d', since no direction sees decay"
-        require(not (decays and exact), f"{need} a student without decay {which}, but has {student!r}.")
-        why = "whose directions reach all trained weights; with 'infinite-d' those of the first layer alone count"
-        require(not (layered and exact), f"{need} a first layer that is trained alone for {name}, {why}.")
+        require(
+            not (decays and exact),
+            "Argument `problem` must have a student without decay for ZerothOrder at 'finite-d', since no direction "
+            f"sees decay, but has {student!r}.",
+        )
+        require(
+            not (layered and exact),
+            f"Argument `problem` must have a first layer that is trained alone for {name}, whose directions reach all "
+            "trained weights; with 'infinite-d' those of the first layer alone count.",
+        )
         smooth = optimizer.smoothing > 0.0
         closed = not exact and batch_size == 1 and optimizer.directions == 1 and is_network(problem)
-        where = "a network, 'infinite-d', one sample and one direction per step"
-        require(closed or not smooth, f"Argument `optimizer` must have smoothing 0 except for {where}.")
+        require(
+            closed or not smooth,
+            "Argument `optimizer` must have smoothing 0 except for a network, 'infinite-d', one sample and one "
+            "direction per step.",
+        )
         return
-    require(not decays, f"{need} a student without decay for {name}, but has {student!r}.")
-    need = f"Argument `step_theory` must be 'infinite-d' for {name}, whose overlaps close as d grows alone"
-    require(not exact, f"{need}, but is {step_theory!r}.")
+    require(not decays, f"Argument `problem` must have a student without decay for {name}, but has {student!r}.")
+    require(
+        not exact,
+        f"Argument `step_theory` must be 'infinite-d' for {name}, whose overlaps close as d grows alone, but is "
+        f"{step_theory!r}.",
+    )
     check_dense(optimizer, problem, batch_size)
-    need = f"Argument `problem` must have a student of which the first layer alone is trained for {name}"
-    require(not layered, f"{need}: mean squares of other layers do not close.")
+    require(
+        not layered,
+        f"Argument `problem` must have a student of which the first layer alone is trained for {name}: mean squares of "
+        "other layers do not close.",
+    )
     if isinstance(optimizer, Adam | RMSprop):
         links = [problem.activation, *(unit.link for unit in problem.teacher.units(problem.teacher_link))]
-        why = "since mean squares of gradients of polynomials come from rare samples, which runs have not seen"
         of_polynomials = problem.teacher.target is not None or any(link.is_polynomial for link in links)
-        need = "Argument `problem` must have links that are no polynomials"
-        require(not of_polynomials, f"{need} for {name}, {why}.")
+        require(
+            not of_polynomials,
+            f"Argument `problem` must have links that are no polynomials for {name}, since mean squares of gradients "
+            "of polynomials come from rare samples, which runs have not seen.",
+        )
         kappa = (1.0 - optimizer.beta2) * problem.dimension
-        why = "with fewer samples in its mean squares runs lag behind the equation"
-        need = f"Argument `optimizer` must have (1 - beta2) d <= {LARGEST_FORGETTING:g}: {why}"
-        require(is_at_most(kappa, LARGEST_FORGETTING, problem.dimension), f"{need}; it has {kappa:.6g}.")
+        require(
+            is_at_most(kappa, LARGEST_FORGETTING, problem.dimension),
+            f"Argument `optimizer` must have (1 - beta2) d <= {LARGEST_FORGETTING:g}: with fewer samples in its mean "
+            f"squares runs lag behind the equation; it has {kappa:.6g}.",
+        )
         return
     require(is_network(problem), f"Argument `problem` must have a Student for {name}, but has {student!r}.")
-    noisy = "Argument `problem` must have label noise for SignSGD, whose means are smooth with it alone, but has none."
-    require(problem.label_noise > 0.0, noisy)
+    require(
+        problem.label_noise > 0.0,
+        "Argument `problem` must have label noise for SignSGD, whose means are smooth with it alone, but has none.",
+    )
 
 
 class OptimizedSystem(FlowSystem):

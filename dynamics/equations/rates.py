@@ -69,10 +69,16 @@ class RateTable:
             if edges[-1] >= last * (1.0 - 1e-12):
                 used = max(int(np.searchsorted(edges, last * (1.0 - 1e-12))), 1)
                 return cls(edges[: used + 1], _nodes(edges[: used + 1], rates[:used]))
-            but = f"but ends at {last:.6g}."
-            need = f"Argument `save_at` must end by the time {edges[-1]:.6g}, Σ η of the"
-            require(whole == count, f"{need} {whole} steps of {schedule!r} with a positive rate, {but}")
-            require(count < MOST_STEPS, f"{need} first {count:.0e} steps of {schedule!r}, {but}")
+            require(
+                whole == count,
+                f"Argument `save_at` must end by the time {edges[-1]:.6g}, Σ η of the {whole} steps of {schedule!r} "
+                f"with a positive rate, but ends at {last:.6g}.",
+            )
+            require(
+                count < MOST_STEPS,
+                f"Argument `save_at` must end by the time {edges[-1]:.6g}, Σ η of the first {count:.0e} steps of "
+                f"{schedule!r}, but ends at {last:.6g}.",
+            )
             count = min(2 * count, MOST_STEPS)
 
     @property
@@ -92,29 +98,35 @@ class RateTable:
 
 
 def _nodes(edges: Array, rates: Array) -> Array:
-    """Return times and rates of as few middles of steps, and ends of stretches without jumps, as tell the others."""
+    """Return times and rates of few nodes, between which straight lines give the rate of every step.
+
+    Nodes are middles of steps, and both ends of each stretch without jumps.
+    """
     jumps = np.flatnonzero(np.abs(np.diff(rates)) > JUMP * rates[:-1])
     steps, starts, ends = np.arange(rates.size), np.append(0, jumps + 1), np.append(jumps, rates.size - 1)
     order = np.argsort(np.concatenate([steps, starts - 0.25, ends + 0.25]), kind="stable")
     times = np.concatenate([edges[:-1] + 0.5 * rates, edges[starts], edges[ends + 1]])[order]
     rates = np.concatenate([rates, rates[starts], rates[ends]])[order]
-    kept = (starts + 2 * np.arange(starts.size)).tolist()
-    left = list(zip(kept, (ends + 2 * np.arange(1, ends.size + 1)).tolist(), strict=True))
-    while left:
-        a, b = left.pop()
+    places = (starts + 2 * np.arange(starts.size)).tolist()
+    stretches = list(zip(places, (ends + 2 * np.arange(1, ends.size + 1)).tolist(), strict=True))
+    while stretches:
+        a, b = stretches.pop()
         if b - a > 1:
             slope = (rates[b] - rates[a]) / (times[b] - times[a])
             probes = np.arange(a, b, max((b - a) // PROBES, 1))
             if all(
-                np.all(np.abs(rates[a] + slope * (times[each] - times[a]) - rates[each]) <= TOLERANCE * rates[each])
-                for each in (probes, slice(a, b))
+                np.all(np.abs(rates[a] + slope * (times[rows] - times[a]) - rates[rows]) <= TOLERANCE * rates[rows])
+                for rows in (probes, slice(a, b))
             ):
-                kept.append(b)
+                places.append(b)
                 continue
-            left += [((a + b) // 2, b), (a, (a + b) // 2)]
+            stretches += [((a + b) // 2, b), (a, (a + b) // 2)]
         elif b > a:
-            kept.append(b)
-        need = f"Argument `learning_rate` must have a rate that {MOST_NODES:.0e} straight lines tell"
-        require(len(kept) <= MOST_NODES, f"{need} to {TOLERANCE:g}, but has one that varies faster.")
-    kept.sort()
-    return np.concatenate([times[kept], rates[kept]])
+            places.append(b)
+        require(
+            len(places) <= MOST_NODES,
+            f"Argument `learning_rate` must have a rate that {MOST_NODES:.0e} straight lines tell to {TOLERANCE:g}, "
+            "but has one that varies faster.",
+        )
+    places.sort()
+    return np.concatenate([times[places], rates[places]])
