@@ -560,12 +560,17 @@ class ClassStepSystem(ClassSystem):
         (unit, log_norm), axes, teacher = self.start, self.axes, problem.teacher
         m, P, r, classes = problem.width, problem.num_directions, teacher.span, axes.eigenvalue.size
         hat, M = mean_derivatives(np.trim_zeros(problem.activation.coefficients, "b")), m + P
-        count, most, here = count_diagrams(hat, hat), MOST_WEIGHTS // M**2, "for the equation of a finite learning rate"
-        need = f"Argument `problem` must have a link of lower degree or of fewer terms {here}"
-        but = f"but degree {hat.size - 1} gives up to {count} diagrams, more than {MOST_DIAGRAMS}."
-        require(count <= MOST_DIAGRAMS, f"{need}, {but}")
-        need = f"Argument `inputs` must have at most {most} distinct eigenvalues {here}"
-        require(classes <= most, f"{need} with {M} neurons and directions together, but has {classes}.")
+        count, most = count_diagrams(hat, hat), MOST_WEIGHTS // M**2
+        require(
+            count <= MOST_DIAGRAMS,
+            "Argument `problem` must have a link of lower degree or of fewer terms for the equation of a finite "
+            f"learning rate, but degree {hat.size - 1} gives up to {count} diagrams, more than {MOST_DIAGRAMS}.",
+        )
+        require(
+            classes <= most,
+            f"Argument `inputs` must have at most {most} distinct eigenvalues for the equation of a finite learning "
+            f"rate with {M} neurons and directions together, but has {classes}.",
+        )
         shares = [unit[:, axes.kind == kind] @ unit[:, axes.kind == kind].T for kind in range(classes)]
         self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
         self._shape = (classes, m, r)

@@ -335,10 +335,15 @@ def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
     """Return the means of a link; ValueError unless it is erf(z/√2) or a polynomial, of low degree for steps."""
     if link == hermite.expand("erf", order=link.order):
         return CommitteeLink(np.empty(0))
-    need = f"Argument `problem` must have a polynomial link or 'erf' for a committee, but has {link.name}"
-    why = "`activation=problem.activation.truncated()` asks for its series, close to it at norms up to 1 alone."
-    require(link.is_polynomial and link.truncation_error <= 0.0, f"{need}; {why}")
+    require(
+        link.is_polynomial and link.truncation_error <= 0.0,
+        f"Argument `problem` must have a polynomial link or 'erf' for a committee, but has {link.name}; "
+        "`activation=problem.activation.truncated()` asks for its series, close to it at norms up to 1 alone.",
+    )
     numbers, most = mean_derivatives(np.trim_zeros(link.coefficients, "b")), steps.LARGEST_STEP_DEGREE
-    need = f"Argument `problem` must have a link of degree at most {most} for a finite learning rate"
-    require(not for_step or numbers.size - 1 <= most, f"{need}, but has {numbers.size - 1}.")
+    require(
+        not for_step or numbers.size - 1 <= most,
+        f"Argument `problem` must have a link of degree at most {most} for a finite learning rate, but has "
+        f"{numbers.size - 1}.",
+    )
     return CommitteeLink(numbers)

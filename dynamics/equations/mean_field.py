@@ -447,19 +447,29 @@ MIXTURE_TOLERANCE = 1e-6
 
 def check_axes(problem: Problem) -> None:
     """Refuse teachers that span more than `MOST_AXES` axes, or all d of them."""
-    axes, need = problem.teacher.span, "Argument `problem` must have a"
-    require(axes <= MOST_AXES, f"{need} teacher that spans at most {MOST_AXES} axes here, but it spans {axes}.")
-    need = f"{need} dimension above {axes}, the number of axes that the teacher spans, for a mean field"
-    require(problem.dimension > axes, f"{need}, but it is {problem.dimension}.")
+    axes = problem.teacher.span
+    require(
+        axes <= MOST_AXES,
+        f"Argument `problem` must have a teacher that spans at most {MOST_AXES} axes here, but it spans {axes}.",
+    )
+    require(
+        problem.dimension > axes,
+        f"Argument `problem` must have a dimension above {axes}, the number of axes that the teacher spans, for a mean "
+        f"field, but it is {problem.dimension}.",
+    )
 
 
 def checked_quadrature(problem: Problem, quadrature: str) -> str:
     """Return the name of the rule for a problem, with "auto" replaced by the rule it stands for."""
-    axes, need, but = problem.teacher.span, "Argument `quadrature` must be", f"but is {shown(quadrature)}."
-    fits = axes == 1 or quadrature not in ("graded", "quantiles")
-    require(fits, f"{need} 'random' or 'neurons' for {axes} axes, {but}")
-    fits = problem.start_is_random or quadrature in ("auto", "neurons")
-    require(fits, f"{need} 'neurons' for a problem with a given start, {but}")
+    axes = problem.teacher.span
+    require(
+        axes == 1 or quadrature not in ("graded", "quantiles"),
+        f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {shown(quadrature)}.",
+    )
+    require(
+        problem.start_is_random or quadrature in ("auto", "neurons"),
+        f"Argument `quadrature` must be 'neurons' for a problem with a given start, but is {shown(quadrature)}.",
+    )
     if quadrature != "auto":
         return quadrature
     return "neurons" if not problem.start_is_random else "graded" if axes == 1 else "random"
@@ -480,17 +490,22 @@ def checked_particles(problem: Problem, particles: int | None, quadrature: str) 
 
 def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
     """Return the projections of tracers, shape (n, r); none if none are given."""
-    axes, need = problem.teacher.span, "Argument `tracers` must"
+    axes = problem.teacher.span
     if tracers is None:
         return np.empty((0, axes))
-    norms = "be absent for the homogeneous student, whose neurons have norms, but is given"
-    require(not is_homogeneous(problem), f"{need} {norms}.")
+    require(
+        not is_homogeneous(problem),
+        "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given.",
+    )
     positions = real_array(tracers, "tracers")
-    sound = positions.ndim == 2 and positions.shape[1] == axes
-    require(sound, f"{need} have shape (n, {axes}), but has shape {positions.shape}.")
+    require(
+        positions.ndim == 2 and positions.shape[1] == axes,
+        f"Argument `tracers` must have shape (n, {axes}), but has shape {positions.shape}.",
+    )
     longest = np.sqrt(np.sum(positions**2, axis=1)).max(initial=0.0)
     require(
-        is_at_most(longest, 1.0), f"{need} have rows of length at most 1, but the longest has length {longest:.6g}."
+        is_at_most(longest, 1.0),
+        f"Argument `tracers` must have rows of length at most 1, but the longest has length {longest:.6g}.",
     )
     return positions
 
@@ -499,11 +514,10 @@ def warn_of_mixture(problem: Problem) -> None:
     """Warn where Σ a_p is not 1, so that no law of neurons fits the teacher."""
     total = float(problem.teacher.coefficients.sum())
     if is_spherical(problem) and abs(total - 1.0) > MIXTURE_TOLERANCE:
-        msg = (
+        warn(
             f"The teacher's coefficients sum to {total:.6g}, not 1: they are mixture weights here, and no law of "
             f"neurons of mass 1 and link {problem.teacher_link.name} fits this teacher."
         )
-        warn(msg)
 
 
 # Observables of particles: those of their system, and the distribution of their overlaps with each direction.

@@ -254,7 +254,10 @@ class Course:
 def jumps_needed(times: Array, fastest: float) -> float:
     """Return the least number of jumps to the last of some times; raise one sentence if they would take too long."""
     count = float(np.ceil(4.0 * fastest * times[-1] / LARGEST_GROWTH))
-    need = f"Argument `save_at` must end within {MOST_JUMPS} jumps of 4 h a_1 = {LARGEST_GROWTH:g}"
     end = MOST_JUMPS * LARGEST_GROWTH / (4.0 * fastest)
-    require(count <= MOST_JUMPS, f"{need}, at t = {end:.4g}, but ends at t = {times[-1]:.4g}.")
+    require(
+        count <= MOST_JUMPS,
+        f"Argument `save_at` must end within {MOST_JUMPS} jumps of 4 h a_1 = {LARGEST_GROWTH:g}, at t = {end:.4g}, but "
+        f"ends at t = {times[-1]:.4g}.",
+    )
     return count

@@ -30,7 +30,7 @@ def load_torch(device: str) -> Any:
     except ImportError:
         refuse(
             f'Argument `device` = {device!r} needs an extra package: pip install "feature-emergence[torch]".',
-            ImportError,
+            error=ImportError,
         )
     if device != "cpu":
         count, number = torch.cuda.device_count(), int(device.partition(":")[2] or 0)

@@ -223,7 +223,9 @@ def check_installed() -> None:
     try:
         import sksundae.cvode  # noqa: F401
     except ImportError:
-        refuse("Method 'sundials' needs an extra package: pip install \"feature-emergence[sundials]\".", ImportError)
+        refuse(
+            "Method 'sundials' needs an extra package: pip install \"feature-emergence[sundials]\".", error=ImportError
+        )
 
 
 class SundialsStepper(ForeignStepper):

@@ -41,7 +41,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
     'explicit'
     """
     if not isinstance(method, str):
-        refuse(f"Argument `method` must be a string, but is {shown(method)}.", TypeError)
+        refuse(f"Argument `method` must be a string, but is {shown(method)}.", error=TypeError)
     if method not in menu:
         refuse(not_a_choice("Argument `method`", method, menu))
     if method == "sundials":
