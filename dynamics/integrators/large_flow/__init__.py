@@ -96,7 +96,7 @@ class FallingBack:
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        left = max_steps
+        remaining_steps = max_steps
         while self._second is None:
             # It still interpolates within its last step.
             if self._first.time >= target:
@@ -104,14 +104,14 @@ class FallingBack:
             if self._held:
                 self._fall_back(HELD_UP)
                 break
-            if left <= 0:
+            if remaining_steps <= 0:
                 return Status.MAX_STEPS
             tried = self._tried()
-            status = self._first.advance(target, min(left, self._next_look - tried))
-            left -= self._tried() - tried
+            status = self._first.advance(target, min(remaining_steps, self._next_look - tried))
+            remaining_steps -= self._tried() - tried
             self._heed(status)
         assert self._second is not None
-        return self._second.advance(target, max(left, 1))
+        return self._second.advance(target, max(remaining_steps, 1))
 
     @property
     def leaps(self) -> bool:

@@ -153,8 +153,8 @@ class DeviceClusters:
         """Take over a division, in the tensors that steps read."""
         order, offsets = self._sorted(cluster)
         inside, place = cluster < self._P, cluster.clamp(max=self._P - 1)
-        kept = self.cluster, self.sign, self.drift, self._order, self._offsets, self.inside, self._place
-        for tensor, value in zip(kept, (cluster, sign, drift, order, offsets, inside, place), strict=True):
+        stored = self.cluster, self.sign, self.drift, self._order, self._offsets, self.inside, self._place
+        for tensor, value in zip(stored, (cluster, sign, drift, order, offsets, inside, place), strict=True):
             tensor.copy_(value)
 
     def look(self) -> None:
@@ -193,8 +193,8 @@ class DeviceClusters:
         # A mean velocity over a step is one of the members it had then.
         moved = cluster != self.cluster
         changed = self._counts(torch.where(moved, cluster, P)) + self._counts(torch.where(moved, self.cluster, P))
-        kept = passed & (changed[:P] == 0)
-        self.reset(cluster, self._pole, torch.where(kept[:, None], drift, 0.0))
+        unchanged = passed & (changed[:P] == 0)
+        self.reset(cluster, self._pole, torch.where(unchanged[:, None], drift, 0.0))
 
     def pace(self, h: Tensor) -> None:
         """Fit the slowing to a step of length h: 1 − θ, θ = min(1, κ/(rate h)), of every mode."""
@@ -226,8 +226,8 @@ class DeviceClusters:
         members = Y[:, D].exp(), self.sign, self._order, self._offsets
         velocity, moved = self._means(rates, *members), self._means(Y - begin, *members)
         # The drift of a cluster whose members have just changed is unknown, and 0.
-        known = (self.drift != 0.0).any(1, keepdim=True)
-        rho = torch.where(known, h / (h + h_last) if h_last > 0.0 else 0.0, 0.0)
+        has_drift = (self.drift != 0.0).any(1, keepdim=True)
+        rho = torch.where(has_drift, h / (h + h_last) if h_last > 0.0 else 0.0, 0.0)
         follows = -torch.expm1(-(h * self._rates - KAPPA).clamp(min=0.0))
         shift = velocity - (1.0 + rho) * moved / h + rho * self.drift
         rows = (follows * shift / (self._rates + (1.0 + rho) / h))[self._place] * self.inside[:, None]
@@ -361,23 +361,23 @@ class TorchFlowStepper(ClusterStepper):
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays of a stepper of the same problem."""
-        given = {name: np.array(array) for name, array in state.items()}
-        check_stored(given, "now", tuple(self.now.shape))
-        self._time, self._h, *last = given["times_and_steps"].tolist()
-        self._event_times, self._events = given["events"].copy()
-        self._marks = given["marks"].tolist()
-        self.now.copy_(self._tensor(given["now"]))
+        arrays = {name: np.array(array) for name, array in state.items()}
+        check_stored(arrays, "now", tuple(self.now.shape))
+        self._time, self._h, *last = arrays["times_and_steps"].tolist()
+        self._event_times, self._events = arrays["events"].copy()
+        self._marks = arrays["marks"].tolist()
+        self.now.copy_(self._tensor(arrays["now"]))
         self._forget()
         if last:
             self._time_last, length, *before = last
             self._length_before = before[0] if before else 0.0  # not stored by earlier versions
-            self.begin.copy_(self._tensor(given["begin"]))
-            self.clusters.reset(*(self._tensor(given[name]) for name in ("cluster", "sign", "drift")))
+            self.begin.copy_(self._tensor(arrays["begin"]))
+            self.clusters.reset(*(self._tensor(arrays[name]) for name in ("cluster", "sign", "drift")))
             # The step is taken again, for the sake of its stages.
             self._begin_rates.copy_(self.field.rates(self.begin))
             self._attempt(length)
             self._settle(length)
-        *tried, self._evaluations = given["counts"].tolist()
+        *tried, self._evaluations = arrays["counts"].tolist()
         self._counts = dict(zip(self._counts, tried, strict=True))
 
     # --- one step -------------------------------------------------------------------------------------------
@@ -517,9 +517,9 @@ class TorchFlowStepper(ClusterStepper):
 
     def _events_at(self, directions: Integers, before: Array) -> Callable[[float], Array]:
         """Return a function of t with the values of all events, right for these directions alone."""
-        which = self._tensor(np.append(directions, self.field.D))
-        start = self.begin[:, which].cpu().numpy()
-        coefficients = self._coefficients()[:, :, which].cpu().numpy()
+        columns = self._tensor(np.append(directions, self.field.D))
+        start = self.begin[:, columns].cpu().numpy()
+        coefficients = self._coefficients()[:, :, columns].cpu().numpy()
         values, P, begun, length = before.copy(), self._a.size, self._time_last, self._length or 1.0
 
         def values_at(t: float) -> Array:

@@ -390,10 +390,10 @@ class Rows:
 
         def part(begin: int, end: int) -> None:
             for b in {block for low in range(begin, end) for block in (low, count - 1 - low)}:
-                own, later = slice(GRAIN * b, GRAIN * (b + 1)), slice(GRAIN * (b + 1), None)
-                np.matmul(U[own], U[own].T, out=G[own, own])
-                np.matmul(U[own], U[later].T, out=G[own, later])
-                G[later, own] = G[own, later].T
+                rows, later_rows = slice(GRAIN * b, GRAIN * (b + 1)), slice(GRAIN * (b + 1), None)
+                np.matmul(U[rows], U[rows].T, out=G[rows, rows])
+                np.matmul(U[rows], U[later_rows].T, out=G[rows, later_rows])
+                G[later_rows, rows] = G[rows, later_rows].T
 
         self.workers.over_parts((count + 1) // 2, part)
 

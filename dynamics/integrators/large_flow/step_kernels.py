@@ -361,11 +361,11 @@ def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift
         b, off = shift[0, c], shift[1, c]
         for x in range(clusters[FIRST, c], clusters[FIRST, c + 1]):
             i = of_rows[ORDER, x]
-            s, own = of_rows[POLE, i], miss_of_row(i, U[i], F, growth, lag, miss)
+            s, growth_error = of_rows[POLE, i], miss_of_row(i, U[i], F, growth, lag, miss)
             of_clusters.shift_row(s, b[:D], U[i])
             for k in range(D):
                 U[i, k] += share * (miss[k] - s * off[k])
-            log_n[i] += share * (own - off[D]) + b[D]
+            log_n[i] += share * (growth_error - off[D]) + b[D]
 
 
 # The field in its two parts, for a block of rows. A row i is a unit vector u_i in R^D with log_n = ln n_i. Its field is
@@ -526,8 +526,8 @@ def partial_rows(
         add_clusters(counts, u, logs, F, growth, link, peak)
         for x in range(R):
             i = rows[x]
-            own = direction_of(i, of_rows, clusters)
-            growth[x] += add_teacher(link, u[x], own, teacher, F[x], scratch)[0]
+            direction = direction_of(i, of_rows, clusters)
+            growth[x] += add_teacher(link, u[x], direction, teacher, F[x], scratch)[0]
             if is_rest:
                 out_growth[i] = field_growth[i] - growth[x]
                 write_difference(field[i], F[x], out_F[i])
@@ -581,12 +581,12 @@ def stage_of_sources(
     force_of_sources(first, u, sources[s], mass[s], overlap, velocity, growth, scratch, plan)
     write_weights((number + DOP853_C[s]) / parts, rest_powers, weights)
     # No source is in a cluster. A constant would have `add_teacher` compiled once more.
-    peak, own = g0(link, 1.0), min(first, 0) - 1
+    peak, no_direction = g0(link, 1.0), min(first, 0) - 1
     for y in range(last - first):
         z = first + y
         i = of_rows[ORDER, z]
         add_rest(i, weights, slots, rest, velocity[y])
-        total, radial = add_teacher(link, u[y], own, teacher, velocity[y], scratch)
+        total, radial = add_teacher(link, u[y], no_direction, teacher, velocity[y], scratch)
         total += growth[y] - mass[s, z] * peak + rest_number(i, weights, slots, rest_growth)
         growth[y] = 4.0 * total
         for k in range(D):
@@ -784,10 +784,10 @@ def renew_rows(begin: int, end: int, rows: Integers, mass: Vector, state: Whole,
         force_of_sources(-1, u, U, mass, overlap, force, change, scratch, plan)
         for x in range(R):
             i = group[x]
-            own = mass[i] * g1(link, 1.0)
+            radial_force = mass[i] * g1(link, 1.0)
             growth[i] = change[x]
             for k in range(U.shape[1]):
-                F[i, k] = force[x, k] + own * u[x, k]
+                F[i, k] = force[x, k] + radial_force * u[x, k]
             for p in range(teacher.shape[1]):
                 F[i, p] += teacher[TEACHER, p] * g1(link, u[x, p])
                 growth[i] += teacher[TEACHER, p] * g0(link, u[x, p])

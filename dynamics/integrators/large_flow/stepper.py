@@ -260,10 +260,10 @@ class DenseOutput:
         division, P = step.division, passes.a.size
         directions = np.unique(passed % P)
         near = (step.end.U[:, directions] ** 2 > DECIDES).any(axis=1)
-        deciding, others = np.flatnonzero(near), np.flatnonzero(~near)
+        deciding, distant = np.flatnonzero(near), np.flatnonzero(~near)
         place = np.argsort(division.plan[0][ORDER])[deciding]
         self._prepare(np.unique(np.searchsorted(division.cuts, place, side="right") - 1))
-        shares = {p: self._share(others, p) for p in directions.tolist()}
+        shares = {p: self._share(distant, p) for p in directions.tolist()}
         fast = division.fast[deciding]
         rows, sources = deciding[~fast], np.searchsorted(division.sources, deciding[fast])
         values, out, of_sources = before.copy(), np.empty(2), np.zeros(2)
@@ -303,8 +303,8 @@ class DenseOutput:
             mass_of_rest(self._rows.link, rows, p, state.whole, out)
         (first, rate_0), (last, rate_1) = of_begin.tolist(), of_end.tolist()
         rise = last - first
-        left, right = step.h * rate_0 - rise, rise - step.h * rate_1
-        return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
+        begin_bend, end_bend = step.h * rate_0 - rise, rise - step.h * rate_1
+        return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * begin_bend + x * end_bend))
 
 
 #: Part of the distance at which others notice a cluster from which on it moves too when they notice another one.
@@ -387,29 +387,29 @@ class LargeFlowStepper(ClusterStepper):
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays of a stepper of the same problem."""
-        given = {name: np.array(array) for name, array in state.items()}
-        check_stored(given, "U", self._now.U.shape)
+        arrays = {name: np.array(array) for name, array in state.items()}
+        check_stored(arrays, "U", self._now.U.shape)
         rests = self._rests
-        rests.set_arrays(given)
+        rests.set_arrays(arrays)
         # In files of earlier versions steps have no parts.
-        self._time, self._h, self._part = [*given["time_and_step"].tolist(), np.inf][:3]
-        self._event_times, self._events = given["events"][0], given["events"][1]
-        self._marks = given["marks"].tolist()
-        counts = dict(zip(self.statistics(), given["counts"].tolist(), strict=True))
-        for each in (self._counts, self.rows.counts):
-            each.update({name: counts[name] for name in each})
+        self._time, self._h, self._part = [*arrays["time_and_step"].tolist(), np.inf][:3]
+        self._event_times, self._events = arrays["events"][0], arrays["events"][1]
+        self._marks = arrays["marks"].tolist()
+        counts = dict(zip(self.statistics(), arrays["counts"].tolist(), strict=True))
+        for group in (self._counts, self.rows.counts):
+            group.update({name: counts[name] for name in group})
         newest = rests.newest_first
-        self._now = State(given["U"], given["log_norm"], rests.F[newest[0]], rests.growth[newest[0]])
+        self._now = State(arrays["U"], arrays["log_norm"], rests.F[newest[0]], rests.growth[newest[0]])
         self._division, self._last, self._dense = None, None, None
-        if "last" in given:
-            division = self._divider.assemble(given["fast"], given["cluster"], given["sign"])
+        if "last" in arrays:
+            division = self._divider.assemble(arrays["fast"], arrays["cluster"], arrays["sign"])
             self._division = division
             self.rows.fit(division)
             before = newest[1]
-            begin = State(given["begin_U"], given["begin_log_norm"], rests.F[before], rests.growth[before])
-            time, h, parts = [*given["last"].tolist(), 1][:3]
-            how = given["pace"], given["drift"], rests.extrapolation(h, given["last_slots"]), int(parts)
-            self._last = Step(time, h, begin, self._now, self._now, division, *how, given["leading"])
+            begin = State(arrays["begin_U"], arrays["begin_log_norm"], rests.F[before], rests.growth[before])
+            time, h, parts = [*arrays["last"].tolist(), 1][:3]
+            how = arrays["pace"], arrays["drift"], rests.extrapolation(h, arrays["last_slots"]), int(parts)
+            self._last = Step(time, h, begin, self._now, self._now, division, *how, arrays["leading"])
             self._dense = DenseOutput(self.rows, self._last)
 
     # --- one step -------------------------------------------------------------------------------------------
@@ -451,8 +451,8 @@ class LargeFlowStepper(ClusterStepper):
         if not (error <= 1.0 and error_within <= DENSE_TOLERANCE):
             return error, error_within, 0.0
         rows.run_others(step, dense=dense)
-        others = np.max((rows.error, rows.error_within), axis=1, where=~self._division.fast, initial=0.0)
-        error, error_within = float(others[0]), max(error_within, float(others[1])) if dense else 0.0
+        row_errors = np.max((rows.error, rows.error_within), axis=1, where=~self._division.fast, initial=0.0)
+        error, error_within = float(row_errors[0]), max(error_within, float(row_errors[1])) if dense else 0.0
         settles = error <= 1.0 and not error_within > DENSE_TOLERANCE
         return error, error_within, self._settle(step) if settles else 0.0
 
