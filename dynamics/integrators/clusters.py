@@ -190,10 +190,10 @@ def find_clusters(
     for i in range(m):
         was[cluster[i]] = True  # of none the last
     count, room = group_rows(now[0], both_poles, a, groups), np.empty(drift.shape[1] - 1)
-    kept = filled = begin = 0
+    accepted = filled = begin = 0
     for c in range(count):
         p, end = direction[c], first[c + 1]
-        members, mean = vector(order, begin, end - begin), row_part(drift, kept, 0, drift.shape[1])
+        members, mean = vector(order, begin, end - begin), row_part(drift, accepted, 0, drift.shape[1])
         mass, distance, off, off_norm = weigh_group(p, a[p], h, link, members, pole, before, now, mean, room)
         reach = DISTANCE * a[p] * a[p] * value * (LEAVE_DISTANCE if was[p] else 1.0)
         still = STILL * (LEAVE_STILL if was[p] else 1.0)
@@ -207,19 +207,19 @@ def find_clusters(
                 new[order[x]] = p
                 order[filled] = order[x]
                 filled += 1
-            direction[kept] = p
-            kept += 1
-            first[kept] = filled
+            direction[accepted] = p
+            accepted += 1
+            first[accepted] = filled
         begin = end
     # A mean velocity over a step is one of the members it had then.
     for i in range(m):
         if new[i] != cluster[i]:
             changed[new[i]] = changed[cluster[i]] = True
             cluster[i] = new[i]
-    for c in range(kept):
+    for c in range(accepted):
         if changed[direction[c]]:
             drift[c, :] = 0.0
-    return kept
+    return accepted
 
 
 @pasted_kernel
@@ -346,12 +346,12 @@ def write_forces_on_others(a: Vector, link: Vector, U: Matrix, cluster: Integers
     """Write a_p |g''(C)|: a shift of cluster p by s changes the velocity of the nearest other row by s times this."""
     forces.fill(0.0)
     for i in range(cluster.size):
-        own = cluster[i]
-        kept = forces[own]  # of none the last, which is then computed anew
+        cluster_of_row = cluster[i]
+        previous = forces[cluster_of_row]  # of none the last, which is then computed anew
         for p in range(forces.size):
             forces[p] = max(forces[p], abs(U[i, p]))
-        if own >= 0:
-            forces[own] = kept
+        if cluster_of_row >= 0:
+            forces[cluster_of_row] = previous
     for p in range(forces.size):
         forces[p] = a[p] * abs(g2(link, forces[p]))
 

@@ -87,8 +87,8 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         states = np.empty((times.size, self._vectors.shape[1]))
         # The times of a schedule are read-only.
         status, passed = self._through(times.copy(), max_steps, states)
-        found = states[:passed]
-        return status, found if self._unit_vectors is None or not passed else self._unit_vectors.overlaps(found)
+        saved = states[:passed]
+        return status, saved if self._unit_vectors is None or not passed else self._unit_vectors.overlaps(saved)
 
     def _advance(self, target: float, max_steps: int) -> Status:
         return self._through(np.array([target], dtype=np.float64), max_steps, np.empty((0, 0)))[0]

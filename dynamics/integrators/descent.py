@@ -225,17 +225,17 @@ class FixedSteps(UndoneSteps):
 
     def _advance(self, target: float, max_steps: int) -> Status:
         # With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
-        wanted = max(math.ceil(target / self._eta) - 2, 0)
-        while self._eta * wanted < target:
-            wanted += 1
-        last = min(wanted, int(self._step[0]) + int(min(max_steps, self._most_steps)))
+        target_step = max(math.ceil(target / self._eta) - 2, 0)
+        while self._eta * target_step < target:
+            target_step += 1
+        last = min(target_step, int(self._step[0]) + int(min(max_steps, self._most_steps)))
         while self._step[0] < last:
             status = self._take(last - int(self._step[0]), self._step, self._events)
             if status == Status.NOT_FINITE:
                 return Status.NOT_FINITE
             if status == STATUS_EVENT:
                 self._record_events()
-        return Status.REACHED if last >= wanted else Status.MAX_STEPS
+        return Status.REACHED if last >= target_step else Status.MAX_STEPS
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step."""
@@ -264,10 +264,10 @@ class FixedSteps(UndoneSteps):
         """Locate the events that the last step passed."""
         before, after = (self._watched_after(int(self._step[0]) - back) for back in (1, 0))
         times, now, values_before = self._events
-        which = np.flatnonzero(np.isnan(times) & (now >= 0.0))
+        pending = np.flatnonzero(np.isnan(times) & (now >= 0.0))
 
         def values_at(t: float) -> Array:
-            return self._event_values(t, self._between(t, before, after), which)
+            return self._event_values(t, self._between(t, before, after), pending)
 
         record_crossings(times, values_before, now, (self.start, self.time), values_at)
 
@@ -336,8 +336,8 @@ class EulerStepper(FixedSteps):
     def go_to(self, step: int, states: Sequence[Array], event_times: Array) -> None:
         """Go on from a step, with the states before and after it and the times of the events so far."""
         self._step[0] = step
-        for each, state in zip((step - 1, step), states, strict=True):
-            self._ring[each % 3] = state
+        for number, state in zip((step - 1, step), states, strict=True):
+            self._ring[number % 3] = state
         self._events[0] = np.where(event_times <= self.time, event_times, np.nan)
         self._events[1] = self._event_values(self.time, states[-1], np.arange(event_times.size))
 

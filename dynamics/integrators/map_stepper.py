@@ -131,8 +131,8 @@ class MapStepper:
         if self._flow is None:
             if self._exact.step >= self._next:
                 self._next = self._exact.step + LOOK
-                left = self._last_time / self._exact.rate - self._exact.step
-                if left >= FEWEST and self._is_smooth(self._exact.state_now(), self._exact.time, TYPICAL):
+                remaining_steps = self._last_time / self._exact.rate - self._exact.step
+                if remaining_steps >= FEWEST and self._is_smooth(self._exact.state_now(), self._exact.time, TYPICAL):
                     self._follow_flow()
             return True
         flow, rate, tried = self._flow, self._exact.rate, _tried_by(self._flow)
@@ -167,8 +167,8 @@ class MapStepper:
         for k in range(terms + 1):
             next_terms += share * changes[k : k + 2]
             share *= -(terms - k) / (k + 1.0)
-        one, other = next_terms
-        error = rate / (terms + 1.0) * (0.5 * np.abs(one + other) - np.abs(one - other))
+        first_term, second_term = next_terms
+        error = rate / (terms + 1.0) * (0.5 * np.abs(first_term + second_term) - np.abs(first_term - second_term))
         if not length * np.max(error * weight) <= 1.0:
             return False
         # The largest change of a disturbance in one step, by power iteration.
@@ -191,7 +191,7 @@ class MapStepper:
         assert flow is not None
         step = int(np.floor(flow.time / rate))
         if step > self._exact.step + 1 and rate * (step - 1) >= flow.start and rate * step <= flow.time:
-            states = [flow.interpolate(rate * each) for each in (step - 1, step)]
+            states = [flow.interpolate(rate * number) for number in (step - 1, step)]
             self._passed += step - self._exact.step
             self._exact.go_to(step, states, self.event_times)
 
@@ -205,9 +205,9 @@ class MapStepper:
 
     def _counts_of_flow(self, flow: CompiledStepper) -> NDArray[np.int64]:
         counts = flow.statistics()
-        found: NDArray[np.int64] = np.array([counts[name] for name in COUNTS])
-        found[-1] *= self._terms
-        return found
+        numbers: NDArray[np.int64] = np.array([counts[name] for name in COUNTS])
+        numbers[-1] *= self._terms
+        return numbers
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step."""
@@ -219,8 +219,8 @@ class MapStepper:
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps, of the map and of the flow together, and of evaluations of the map."""
-        counts, taken = self._ended.copy(), self._exact.step - self._passed
-        counts += (taken, 0, taken)
+        counts, map_steps = self._ended.copy(), self._exact.step - self._passed
+        counts += (map_steps, 0, map_steps)
         if self._flow is not None:
             counts += self._counts_of_flow(self._flow)
         return dict(zip(COUNTS, counts.tolist(), strict=True))

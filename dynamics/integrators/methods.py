@@ -172,8 +172,9 @@ class FlowMethod:
     def __post_init__(self) -> None:
         if self.device is not None:
             if self.name != "stiff":
-                wanted = "unless `method` is 'stiff' or 'auto'"
-                refuse(f"Argument `device` must be None {wanted}, but is {shown(self.device)}.")
+                refuse(
+                    f"Argument `device` must be None unless `method` is 'stiff' or 'auto', but is {shown(self.device)}."
+                )
             from dynamics.integrators.device import load_torch
 
             load_torch(self.device)
@@ -232,8 +233,8 @@ class FlowMethod:
         flow = system.smooth()
 
         def of_flow(start: Array, time: float) -> CompiledStepper:
-            found = stepper_of(flow, "bdf", rtol=local, atol=tolerances.atol, start=start, t0=time)
-            return cast("CompiledStepper", found)
+            stepper = stepper_of(flow, "bdf", rtol=local, atol=tolerances.atol, start=start, t0=time)
+            return cast("CompiledStepper", stepper)
 
         exact = EulerStepper(system, cast("float", self.learning_rate))
         if self.last_time >= FEWEST * exact.rate:

@@ -60,12 +60,12 @@ def sweep_blocks(
     Adds to the sums, raises both errors, in units of the tolerance, and keeps the stages where there is room for them.
     """
     y, new, atol = vectors
-    sums, kept, errors = results
+    sums, stored_stages, errors = results
     parameters, sizes, work = numbers
     r, (begin, end) = law.counts_of(sizes).axes, part
     weights = law.numbers_of(parameters, sizes).masses
     block = min(law.lanes_of(sizes), SWEPT)
-    stages, trial, none = np.zeros((STAGES, block * r)), np.zeros(block * r), np.zeros(block * r)
+    stages, trial, zeros = np.zeros((STAGES, block * r)), np.zeros(block * r), np.zeros(block * r)
     for first in range(begin, end, block):
         count = min(block, end - first)
         size, place = count * r, first * r
@@ -81,12 +81,12 @@ def sweep_blocks(
             if s < STAGES:
                 law.block_rates(at, stages[s], count, slopes[s], parameters, sizes, work)
         for e in range(2):
-            add_stages(none, stages, ERRORS + e, h, size, trial, 0)
+            add_stages(zeros, stages, ERRORS + e, h, size, trial, 0)
             errors[e] = max(errors[e], pair.largest_ratio(trial, start, end_of, atol[place:], rtol, size))
-        if kept.shape[1] > 0:
+        if stored_stages.shape[1] > 0:
             for s in range(STAGES):
                 for i in range(size):
-                    kept[s, place + i] = stages[s, i]
+                    stored_stages[s, place + i] = stages[s, i]
 
 
 @entry
@@ -231,8 +231,11 @@ class ParticleStepper(CompiledStepper):
 
     def _extrapolated(self, h: float) -> Array:
         """Return slopes at the stages of a step h, (STAGES, M), on the polynomial through the past ones."""
-        known = (np.array([time for time, _ in self._past]) - self.time) / h
-        powers = np.vander(known, increasing=True), np.vander(pair.DOP853_C[:STAGES], known.size, increasing=True)
+        past_times = (np.array([time for time, _ in self._past]) - self.time) / h
+        powers = (
+            np.vander(past_times, increasing=True),
+            np.vander(pair.DOP853_C[:STAGES], past_times.size, increasing=True),
+        )
         weights = np.linalg.solve(powers[0].T, powers[1].T)
         guess: Array = np.ascontiguousarray(weights.T @ np.array([slopes for _, slopes in self._past]))
         return guess
@@ -260,12 +263,12 @@ class ParticleStepper(CompiledStepper):
         self._workers.over_parts(PARTS, parts)
         self._counters[_SWEEPS] += 1
         self._counters[slots.EVALUATIONS] += STAGES
-        moments, found = np.empty((2, POINTS, M))
-        write_fields(sums.sum(axis=0), moments, found, self._system.numbers)
+        moments, fields = np.empty((2, POINTS, M))
+        write_fields(sums.sum(axis=0), moments, fields, self._system.numbers)
         five, three = pair.CAUTION * errors.max(axis=0)
         if five < 1e-100 or not five + three < np.inf:
-            return moments, found, float(five + three)
-        return moments, found, float(five * five / np.sqrt(five * five + 0.01 * three * three))
+            return moments, fields, float(five + three)
+        return moments, fields, float(five * five / np.sqrt(five * five + 0.01 * three * three))
 
     def _write_inside(self, t: float, out: Array) -> None:
         """Recompute the stages of the last step, which sweeps do not keep; the dense output is made of them."""

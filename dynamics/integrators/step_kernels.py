@@ -164,8 +164,8 @@ def saving_steps(
         for k in range(targets.size):
             t, status = targets[k], STATUS_EVENT
             while status == STATUS_EVENT:
-                left = last - counters[ACCEPTED] - counters[REJECTED]
-                status = advance(t, left, arrays, system)
+                remaining_steps = last - counters[ACCEPTED] - counters[REJECTED]
+                status = advance(t, remaining_steps, arrays, system)
                 if status == STATUS_EVENT:
                     record_events(arrays, system)
                     if is_stopped(system[SIZES]):

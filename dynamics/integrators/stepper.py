@@ -95,7 +95,7 @@ class Tolerances:
     fixed_order: int = 0
 
     def __post_init__(self) -> None:
-        for name, holds, wanted in (
+        for name, holds, requirement in (
             ("rtol", self.rtol > 0.0, "positive"),
             ("atol", np.all(self.atol > 0.0), "positive"),
             ("largest_step", self.largest_step > 0.0, "positive"),
@@ -103,7 +103,7 @@ class Tolerances:
             ("fixed_order", 0 <= self.fixed_order <= 5, "between 0 and 5"),
         ):
             if not holds:
-                refuse(f"Argument `{name}` must be {wanted}, but is {getattr(self, name)}.")
+                refuse(f"Argument `{name}` must be {requirement}, but is {getattr(self, name)}.")
 
 
 def check_inside(t: float, start: float, end: float) -> None:
@@ -114,9 +114,9 @@ def check_inside(t: float, start: float, end: float) -> None:
 
 def check_stored(state: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> None:
     """Refuse a stored state that lacks an array or holds one of another shape."""
-    given = np.shape(state[name]) if name in state else None
-    if given != shape:
-        refuse(f"Argument `state` must hold `{name}` of shape {shape}, but has {given}.")
+    stored_shape = np.shape(state[name]) if name in state else None
+    if stored_shape != shape:
+        refuse(f"Argument `state` must hold `{name}` of shape {shape}, but has {stored_shape}.")
 
 
 class UndoneSteps(ABC):

@@ -126,18 +126,18 @@ def callbacks(functions: Functions, *, implicit: bool) -> tuple[Any, ...]:
     """
     if functions.choices is None:
         kernels = (functions.rhs, functions.event_values, functions.normalise, functions.jacobian_diagonal)
-        make_all_choices([each for each in (*kernels, functions.jacobian_product) if each is not None])
+        make_all_choices([function for function in (*kernels, functions.jacobian_product) if function is not None])
     else:
         make_choices(functions.choices)
-    found = (
+    evaluations = (
         callback(functions.rhs, EVALUATION),
         callback(functions.event_values or _zeros, EVALUATION),
         callback(functions.normalise or _as_it_is, NORMALISATION),
     )
     if not implicit:
-        return found
+        return evaluations
     return (
-        *found,
+        *evaluations,
         callback(functions.jacobian_diagonal or _zeros, EVALUATION),
         callback(functions.jacobian_product or _product, PRODUCT),
     )
