@@ -37,12 +37,12 @@ def mean_of_product(
     λ_b = c λ_a + √(1 − c²) y, with a kink in y at −(β_b + c λ_a)/√(1 − c²), which leaves one in λ_a at −β_b/c.
     """
     c = float(np.sign(overlap)) if abs(overlap) > 1.0 - 1e-15 else overlap
-    rest = math.sqrt((1.0 - c) * (1.0 + c))
-    narrow = WIDEST if 0.0 in (c, rest) else min(WIDEST, rest / abs(c))
+    sine = math.sqrt((1.0 - c) * (1.0 + c))
+    narrow = WIDEST if 0.0 in (c, sine) else min(WIDEST, sine / abs(c))
     x, density = (part[0] for part in _nodes(np.array([[-bias, -other_bias / c if c else 0.0]]), narrow))
     mean = c * x[:, None] + other_bias
-    y, weight = _nodes(-mean / rest if rest else np.zeros_like(mean), WIDEST)
-    inner = mean + rest * y
+    y, weight = _nodes(-mean / sine if sine else np.zeros_like(mean), WIDEST)
+    inner = mean + sine * y
     value = density * first.value(x + bias) * np.sum(weight * second.value(inner), axis=1)
     slope = density * first.derivative(x + bias) * np.sum(weight * second.derivative(inner), axis=1)
     return float(value.sum()), float(slope.sum())
@@ -111,7 +111,7 @@ def network_teacher(problem: Problem) -> NetworkTeacher:
     for order, value in zip(orders.tolist(), values.tolist(), strict=True):
         for a in np.flatnonzero(order).tolist():
             slopes[a][*order[:a], order[a] - 1, *order[a + 1 :]] = math.sqrt(order[a]) * value
-    sums = [[sum(x * right.get(key, 0.0) for key, x in left.items()) for right in slopes] for left in slopes]
+    sums = [[sum(x * column.get(key, 0.0) for key, x in row.items()) for column in slopes] for row in slopes]
     mean = cast("Polynomial", teacher.target).mean
     parameters = np.concatenate([[mean], values / roots, [0.0], 1.0 / (roots * values)])
     sizes = np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()])

@@ -191,18 +191,18 @@ def central_pair(
     root = root_determinant(c, T_a, T_b)
     square_a, square_b, angle = inverse_a * inverse_a, inverse_b * inverse_b, math.atan2(c, root)
     if first == RELU and second == RELU:
-        both, wide = 0.25 + angle / TWO_PI, root / TWO_PI
+        slopes, wide = 0.25 + angle / TWO_PI, root / TWO_PI
         slope_a = 0.5 * INVERSE_ROOT * (c * inverse_a + T_b * inverse_b)
         slope_b = 0.5 * INVERSE_ROOT * (c * inverse_b + T_a * inverse_a)
-        return wide + c * both, slope_a, slope_b, both, wide * square_a, wide * square_b
+        return wide + c * slopes, slope_a, slope_b, slopes, wide * square_a, wide * square_b
     if first == RELU:
-        both = INVERSE_ROOT * inverse_b
-        return c * both, angle / math.pi, root * square_b / math.pi, both, 0.0, -c * both * square_b
+        slopes = INVERSE_ROOT * inverse_b
+        return c * slopes, angle / math.pi, root * square_b / math.pi, slopes, 0.0, -c * slopes * square_b
     if second == RELU:
-        both = INVERSE_ROOT * inverse_a
-        return c * both, root * square_a / math.pi, angle / math.pi, both, -c * both * square_a, 0.0
-    both = 2.0 / (math.pi * root)
-    return 2.0 / math.pi * angle, 0.0, 0.0, both, -c * both * square_a, -c * both * square_b
+        slopes = INVERSE_ROOT * inverse_a
+        return c * slopes, root * square_a / math.pi, angle / math.pi, slopes, -c * slopes * square_a, 0.0
+    slopes = 2.0 / (math.pi * root)
+    return 2.0 / math.pi * angle, 0.0, 0.0, slopes, -c * slopes * square_a, -c * slopes * square_b
 
 
 @kernel
@@ -217,20 +217,20 @@ def ordered_pair(
     u_a, u_b = standard_score(n_a, inverse_b, root), standard_score(n_b, inverse_a, root)
     joint = excess(c, root, inverse_a * inverse_b, h_a, h_b)
     if second == RELU:
-        both = above_a * above_b + joint
+        slopes = above_a * above_b + joint
         from_a, from_b = p_a * normal_cdf(u_b), p_b * normal_cdf(u_a)
-        slope_a, slope_b = b_b * both + c * from_a + T_b * from_b, b_a * both + c * from_b + T_a * from_a
+        slope_a, slope_b = b_b * slopes + c * from_a + T_b * from_b, b_a * slopes + c * from_b + T_a * from_a
         bend_a, bend_b = ramp(p_a, inverse_a, root, n_b, u_b), ramp(p_b, inverse_b, root, n_a, u_a)
-        return b_a * slope_a + T_a * bend_a + c * both, slope_a, slope_b, both, bend_a, bend_b
+        return b_a * slope_a + T_a * bend_a + c * slopes, slope_a, slope_b, slopes, bend_a, bend_b
     if first == RELU:
         slope_a, slope_b = above_a * mean_b + 2.0 * joint, 2.0 * ramp(p_b, inverse_b, root, n_a, u_a)
-        both = 2.0 * p_b * normal_cdf(u_a)
-        bend_a, bend_b = p_a * math.erf(u_b * SQRT_HALF), -(b_b * slope_b + c * both) / T_b
-        return b_a * slope_a + T_a * bend_a + c * both, slope_a, slope_b, both, bend_a, bend_b
+        slopes = 2.0 * p_b * normal_cdf(u_a)
+        bend_a, bend_b = p_a * math.erf(u_b * SQRT_HALF), -(b_b * slope_b + c * slopes) / T_b
+        return b_a * slope_a + T_a * bend_a + c * slopes, slope_a, slope_b, slopes, bend_a, bend_b
     slope_a, slope_b = 2.0 * p_a * math.erf(u_b * SQRT_HALF), 2.0 * p_b * math.erf(u_a * SQRT_HALF)
-    both = 4.0 * p_a * normal_density(u_b) / (inverse_a * root)
-    bend_a, bend_b = -(b_a * slope_a + c * both) / T_a, -(b_b * slope_b + c * both) / T_b
-    return mean_a * mean_b + 4.0 * joint, slope_a, slope_b, both, bend_a, bend_b
+    slopes = 4.0 * p_a * normal_density(u_b) / (inverse_a * root)
+    bend_a, bend_b = -(b_a * slope_a + c * slopes) / T_a, -(b_b * slope_b + c * slopes) / T_b
+    return mean_a * mean_b + 4.0 * joint, slope_a, slope_b, slopes, bend_a, bend_b
 
 
 @kernel
@@ -242,8 +242,8 @@ def threshold_pair(
         return central_pair(first, second, c, a, b)
     if first == RELU or second != RELU:
         return ordered_pair(first, second, c, a, b)
-    value, slope_b, slope_a, both, bend_b, bend_a = ordered_pair(second, first, c, b, a)
-    return value, slope_a, slope_b, both, bend_a, bend_b
+    value, slope_b, slope_a, slopes, bend_b, bend_a = ordered_pair(second, first, c, b, a)
+    return value, slope_a, slope_b, slopes, bend_a, bend_b
 
 
 @kernel
@@ -272,14 +272,14 @@ def largest_size(x: Vector, count: int) -> float:
 @kernel
 def write_power_sums(left: Vector, right: Matrix, x: Vector, terms: int, count: int, out: Vector) -> None:
     """out_j = Σ_k left_k right_kj x_j^k over k < terms, for j < count: Horner's rule, four terms at a time."""
-    rest = terms % 4
+    remainder = terms % 4
     for j in range(count):
         out[j] = 0.0
-    for n in range(rest):
+    for n in range(remainder):
         a, row = left[terms - 1 - n], right[terms - 1 - n]
         for j in range(count):
             out[j] = out[j] * x[j] + a * row[j]
-    for k in range(terms - rest - 4, -1, -4):
+    for k in range(terms - remainder - 4, -1, -4):
         a, b, c, d = left[k], left[k + 1], left[k + 2], left[k + 3]
         for j in range(count):
             inner = (out[j] * x[j] + d * right[k + 3, j]) * x[j] + c * right[k + 2, j]
@@ -344,7 +344,7 @@ def bell_and_odd(u: float) -> tuple[float, float]:
 def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix) -> None:
     """Write Φ_2(h_i, h_j; r) - Φ(h_i) Φ(h_j) of all pairs, by Mehler's series in r or, beyond its reach, one by one."""
     m = len(h)
-    g, own, r = np.empty((MEHLER_TERMS, m)), np.empty(MEHLER_TERMS), np.empty(m)
+    g, factors, r = np.empty((MEHLER_TERMS, m)), np.empty(MEHLER_TERMS), np.empty(m)
     for j in range(m):
         g[0, j] = normal_density(h[j])
         g[1, j] = h[j] * g[0, j]
@@ -363,9 +363,9 @@ def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix
             beyond += 0 if reached or j >= i else 1
         power, largest, terms = 1.0, largest_size(r, stop), 0
         while power > MEHLER_REST and terms < MEHLER_TERMS:
-            own[terms] = g[terms, i] / (terms + 1.0)
+            factors[terms] = g[terms, i] / (terms + 1.0)
             power, terms = power * largest, terms + 1
-        write_power_sums(own, g, r, terms, stop, row)
+        write_power_sums(factors, g, r, terms, stop, row)
         for j in range(stop):
             row[j] *= r[j]
         for j in range(i if beyond else 0):

@@ -194,10 +194,10 @@ def write_derivatives(q: float, b: float, numbers: Vector, out: Vector) -> None:
     size = max(out.size, 3)
     if int(numbers[head]) > ERF:
         size = max(size, int(numbers[head + 2]) + 1)
-    found, scale = np.empty(size), 1.0
-    write_functions(head, q, b, scale, numbers, found)
+    functions, scale = np.empty(size), 1.0
+    write_functions(head, q, b, scale, numbers, functions)
     for j in range(out.size):
-        out[j] = scale * found[j]
+        out[j] = scale * functions[j]
         scale *= numbers[ROOT + j + 1]
 
 
@@ -227,13 +227,13 @@ def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, f
     """K, K1, K12, K2."""
     x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[TERMS])
     first, second = LIST + count + 2, LIST + 2 * count + 2
-    value = slope = both = bend = 0.0
+    value = slope = slopes = bend = 0.0
     for j in range(term_count(x, count, numbers[SERIES]) - 1, -1, -1):
         value = a[LIST + j] * b[LIST + j] + x * value
         slope = a[first + j] * b[LIST + j] + x * slope
-        both = a[first + j] * b[first + j] + x * both
+        slopes = a[first + j] * b[first + j] + x * slopes
         bend = a[second + j] * b[LIST + j] + x * bend
-    return value, slope, both, bend
+    return value, slope, slopes, bend
 
 
 # Mean derivatives of a polynomial at any variance and bias.
@@ -275,15 +275,15 @@ def lined_pair(
     means: tuple[float, float, float, float, float, float],
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
     """K, K1_ij, K1_ji, K12, K2_ij, K2_ji from those of f."""
-    a, b, found = np.empty(9), np.empty(9), np.empty(6)
+    a, b, values = np.empty(9), np.empty(9), np.empty(6)
     write_line_means(int(numbers[HEADS]), row_a, numbers, a)
     write_line_means(head, row_b, numbers, b)
     for n in range(6):
         p, q = LEFT[n], RIGHT[n]
         lines = a[p] * b[q + 4] + a[p + 4] * b[q] + a[p + 4] * b[q + 4]
         slopes = a[p + 1] * b[q + 5] + a[p + 5] * b[q + 1] + a[p + 5] * b[q + 5]
-        found[n] = a[8] * b[8] * means[n] + lines + c * slopes
-    return found[0], found[1], found[2], found[3], found[4], found[5]
+        values[n] = a[8] * b[8] * means[n] + lines + c * slopes
+    return values[0], values[1], values[2], values[3], values[4], values[5]
 
 
 #: Panels of ρ, of which each has NODES Chebyshev nodes, and of b for trained biases.
@@ -342,26 +342,26 @@ class Functions:
             f, slope = self.value(x) * basis[0], self.slope(x) * basis[0]
             if np.abs(f[:, [0, -1]]).max() <= 1e-16 * np.abs(f).max():
                 break
-        own = [np.sum(f * f, axis=1), np.sum(f * slope, axis=1), np.sum(slope * slope, axis=1)]
+        squares = [np.sum(f * f, axis=1), np.sum(f * slope, axis=1), np.sum(slope * slope, axis=1)]
         if self.bend is None:
-            return _columns(rho, [*own, f * slope @ z], f @ basis.T) * step
+            return _columns(rho, [*squares, f * slope @ z], f @ basis.T) * step
         bend = self.bend(x) * basis[0]
         j = np.arange(2, count)
         later = bend @ basis[: count - 2].T / np.sqrt(j * (j - 1.0))
-        return np.column_stack([*own, np.sum(f * bend, axis=1), f @ basis[0], slope @ basis[0], later]) * step
+        return np.column_stack([*squares, np.sum(f * bend, axis=1), f @ basis[0], slope @ basis[0], later]) * step
 
     def adaptive(self, rho: Array, b: Array, count: int) -> Array:
         """Return the same for a link with kinks, which an adaptive rule finds."""
         rows = np.array([self._row(*pair, count) for pair in zip(rho.tolist(), b.tolist(), strict=True)])
-        own, coefficients = np.hsplit(rows, [OWN])
-        return _columns(rho, list(own.T), coefficients)
+        squares, coefficients = np.hsplit(rows, [OWN])
+        return _columns(rho, list(squares.T), coefficients)
 
     def _row(self, length: float, bias: float, count: int) -> list[float]:
         """Return E σ², E σσ', E σ'², E zσσ' and `count` coefficients of σ at one pair."""
-        found = integrate(lambda z: self.value(length * z + bias), count - 1)
-        slope = self.slope(length * found.nodes + bias) * polynomials.evaluate_functions(0, found.nodes)[0]
-        both = found.weights * found.values * slope
-        return [found.norm_squared, both.sum(), found.weights @ slope**2, both @ found.nodes, *found.coefficients]
+        fit = integrate(lambda z: self.value(length * z + bias), count - 1)
+        slope = self.slope(length * fit.nodes + bias) * polynomials.evaluate_functions(0, fit.nodes)[0]
+        weighted = fit.weights * fit.values * slope
+        return [fit.norm_squared, weighted.sum(), fit.weights @ slope**2, weighted @ fit.nodes, *fit.coefficients]
 
     def tails(self, rho: Array, b: float, terms: int) -> Array:
         """Return the distance from σ and σ' to their series of so many terms, shape (2, lengths), at one bias."""
@@ -379,10 +379,10 @@ def _grid(reach: float, largest: float) -> tuple[Array, float]:
     return np.arange(-reach, reach + 0.5 * step, step), step
 
 
-def _columns(rho: Array, own: list[Array], coefficients: Array) -> Array:
+def _columns(rho: Array, squares: list[Array], coefficients: Array) -> Array:
     """Return the columns from E σ², E σσ', E σ'², E zσσ' = ρ (E σ'² + E σσ'') and the coefficients of σ."""
     scale = rho[:, None] ** np.minimum(np.arange(coefficients.shape[1]), 2)
-    return np.column_stack([*own[:3], own[3] / rho - own[2], coefficients / scale])
+    return np.column_stack([*squares[:3], squares[3] / rho - squares[2], coefficients / scale])
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,16 +413,16 @@ class SeriesTable:
         """
         lengths, biases, grid = self._tail_grid
         row = np.clip(np.searchsorted(lengths, length), 1, lengths.size - 1)
-        known = (length >= self.lengths[0]) & (length <= self.lengths[-1])
+        inside = (length >= self.lengths[0]) & (length <= self.lengths[-1])
         if self.trained:
             column = np.clip(np.searchsorted(biases, bias), 1, biases.size - 1)
             cells = [(row - i, column - j) for i in (0, 1) for j in (0, 1)]
-            known &= (bias >= biases[0]) & (bias <= biases[-1])
+            inside &= (bias >= biases[0]) & (bias <= biases[-1])
         else:
             distance = np.abs(np.subtract.outer(bias, biases))
             cells = [(row - i, distance.argmin(axis=-1)) for i in (0, 1)]
-            known &= distance.min(axis=-1) <= 1e-12
-        return np.where(known, np.max([grid[:, *cell] for cell in cells], axis=0), np.inf)
+            inside &= distance.min(axis=-1) <= 1e-12
+        return np.where(inside, np.max([grid[:, *cell] for cell in cells], axis=0), np.inf)
 
     @cached_property
     def _tail_grid(self) -> tuple[Array, Array, Array]:
@@ -464,13 +464,13 @@ def series_table(
 
     def panels(order: range) -> list[Array]:
         """Return those in this order, up to the first where the series fails."""
-        found = []
+        columns = []
         for n in order:
             fits = [_fit(measure, ends[n], block, shape, terms + 2) for block in blocks]
             if not all(agrees for _, agrees in fits):
                 break
-            found.append(np.stack([series for series, _ in fits]))
-        return found
+            columns.append(np.stack([series for series, _ in fits]))
+        return columns
 
     # From the panel of ρ = 1 up and down.
     start = next(n for n, (_, high) in enumerate(ends) if high >= 1.0)
@@ -584,17 +584,17 @@ def known_link(link: HermiteExpansion) -> Link | None:
             scales[ERF] += size * (1.0 if term.parameters[0] > 0 else -1.0)
         else:
             return None
-    found = [family for family, scale in scales.items() if scale != 0.0]
-    return Link(found[0], scale=scales[found[0]], slope=line[1], offset=line[0]) if len(found) == 1 else None
+    families = [family for family, scale in scales.items() if scale != 0.0]
+    return Link(families[0], scale=scales[families[0]], slope=line[1], offset=line[0]) if len(families) == 1 else None
 
 
 def _at_zero(link: HermiteExpansion) -> list[float]:
     """Return σ^(j)(0)/√j! of a polynomial, from exact coefficients where they are known."""
     count = len(link.link_coefficients())
     if link.exact_source is None:
-        given = [c * math.sqrt(math.factorial(k)) for k, c in enumerate(link.link_coefficients())]
+        factors = [c * math.sqrt(math.factorial(k)) for k, c in enumerate(link.link_coefficients())]
         heat = [(-0.5) ** n / math.factorial(n) for n in range(count)]
-        derivatives = [math.fsum(h * d for h, d in zip(heat, given[j::2], strict=False)) for j in range(count)]
+        derivatives = [math.fsum(h * d for h, d in zip(heat, factors[j::2], strict=False)) for j in range(count)]
     else:
         import sympy
 
@@ -636,9 +636,9 @@ class PairSource:
             return 0.0
         terms = int(self.numbers[TERMS])
         tails = np.empty((2, link.size))
-        for n, known in enumerate(self.links):
-            tails[:, link == n] = known.tails(terms, q[link == n], b[link == n])
-        family = np.array([known.family for known in self.links])[link]
+        for n, unit_link in enumerate(self.links):
+            tails[:, link == n] = unit_link.tails(terms, q[link == n], b[link == n])
+        family = np.array([unit_link.family for unit_link in self.links])[link]
         counted = (link == 0)[:, None] & ~np.eye(link.size, dtype=bool)
         counted &= (family == TABLE)[:, None] | (family == TABLE)
         s = np.minimum(np.abs(gram) / np.sqrt(np.outer(q, q)), 1.0)
@@ -679,7 +679,7 @@ def pair_source(
         terms = max(terms, *(needed_terms(expansions[n], values[n]) for n in tabled))
     for n in tabled:
         links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
-    centred = all(each is not None and not any(each) for each in values)
+    centred = all(unit_biases is not None and not any(unit_biases) for unit_biases in values)
     lines = any(link.has_line for link in links)
     roots, parts = np.sqrt(np.arange(max(terms + 6, _ROOTS))), [link.numbers for link in links]
     heads = ROOT + roots.size

@@ -52,17 +52,17 @@ ALIGNED = 1e-14
 @kernel
 def series_pair(degree: int, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
     """E σ_aσ_b, σ'_aσ_b, σ_aσ'_b, σ'_aσ'_b, σ''_aσ_b, σ_aσ''_b where one is a polynomial of this degree."""
-    value = left = right = both = bend_a = bend_b = 0.0
+    value = slope_a = slope_b = slopes = bend_a = bend_b = 0.0
     for j in range(degree, -1, -1):
         x = STEP_HEAD + j
         share = c / (j + 1)
         value = a[x] * b[x] + share * value
-        left = a[x + 1] * b[x] + share * left
-        right = a[x] * b[x + 1] + share * right
-        both = a[x + 1] * b[x + 1] + share * both
+        slope_a = a[x + 1] * b[x] + share * slope_a
+        slope_b = a[x] * b[x + 1] + share * slope_b
+        slopes = a[x + 1] * b[x + 1] + share * slopes
         bend_a = a[x + 2] * b[x] + share * bend_a
         bend_b = a[x] * b[x + 2] + share * bend_b
-    return value, left, right, both, bend_a, bend_b
+    return value, slope_a, slope_b, slopes, bend_a, bend_b
 
 
 @kernel
@@ -82,8 +82,8 @@ def step_pair(
     gap = a[4] - turned * b[4]
     side = 0.0 if gap == 0.0 else math.copysign(2.0, gap)
     value = turned * (1.0 - 2.0 * abs(normal.normal_cdf(a[4]) - normal.normal_cdf(turned * b[4])))
-    left, right = -turned * side * a[5], side * b[5]
-    return value, left, right, 0.0, -a[1] * left / a[2], -b[1] * right / b[2]
+    slope_a, slope_b = -turned * side * a[5], side * b[5]
+    return value, slope_a, slope_b, 0.0, -a[1] * slope_a / a[2], -b[1] * slope_b / b[2]
 
 
 @kernel
@@ -93,8 +93,8 @@ def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[floa
         return row[1] * row[6] + row[0] * row[7], row[7], 2.0 * row[6]
     if kind == SIGN:
         return 1.0, 0.0, 0.0
-    value, slope, _, both, bend, _ = step_pair(centred, kind, degree, kind, degree, row[0], row, row)
-    return value, both + bend, 2.0 * slope
+    value, slope, _, slopes, bend, _ = step_pair(centred, kind, degree, kind, degree, row[0], row, row)
+    return value, slopes + bend, 2.0 * slope
 
 
 @kernel
@@ -130,13 +130,13 @@ def write_central_erf_second(
                 growth = tilted[a, a] - left[a] ** 2 - right[a] ** 2
                 for b in range(a + 1):
                     together = weight[a] * weight[b] * (1.0 if a == b else 2.0)
-                    other, s = 1.0 + tilted[b, b], tilted[a, b]
-                    square += together * math.asin(s / math.sqrt(wide * other))
+                    wide_b, s = 1.0 + tilted[b, b], tilted[a, b]
+                    square += together * math.asin(s / math.sqrt(wide * wide_b))
                     if exact:
                         ds = s - left[a] * left[b] - right[a] * right[b]
                         db = tilted[b, b] - left[b] ** 2 - right[b] ** 2
-                        turn = ds - 0.5 * s * (growth / wide + db / other)
-                        change += together * turn / math.sqrt(wide * other - s * s)
+                        turn = ds - 0.5 * s * (growth / wide + db / wide_b)
+                        change += together * turn / math.sqrt(wide * wide_b - s * s)
             mean = 2.0 / math.pi * square + noise
             dimensions = d - 2.0 + (first + second) / determinant if exact else d
             result = dimensions * mean + 4.0 / math.pi * change
@@ -182,14 +182,14 @@ def write_erf_second(
                 change += weight[a] ** 2 * (2.0 * in_q * growth - 2.0 * in_b * turns[a])
                 for b in range(a):
                     together = 2.0 * weight[a] * weight[b]
-                    value, slope_a, slope_b, both, bend_a, bend_b = step_pair(
+                    value, slope_a, slope_b, slopes, bend_a, bend_b = step_pair(
                         centred, kind, degree, kinds[3 * b], kinds[3 * b + 2], tilted[a, b], rows[a], rows[b]
                     )
                     square += together * value
                     if exact:
-                        other = tilted[b, b] - left[b] ** 2 - right[b] ** 2
+                        growth_b = tilted[b, b] - left[b] ** 2 - right[b] ** 2
                         dc = tilted[a, b] - left[a] * left[b] - right[a] * right[b]
-                        moved = 2.0 * both * dc + bend_a * growth + bend_b * other
+                        moved = 2.0 * slopes * dc + bend_a * growth + bend_b * growth_b
                         change += together * (moved - 2.0 * (slope_a * turns[a] + slope_b * turns[b]))
             along = bias[i] * n_i + bias[j] * n_j
             scale = 2.0 / math.pi / math.sqrt(determinant) * math.exp(-0.5 * along)
@@ -583,8 +583,8 @@ def step_link(link: HermiteExpansion) -> StepLink:
     if link.is_polynomial:
         means = mean_derivatives(trimmed(np.array(link.link_coefficients())))
         return StepLink(link.name, POLYNOMIAL, tuple(means.tolist()))
-    known = link.name in _KINDS and link == hermite.expand(link.name, order=link.order)
-    return StepLink(link.name, _KINDS[link.name] if known else UNKNOWN)
+    is_known = link.name in _KINDS and link == hermite.expand(link.name, order=link.order)
+    return StepLink(link.name, _KINDS[link.name] if is_known else UNKNOWN)
 
 
 def step_units(problem: Problem) -> tuple[StepUnit, ...]:
@@ -678,7 +678,7 @@ def ridge_units(exponents: Sequence[Sequence[int]], powers: Sequence[float]) -> 
 
 def _forms(exponent: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
     """Return the linear forms of which a monomial of degree n is the sum of n-th powers, with their factors."""
-    found: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
+    forms: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     n = sum(exponent)
     for nu in itertools.product(*(range(e + 1) for e in exponent)):
         twice = [e - 2 * k for e, k in zip(exponent, nu, strict=True)]
@@ -688,5 +688,5 @@ def _forms(exponent: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
         sign = 1 if next(x for x in twice if x) > 0 else -1
         form = tuple(sign * x // common for x in twice)
         factor = (-1) ** sum(nu) * math.prod(math.comb(e, k) for e, k in zip(exponent, nu, strict=True))
-        found[form] += Fraction(factor * (sign * common) ** n, math.factorial(n) * 2**n)
-    return {form: factor for form, factor in found.items() if factor}
+        forms[form] += Fraction(factor * (sign * common) ** n, math.factorial(n) * 2**n)
+    return {form: factor for form, factor in forms.items() if factor}

@@ -264,8 +264,8 @@ def threshold_values(
 @choice()
 def lined_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron a and a unit b of links κ f + βz + γ at covariance c."""
-    value, slope, _, both, bend, _ = threshold_values(head, c, a, b, numbers)
-    return value, slope, both, bend
+    value, slope, _, slopes, bend, _ = threshold_values(head, c, a, b, numbers)
+    return value, slope, slopes, bend
 
 
 @inlined_kernel
@@ -279,17 +279,17 @@ def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> t
 @inlined_kernel
 def central_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron a and a unit b of relu, sign or erf without biases."""
-    found = normal.central_pair(int(numbers[series.STUDENT]), int(numbers[head]), c, a, b)
-    value, slope, _, both, bend, _ = found
-    return value, slope, both, bend
+    means = normal.central_pair(int(numbers[series.STUDENT]), int(numbers[head]), c, a, b)
+    value, slope, _, slopes, bend, _ = means
+    return value, slope, slopes, bend
 
 
 @inlined_kernel
 def biased_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2 of a neuron a and a unit b of relu, sign or erf."""
-    found = normal.threshold_pair(int(numbers[series.STUDENT]), int(numbers[head]), False, c, a, b)
-    value, slope, _, both, bend, _ = found
-    return value, slope, both, bend
+    means = normal.threshold_pair(int(numbers[series.STUDENT]), int(numbers[head]), False, c, a, b)
+    value, slope, _, slopes, bend, _ = means
+    return value, slope, slopes, bend
 
 
 @choice()
@@ -297,8 +297,8 @@ def own_threshold_values(row: Vector, numbers: Vector) -> tuple[float, float, fl
     """K, K1, K12, K2 of a neuron with itself, of a link κ f + βz + γ."""
     head = int(numbers[series.HEADS])
     if numbers[series.STUDENT] != RELU:
-        value, slope, _, both, bend, _ = threshold_values(head, row[0], row, row, numbers)
-        return value, slope, both, bend
+        value, slope, _, slopes, bend, _ = threshold_values(head, row[0], row, row, numbers)
+        return value, slope, slopes, bend
     means = row[1] * row[6] + row[0] * row[7], row[6], row[6], row[7], 0.0, 0.0
     if numbers[series.LINED] > 0.0:
         means = series.lined_pair(head, row[0], row, row, numbers, means)
@@ -351,8 +351,8 @@ def add_one_by_one(
         pulls[2, i] += weight[i] * second
         A[i, i] = weight[i] * weight[i] * slopes
         for j in range(i):
-            found = threshold_values(int(numbers[series.HEADS]), C[i, j], rows[i], rows[j], numbers)
-            value, first, mirrored, slopes, second, bent = found
+            means = threshold_values(int(numbers[series.HEADS]), C[i, j], rows[i], rows[j], numbers)
+            value, first, mirrored, slopes, second, bent = means
             pulls[0, i] += weight[j] * value
             pulls[0, j] += weight[i] * value
             pulls[1, i] += weight[j] * first
@@ -394,10 +394,10 @@ def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> No
         inverse[j] = 1.0 / math.sqrt(square[j])
     for i in range(m):
         gram, row = C[i], A[i]
-        q, own, weight = square[i], inverse[i], weights[i]
+        q, inverse_i, weight = square[i], inverse[i], weights[i]
         value = bend = 0.0
         for j in range(m):
-            c, shared = gram[j], own * inverse[j]
+            c, shared = gram[j], inverse_i * inverse[j]
             delta = max(normal.difference_of_products(q, square[j], c, c), 0.0)
             slope = 0.25 + arc_sine(c * shared, delta * shared * shared) / (2.0 * math.pi)
             root = math.sqrt(delta) / (2.0 * math.pi)
@@ -421,10 +421,10 @@ def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: 
         inverse[j] = 1.0 / math.sqrt(wide[j])
     for i in range(m):
         gram, row = C[i], A[i]
-        T, own, weight = wide[i], inverse[i], 2.0 / math.pi * weights[i]
+        T, inverse_i, weight = wide[i], inverse[i], 2.0 / math.pi * weights[i]
         value = bend = 0.0
         for j in range(m):
-            c, shared = gram[j], own * inverse[j]
+            c, shared = gram[j], inverse_i * inverse[j]
             lack = normal.difference_of_products(T, wide[j], c, c) * shared * shared
             slope = weights[j] * shared / math.sqrt(lack)
             if values:
@@ -449,13 +449,13 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
         bias[j], q[j], inverse[j], h[j], share[j] = rows[j, 1], rows[j, 2], rows[j, 3], rows[j, 4], rows[j, 7]
     normal.write_excesses(q, inverse, h, C, A)
     for i in range(m):
-        gram, row, b, own, p = C[i], A[i], bias[i], inverse[i], rows[i, 5]
+        gram, row, b, inverse_i, p = C[i], A[i], bias[i], inverse[i], rows[i, 5]
         row[i] = share[i] - share[i] * share[i]
         back, along, above, bell_sum = weight[i] * q[i] * p, 0.0, 0.0, 0.0
         for j in range(m):
             c = gram[j]
             root = normal.root_determinant(c, q[i], q[j])
-            shift = normal.difference_of_products(bias[j], q[i], c, b) * own
+            shift = normal.difference_of_products(bias[j], q[i], c, b) * inverse_i
             bell, odd = normal.bell_and_odd(normal.standard_score(shift, 1.0, root))
             cdf = 0.5 + 0.5 * odd
             along += weight[j] * c * cdf
@@ -464,11 +464,11 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
             turned[j] += back * cdf
         from_both = inside = 0.0
         for j in range(m):
-            both = weight[j] * (share[i] * share[j] + row[j])
-            from_both += bias[j] * both
-            inside += gram[j] * both
-            row[j] = weight[i] * both
-        bend = p * own * (above + normal.INVERSE_ROOT * bell_sum)
+            weighted_slopes = weight[j] * (share[i] * share[j] + row[j])
+            from_both += bias[j] * weighted_slopes
+            inside += gram[j] * weighted_slopes
+            row[j] = weight[i] * weighted_slopes
+        bend = p * inverse_i * (above + normal.INVERSE_ROOT * bell_sum)
         slope[i], inner[i] = from_both + p * along, inside + q[i] * bend
         pulls[2, i] += bend
     for i in range(m):
@@ -493,7 +493,7 @@ def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls:
             root = normal.root_determinant(C[i, i], T[i], T[i])
             A[i, i] = normal.excess(C[i, i], root, inverse[i] * inverse[i], h[i], h[i])
     for i in range(m):
-        gram, row, b, own, p = C[i], A[i], bias[i], inverse[i], 2.0 * rows[i, 5]
+        gram, row, b, inverse_i, p = C[i], A[i], bias[i], inverse[i], 2.0 * rows[i, 5]
         value = first = bend = 0.0
         if values:
             for j in range(m):
@@ -501,17 +501,17 @@ def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls:
         for j in range(m):
             c = gram[j]
             root = 1.0 / math.sqrt(normal.difference_of_products(T[i], T[j], c, c))
-            bell, odd = normal.bell_and_odd(normal.difference_of_products(bias[j], T[i], c, b) * own * root)
+            bell, odd = normal.bell_and_odd(normal.difference_of_products(bias[j], T[i], c, b) * inverse_i * root)
             slopes = weight[j] * bell * root
             first += weight[j] * odd
             bend += c * slopes
             row[j] = slopes
-        both = 2.0 * p * normal.INVERSE_ROOT / own
+        bell_factor = 2.0 * p * normal.INVERSE_ROOT / inverse_i
         for j in range(m):
-            row[j] *= weight[i] * both
+            row[j] *= weight[i] * bell_factor
         pulls[0, i] += value
         pulls[1, i] += p * first
-        pulls[2, i] -= (b * p * first + both * bend) / T[i]
+        pulls[2, i] -= (b * p * first + bell_factor * bend) / T[i]
 
 
 @choice()
@@ -530,7 +530,7 @@ def add_lists(
     for i in range(m):
         if is_stopped(sizes):
             return
-        gram, row, both = C[i], rows[i], A[i]
+        gram, row, slope_row = C[i], rows[i], A[i]
         for j in range(m):
             x[j] = gram[j] * inverse[i] * inverse[j]
         # The neuron itself is no sum: a series does not converge there.
@@ -540,15 +540,15 @@ def add_lists(
         for k in range(0 if values else 2, 4):
             place = series.LIST if k == 0 else second if k == 2 else first
             factors = vector(row, place, row.size - place)
-            normal.write_power_sums(factors, slopes if k == 3 else means, x, terms, m, both if k == 3 else sums[k])
-        sums[0, i], sums[1, i], both[i], sums[2, i] = own_list_values(row, numbers)
+            normal.write_power_sums(factors, slopes if k == 3 else means, x, terms, m, slope_row if k == 3 else sums[k])
+        sums[0, i], sums[1, i], slope_row[i], sums[2, i] = own_list_values(row, numbers)
         for k in range(0 if values else 2, 3):
-            total, found = 0.0, sums[k]
+            total, row_sums = 0.0, sums[k]
             for j in range(m):
-                total += weight[j] * found[j]
+                total += weight[j] * row_sums[j]
             pulls[k, i] += total
         for j in range(m):
-            both[j] *= weight[i] * weight[j]
+            slope_row[j] *= weight[i] * weight[j]
 
 
 # Means of a neuron with its teacher, made of units or a polynomial.
@@ -584,8 +584,8 @@ def write_unit_means(
     for i in range(m + P - 1, -1, -1):
         if is_stopped(sizes):
             return
-        own, q, b = unit_at(i, m, y, first_head, units, C)
-        write_head(own, q, b, numbers, rows[i])
+        unit_head, q, b = unit_at(i, m, y, first_head, units, C)
+        write_head(unit_head, q, b, numbers, rows[i])
         out = means[min(i, m - 1)]
         for k in range(r + 3):
             out[k] = 0.0
@@ -911,12 +911,12 @@ class NetworkSystem(FlowSystem):
         self.pairs = pairs = series.pair_source(
             problem.activation, teacher.links, biases=fixed, teacher_biases=of_teacher
         )
-        own, pairing = pairs.links[0], LISTS
-        if own.has_line:
+        student_link, pairing = pairs.links[0], LISTS
+        if student_link.has_line:
             pairing = ONE_BY_ONE
-        elif own.family in (RELU, ERF):
+        elif student_link.family in (RELU, ERF):
             by_family = {RELU: (CENTRAL_RELU, BIASED_RELU), ERF: (CENTRAL_ERF, BIASED_ERF)}
-            pairing = by_family[own.family][student.has_biases]
+            pairing = by_family[student_link.family][student.has_biases]
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
         rates = Rates(
             *student.learning_rates, *student.decay, student.output_scale, step or 0.0, problem.emergence_level
@@ -1121,13 +1121,13 @@ def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integ
     if layout.theory == MEANS:
         return
     W, moved = whitened_weights(y, sizes), whitened_weights(out, sizes)
-    (_, _, _, _, _, N, _), own = views(sizes, work), square_scratch(sizes, work)
+    (_, _, _, _, _, N, _), decay_matrix = views(sizes, work), square_scratch(sizes, work)
     s, decay = eigenvalues_of(W.shape[1], parameters, sizes), rates_of(parameters).decay_w
     for i in range(m):
         out[i], out[m + i] = rates[i], rates[m + i]
         for j in range(m):
-            own[i, j] = N[i, j]
-    product_until(own, W, moved, sizes)
+            decay_matrix[i, j] = N[i, j]
+    product_until(decay_matrix, W, moved, sizes)
     for i in range(m):
         for a in range(r):
             moved[i, a] += N[i, m + a]
