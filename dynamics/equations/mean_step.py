@@ -252,12 +252,12 @@ def write_map(
     counts, numbers, (N, C, S) = counts_of(sizes), numbers_of(parameters), moments
     m, P, rate, size = counts.width, counts.axes, numbers.rate, counts.state
     count, n, mm, vectors = 2 + counts.averages, m + P, m * m, 2 * m + m * P
-    beta, kept = (numbers.momentum, numbers.kept) if t > 0.5 * rate else (0.0, 1.0)
+    beta, gradient_share = (numbers.momentum, numbers.kept) if t > 0.5 * rate else (0.0, 1.0)
     alpha = numbers.share if numbers.share > 0.0 else 1.0 / (t / rate + 2.0)
     D = np.zeros((3, 4))
     D[0, 1] = -numbers.of_buffer * beta
-    D[0, 3] = -numbers.of_buffer * kept - numbers.of_gradient
-    D[1, 1], D[1, 3] = (beta - 1.0) / rate, kept / rate
+    D[0, 3] = -numbers.of_buffer * gradient_share - numbers.of_gradient
+    D[1, 1], D[1, 3] = (beta - 1.0) / rate, gradient_share / rate
     D[2, 0], D[2, 1], D[2, 2], D[2, 3] = alpha / rate, alpha * D[0, 1], -alpha / rate, alpha * D[0, 3]
     # Places of w, u and a, and of their products.
     at = 0, size, size + vectors + 2 * mm
@@ -314,16 +314,16 @@ def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     alpha = numbers.share if numbers.share > 0.0 else 1.0 / (t / rate + 2.0)
     mm, short = m * m, 2 * m + m * P
     for x in range(out.size):
-        kept = 1.0
+        factor = 1.0
         if x >= vectors + short + 2 * mm:
             at = x - vectors - short - 2 * mm
-            kept = 1.0 - alpha
+            factor = 1.0 - alpha
             if at >= short:
-                kept *= kept if at < short + mm else 1.0 if at < short + 2 * mm else beta
+                factor *= factor if at < short + mm else 1.0 if at < short + 2 * mm else beta
         elif x >= vectors:
-            kept = beta * beta if x >= vectors + short + mm else beta
+            factor = beta * beta if x >= vectors + short + mm else beta
         total, power = 0.0, 1.0
         for j in range(1, counts.steps + 1):
-            power *= 1.0 - kept
+            power *= 1.0 - factor
             total -= power / j
         out[x] = total / rate

@@ -113,10 +113,10 @@ def homogeneous_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Int
     for i in range(m):
         rho = math.exp(0.5 * state[size - m + i])
         for j in range(m):
-            other = math.exp(0.5 * state[size - m + j])
-            S[i, j] *= rho * other
-            N[i, j] *= rho / other
-            C[i, j] *= rho * other
+            rho_j = math.exp(0.5 * state[size - m + j])
+            S[i, j] *= rho * rho_j
+            N[i, j] *= rho / rho_j
+            C[i, j] *= rho * rho_j
         for p in range(P):
             N[i, m + p] *= rho
             C[i, m + p] *= rho
@@ -161,8 +161,8 @@ def views_of_nodes(
     y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> tuple[Matrix, Units, Integers, Vector, Matrix]:
     """Return nodes, units, table of vectors and their mean derivatives, and L, the factor of the neurons."""
-    counts, (numbers, given) = counts_of(sizes), of_network
-    m, P, step = counts.width, counts.axes, steps.step_numbers(numbers, given)
+    counts, (numbers, student_sizes) = counts_of(sizes), of_network
+    m, P, step = counts.width, counts.axes, steps.step_numbers(numbers, student_sizes)
     units = step.weight, step.bias, step.theta
     nodes, L = matrix(parameters, NUMBERS, counts.nodes, 1 + counts.node_axes), matrix(own, m * m, m, m)
     means = vector(parameters, NUMBERS + nodes.size, counts.own - NUMBERS - nodes.size)
@@ -175,11 +175,11 @@ def sum_nodes(
     y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> float:
     """Return d² E(ℓ₊ − ℓ₋)²/(4λ²) of zeroth order."""
-    m, (numbers, given), own_numbers = counts_of(sizes).width, of_network, numbers_of(parameters)
-    scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, given).noise
+    m, (numbers, student_sizes), optimizer = counts_of(sizes).width, of_network, numbers_of(parameters)
+    scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, student_sizes).noise
     nodes, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
     z = vector(own, 2 * m * m, m + units[0].size)
-    d, shift, total = own_numbers.dimension, own_numbers.smoothing, 0.0
+    d, shift, total = optimizer.dimension, optimizer.smoothing, 0.0
     for n in range(nodes.shape[0]):
         above = error_at(nodes[n], shift, y, scale, L, units, table, means, z)
         below = error_at(nodes[n], -shift, y, scale, L, units, table, means, z)
@@ -192,10 +192,10 @@ def write_signs(
     y: Vector, out: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> None:
     """Write the rates of sign SGD."""
-    (numbers, given), own_numbers = of_network, numbers_of(parameters)
-    scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, given).noise
+    (numbers, student_sizes), optimizer = of_network, numbers_of(parameters)
+    scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, student_sizes).noise
     lattices, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
-    rate, d = own_numbers.rate, own_numbers.dimension
+    rate, d = optimizer.rate, optimizer.dimension
     write_sign_rates(lattices[0], rate, d, y, scale, noise, units, (table, means), L, out)
 
 
@@ -203,9 +203,12 @@ def write_signs(
 def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, Integers, Vector]:
     """Return parameters, sizes and scratch of the student's system."""
     counts = counts_of(sizes)
-    own, first = counts.own, HEADER + counts.table
-    numbers, given = vector(parameters, own, parameters.size - own), vector(sizes, first, sizes.size - first)
-    return numbers, given, vector(work, 0, counts.scratch)
+    numbers_size, first = counts.own, HEADER + counts.table
+    numbers, student_sizes = (
+        vector(parameters, numbers_size, parameters.size - numbers_size),
+        vector(sizes, first, sizes.size - first),
+    )
+    return numbers, student_sizes, vector(work, 0, counts.scratch)
 
 
 @inlined_kernel
@@ -218,31 +221,31 @@ def write_rates(
     """
     counts, (rate, _, _, _, _, _, _, _, smoothing, _) = counts_of(sizes), numbers_of(parameters)
     m, size, rule = counts.width, counts.state, counts.rule
-    numbers, given, scratch = inner(parameters, sizes, work)
-    own = vector(work, scratch.size, work.size - scratch.size)
+    numbers, student_sizes, scratch = inner(parameters, sizes, work)
+    own_work = vector(work, scratch.size, work.size - scratch.size)
     if rule == SIGN:
-        write_signs(y, out, parameters, sizes, (numbers, given), own)
+        write_signs(y, out, parameters, sizes, (numbers, student_sizes), own_work)
         return
     spread, looked, now = 0.0, vector(y, 0, size), vector(y, 0, y.size)
     if smoothing > 0.0:
-        spread = sum_nodes(y, parameters, sizes, (numbers, given), own)
-        looked = vector(own, own.size - size, size)
+        spread = sum_nodes(y, parameters, sizes, (numbers, student_sizes), own_work)
+        looked = vector(own_work, own_work.size - size, size)
         for x in range(size):
             looked[x] = y[x]
         for i in range(m):
             looked[size - m * m + i * m + i] += smoothing**2
-    count, total = counts.steps, vector(own, own.size - y.size, y.size)
+    count, total = counts.steps, vector(own_work, own_work.size - y.size, y.size)
     if count > 1:
-        now = vector(own, own.size - 2 * y.size, y.size)
+        now = vector(own_work, own_work.size - 2 * y.size, y.size)
         looked = vector(now, 0, size)
         for x in range(y.size):
             now[x] = y[x]
     for k in range(count):
-        found = moments(looked, vector(out, 0, size), numbers, given, scratch)
+        mean_motion = moments(looked, vector(out, 0, size), numbers, student_sizes, scratch)
         if rule == MAP:
-            write_map(t + k * rate, now, out, found, parameters, sizes, own)
+            write_map(t + k * rate, now, out, mean_motion, parameters, sizes, own_work)
         else:
-            write_flow(t, y, out, found, spread, parameters, sizes, own)
+            write_flow(t, y, out, mean_motion, spread, parameters, sizes, own_work)
         if count > 1:
             add_share(k, now, out, rate, total, count)
     for x in range(y.size if count > 1 else 0):
@@ -273,27 +276,27 @@ def homogeneous_rates(t: float, y: Vector, out: Vector, parameters: Vector, size
 @kernel
 def network_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the events of a network."""
-    numbers, given, scratch = inner(parameters, sizes, work)
-    network.event_values(t, vector(y, 0, counts_of(sizes).state), out, numbers, given, scratch)
+    numbers, student_sizes, scratch = inner(parameters, sizes, work)
+    network.event_values(t, vector(y, 0, counts_of(sizes).state), out, numbers, student_sizes, scratch)
 
 
 @kernel
 def committee_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the events of a committee."""
-    (numbers, given, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
+    (numbers, student_sizes, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
     committee.event_values(
-        t, vector(y, 2 * counts.width, counts.state - 2 * counts.width), out, numbers, given, scratch
+        t, vector(y, 2 * counts.width, counts.state - 2 * counts.width), out, numbers, student_sizes, scratch
     )
 
 
 @kernel
 def homogeneous_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the events of homogeneous neurons."""
-    (numbers, given, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
+    (numbers, student_sizes, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
     m, P = counts.width, counts.axes
     state = vector(scratch, scratch.size - m * (P + m + 1), m * (P + m + 1))
     overlaps_of(y, state, m, P)
-    overlaps.event_values(t, state, out, numbers, given, scratch)
+    overlaps.event_values(t, state, out, numbers, student_sizes, scratch)
 
 
 #: Largest κ = (1 − β2) d: at 20 the mean square of 25 samples makes runs 9 % later than the equation.
@@ -448,13 +451,13 @@ class OptimizedSystem(FlowSystem):
             rate, sgd.momentum, 1.0 - sgd.dampening, of_buffer, of_gradient, alpha, problem.dimension,
             getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0),
         )  # fmt: skip
-        own = np.concatenate([numbers, nodes.ravel(), means, varying])
+        optimizer_parameters = np.concatenate([numbers, nodes.ravel(), means, varying])
         scratch = base.work_size + base.initial_state.size
         self.counts = OptimizerCounts(
-            m, P, self._rule, int(self._averages), own.size, scratch, weights.size, len(nodes),
+            m, P, self._rule, int(self._averages), optimizer_parameters.size, scratch, weights.size, len(nodes),
             max(nodes.shape[1] - 1, 0), table.size, varying.size, 1,
         )  # fmt: skip
-        self.parameters: Array = np.concatenate([own, base.parameters])
+        self.parameters: Array = np.concatenate([optimizer_parameters, base.parameters])
         self.sizes: Integers = np.concatenate([self.counts, table, base.sizes]).astype(np.int64)
         self.work_size = scratch + 3 * m * (m + P) + 4 * m + table.size + weights.size
         self.work_size += 2 * self.initial_state.size if self._rule == MAP else 0
@@ -570,11 +573,11 @@ def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, 
     if rule == SIGN:
         units, start = steps.step_units(problem), base.initial_state
         biased = bool(np.any(start[m : 2 * m])) or any(unit.bias for unit in units)
-        own = np.abs(cast("Student", problem.student).output_scale * start[:m])
-        largest = float(max([*own, *(abs(unit.coefficient) for unit in units)]))
+        amplitudes = np.abs(cast("Student", problem.student).output_scale * start[:m])
+        largest = float(max([*amplitudes, *(abs(unit.coefficient) for unit in units)]))
         symmetric, rough = is_symmetric(links, biased=biased), any(is_rough(link) for link in links)
-        found = lattice(m + P, problem.label_noise, largest, symmetric=symmetric, rough=rough)
-        return np.array([found]), table.ravel(), np.concatenate(numbers)
+        rule_numbers = lattice(m + P, problem.label_noise, largest, symmetric=symmetric, rough=rough)
+        return np.array([rule_numbers]), table.ravel(), np.concatenate(numbers)
     points, weights = np.polynomial.hermite_e.hermegauss(POINTS.get(axes, 20))
     weights = weights / weights.sum()
     require(
@@ -584,5 +587,5 @@ def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, 
     )
     grids = np.meshgrid(*[points] * axes, indexing="ij"), np.meshgrid(*[weights] * axes, indexing="ij")
     nodes = np.stack([np.prod(grids[1], axis=0), *grids[0]], axis=-1).reshape(-1, axes + 1)
-    kept = nodes[:, 0] > 1e-18 * nodes[:, 0].max()
-    return np.ascontiguousarray(nodes[kept]), table.ravel(), np.concatenate(numbers)
+    counted = nodes[:, 0] > 1e-18 * nodes[:, 0].max()
+    return np.ascontiguousarray(nodes[counted]), table.ravel(), np.concatenate(numbers)

@@ -101,7 +101,7 @@ def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Cal
     points = _points(uniform, 1 + r + (steps + 1) * m, size, rng, give_way)
     x = points[uniform + 1 :]  # on the teacher's axes, on those of W^0, and on directions that are new
     y = data.target(x[:r]) + data.label_noise * points[uniform]
-    brought, known = np.zeros((steps * m, size)), 0
+    basis, new_count = np.zeros((steps * m, size)), 0
     M, v, b = np.full((steps + 1, m, r), np.nan), np.full((steps + 1, m), np.nan), np.full((steps + 1, m), np.nan)
     train, squares, W = np.full(steps + 1, np.nan), np.full((steps + 1, m, m), np.nan), np.zeros((m, len(x)))
     values, vectors = np.linalg.eigh(data.gram - data.overlap @ data.overlap.T)
@@ -112,7 +112,7 @@ def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Cal
         if not (np.abs(W @ W.T).max() <= LARGEST_SQUARE and np.isfinite(v[t]).all()):
             v[t], b[t] = np.nan, np.nan
             break
-        M[t], squares[t], end = W[:, :r], W @ W.T, r + m + known
+        M[t], squares[t], end = W[:, :r], W @ W.T, r + m + new_count
         h = W[:, :end] @ x[:end] + b[t][:, None]
         value, weight = data.value(h), data.scale * v[t]
         error = weight @ value - y
@@ -127,35 +127,38 @@ def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Cal
         b[t + 1] = b[t] + data.rates[t] * data.speeds[2] * force.mean(axis=1)
         G = np.zeros_like(W)
         G[:, :end] = force @ x[:end].T / size
-        known = _add_new(force, data.ratio, brought, known, x[r + m :], G[:, r + m :])
+        new_count = _add_new(force, data.ratio, basis, new_count, x[r + m :], G[:, r + m :])
         W = _stepped(data, t, W, G)
     return Moments(M, squares, v, b, train)
 
 
-def _add_new(force: Array, ratio: float, brought: Array, known: int, x: Array, G: Array) -> int:
-    """Add to the `known` directions what is new in F (m, points), to x and G along them; return how many there are."""
-    before = known
-    rest = _twice_projected(force / ratio, ratio, brought[:before])[0]
-    for i in range(len(force)):
-        own, G[i, before:known] = _twice_projected(rest[i], ratio, brought[before:known])
-        if (square := ratio * np.mean(own**2)) > LEAST_NEW * np.mean(force[i] ** 2) / ratio:
-            G[i, known] = np.sqrt(square)
-            brought[known] = own / G[i, known]
-            x[known] += brought[known]
-            known += 1
-    return known
+def _add_new(force: Array, ratio: float, basis: Array, count: int, x: Array, G: Array) -> int:
+    """Extend the first `count` orthogonal directions by those parts of F (m, points) that they do not span.
 
-
-def _twice_projected(rest: Array, ratio: float, c: Array) -> tuple[Array, Array]:
-    """Return what is left of `rest` without the directions c, and its components along them.
-
-    Once is too little: what is left may be a small part, and its rounding would grow in every step.
+    Writes new directions to `basis`, adds them to x, and writes their components to G; returns the new count.
     """
-    along = np.zeros((*rest.shape[:-1], len(c)))
+    before = count
+    remainders = _twice_projected(force / ratio, ratio, basis[:before])[0]
+    for i in range(len(force)):
+        remainder, G[i, before:count] = _twice_projected(remainders[i], ratio, basis[before:count])
+        if (square := ratio * np.mean(remainder**2)) > LEAST_NEW * np.mean(force[i] ** 2) / ratio:
+            G[i, count] = np.sqrt(square)
+            basis[count] = remainder / G[i, count]
+            x[count] += basis[count]
+            count += 1
+    return count
+
+
+def _twice_projected(vectors: Array, ratio: float, c: Array) -> tuple[Array, Array]:
+    """Return the parts of vectors that are orthogonal to the directions c, and their components along c.
+
+    They are projected twice: rounding of a small orthogonal part would grow in every step otherwise.
+    """
+    along = np.zeros((*vectors.shape[:-1], len(c)))
     for _ in range(2):
-        part = ratio / c.shape[1] * (rest @ c.T)
-        along, rest = along + part, rest - part @ c
-    return rest, along
+        part = ratio / c.shape[1] * (vectors @ c.T)
+        along, vectors = along + part, vectors - part @ c
+    return vectors, along
 
 
 def _stepped(data: ReusedData, t: int, W: Array, G: Array) -> Array:
@@ -173,13 +176,13 @@ def _points(uniform: int, normal: int, size: int, rng: np.random.Generator, give
     from scipy.special import ndtri
     from scipy.stats import qmc
 
-    sequence, found = qmc.Sobol(uniform + normal, seed=rng), np.empty((uniform + normal, size))
+    sequence, points = qmc.Sobol(uniform + normal, seed=rng), np.empty((uniform + normal, size))
     part = max(size // PARTS, 1)
     for first in range(0, size, part):
         give_way()
         # The next points of a sequence are the same in parts as at once.
-        drawn = np.ascontiguousarray(sequence.random(part).T)
-        drawn += HALF_SPACING
-        ndtri(drawn[uniform:], out=drawn[uniform:])
-        found[:, first : first + part] = drawn
-    return found
+        block = np.ascontiguousarray(sequence.random(part).T)
+        block += HALF_SPACING
+        ndtri(block[uniform:], out=block[uniform:])
+        points[:, first : first + part] = block
+    return points

@@ -141,8 +141,8 @@ def sum_line(
     if kind == ERF:
         s = sign_of(weight)
         for k in range(begin, end):
-            found = error + weight * normal.bell_and_odd(z + deep * points[k])[1]
-            f = weights[k] * normal.bell_and_odd(found * inverse)[1]
+            total_error = error + weight * normal.bell_and_odd(z + deep * points[k])[1]
+            f = weights[k] * normal.bell_and_odd(total_error * inverse)[1]
             all_of += weights[k]
             total += f
             first += f * points[k]
@@ -176,11 +176,11 @@ def sum_lattice(
         points[k] = (k - half + shift) * spacing
         weights[k] = spacing * math.exp(-0.5 * points[k] ** 2) / math.sqrt(2.0 * math.pi)
     # Of the nodes on the first axes: projections, error, weight, what is left of reach², and places.
-    z, error, w, rest = np.zeros((D, m + U)), np.zeros(D), np.ones(D), np.full(D, reach * reach)
+    z, error, w, remaining = np.zeros((D, m + U)), np.zeros(D), np.ones(D), np.full(D, reach * reach)
     at, last = np.zeros(D, dtype=np.int64), np.zeros(D, dtype=np.int64)
     x, s, pull = np.empty(D), np.zeros(m), np.empty(m)
-    own, all_of, a = m - 1, 0.0, 0
-    of_last = vector(means, table[3 * own + 1], table[3 * own + 2] + 1)
+    last_neuron, all_of, a = m - 1, 0.0, 0
+    of_last = vector(means, table[3 * last_neuron + 1], table[3 * last_neuron + 2] + 1)
     at[0], last[0] = math.ceil(half - shift - reach / spacing) - 1, math.floor(half - shift + reach / spacing)
     while a >= 0:
         at[a] += 1
@@ -188,7 +188,7 @@ def sum_lattice(
             a -= 1
             continue
         x[a] = points[at[a]]
-        left, deeper, found = rest[a] - x[a] * x[a], a + 1, error[a]
+        remaining_square, deeper, node_error = remaining[a] - x[a] * x[a], a + 1, error[a]
         w[deeper] = w[a] * weights[at[a]]
         for i in range(max(a - P, 0), m):
             z[deeper, i] = z[a, i] + factor[i, a] * x[a]
@@ -196,37 +196,39 @@ def sum_lattice(
             z[deeper, u] = z[a, u] + theta[u - m, a] * x[a]
             if a == P - 1:
                 numbers = vector(means, table[3 * u + 1], table[3 * u + 2] + 1)
-                found += amplitudes[u - m] * value_and_slope(table[3 * u], z[deeper, u] + offsets[u - m], numbers)[0]
+                node_error += (
+                    amplitudes[u - m] * value_and_slope(table[3 * u], z[deeper, u] + offsets[u - m], numbers)[0]
+                )
         if a >= P:
             i = a - P
             numbers = vector(means, table[3 * i + 1], table[3 * i + 2] + 1)
             value, slope = value_and_slope(table[3 * i], z[deeper, i] + bias[i], numbers)
-            found += weight[i] * value
+            node_error += weight[i] * value
             s[i] = sign_of(weight[i] * slope)
-        reached = math.sqrt(max(left, 0.0)) / spacing
+        reached = math.sqrt(max(remaining_square, 0.0)) / spacing
         begin, end = math.ceil(half - shift - reached), math.floor(half - shift + reached)
         if a < D - 2:
             a = deeper
-            error[a], rest[a], at[a], last[a] = found, left, begin - 1, end
+            error[a], remaining[a], at[a], last[a] = node_error, remaining_square, begin - 1, end
             continue
         sums = sum_line(
-            table[3 * own], weight[own], z[deeper, own] + bias[own], factor[own, D - 1], found, inverse, points,
-            weights, begin, end + 1, of_last,
+            table[3 * last_neuron], weight[last_neuron], z[deeper, last_neuron] + bias[last_neuron],
+            factor[last_neuron, D - 1], node_error, inverse, points, weights, begin, end + 1, of_last,
         )  # fmt: skip
         all_of += w[deeper] * sums[0]
         for i in range(m):
-            within = i < own
+            within = i < last_neuron
             pull[i] = w[deeper] * (s[i] * sums[2] if within else sums[4])
             X[i, D - 1] += w[deeper] * (s[i] * sums[3] if within else sums[5])
             for k in range(D - 1):
                 X[i, k] += pull[i] * x[k]
             for j in range(i + 1):
-                both = (
+                sign_product = (
                     s[i] * s[j] * sums[0]
                     if within
-                    else (s[j] * sums[1] if j < own else sums[0] * abs(sign_of(weight[own])))
+                    else (s[j] * sums[1] if j < last_neuron else sums[0] * abs(sign_of(weight[last_neuron])))
                 )
-                like[i, j] += w[deeper] * both
+                like[i, j] += w[deeper] * sign_product
     return all_of
 
 
