@@ -93,12 +93,12 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     forces(y, F, growth, parameters, sizes, work)
     bend.fill(0.0)
     add_bend(y, bend, parameters, sizes, work)
-    own = g0(numbers_of(parameters, sizes).link, 1.0)
+    kernel_at_one = g0(numbers_of(parameters, sizes).link, 1.0)
     for i in range(m):
         along, half, stretch = class_rates(i, U, F, growth[i], s)
         for k in range(D):
             bend[i, k] = s[k] * (along + bend[i, k]) - half
-        growth[i] = -4.0 * n[i] * own * stretch
+        growth[i] = -4.0 * n[i] * kernel_at_one * stretch
 
 
 # The flow in weights: state y = [Ŵ (m, D)]. Its Euler steps are gradient descent.
@@ -129,22 +129,22 @@ def descent_work(sizes: Integers, work: Vector) -> tuple[Vector, Vector, Vector]
 @kernel
 def descent_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """ŵ' = ρ (u' + ½ (ln n)' u)."""
-    state, rate, rest = descent_work(sizes, work)
+    state, rate, flow_work = descent_work(sizes, work)
     write_units(y, sizes, state)
-    rhs(t, state, rate, parameters, sizes, rest)
-    moved, (U, log_n), (dU, growth) = rows_of(out, sizes), split(state, sizes), split(rate, sizes)
+    rhs(t, state, rate, parameters, sizes, flow_work)
+    weight_rates, (U, log_n), (dU, growth) = rows_of(out, sizes), split(state, sizes), split(rate, sizes)
     for i in range(U.shape[0]):
         rho = np.exp(0.5 * log_n[i])
         for k in range(U.shape[1]):
-            moved[i, k] = rho * (dU[i, k] + 0.5 * growth[i] * U[i, k])
+            weight_rates[i, k] = rho * (dU[i, k] + 0.5 * growth[i] * U[i, k])
 
 
 @kernel
 def descent_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of the events of the flow."""
-    state, _, rest = descent_work(sizes, work)
+    state, _, flow_work = descent_work(sizes, work)
     write_units(y, sizes, state)
-    vectors.event_values(t, state, out, parameters, sizes, rest)
+    vectors.event_values(t, state, out, parameters, sizes, flow_work)
 
 
 class ClassSystem(OverlapSystem):
@@ -349,13 +349,13 @@ def write_pair_means(c: float, degree: int, hat: Vector, Z: Matrix) -> None:
             power = 1.0
             for t in range(size - max(R, S)):
                 k, q, place = R + t, S + t, R * size + S
-                slope, other = hat[k + 1], hat[q + 1]
+                slope_i, slope_j = hat[k + 1], hat[q + 1]
                 first, second = (2.0 - k) * hat[k], (2.0 - q) * hat[q]
-                Z[0, place] += power * slope * other
-                Z[1, place] += power * 2.0 * (first + hat[k + 2]) * other
-                Z[2, place] += power * slope * 2.0 * (second + hat[q + 2])
-                Z[3, place] += power * (1.0 - k) * slope * other
-                Z[4, place] += power * slope * (1.0 - q) * other
+                Z[0, place] += power * slope_i * slope_j
+                Z[1, place] += power * 2.0 * (first + hat[k + 2]) * slope_j
+                Z[2, place] += power * slope_i * 2.0 * (second + hat[q + 2])
+                Z[3, place] += power * (1.0 - k) * slope_i * slope_j
+                Z[4, place] += power * slope_i * (1.0 - q) * slope_j
                 Z[5, place] += power * (first * second + hat[k + 2] * hat[q + 2])
                 power *= c / (t + 1)
 
@@ -454,8 +454,8 @@ def write_noise(parameters: Vector, sizes: Integers, work: Vector) -> None:
             slope = write_share(i, j, noise, degree, whole, hat, w, Q, J)
             product(parts, entries, share)
             for c in range(classes):
-                more = share[c, 0] if whole else 0.0
-                second[c, i * m + j] = second[c, j * m + i] = numbers.dimensions[c] * slope + more
+                pair_share = share[c, 0] if whole else 0.0
+                second[c, i * m + j] = second[c, j * m + i] = numbers.dimensions[c] * slope + pair_share
 
 
 @kernel
@@ -488,10 +488,10 @@ def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Intege
     N, kinds = tables(sizes, work).N, class_counts(sizes).kinds
     growth.fill(0.0)
     for c in range(K.shape[0]):
-        own = row_part(dK, c, 0, m * m)
-        move_class(c, parameters, sizes, work, own)
+        class_rate = row_part(dK, c, 0, m * m)
+        move_class(c, parameters, sizes, work, class_rate)
         for i in range(m):
-            growth[i] += own[i * m + i]
+            growth[i] += class_rate[i * m + i]
     for c in range(K.shape[0]):
         for x in range(m * m):
             dK[c, x] -= 0.5 * (growth[x // m] + growth[x % m]) * K[c, x]
@@ -578,8 +578,8 @@ class ClassStepSystem(ClassSystem):
         whole = step_theory == "finite-d"
         weights = [problem.label_noise, *weights_of_batch(learning_rate, batch_size, whole)]
         numbers = [teacher.coefficients, self._theta, axes.eigenvalue, axes.sizes, weights, hat, np.zeros(4)]
-        more = [classes, hat.size - 1, whole, *axes.kind[:r]]
-        self.parameters, self.sizes = with_link(problem, [m, P, r, P], numbers, more)
+        counts = [classes, hat.size - 1, whole, *axes.kind[:r]]
+        self.parameters, self.sizes = with_link(problem, [m, P, r, P], numbers, counts)
         self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(M * M + classes, 2 * m * M)
 
     def unpack(self, state: Array) -> tuple[Array, ...]:

@@ -124,7 +124,7 @@ class CorrelationSystem(FlowSystem):
         optimizer: Optimizer | None = None,
         table: RateTable | None = None,
     ) -> None:
-        slope, own = signal_slope(problem), problem.learned_part.coefficients**2
+        slope, squares = signal_slope(problem), problem.learned_part.coefficients**2
         drag, share = np.zeros(1), 1.0
         if learning_rate > 0.0:
             check_optimizer(optimizer)
@@ -136,11 +136,11 @@ class CorrelationSystem(FlowSystem):
             self.initial_state: Array = np.clip([np.arctanh(C)], -LARGEST_STATE, LARGEST_STATE)
         rate, rates = (learning_rate, np.empty(0)) if table is None else (1.0, table.nodes)
         step = 0.5 * rate * np.array([1.0 / batch_size, share * (1.0 - 1.0 / batch_size)])
-        threshold = LEARNED_SHARE * own.sum() * problem.teacher.coefficients[0]
+        threshold = LEARNED_SHARE * squares.sum() * problem.teacher.coefficients[0]
         level = np.sqrt(problem.emergence_level)
-        numbers = CorrelationNumbers(step[0], step[1], threshold, level, slope, own, drag, rates)
+        numbers = CorrelationNumbers(step[0], step[1], threshold, level, slope, squares, drag, rates)
         self.parameters: Array = np.concatenate([np.ravel(part) for part in numbers])
-        counts = [slope.size, own.size, drag.size, problem.information_exponent % 2, rates.size]
+        counts = [slope.size, squares.size, drag.size, problem.information_exponent % 2, rates.size]
         self.sizes: Integers = np.array(counts, dtype=np.int64)
         self.num_events = 2
 
@@ -212,11 +212,11 @@ def gradient_table(problem: Problem) -> Array:
         for j in range(p // 2 + 1):
             spread = comb(p, 2 * j) * smoothing ** (2 * j) * moments[j]
             value[p - 2 * j, j] += power * (1.0 + smoothing**2) ** (-0.5 * p) * spread
-    found = np.zeros_like(value)
-    found[:-1] += np.arange(1.0, degree + 1)[:, None] * value[1:]
-    found[1:, :-1] -= 2.0 * np.arange(1.0, value.shape[1])[None] * value[:-1, 1:]
-    used_rows, used_columns = (np.flatnonzero(found.any(axis=axis)) for axis in (1, 0))
-    return np.ascontiguousarray(found[: used_rows.max(initial=0) + 1, : used_columns.max(initial=0) + 1])
+    gradient = np.zeros_like(value)
+    gradient[:-1] += np.arange(1.0, degree + 1)[:, None] * value[1:]
+    gradient[1:, :-1] -= 2.0 * np.arange(1.0, value.shape[1])[None] * value[:-1, 1:]
+    used_rows, used_columns = (np.flatnonzero(gradient.any(axis=axis)) for axis in (1, 0))
+    return np.ascontiguousarray(gradient[: used_rows.max(initial=0) + 1, : used_columns.max(initial=0) + 1])
 
 
 def check_degree(done: str, problem: Problem) -> None:
@@ -284,9 +284,9 @@ def step_means(problem: Problem, directions: int | None = None, batch_size: int 
     a, v = nodes[:, None], nodes[None, :]
     r2 = np.broadcast_to(v[..., None] ** 2 + squares, (count, count, squares.size))
     square = polynomial.polyval2d(np.broadcast_to(a[..., None], r2.shape), r2, table) ** 2
-    both = np.outer(weights, weights)
-    drag, spread = both * ((square * r2) @ shares), both * v**2 * (square @ shares)
-    whole = drag + both * a**2 * (square @ shares)
+    pair_weights = np.outer(weights, weights)
+    drag, spread = pair_weights * ((square * r2) @ shares), pair_weights * v**2 * (square @ shares)
+    whole = drag + pair_weights * a**2 * (square @ shares)
     overlaps = chebyshev.chebpts1(2 * degree + 1)
     seen = overlaps[:, None, None] * a + np.sqrt(1.0 - overlaps**2)[:, None, None] * v
     labels = (problem.teacher.coefficients[0] * teacher.value(seen)) ** 2 + problem.label_noise**2
@@ -312,9 +312,9 @@ def radial_powers(problem: Problem) -> Array:
     """Return E[y z σ'(z)], y the label and z = w·x, in powers of C; z h_k' = k h_k + √(k (k − 1)) h_{k−2}."""
     student, teacher = link_powers(problem)
     k = np.arange(float(student.size))
-    found = k * student
-    found[:-2] += np.sqrt(k[2:] * (k[2:] - 1.0)) * student[2:]
-    return np.asarray(problem.teacher.coefficients[0] * found * teacher)
+    product = k * student
+    product[:-2] += np.sqrt(k[2:] * (k[2:] - 1.0)) * student[2:]
+    return np.asarray(problem.teacher.coefficients[0] * product * teacher)
 
 
 def check_optimizer(optimizer: Optimizer | None) -> None:

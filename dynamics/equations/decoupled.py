@@ -77,8 +77,8 @@ def add_pair_losses(
                 if last_gap == 0.0 and final == 1.0 and abs(v - 1.0) < 1e-12:
                     break
             inverse = 1.0 / v
-            rest = 1.0 - inverse
-            loss[i] += a * a * (norm * rest * rest + 2.0 * gap * inverse)
+            deficit = 1.0 - inverse
+            loss[i] += a * a * (norm * deficit * deficit + 2.0 * gap * inverse)
 
 
 @kernel
@@ -174,12 +174,12 @@ def _branch_loss(
     # |C| = 1 is at infinity; the largest C below it moves as little.
     xi = np.minimum(logit_of_square(C), LARGEST_LOGIT)
     table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-    here = xi < table.barrier
-    pairs, xi = pairs[here], xi[here]
+    below_barrier = xi < table.barrier
+    pairs, xi = pairs[below_barrier], xi[below_barrier]
     ratio = a[pairs] / prediction.learning_squared_norm[pairs]
     if histories is None:
-        return _summed_loss(table, times, a[pairs], xi, ratio), not here.all()
-    return _histories(table, times, a, pairs, xi, ratio, sign, histories), not here.all()
+        return _summed_loss(table, times, a[pairs], xi, ratio), not below_barrier.all()
+    return _histories(table, times, a, pairs, xi, ratio, sign, histories), not below_barrier.all()
 
 
 @np.errstate(under="ignore")
@@ -191,16 +191,16 @@ def _histories(
     chunk = max(_HISTORY_CHUNK // times.size, 1)
     for begin in range(0, pairs.size, chunk):
         part = slice(begin, begin + chunk)
-        here, start = pairs[part], xi[part]
-        elapsed = times[:, None] * a[here]
+        columns, start = pairs[part], xi[part]
+        elapsed = times[:, None] * a[columns]
         waiting = table.remaining(start)
         now = table.logit_at(waiting - elapsed)
         # At the start itself the inverse would return ξ_0 up to rounding.
         now = np.where(elapsed == 0.0, start, np.maximum(now, start))
         v = table.scaled_inverse_norm(start, ratio[part], elapsed, now)
-        overlap[:, here] = sign * np.sqrt(scipy.special.expit(now))
-        squared_norm[:, here] = a[here] / v
-        loss += (table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(now) / v) @ a[here] ** 2
+        overlap[:, columns] = sign * np.sqrt(scipy.special.expit(now))
+        squared_norm[:, columns] = a[columns] / v
+        loss += (table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(now) / v) @ a[columns] ** 2
     return loss
 
 
@@ -263,6 +263,11 @@ def _cells(table: TransitTable, edges: Array) -> Array:
         (np.exp(-growth), 4.0 * table.signal(xi) * np.exp(-growth)),
         (table.excess(xi), np.expm1(growth)),
     ):
-        left, right, rise = width * rate[:-1], width * rate[1:], np.diff(value)
-        columns += [value[:-1], left, 3.0 * rise - 2.0 * left - right, left + right - 2.0 * rise]
+        begin_slope, end_slope, rise = width * rate[:-1], width * rate[1:], np.diff(value)
+        columns += [
+            value[:-1],
+            begin_slope,
+            3.0 * rise - 2.0 * begin_slope - end_slope,
+            begin_slope + end_slope - 2.0 * rise,
+        ]
     return np.ascontiguousarray(np.stack(columns, axis=1))

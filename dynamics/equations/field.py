@@ -106,15 +106,15 @@ def pair_products(begin: int, end: int, U: NDArray[Real], pairs: NDArray[Real]) 
 def gather_rows(b: int, m: int, pairs: NDArray[Real], overlap: NDArray[Real]) -> None:
     """Write the rows of G in block b: the stored half, and the transpose of what earlier blocks hold."""
     first = b * FIELD_BLOCK
-    own = stored_block(pairs, b, m)
+    block = stored_block(pairs, b, m)
     for x in range(overlap.shape[0]):
         for j in range(first, m):
-            overlap[x, j] = own[x, j - first]
+            overlap[x, j] = block[x, j - first]
     for c in range(b):
-        other, shift = stored_block(pairs, c, m), first - c * FIELD_BLOCK
+        earlier_block, shift = stored_block(pairs, c, m), first - c * FIELD_BLOCK
         for x in range(overlap.shape[0]):
             for y in range(FIELD_BLOCK):
-                overlap[x, c * FIELD_BLOCK + y] = other[y, shift + x]
+                overlap[x, c * FIELD_BLOCK + y] = earlier_block[y, shift + x]
 
 
 @kernel
@@ -205,12 +205,12 @@ def take_near(
 ) -> bool:
     """Move what is near row i from `overlap` to F and growth, by products in double; return whether any is."""
     m, D = U.shape
-    found = False
+    has_near = False
     for j in range(m):
         if abs(overlap[x, j]) > NEAR and j != i:
-            if not found:
+            if not has_near:
                 row_part(F, i, 0, D).fill(0.0)
-            found = True
+            has_near = True
             overlap[x, j] = 0.0
             s = 0.0
             for k in range(D):
@@ -220,7 +220,7 @@ def take_near(
             w = n[j] * (g1(link, s) - g1(link, 0.0))
             for k in range(D):
                 F[i, k] -= w * U[j, k]
-    return found
+    return has_near
 
 
 @kernel

@@ -166,16 +166,16 @@ def write_mixed(i: int, layout: Integers, work: Vector) -> None:
         first = U + (layout[place + 2 * x] * m + i) * M
         second = power + layout[place + 2 * x + 1] * M * M
         for j in range(i, m):
-            row, other = X + (x * count + j - i) * M, second + j * M
+            row, factor = X + (x * count + j - i) * M, second + j * M
             for b in range(M):
-                work[row + b] = work[first + b] * work[other + b]
+                work[row + b] = work[first + b] * work[factor + b]
     place = layout[16]
     for x in range(segments):
         e, source, rows = layout[place + 4 * x], layout[place + 4 * x + 1], layout[place + 4 * x + 2] * count
         target = layout[place + 4 * x + 3]
-        left = matrix(work, X + source * count * M, rows, M)
+        mixed_rows = matrix(work, X + source * count * M, rows, M)
         Q = matrix(work, power + e * M * M, M, M)
-        contract(e, left, Q, matrix(work, Y + target * count * M, rows, M))
+        contract(e, mixed_rows, Q, matrix(work, Y + target * count * M, rows, M))
 
 
 @unit(Tables=TABLES)
@@ -197,13 +197,13 @@ def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tupl
         alike = mixed = 0.0
         for y in range(layout[place + 2 * x], layout[place + 2 * x + 2]):
             t = terms + 8 * y
-            left = layout[t] + (layout[t + 1] * i + layout[t + 2] * j + layout[t + 3] * (m - i)) * M
-            right = layout[t + 4] + (layout[t + 5] * i + layout[t + 6] * j + layout[t + 7] * (m - i)) * M
-            both = 0.0
+            first_row = layout[t] + (layout[t + 1] * i + layout[t + 2] * j + layout[t + 3] * (m - i)) * M
+            second_row = layout[t + 4] + (layout[t + 5] * i + layout[t + 6] * j + layout[t + 7] * (m - i)) * M
+            dot_product = 0.0
             for b in range(M):
-                both += work[left + b] * work[right + b]
-            alike += numbers[weights + 2 * y] * both
-            mixed += numbers[weights + 2 * y + 1] * both
+                dot_product += work[first_row + b] * work[second_row + b]
+            alike += numbers[weights + 2 * y] * dot_product
+            mixed += numbers[weights + 2 * y + 1] * dot_product
         if x == 0:
             alike += noise * noise
         base += alike * hb + mixed * hs
@@ -396,12 +396,12 @@ def _rows(edges: Integers) -> _Rows:
     """Return the rows that the diagrams need, X sorted by r + s so that a segment of it is one matrix."""
     halves = [(r, s) for row in edges.tolist() for r, s in (row[1:3], row[3:5])]
     mixed = sorted({pair for pair in halves if min(pair) > 0}, key=lambda pair: (sum(pair), pair))
-    left = edges[:, :3].tolist()
+    first_halves = edges[:, :3].tolist()
     segments: list[tuple[int, int, int, int]] = []
-    for e, legs in sorted({(e, r + s) for e, r, s in left if r * s > 0}):
+    for e, legs in sorted({(e, r + s) for e, r, s in first_halves if r * s > 0}):
         members = [x for x, pair in enumerate(mixed) if sum(pair) == legs]
         segments.append((e, members[0], len(members), sum(segment[2] for segment in segments)))
-    return _Rows(sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments, mixed)
+    return _Rows(sorted({(e, r + s) for e, r, s in first_halves if r * s == 0}), segments, mixed)
 
 
 def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
@@ -428,21 +428,21 @@ def _link(coefficients: tuple[float, ...], whole: bool) -> _Link:
     hat = mean_derivatives(coefficients)
     k, size = np.arange(hat.size + 1.0), hat.size + 1
     padded = np.concatenate([np.zeros(1), hat, np.zeros(4)])
-    below, here, above, next_above = (padded[shift : shift + size] for shift in range(4))
-    euler = k * here + next_above
+    means_below, means, means_above, means_two_above = (padded[shift : shift + size] for shift in range(4))
+    euler = k * means + means_two_above
     count = count_diagrams(hat, euler)
     require(
         count <= MOST_DIAGRAMS,
         "Argument `problem` must have a link of lower degree or of fewer terms for exact one-step moments, but degree "
         f"{hat.size - 1} with {np.count_nonzero(hat)} terms gives up to {count} diagrams, more than {MOST_DIAGRAMS}.",
     )
-    slope = contracted_pair(above, above, size)
+    slope = contracted_pair(means_above, means_above, size)
     base = np.zeros_like(slope)
     if whole:
-        alpha = (2.0 - k) * here - next_above
-        beta = (1.0 - k) * above + k * (3.0 - k) * below
+        alpha = (2.0 - k) * means - means_two_above
+        beta = (1.0 - k) * means_above + k * (3.0 - k) * means_below
         base[:, :, 1:] = contracted_pair(alpha, alpha, size)[:, :, :-1]
-        base += contracted_pair(beta, above, size) + contracted_pair(above, beta, size)
+        base += contracted_pair(beta, means_above, size) + contracted_pair(means_above, beta, size)
     has_slope = np.any(slope, axis=2)
     table = diagrams(hat, euler, has_slope | np.any(base, axis=2))
     legs = table.edges[:, 1:3] + table.edges[:, 3:5]

@@ -40,9 +40,9 @@ def link_data(problem: Problem) -> Array:
     """Return the data of the link of a problem; g_3 is not a number where no degree counts in learned masses."""
     part = problem.learned_part
     learned = tuple((part.coefficients**2).tolist()) if part.is_defined else (float("nan"),)
-    found = data_of_series(tuple(problem.activation.coefficients.tolist()), learned).copy()
-    found[EMERGENCE] = problem.emergence_level
-    return found
+    data = data_of_series(tuple(problem.activation.coefficients.tolist()), learned).copy()
+    data[EMERGENCE] = problem.emergence_level
+    return data
 
 
 def with_link(

@@ -54,8 +54,10 @@ def population_loss(
     link: HermiteExpansion | DegreePart, constant: float, a: Array, C: Array, G: Array, n: Array
 ) -> Any:
     """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
-    own = np.sum(weighed_kernel(n, link, G) * n, axis=-1)
-    return without_rounding(constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + own, constant + own)
+    student_square = np.sum(weighed_kernel(n, link, G) * n, axis=-1)
+    return without_rounding(
+        constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + student_square, constant + student_square
+    )
 
 
 def without_rounding(square: Any, scale: Any) -> Any:
@@ -102,11 +104,15 @@ def events_of_directions(
 
 def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
     """Return E(f − f*)² of neurons w (m, D) of weight 1/m with overlaps w·θ (m, P)."""
-    own = mean_of_pairs(vectors, problem.activation.kernel)
-    student, other = link_powers(problem)
-    attraction = np.polynomial.polynomial.polyval(overlaps, student * other).mean(axis=0)
+    student_square = mean_of_pairs(vectors, problem.activation.kernel)
+    student, teacher = link_powers(problem)
+    attraction = np.polynomial.polynomial.polyval(overlaps, student * teacher).mean(axis=0)
     constant = teacher_term(problem)
-    return float(without_rounding(own - 2.0 * attraction @ problem.teacher.coefficients + constant, own + constant))
+    return float(
+        without_rounding(
+            student_square - 2.0 * attraction @ problem.teacher.coefficients + constant, student_square + constant
+        )
+    )
 
 
 def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Array | None = None) -> float:
@@ -165,15 +171,15 @@ def teacher_parts(problem: Problem, whole: float) -> Array | None:
 
 def told_by_degree(parts: ArrayLike, whole: float) -> Array | None:
     """Return the parts of E f*² as `by_degree` does, (4,); None if one of these is all of it."""
-    found = by_degree(parts, whole)
-    return None if found.max() >= (1.0 - NEGLIGIBLE) * whole else found
+    shares = by_degree(parts, whole)
+    return None if shares.max() >= (1.0 - NEGLIGIBLE) * whole else shares
 
 
 def by_degree(parts: ArrayLike, whole: ArrayLike) -> Array:
     """Return the parts of degree 0, 1 and 2 of a whole (…), and the rest, (…, 4), at least 0; `parts` is (3, …)."""
-    found = np.asarray(parts)
-    rest = whole - found.sum(axis=0)
-    return np.asarray(np.maximum(np.moveaxis(np.concatenate([found, rest[None]]), 0, -1), 0.0))
+    lowest = np.asarray(parts)
+    remainder = whole - lowest.sum(axis=0)
+    return np.asarray(np.maximum(np.moveaxis(np.concatenate([lowest, remainder[None]]), 0, -1), 0.0))
 
 
 class NetworkDegrees:
@@ -190,8 +196,8 @@ class NetworkDegrees:
             self._squares = self._mean**2 + np.sum(self._values**2, axis=1)
         else:
             units = problem.teacher.units(problem.teacher_link)
-            found = [hermite_coefficients(unit.link, np.ones(1), np.array([unit.bias])) for unit in units]
-            self._units = (np.concatenate(found) * np.array([[unit.coefficient] for unit in units])).T
+            coefficients = [hermite_coefficients(unit.link, np.ones(1), np.array([unit.bias])) for unit in units]
+            self._units = (np.concatenate(coefficients) * np.array([[unit.coefficient] for unit in units])).T
             gram = self._theta @ self._theta.T
             self._squares = np.array([B @ gram**degree @ B for degree, B in enumerate(self._units)])
         self.teacher = told_by_degree(self._squares, teacher.square)
@@ -205,10 +211,12 @@ class NetworkDegrees:
         """
         C, G, n = overlaps
         A = weights * hermite_coefficients(self._link, np.sqrt(n), bias).T
-        own = np.array([a @ G**degree @ a for degree, a in enumerate(A)])
+        student_squares = np.array([a @ G**degree @ a for degree, a in enumerate(A)])
         if "component" in record:
-            shared = self._mean * A.sum(axis=1) + self._values @ record["component"]
+            products = self._mean * A.sum(axis=1) + self._values @ record["component"]
         else:
-            towards = C @ self._theta.T
-            shared = np.array([a @ towards**j @ b for j, (a, b) in enumerate(zip(A, self._units, strict=True))])
-        return by_degree(own - 2.0 * shared + self._squares, record["loss"])
+            teacher_overlaps = C @ self._theta.T
+            products = np.array(
+                [a @ teacher_overlaps**j @ b for j, (a, b) in enumerate(zip(A, self._units, strict=True))]
+            )
+        return by_degree(student_squares - 2.0 * products + self._squares, record["loss"])

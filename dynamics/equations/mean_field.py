@@ -55,11 +55,11 @@ def zonal_coefficients(powers: Array, dimension: int) -> Array:
     # For l = 0 all weight goes up, also at d = 2 where the formula is 0/0.
     up, down = np.ones(powers.size), np.zeros(powers.size)
     up[1:], down[1:] = (degrees[1:] + dimension - 2.0) / total[1:], degrees[1:] / total[1:]
-    term, found = np.eye(1, powers.size)[0], np.zeros(powers.size)
+    term, coefficients = np.eye(1, powers.size)[0], np.zeros(powers.size)
     for power in powers:
-        found += power * term
+        coefficients += power * term
         term = np.append(0.0, (up * term)[:-1]) + np.append((down * term)[1:], 0.0)
-    return found
+    return coefficients
 
 
 def zonal_polynomials(s: Array, dimension: float, count: int) -> Iterator[Array]:
@@ -197,8 +197,8 @@ class MeanFieldSystem(System):
         radial = np.sum(a * gradient, axis=1)
         velocity = radial[:, None] * a - gradient
         # |P∇Φ|² = |∇Φ|² − (a·∇Φ)², written as a sum of squares.
-        rest = np.sqrt(np.maximum(1.0 - np.sum(a * a, axis=1), 0.0))
-        root = np.eye(a.shape[1]) - a[:, :, None] * a[:, None, :] / (1.0 + rest)[:, None, None]
+        orthogonal = np.sqrt(np.maximum(1.0 - np.sum(a * a, axis=1), 0.0))
+        root = np.eye(a.shape[1]) - a[:, :, None] * a[:, None, :] / (1.0 + orthogonal)[:, None, None]
         speed = np.sqrt(np.sum(np.einsum("nij,nj->ni", root, gradient) ** 2, axis=1))
         bend = -np.linalg.eigvalsh(root @ second @ root)[:, 0]
         if self.problem.dimension > a.shape[1] + 1:
@@ -264,8 +264,8 @@ def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Arra
     total = problem.width * problem.initial_norm**2 if grows else 1.0
     if quadrature == "random":
         rng = np.random.default_rng(problem.seed)
-        normal, rest = rng.standard_normal((count, axes)), rng.chisquare(dimension - axes, count)
-        projections = normal / np.sqrt(np.sum(normal**2, axis=1) + rest)[:, None]
+        normal, other_squares = rng.standard_normal((count, axes)), rng.chisquare(dimension - axes, count)
+        projections = normal / np.sqrt(np.sum(normal**2, axis=1) + other_squares)[:, None]
         return np.sort(projections, axis=0) if axes == 1 else projections, np.full(count, total / count)
     if quadrature == "quantiles":
         from scipy.special import betaincinv
@@ -298,15 +298,17 @@ class AxisSystem(MeanFieldSystem):
         student, teacher = link_powers(self.problem)
         counted = padded(self.problem.learned_part.coefficients, student.size)
         powers = (student**2, student * teacher, teacher**2, counted**2)
-        own, shared, other, learned = (zonal_coefficients(each, self.problem.dimension) for each in powers)
+        student_part, shared, teacher_part, learned = (
+            zonal_coefficients(series, self.problem.dimension) for series in powers
+        )
         rows = self.problem.teacher.directions
         signs = np.ones(self.problem.num_directions) if rows is None else rows[:, 0]
-        signs = signs[:, None] ** np.arange(own.size)
+        signs = signs[:, None] ** np.arange(student_part.size)
         mixture = self.problem.teacher.coefficients @ signs
-        ratio = np.divide(shared, own, out=np.zeros_like(own), where=own > 0.0)
-        missed = 0.0 if np.array_equal(student, teacher) else np.maximum(other - ratio * shared, 0.0)
+        ratio = np.divide(shared, student_part, out=np.zeros_like(student_part), where=student_part > 0.0)
+        missed = 0.0 if np.array_equal(student, teacher) else np.maximum(teacher_part - ratio * shared, 0.0)
         floor = float(np.sum(missed * mixture**2))
-        return own, ratio * mixture, floor, signs * learned
+        return student_part, ratio * mixture, floor, signs * learned
 
     def _of_kernels(self) -> tuple[tuple[int, int], list[Integers], Array, int]:
         count = self.coefficients.size
@@ -541,17 +543,17 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
     edges = overlap_edges()
 
     def record(state: Array) -> dict[str, Any]:
-        found, overlaps, weights = observe(state), system.overlaps(state), system.masses(state)
+        observables, overlaps, weights = observe(state), system.overlaps(state), system.masses(state)
         weights = weights / weights.sum()
         if mirrored:
             overlaps = np.concatenate([-overlaps[::-1], overlaps])
             weights = 0.5 * np.concatenate([weights[::-1], weights])
-            for name in IMAGES.keys() & found:
-                image, own = IMAGES[name]
-                found[name] = np.concatenate([image * found[name][::-1], own * found[name]])
+            for name in IMAGES.keys() & observables:
+                image, sign = IMAGES[name]
+                observables[name] = np.concatenate([image * observables[name][::-1], sign * observables[name]])
         laws = [_law(overlap, weights, edges) for overlap in overlaps.T]
         quantiles, densities = zip(*laws, strict=True)
-        return {**found, "overlap_quantile": np.array(quantiles), "overlap_density": np.array(densities)}
+        return {**observables, "overlap_quantile": np.array(quantiles), "overlap_density": np.array(densities)}
 
     return record
 
@@ -562,8 +564,8 @@ def _law(overlap: Array, weights: Array, edges: Array) -> tuple[Array, Array]:
         order = np.argsort(overlap, kind="stable")  # fast where few are out of order
         overlap, weights = overlap[order], weights[order]
     share = np.cumsum(weights) - 0.5 * weights
-    known, shares = np.concatenate([[-1.0], overlap, [1.0]]), np.concatenate([[0.0], share, [1.0]])
-    at_edges = np.interp(edges, known, shares)
+    knots, shares = np.concatenate([[-1.0], overlap, [1.0]]), np.concatenate([[0.0], share, [1.0]])
+    at_edges = np.interp(edges, knots, shares)
     # The ends themselves may carry particles.
     at_edges[0], at_edges[-1] = 0.0, 1.0
     return np.interp(SHARES, share, overlap), np.diff(at_edges) / np.diff(edges)

@@ -208,16 +208,16 @@ def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums
         total += weights[i]
     sums[0] += total
     for k in range(start, M, 2 * stride):
-        one = two = 0.0
+        first_sum = second_sum = 0.0
         for i in range(count):
             low = lanes[i]
             high = low * ratio[i]
-            one += low
-            two += high
+            first_sum += low
+            second_sum += high
             lanes[i] = high * ratio[i]
-        sums[k] += one
+        sums[k] += first_sum
         if k + stride < M:
-            sums[k + stride] += two
+            sums[k + stride] += second_sum
 
 
 @choice()

@@ -173,16 +173,16 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     write_g2(link, vector(G, 0, G.size), vector(dG, 0, G.size))
     own_value = g0(link, 1.0)
     for i in range(m):
-        own = B[i, i] + r[i]
+        decay_rate = B[i, i] + r[i]
         for p in range(P):
             bend = a[p] * dC[i, p]
-            dC[i, p] = bend - own - C[i, p] * (bend * C[i, p] + A[i, p])
+            dC[i, p] = bend - decay_rate - C[i, p] * (bend * C[i, p] + A[i, p])
         dG[i, i] = 0.0
         for j in range(i):
             s, bend = G[i, j], dG[i, j]
             mass = n[i] + n[j]
             # B_ij + B_ji = (n_i + n_j) g'(s).
-            dG[i, j] = dG[j, i] = -own - B[j, j] - r[j] - mass * bend + s * (mass * bend * s + B[i, j] + B[j, i])
+            dG[i, j] = dG[j, i] = -decay_rate - B[j, j] - r[j] - mass * bend + s * (mass * bend * s + B[i, j] + B[j, i])
         dl[i] = -4.0 * n[i] * own_value
 
 
@@ -295,8 +295,8 @@ class OverlapSystem(FlowSystem):
         if self.teacher_by_degree is None:
             return record
         a, parts = self.problem.teacher.coefficients, zip(self._parts, self.teacher_by_degree[:-1], strict=True)
-        found = [losses.population_loss(part, constant, a, C, G, n) for part, constant in parts]
-        return record | {"degree_loss": losses.by_degree(found, record["loss"])}
+        part_losses = [losses.population_loss(part, constant, a, C, G, n) for part, constant in parts]
+        return record | {"degree_loss": losses.by_degree(part_losses, record["loss"])}
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
@@ -312,7 +312,7 @@ class OverlapSystem(FlowSystem):
             return np.full(state.shape[:-1], np.nan)
         C, G, _ = self.unpack(state)
         transposed = np.swapaxes(C, -1, -2)
-        rest = G - (C @ transposed if self._inverse_gram is None else C @ self._inverse_gram @ transposed)
-        finite = np.asarray(np.isfinite(rest).all(axis=(-1, -2)))
-        smallest = np.linalg.eigvalsh(np.where(finite[..., None, None], rest, 0.0))[..., 0]
+        complement = G - (C @ transposed if self._inverse_gram is None else C @ self._inverse_gram @ transposed)
+        finite = np.asarray(np.isfinite(complement).all(axis=(-1, -2)))
+        smallest = np.linalg.eigvalsh(np.where(finite[..., None, None], complement, 0.0))[..., 0]
         return np.where(finite, smallest, np.nan)

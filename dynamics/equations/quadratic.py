@@ -185,8 +185,8 @@ class Course:
     def of(cls, problem: Problem) -> Course:
         """Return a network at its start."""
         W, a = problem.reduced_weights(), problem.teacher.coefficients
-        rest = np.linalg.qr(W[:, a.size :].T, mode="r")
-        V, rates = np.concatenate([W[:, : a.size].T, rest]), np.concatenate([a, np.zeros(len(rest))])
+        triangular = np.linalg.qr(W[:, a.size :].T, mode="r")
+        V, rates = np.concatenate([W[:, : a.size].T, triangular]), np.concatenate([a, np.zeros(len(triangular))])
         level, n = (
             np.full(a.size, problem.emergence_level),
             float(np.sum(V[:, 0] ** 2)) if is_frame(problem) else np.nan,
@@ -217,12 +217,12 @@ class Course:
 
         Their Gram matrices must keep to float64, and directions that still move must be seen to come and go.
         """
-        a, left = self.coefficients, end - self.time
+        a, remaining = self.coefficients, end - self.time
         moving = float(a[self.alignment < ALIGNED].max(initial=0.0))
         most = max(LARGEST_MOTION * float(a.max()) / LARGEST_GROWTH, moving)
-        wait = left / max(math.ceil(4.0 * most * left / LARGEST_MOTION), 1)
+        wait = remaining / max(math.ceil(4.0 * most * remaining / LARGEST_MOTION), 1)
         motions = tuple(motion.past(self.time, wait) for motion in self.motions)
-        return replace(self, time=end if wait == left else self.time + wait, motions=motions)
+        return replace(self, time=end if wait == remaining else self.time + wait, motions=motions)
 
     def record(self) -> dict[str, Any]:
         """Return the loss, the fine-tuned loss, and A_j, which are saved at a time."""
@@ -245,9 +245,9 @@ class Course:
         """Return the network at other `numbers`, by default at this time and with these times of directions."""
         times, motions = self.reached if reached is None else reached, []
         for motion in self.motions:
-            own, numbers = np.split(numbers, [motion.columns.size])
+            columns, numbers = np.split(numbers, [motion.columns.size])
             first, times = np.split(times, [len(motion.levels)])
-            motions.append(replace(motion, columns=own.reshape(motion.columns.shape), reached=first))
+            motions.append(replace(motion, columns=columns.reshape(motion.columns.shape), reached=first))
         return replace(self, time=self.time if time is None else time, motions=tuple(motions))
 
 

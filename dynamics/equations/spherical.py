@@ -142,15 +142,15 @@ def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers,
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_all_events`."""
-    counts, link, own = counts_of(sizes), numbers_of(parameters, sizes).link, 0.0
+    counts, link, pair_mean = counts_of(sizes), numbers_of(parameters, sizes).link, 0.0
     m, P = counts.width, counts.directions
     for first in range(0, m, STRIP):
         overlaps, values = strips(y, first, sizes, work)
         write_g0(link, overlaps, values)
-        own += np.sum(values)
+        pair_mean += np.sum(values)
     vectors.write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
-    rest = vector(work, m * P, work.size - m * P)
-    write_all_events(own / m / m, vector(work, 0, m * P), parameters, sizes, rest, out)
+    event_scratch = vector(work, m * P, work.size - m * P)
+    write_all_events(pair_mean / m / m, vector(work, 0, m * P), parameters, sizes, event_scratch, out)
 
 
 class SphericalObservables(System):
@@ -161,10 +161,10 @@ class SphericalObservables(System):
     loss: Callable[[Array], float]
 
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
-        student, other = link_powers(problem)
+        student, teacher = link_powers(problem)
         self.problem = problem
         self.num_events = len(levels) + 2 * problem.num_directions
-        self._kernel = student * other
+        self._kernel = student * teacher
         self._fixed: list[Array] = [self._kernel, np.array([*levels, 1.0]) * self.teacher_loss()]
 
     def teacher_loss(self) -> float:
@@ -234,9 +234,9 @@ def make_particle_system(problem: Problem, projections: Array) -> MeanFieldSyste
 def followers_in_space(start: Array, projections: Array) -> Array:
     """Return neurons (T, m, D) that follow the field from a start (m, D), from their projections (T, m, r)."""
     axes = projections.shape[2]
-    rest = start[:, axes:] / np.linalg.norm(start[:, axes:], axis=1, keepdims=True)
+    orthogonal = start[:, axes:] / np.linalg.norm(start[:, axes:], axis=1, keepdims=True)
     length = np.sqrt(np.maximum(1.0 - np.sum(projections**2, axis=2), 0.0))
-    return np.concatenate([projections, length[:, :, None] * rest], axis=2)
+    return np.concatenate([projections, length[:, :, None] * orthogonal], axis=2)
 
 
 class LinearisedCoupling:
@@ -412,10 +412,10 @@ class SphericalStepSystem(SphericalObservables):
         self._inverse_gram = np.linalg.pinv(gram)
         weights = [1.0 / m] * m + [-unit.coefficient for unit in units]
         step = [learning_rate * problem.dimension / batch_size, problem.label_noise**2]
-        given: list[Any] = [problem.teacher.coefficients, gram, *self._fixed, step, np.zeros(M), weights]
-        counts = [self._kernel.size, len(levels), M, sum(np.size(part) for part in given)]
+        numbers: list[Any] = [problem.teacher.coefficients, gram, *self._fixed, step, np.zeros(M), weights]
+        counts = [self._kernel.size, len(levels), M, sum(np.size(part) for part in numbers)]
         counts += noise.layout.tolist()
-        self.parameters, self.sizes = with_link(problem, [m, P, P, P], [*given, noise.numbers], counts)
+        self.parameters, self.sizes = with_link(problem, [m, P, P, P], [*numbers, noise.numbers], counts)
         self.work_size = M * M + 2 * m * M + m * m + noise.work_size
 
     def unpack(self, state: Array) -> tuple[Array, Array]:
@@ -431,9 +431,9 @@ class SphericalStepSystem(SphericalObservables):
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         C, G = self.unpack(state)
         attraction = np.polynomial.polynomial.polyval(C, self._kernel).mean(axis=0)
-        own, constant = float(self.problem.activation.kernel(G).mean()), self._fixed[1][-1]
-        loss = own - 2.0 * attraction @ self.problem.teacher.coefficients + constant
-        return float(without_rounding(loss, own + constant))
+        student_square, constant = float(self.problem.activation.kernel(G).mean()), self._fixed[1][-1]
+        loss = student_square - 2.0 * attraction @ self.problem.teacher.coefficients + constant
+        return float(without_rounding(loss, student_square + constant))
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, margin, and per direction the largest overlap and the learned mass."""

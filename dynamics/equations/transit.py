@@ -138,8 +138,8 @@ def _knots(k: int, lowest: float, barrier: float) -> Array:
 
 def _from_right(panels: Array, reference: int) -> Array:
     """Return the integrals from each knot to the reference knot, summed outwards from the reference."""
-    left = np.cumsum(panels[:reference][::-1])[::-1]
-    return np.concatenate([left, [0.0], -np.cumsum(panels[reference:])])
+    before = np.cumsum(panels[:reference][::-1])[::-1]
+    return np.concatenate([before, [0.0], -np.cumsum(panels[reference:])])
 
 
 def _quintic(knots: Array, value: Array, slope: Array, bend: Array) -> PPoly:
@@ -185,10 +185,10 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
     shape, first, last = first.shape, first.ravel(), last.ravel()
     time = np.full(first.size, np.inf)
     for sign in (1, -1):
-        here = np.sign(first) == sign
-        if here.any() and (sign == 1 or exponent(c) % 2 == 0):
-            table = transit_table(c, sign, float(logit_of_square(first[here]).min()))
-            time[here] = table.passage(logit_of_square(first[here]), logit_of_square(last[here]))
+        of_sign = np.sign(first) == sign
+        if of_sign.any() and (sign == 1 or exponent(c) % 2 == 0):
+            table = transit_table(c, sign, float(logit_of_square(first[of_sign]).min()))
+            time[of_sign] = table.passage(logit_of_square(first[of_sign]), logit_of_square(last[of_sign]))
     return time.reshape(shape)[()]
 
 
@@ -291,15 +291,17 @@ class TransitTable:
         """Return τ from ξ_0 = `start` until n g(C) / g(1) = a / 2, with `ratio` = a / n_0; inf if never."""
         begin = np.minimum(start, self.knots[-1])
         origin = self.remaining(begin)
-        need = ratio * np.exp(4.0 * self.growth(begin)) + 4.0 * self.norm * (origin + self.excess(begin))
-        index = np.clip(self.turn + np.searchsorted(self.best, need), self.turn + 1, self.knots.size - 1) - 1
-        xi = _inverse(self.level, index, need)
+        level = ratio * np.exp(4.0 * self.growth(begin)) + 4.0 * self.norm * (origin + self.excess(begin))
+        index = np.clip(self.turn + np.searchsorted(self.best, level), self.turn + 1, self.knots.size - 1) - 1
+        xi = _inverse(self.level, index, level)
         # The cubic is good to 1e-10; one Newton step on Λ itself brings rounding.
         grown = np.exp(4.0 * self.growth(xi))
-        known = 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
-        xi = xi - (known - need) / self.level(xi, 1)
+        reached_level = 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (
+            self.remaining(xi) + self.excess(xi)
+        )
+        xi = xi - (reached_level - level) / self.level(xi, 1)
         value = np.maximum(origin - self.remaining(xi), 0.0)
-        late = need > self.best[-1]
+        late = level > self.best[-1]
         if late.any():
             value[late] = self._tail_time(origin[late], begin[late], ratio[late])
         already = self.signal(start) / self.norm >= 0.5 * ratio

@@ -252,8 +252,8 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
     write_both(link, flat(G), flat(of_G), flat(B))
     for i in range(m):
         # The force of a neuron on itself is radial, and its own part of the growth that of a unit vector.
-        own = n[i] * (of_G[i, i] - unit)
-        growth[i] += own - weigh_row(-1.0, n, row_part(of_G, i, 0, m), row_part(B, i, 0, m))
+        self_part = n[i] * (of_G[i, i] - unit)
+        growth[i] += self_part - weigh_row(-1.0, n, row_part(of_G, i, 0, m), row_part(B, i, 0, m))
         B[i, i] = 0.0
     product_until(B, U, F, sizes)
     add_pull(A, teacher, F)
@@ -496,11 +496,11 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
     m, P = A.shape
     transposed_product_until(W, W, B, sizes)
     project(W, teacher, A, sizes)
-    left = 0.0
+    weight_gap = 0.0
     for p in range(P):
-        left += a[p]
+        weight_gap += a[p]
     for i in range(m):
-        left -= B[i, i]
+        weight_gap -= B[i, i]
         length[i] = np.sqrt(B[i, i])
     for i in range(m):
         along = 0.0
@@ -510,7 +510,7 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
         for j in range(m):
             along -= length[j] * B[i, j]
             B[i, j] = -2.0 * squares[2] * B[i, j] - squares[1] * length[i] * length[j]
-        B[i, i] += 2.0 * squares[0] * left + squares[1] * along / length[i]
+        B[i, i] += 2.0 * squares[0] * weight_gap + squares[1] * along / length[i]
     product_until(B, W, moved, sizes)
     add_pull(A, teacher, moved)
 
@@ -542,9 +542,12 @@ class LinearisedSystem(System):
 
     def __init__(self, problem: Problem) -> None:
         weights, P = problem.reduced_weights(), problem.num_directions
-        (m, D), part, kept = weights.shape, problem.learned_part, problem.activation.coefficients[:3]
-        teacher, counted = teacher_rows(problem, D), kept if part.definition == ALL_DEGREES else part.coefficients
-        link = links.data_of_series(tuple(kept.tolist()), tuple((counted**2).tolist())).copy()
+        (m, D), part, coefficients = weights.shape, problem.learned_part, problem.activation.coefficients[:3]
+        teacher, counted = (
+            teacher_rows(problem, D),
+            coefficients if part.definition == ALL_DEGREES else part.coefficients,
+        )
+        link = links.data_of_series(tuple(coefficients.tolist()), tuple((counted**2).tolist())).copy()
         link[links.EMERGENCE] = problem.emergence_level
         self.problem = problem
         self.initial_state: Array = weights.ravel()
