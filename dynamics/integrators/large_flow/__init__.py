@@ -115,7 +115,7 @@ class FallingBack:
 
     @property
     def leaps(self) -> bool:
-        """Whether there is `advance_through` now."""
+        """Whether `advance_through` can be called now."""
         return self._second is None and not self._held and leaping(self._first) is not None
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
@@ -136,7 +136,7 @@ class FallingBack:
                 return status, np.concatenate(passed) if passed else states
 
     def _heed(self, status: Status) -> None:
-        """Fall back where no step succeeds; else find out, every `LOOK` steps, whether the run is held up."""
+        """Fall back if no step succeeds; otherwise check every `LOOK` steps whether the run is held up."""
         if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
             self._fall_back("no step of it succeeded")
         elif self._tried() >= self._next_look:
@@ -147,7 +147,7 @@ class FallingBack:
         return counts["steps_accepted"] + counts["steps_rejected"]
 
     def _look(self) -> None:
-        """Find out whether the run is held up."""
+        """Check whether the run is held up."""
         self._next_look = LOOK * (self._tried() // LOOK + 1)
         time, passed = float(self._first.time), float(np.isfinite(self._first.event_times).sum())
         self._looks = [*self._looks[-self._window :], (time, passed)]

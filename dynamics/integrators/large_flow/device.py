@@ -150,7 +150,7 @@ class DeviceClusters:
         self._place = torch.zeros_like(self.cluster)
 
     def reset(self, cluster: Tensor, sign: Tensor, drift: Tensor) -> None:
-        """Take over a division, in the tensors that steps read."""
+        """Copy a division into the tensors that steps read."""
         order, offsets = self._sorted(cluster)
         inside, place = cluster < self._P, cluster.clamp(max=self._P - 1)
         stored = self.cluster, self.sign, self.drift, self._order, self._offsets, self.inside, self._place
@@ -329,7 +329,7 @@ class TorchFlowStepper(ClusterStepper):
         return float(without_rounding(constant + float(excess), constant))
 
     def summary(self, t: float) -> dict[str, Array | float]:
-        """Return what `OverlapSystem.summarise` says of a time within the last step, without moving G to the host."""
+        """Return the observables of `OverlapSystem.summarise` at a time within the last step; G stays on the device."""
         loss, P, field = self.loss(t), self._a.size, self.field
         size = field.C.clamp(min=0.0) if field.sign_matters else field.C.abs()
         learned = (field.n @ field.teachers) / field.value
@@ -516,7 +516,7 @@ class TorchFlowStepper(ClusterStepper):
         return Y
 
     def _events_at(self, directions: Integers, before: Array) -> Callable[[float], Array]:
-        """Return a function of t with the values of all events, right for these directions alone."""
+        """Return a function of t with all event values: those of `directions` at t, the others as in `before`."""
         columns = self._tensor(np.append(directions, self.field.D))
         start = self.begin[:, columns].cpu().numpy()
         coefficients = self._coefficients()[:, :, columns].cpu().numpy()

@@ -78,11 +78,11 @@ class Rests:
         """Return the arrays in which past states are kept."""
         return {"newest_first": self.newest_first} | {f"past_{name}": getattr(self, name) for name in _KEPT}
 
-    def set_arrays(self, given: Mapping[str, Array]) -> None:
-        """Take over past states."""
+    def set_arrays(self, arrays: Mapping[str, Array]) -> None:
+        """Restore past states from the arrays that `arrays` returned."""
         for name in _KEPT:
-            getattr(self, name)[...] = given[f"past_{name}"]
-        self.newest_first = given["newest_first"].astype(np.int64)
+            getattr(self, name)[...] = arrays[f"past_{name}"]
+        self.newest_first = arrays["newest_first"].astype(np.int64)
 
     def keep(self, slot: int, time: float) -> None:
         """Make a slot the newest, with the time of its state."""
@@ -182,7 +182,7 @@ class Sources:
         return error.max(axis=0), error_within.max(axis=0)
 
     def place(self, parts: int) -> None:
-        """Write where the sources are at the stages of the whole step."""
+        """Write the positions of the sources at the stages of the whole step."""
         dense, growth_dense = self.dense
 
         def place(begin: int, end: int) -> None:
@@ -230,7 +230,7 @@ SMALLEST_PASS, SMALLEST_STAGES = 100_000, 30_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step and everything it was made with."""
+    """One step and the arrays from which it was computed."""
 
     time: float
     h: float
@@ -245,7 +245,7 @@ class Step:
     leading: Integers  # direction whose overlap counts for itself in the error of each row, −1 for none
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of what `LargeFlowStepper.restore` needs to put the step together again."""
+        """Return copies of the arrays from which `LargeFlowStepper.restore` rebuilds the step."""
         return {
             "begin_U": self.begin.U.copy(),
             "begin_log_norm": self.begin.log_norm.copy(),
@@ -298,7 +298,7 @@ class Rows:
         self.counts = {"rhs_evaluations": 0, "partial_evaluations": 0}
 
     def fit(self, division: Division) -> None:
-        """Allocate what depends on the division: states of the sources, work space of each thread."""
+        """Allocate the arrays that depend on the division: states of the sources, work space of each thread."""
         D, sources = self.dense[0].shape[2], division.sources.size
         self._division = division
         #: Step of which the stages of the sources are held.
@@ -332,7 +332,7 @@ class Rows:
         self.counts["partial_evaluations"] += LAST_STAGE + 1 if dense else END
 
     def write_dense(self, step: Step, blocks: Integers) -> None:
-        """Write the dense output of an accepted step for some blocks; that of the sources mostly is there."""
+        """Write the dense output of an accepted step for some blocks, and for the sources unless it is known."""
         if step.division.sources.size > 0:
             if self._staged is not step:
                 self.run_sources(step, again=True)
@@ -352,7 +352,7 @@ class Rows:
         self._field.write(U, np.exp(log_norm), F, growth)
 
     def follow(self, state: State, moved: Integers, before: tuple[Array, Array]) -> None:
-        """Bring the field of a state up to date after some rows, of vectors and masses `before`, have moved."""
+        """Update the field of a state after some rows have moved; `before` holds their earlier vectors and masses."""
         if moved.size > LARGEST_MOVE * self.error.size:
             self.field(state.U, state.log_norm, state.F, state.growth)
             return
@@ -367,7 +367,7 @@ class Rows:
     def partial(
         self, state: State, F: Array, growth: Array, blocks: Integers | None = None, *, is_rest: bool = False
     ) -> None:
-        """Write what fast sources, active teachers and the own cluster exert, or leave of the field if `is_rest`.
+        """Write the force of fast sources, active directions and a row's cluster, or the field minus it if `is_rest`.
 
         All rows are written, or those of some blocks.
         """

@@ -240,7 +240,7 @@ def events_inside(
 
 @kernel
 def move_inside(i: int, x: float, u: Vector, polynomials: Dense, out: Vector) -> float:
-    """Write where row i, at u where a step begins, is at its fraction x; return by how much ln n has changed."""
+    """Write the unit vector of row i at the fraction x of a step that begins at u; return the change of ln n."""
     dense, dense_growth = polynomials
     total = dense_growth[6, i]
     for k in range(out.size):
@@ -353,7 +353,7 @@ def weigh_shifts(
 
 @entry
 def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift: Cube, plan: Plan) -> None:
-    """Move the members of the `chosen` clusters: all by `shift`, each by `share` times the error of its own rest."""
+    """Move members of the `chosen` clusters by `shift`, and by `share` times the error of each member's rest."""
     of_rows, clusters, (U, log_n, F, growth) = plan[0], plan[1], state
     D = U.shape[1]
     miss = np.empty(D)
@@ -403,9 +403,9 @@ def force_of_sources(
     scratch: Vector,
     plan: Plan,
 ) -> None:
-    """Write what the fast sources exert on rows, which are those from number `own` on unless it is negative.
+    """Write the force of the fast sources on rows.
 
-    `overlap` takes a number for each pair.
+    The rows are the sources from number `own` on, or no sources if it is negative. `overlap` holds a number per pair.
     """
     R, S = growth.size, mass.size
     if S == 0:
@@ -467,7 +467,7 @@ def products_with(u: Vector, F: Vector) -> tuple[float, float]:
 
 @kernel
 def add_teacher(link: Vector, u: Vector, own: int, teacher: Matrix, F: Vector, scratch: Vector) -> tuple[float, float]:
-    """Add the force of active directions, and of `own`, that of its cluster (−1 for none), on one row.
+    """Add to a row the force of active directions and of `own`, the direction of its cluster (−1 for none).
 
     Returned are what they add to the growth, and (F·u)/(u·u).
     """
@@ -571,7 +571,7 @@ def stage_of_sources(
     work: tuple[Vector, Vector, Vector],
     plan: Plan,
 ) -> None:
-    """Fill stage s of the sources `first` to `last` in a part of the step, and write where they are at the next."""
+    """Compute stage s of sources `first` … `last` − 1 in a part of the step, and their state at the next stage."""
     (h, number, parts), (rest, rest_growth, slots, rest_powers), (weights, room, scratch) = part, rests, work
     U, log_n, sources, mass, stages = unowned(start[0]), start[1], unowned(path[0]), unowned(path[1]), unowned(path[2])
     growth_stages, of_rows, teacher, link, D = unowned(path[3]), plan[0], unowned(plan[2]), plan[LINK], U.shape[1]

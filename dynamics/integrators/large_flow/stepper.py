@@ -171,12 +171,12 @@ class ClusterStepper(ABC):
         """Go back to the beginning of a step that cannot be taken."""
 
     def _start_events(self, values: Array) -> None:
-        """Take over the values of the events at the start, and record those that are passed there."""
+        """Store the values of the events at the start, and record the events that are passed there."""
         self._events = values
         record_crossings(self._event_times, values, values, (self._time, self._time), lambda _: values)
 
     def _advance_once(self, target: float) -> Status | None:
-        """Take one accepted step; return why that is impossible, or None.
+        """Take one accepted step and return None, or return the status if no step can be taken.
 
         If `target` is inside, the dense output is computed with the step. Where that is not good enough, as with a
         stiff mode, the step ends at `target`, or after a fifth of its length if `target` comes before that.
@@ -252,7 +252,7 @@ class DenseOutput:
         return U, log_norm
 
     def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
-        """Return a function of t with the values of all events, right for those in `passed` alone.
+        """Return a function of t with all event values: those of the `passed` events at t, the others as in `before`.
 
         The polynomials of neurons near a direction decide, beside a cubic through the small share of all others.
         """
@@ -284,7 +284,7 @@ class DenseOutput:
         return values_at
 
     def _prepare(self, blocks: Integers) -> None:
-        """Write the coefficients of some blocks, and of the sources, on which all depend."""
+        """Write the coefficients of some blocks, and of the sources, on which all blocks depend."""
         if self._step.division.sources.size > 0:
             blocks = np.union1d(blocks, 0)
         missing = blocks[~self._ready[blocks]]
@@ -472,7 +472,7 @@ class LargeFlowStepper(ClusterStepper):
         return Step(self._time, h, self._now, reached, end, division, pace, drift, rests, parts, self._divider.leading)
 
     def _try_sources(self, h: float, division: Division, *, dense: bool) -> tuple[Step, float, float]:
-        """Let the sources alone take a step, in more parts where errors are too large; return it and its errors."""
+        """Take a step of the sources alone, in more parts if errors are too large; return the step and its errors."""
         parts = max(min(int(np.ceil(h / self._next_part * (1.0 - ROUNDING))), MOST_PARTS), 1)
         while True:
             step = self._attempt(h, parts, division, self._drift)
