@@ -68,7 +68,7 @@ def along(u: Vector, v: Vector) -> float:
 
 @kernel
 def make_tangent(u: Vector, v: Vector) -> None:
-    """Take away the part of v along u: of a radial rounding of 1e-16 long steps make errors of ln n of 1e-6."""
+    """Remove the part of v along u: in long steps a radial rounding of 1e-16 grows to errors of 1e-6 in ln n."""
     w = along(u, v)
     for k in range(u.size):
         v[k] -= w * u[k]
@@ -124,10 +124,10 @@ def weigh_group(
     drift: Vector,
     mean: Vector,
 ) -> tuple[float, float, float, float]:
-    """Write the mean velocity of a group near direction p over the last step, of length h, of direction and norm.
+    """Write the mean velocity of direction and ln n of a group near direction p over the last step, of length h.
 
-    Returned are its mass, ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocities of both are from that now; `mean`
-    (D,) is scratch, made once for all groups since small steps feel it.
+    Returned are its mass, ‖Σ n σ(u·) − a σ(e·)‖², and the distances of both mean velocities from those at the end of
+    the step; `mean` (D,) is scratch, allocated once for all groups because that takes a notable part of small steps.
     """
     (U_before, log_before), (U, log_n, F, growth) = before, now
     whole, D = g0(link, 1.0), drift.size - 1
@@ -180,7 +180,7 @@ def find_clusters(
     cluster: Integers,
     drift: Matrix,
 ) -> int:
-    """Make the clusters of the next step, and their mean velocities over the last one, of length h; return how many.
+    """Find the clusters of the next step, and their mean velocities over the last, of length h; return their number.
 
     `cluster` holds the direction of the cluster of each row in the last step, −1 for none, and takes the new ones.
     """

@@ -127,7 +127,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
             array[...] = state[name]
 
     def _small_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Return all arrays of the state but the vectors."""
+        """Return the arrays of the state except the vectors."""
         scalars, counters = self._scalars[: self._layout.kept_scalars], self._counters[: self._layout.counters]
         return {"scalars": scalars, "counters": counters, "events": self._events}
 

@@ -187,12 +187,12 @@ class FixedSteps(UndoneSteps):
         """Return the state after one of the last two steps."""
 
     def _watched_after(self, step: int) -> Array:
-        """Return what `_event_values` reads of that state."""
+        """Return the part of that state that `_event_values` reads."""
         return self._state_after(step)
 
     @abstractmethod
     def _event_values(self, t: float, state: Array, which: NDArray[np.intp]) -> Array:
-        """Return the values of all events at a state, right for some of them alone."""
+        """Return an array for all events, in which the entries `which` are the values at a state."""
 
     @abstractmethod
     def _states(self) -> dict[str, NDArray[np.generic]]:
@@ -330,11 +330,11 @@ class EulerStepper(FixedSteps):
         return self._state_after(self.step)
 
     def write_change(self, t: float, y: Array, out: Array) -> None:
-        """Write f of a state, by which a step changes it η f."""
+        """Write f(t, y); a step changes the state by η f."""
         self._system.rhs(t, y, out)
 
     def go_to(self, step: int, states: Sequence[Array], event_times: Array) -> None:
-        """Go on from a step, with the states before and after it and the times of the events so far."""
+        """Continue from a step, given the states before and after it and the times of the events so far."""
         self._step[0] = step
         for number, state in zip((step - 1, step), states, strict=True):
             self._ring[number % 3] = state
@@ -421,7 +421,7 @@ class DescentStepper(FixedSteps):
         return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size)
 
     def _watched_after(self, step: int) -> Array:
-        """Return C and ln n alone: the overlaps of all neurons with each other are m² numbers."""
+        """Return C and ln n without G, which has m² numbers."""
         U, norms = self._units[step % 3], self._norms[step % 3]
         C = U @ self._teacher.T if self._teacher.shape[0] > 0 else U[:, : self._a.size]
         return np.concatenate([C.ravel(), np.log(norms)])

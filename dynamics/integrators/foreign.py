@@ -163,9 +163,10 @@ WARNINGS = "SUNLOGGER_WARNING_FILENAME"
 
 
 class SilentThreads:
-    """Stand in for the standard output, which carries results, while CVODE prints its errors there.
+    """A substitute for the standard output that keeps messages of CVODE out of the results printed there.
 
-    Only what the entered threads write is dropped; what others write passes. Steppers on several threads share it.
+    It drops the text that entered threads write and passes on that of other threads. Steppers on several threads share
+    it.
     """
 
     def __init__(self) -> None:

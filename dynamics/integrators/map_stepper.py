@@ -1,4 +1,4 @@
-"""A map of whole steps, of which most are passed over where the flow through them is smooth.
+"""A map of whole steps, most of which are skipped where the flow through them is smooth.
 
 Steps are taken one by one at the start, and wherever the next term of the flow's series, or the steps of "bdf" along
 it, say that the flow is not known to the tolerance or takes longer. Fast parts of a map, such as buffers of momentum,
@@ -127,7 +127,7 @@ class MapStepper:
         return self._next - self._exact.step if self._flow is None else FLOW_LOOK - _tried_by(self._flow) % FLOW_LOOK
 
     def _look(self, status: Status) -> bool:
-        """Find out whether steps or the flow go on, after so many of them; return whether the last steps are good."""
+        """Decide whether to continue step by step or along the flow; return whether the last steps are kept."""
         if self._flow is None:
             if self._exact.step >= self._next:
                 self._next = self._exact.step + LOOK
@@ -155,7 +155,7 @@ class MapStepper:
         return True
 
     def _is_smooth(self, state: Array, time: float, length: float) -> bool:
-        """Return whether the flow over so many steps of the map is within the tolerance, and no step overshoots."""
+        """Return whether the flow over `length` steps of the map is within the tolerance, and no step overshoots."""
         rate, terms, y, out = self._exact.rate, self._terms, np.array(state), np.empty_like(state)
         weight = 1.0 / (self._tolerances.atol + self._tolerances.rtol * np.abs(state))
         next_terms, changes = np.zeros((2, state.size)), np.empty((terms + 2, state.size))
@@ -186,7 +186,7 @@ class MapStepper:
         self._began, self._looked = (self._exact.time, 0), 0
 
     def _keep_whole_step(self) -> None:
-        """Have `exact` stand at the last whole step within the last step of the flow, if there are two."""
+        """Move `exact` to the last whole step within the last step of the flow, if that contains two."""
         flow, rate = self._flow, self._exact.rate
         assert flow is not None
         step = int(np.floor(flow.time / rate))
@@ -196,7 +196,7 @@ class MapStepper:
             self._exact.go_to(step, states, self.event_times)
 
     def _take_steps(self) -> None:
-        """Go on step by step, from where `exact` stands."""
+        """Continue step by step from the state of `exact`."""
         flow = self._flow
         assert flow is not None
         self._ended += self._counts_of_flow(flow)

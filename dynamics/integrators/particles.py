@@ -187,7 +187,7 @@ class ParticleStepper(CompiledStepper):
         self._arrive(moments[STAGES], slopes[STAGES])
 
     def _arrive(self, moments: Array, slopes: Array) -> None:
-        """Remember the field at the end of a step, and record the events that it passed."""
+        """Store the field at the end of a step, and record the events that it passed."""
         self._past = [*self._past[1 - REMEMBERED :], (self.time, slopes)]
         times, now, before = self._events
         before[:] = now
@@ -195,7 +195,7 @@ class ParticleStepper(CompiledStepper):
         self._record_events(times, before, now)
 
     def _try_step(self) -> Status | None:
-        """Try one step, which is shortened if it fails; return why none can be taken, or None."""
+        """Try one step, shortened if it fails; return None, or the status if no step can be taken."""
         h = float(self._scalars[slots.STEP])
         error, moments, slopes = self._settle(h)
         factor = pair.NOT_FINITE_FACTOR
@@ -218,7 +218,7 @@ class ParticleStepper(CompiledStepper):
         return Status.STEP_TOO_SMALL if error < np.inf else Status.NOT_FINITE
 
     def _settle(self, h: float) -> tuple[float, Array, Array]:
-        """Sweep until the field agrees with itself; return the error of the step, and moments and slopes at its end."""
+        """Repeat sweeps until the field converges; return the error of the step, and moments and slopes at its end."""
         guess = self._extrapolated(h)
         for _ in range(STAGES):
             self._field = guess
@@ -240,14 +240,14 @@ class ParticleStepper(CompiledStepper):
         guess: Array = np.ascontiguousarray(weights.T @ np.array([slopes for _, slopes in self._past]))
         return guess
 
-    def _sweep(self, h: float, slopes: Array, kept: Array | None = None) -> tuple[Array, Array, float]:
+    def _sweep(self, h: float, slopes: Array, stages: Array | None = None) -> tuple[Array, Array, float]:
         """Take all particles through a step; return moments and slopes (POINTS, M) that follow, and the error.
 
-        The stages are `kept` if there is an array (STAGES, n) for them. The error is that of `explicit_kernels`.
+        The stages are written to `stages` (STAGES, n) if it is given. The error is that of `explicit_kernels`.
         """
-        start, new = self._vectors[slots.ROW_STATE if kept is None else slots.ROW_START], self._vectors[ROW_NEW]
+        start, new = self._vectors[slots.ROW_STATE if stages is None else slots.ROW_START], self._vectors[ROW_NEW]
         parameters, sizes, scratch = self._system.numbers
-        kept = np.empty((STAGES, 0)) if kept is None else kept
+        stages = np.empty((STAGES, 0)) if stages is None else stages
         count, M = self._particles.weights.size, self._particles.coefficients.size
         sums, errors = np.zeros((PARTS, POINTS, M)), np.zeros((PARTS, 2))
         marks = GRAIN * np.linspace(0, -(-count // GRAIN), PARTS + 1).astype(int)
@@ -257,7 +257,7 @@ class ParticleStepper(CompiledStepper):
             numbers = (parameters, sizes, np.empty_like(scratch))
             for part in range(first, last):
                 ends = int(marks[part]), min(int(marks[part + 1]), count)
-                results = (sums[part], kept, errors[part])
+                results = (sums[part], stages, errors[part])
                 sweep_blocks(ends, h, vectors, rtol, slopes, results, numbers)
 
         self._workers.over_parts(PARTS, parts)

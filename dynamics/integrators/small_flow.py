@@ -283,7 +283,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
 
 @unit(**EXPLICIT)
 def take_step(target: float, arrays: Arrays, system: System) -> int:
-    """Take one accepted step; return why that is impossible, or whether it passed an event.
+    """Take one accepted step; return the status: that it passed an event, or why no step can be taken.
 
     If `target` is inside, its polynomial is made; where that is not good enough, as with a stiff mode, the step ends at
     `target`, or after a fifth of its length if `target` comes before that.

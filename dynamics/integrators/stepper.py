@@ -75,7 +75,7 @@ class LeapingStepper(Stepper, Protocol):
 
 
 def leaping(stepper: Any) -> LeapingStepper | None:
-    """Return a stepper that can do so now, as its attribute `leaps` says, None for any other."""
+    """Return the stepper if it can go through many saved times in one call now (`leaps`), otherwise None."""
     return stepper if getattr(stepper, "leaps", False) else None
 
 
@@ -120,7 +120,7 @@ def check_stored(state: Mapping[str, NDArray[Any]], name: str, shape: tuple[int,
 
 
 class UndoneSteps(ABC):
-    """A stepper that a single step, once it is given up, leaves as it was before."""
+    """A stepper whose state stays unchanged if a single step is given up."""
 
     # Where compiled code looks for `STOP`, (1,).
     _slot: Integers

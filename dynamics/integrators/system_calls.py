@@ -44,7 +44,7 @@ PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBI
 
 @pasted_kernel
 def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
-    """Write y' into `out`, anything once the step is given up."""
+    """Write y' into `out`; once the step is given up its content is arbitrary."""
     if not is_stopped(system[SIZES]):
         # Exceptions of a user's function are lost on the way here; the values it has not written then fail the step.
         out[0] = out[out.size - 1] = np.nan
@@ -65,7 +65,7 @@ def normalise(y: Vector, system: System) -> None:
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
-    """Write the diagonal of the Jacobian into `out`, anything once the step is given up."""
+    """Write the diagonal of the Jacobian into `out`; once the step is given up its content is arbitrary."""
     if not is_stopped(system[SIZES]):
         system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
         system[JACOBIAN_DIAGONAL](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
@@ -73,7 +73,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
 
 @kernel
 def jacobian_product(t: float, y: Vector, v: Vector, out: Vector, system: System) -> None:
-    """Write the product of the Jacobian with `v` into `out`, anything once the step is given up."""
+    """Write the product of the Jacobian with `v` into `out`; once the step is given up its content is arbitrary."""
     if not is_stopped(system[SIZES]):
         system[JACOBIAN_PRODUCT](t, y, v, out, system[PARAMETERS], system[SIZES], system[WORK])
 
