@@ -1,4 +1,4 @@
-"""Families of links, the teacher of a network as its kernels know it, and starts that no flow tells apart."""
+"""Families of links, the teacher of a network as its kernels read it, and the check for neurons that start alike."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def hermite_coefficients(link: HermiteExpansion, lengths: Array, biases: Array) 
 
 
 def _nodes(kinks: Array, narrow: float) -> tuple[Array, Array]:
-    """Return nodes and weights of E over N(0, 1), a row for each row of kinks, beside which pieces are `narrow`."""
+    """Return nodes and weights of E over N(0, 1), a row per row of kinks; pieces next to kinks have width `narrow`."""
     steps = narrow * 2.0 ** np.arange(int(np.log2(WIDEST / narrow)) + 1)
     even = np.arange(-MEANS_REACH, MEANS_REACH, WIDEST) + np.zeros((len(kinks), 1))
     near = np.hstack([kinks + step for step in (0.0, *steps, *-steps)])

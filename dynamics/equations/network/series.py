@@ -216,7 +216,7 @@ def write_list_row(head: int, q: float, b: float, numbers: Vector, row: Vector) 
 
 @kernel
 def term_count(x: float, count: int, is_series: float) -> int:
-    """Return how many terms count: of a series in s = x those before s^j is below rounding."""
+    """Return the number of terms to sum; of a series in s = x those before s^j is below rounding."""
     if is_series == 0.0 or abs(x) >= 1.0:
         return count
     return min(count, 2 + int(-NEGLIGIBLE / math.log(abs(x)))) if x != 0.0 else 1
@@ -351,7 +351,7 @@ class Functions:
         return np.column_stack([*squares, np.sum(f * bend, axis=1), f @ basis[0], slope @ basis[0], later]) * step
 
     def adaptive(self, rho: Array, b: Array, count: int) -> Array:
-        """Return the same for a link with kinks, which an adaptive rule finds."""
+        """Return the columns of `trapezoid` for a link with kinks, by an adaptive rule."""
         rows = np.array([self._row(*pair, count) for pair in zip(rho.tolist(), b.tolist(), strict=True)])
         squares, coefficients = np.hsplit(rows, [OWN])
         return _columns(rho, list(squares.T), coefficients)
@@ -463,7 +463,7 @@ def series_table(
     ends = list(pairwise(lengths))
 
     def panels(order: range) -> list[Array]:
-        """Return those in this order, up to the first where the series fails."""
+        """Return the series on panels in this order, up to the first panel where it misses the means."""
         columns = []
         for n in order:
             fits = [_fit(measure, ends[n], block, shape, terms + 2) for block in blocks]
@@ -525,7 +525,7 @@ class Link:
 
     @property
     def has_line(self) -> bool:
-        """Whether it is more than f."""
+        """Whether the link κ f + βz + γ differs from f."""
         return (self.scale, self.slope, self.offset) != (1.0, 0.0, 0.0)
 
     @property

@@ -116,7 +116,7 @@ def write_central_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write what `write_erf_second` does, where all vectors are of erf and without biases, in fewer operations."""
+    """Write the means of `write_erf_second` for vectors of erf without biases, in fewer operations."""
     (C, _, weight), M = vectors, vectors[2].size
     tilted, left, right = matrix(work, 0, M, M), vector(work, M * M, M), vector(work, M * M + M, M)
     for i in range(m):
@@ -148,7 +148,7 @@ def write_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of m of the vectors: Gram matrix, biases, weights; with d for |x|² or exact."""
+    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of m of the vectors (Gram matrix, biases, weights); |x|² is d unless exact."""
     C, bias, weight = vectors
     M, J, centred = weight.size, layout[0], layout[1] > 0
     size = STEP_HEAD + J
@@ -347,7 +347,7 @@ def write_polynomial_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write what `write_erf_second` does, for polynomials; E[λ f] = v E f' gives mean derivatives of λσ'(λ)."""
+    """Write the means of `write_erf_second` for polynomials; E[λ f] = v E f' gives mean derivatives of λσ'(λ)."""
     C, bias, weight = vectors
     M, K, absent = weight.size, layout[0], layout[1]
     parts = diagrams_of(M, K, work)
@@ -498,7 +498,7 @@ def add_step_terms(y: Vector, out: Vector, parameters: Vector, sizes: Integers, 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the velocity of the flow and what finite steps add."""
+    """Write the velocity of the flow plus the terms of finite steps."""
     flow.rhs(t, y, out, parameters, sizes, work)
     add_step_terms(y, out, parameters, sizes, work)
 
@@ -572,7 +572,7 @@ class StepSource(NamedTuple):
 
     @property
     def second(self) -> Callable[..., None]:
-        """The unit that takes them."""
+        """The compiled unit that takes these numbers."""
         if self.is_polynomial:
             return write_polynomial_second
         return write_central_erf_second if self.layout[1] == ERF_ALONE else write_erf_second
@@ -588,7 +588,7 @@ def step_link(link: HermiteExpansion) -> StepLink:
 
 
 def step_units(problem: Problem) -> tuple[StepUnit, ...]:
-    """Return the teacher's units: a polynomial is a sum of such, and a step is ½ + ½ sign."""
+    """Return the teacher's units; a polynomial becomes a sum of units, and a step becomes ½ + ½ sign."""
     target = problem.teacher.target
     if target is not None:
         return ridge_units(target.exponents.tolist(), target.powers.tolist())
@@ -645,7 +645,7 @@ def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit]
 
 
 def lacking_parity(links: Sequence[Sequence[float] | Array]) -> int:
-    """Return the parity, 0 or 1, of the degrees that all polynomials lack, of their mean derivatives; 2 if none."""
+    """Return the parity (0 or 1) of the degrees that no polynomial has, from mean derivatives; 2 if there is none."""
     return next((parity for parity in (0, 1) if not any(np.any(numbers[parity::2]) for numbers in links)), 2)
 
 

@@ -208,21 +208,21 @@ def views(sizes: Integers, work: Vector) -> Tables:
 
 @kernel
 def derivatives_of(sizes: Integers, work: Vector) -> Vector:
-    """Return the room of D_j."""
+    """Return the scratch for D_j."""
     layout = layout_of(sizes)
     return vector(work, layout.scratch_at, layout.degree + FURTHER)
 
 
 @kernel
 def turned_forces(sizes: Integers, work: Vector) -> Matrix:
-    """Return the room of Nᵀ (m + r, m)."""
+    """Return the scratch for Nᵀ (m + r, m)."""
     layout = layout_of(sizes)
     return matrix(work, layout.scratch_at + layout.degree + FURTHER, layout.width + layout.axes, layout.width)
 
 
 @kernel
 def square_scratch(sizes: Integers, work: Vector) -> Matrix:
-    """Return the room of F as a matrix (m, m)."""
+    """Return the scratch of F as a matrix (m, m)."""
     layout = layout_of(sizes)
     return matrix(work, layout.products_at, layout.width, layout.width)
 
@@ -437,7 +437,7 @@ def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: 
 
 @choice()
 def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of relu with biases, as `ordered_pair` has it for a pair.
+    """Add and write the means of relu with biases; `ordered_pair` computes those of one pair.
 
     With u = (b_j q_i - c b_i)/√(q_i Δ) and P_ij = p_i Φ(u): K12 = Φ_2, K1 = b_j K12 + c P_ij + q_j P_ji,
     K2 = p_i √(Δ/q_i) (u Φ(u) + φ(u)), K = b_i K1 + q_i K2 + c K12, so that one Φ(u) does for each i and j.
@@ -478,7 +478,7 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
 
 @choice()
 def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of erf with biases, as `ordered_pair` has it for a pair.
+    """Add and write the means of erf with biases; `ordered_pair` computes those of one pair.
 
     With u = (b_j T_i - c b_i)/√(T_i Δ): K1 = 2 p_i erf(u/√2), K12 = 4 p_i φ(u) √(T_i/Δ), K2 = -(b_i K1 + c K12)/T_i,
     so that one exponential and one error function do for each i and j. K is left out where it moves nothing.
@@ -726,7 +726,7 @@ def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work:
 
 @pasted_kernel
 def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write what `rhs` does, after all means."""
+    """Write the rates of `rhs`, given all means in `work`."""
     layout, rates, (_, _, _, pulls, _, _, F) = layout_of(sizes), rates_of(parameters), views(sizes, work)
     m, r, scale = layout.width, layout.axes, rates.scale
     dQ = matrix(out, 2 * m + m * r, m, m)
@@ -996,7 +996,7 @@ class NetworkSystem(FlowSystem):
         return observe if self.teacher_by_degree is None else observed
 
     def observe(self, state: Array) -> dict[str, Any]:
-        """Return what `summarise` does but for the largest overlaps, and C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj)."""
+        """Return the observables of `summarise` except largest overlaps, and C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj)."""
         _, _, M, Q = self.unpack(state)
         C, G, _ = normalised_overlaps(M, Q)
         record = self.summarise(state)
@@ -1090,7 +1090,7 @@ def eigenvalues_of(columns: int, parameters: Vector, sizes: Integers) -> Vector:
 
 @kernel
 def overlap_parts(sizes: Integers, work: Vector) -> tuple[Vector, Vector]:
-    """Return the room of [v | b | M | Q], and that of its rates."""
+    """Return the scratch for [v | b | M | Q], and that for its rates."""
     layout = layout_of(sizes)
     size = layout.width * (2 + layout.axes + layout.width)
     return vector(work, work.size - 2 * size, size), vector(work, work.size - size, size)
