@@ -86,7 +86,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """About the diagonal of the Jacobian: what multiplies U_il, the bend of its force, and −4 n g(1) Σ s U² of ln n."""
+    """Approximate diagonal of the Jacobian: factor of U_il with the bend of its force, and −4 n g(1) Σ s U² of ln n."""
     U, (bend, growth), s = rows_of(y, sizes), split(out, sizes), eigenvalues_of(parameters, sizes)
     n, F = work_of(sizes, work).n, product_work(sizes, work).F
     m, D = U.shape
@@ -120,7 +120,7 @@ def write_units(y: Vector, sizes: Integers, state: Vector) -> None:
 
 @kernel
 def descent_work(sizes: Integers, work: Vector) -> tuple[Vector, Vector, Vector]:
-    """Return the room of a state and of its rates, and what is left for the flow."""
+    """Return the scratch for a state, for its rates, and for the flow."""
     counts = counts_of(sizes)
     size = counts.width * (counts.axes + 1)
     return vector(work, 0, size), vector(work, size, size), vector(work, 2 * size, work.size - 2 * size)
@@ -175,7 +175,7 @@ class ClassSystem(OverlapSystem):
         return super().unpack(self._vectors.overlaps(state))
 
     def observer(self, keep: str, monitored: Callable[[], bool] = lambda: False) -> OfStates:
-        """Return what observes a state; vectors are carried, so that no realisability margin is computed."""
+        """Return the function that observes a state, without the realisability margin, as vectors are carried."""
         del monitored
         return super().observer(keep, lambda: False)
 
@@ -413,7 +413,7 @@ def join_halves(
 def write_share(
     i: int, j: int, noise: float, degree: int, whole: bool, hat: Vector, w: Vector, Q: Matrix, J: Matrix
 ) -> float:
-    """Return E[(ē² + τ²) σ'_i σ'_j], and write J, of which Σ_ab J_ab X_c,ab comes on top of d_c times that."""
+    """Return H = E[(ē² + τ²) σ'_i σ'_j], and write J: class c has d_c H + Σ_ab J_ab X_c,ab."""
     M, size, most = w.size, degree + 1, (degree + 1) * (degree + 2) // 2
     Z, H, Y, P = np.empty((6, size * size)), np.empty((3 * most, M)), np.empty((most, M)), np.empty((most, M))
     power, ends = np.ones((M, M)), np.zeros((5, max(M, 3)))
@@ -507,7 +507,7 @@ def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Intege
 
 @kernel
 def step_jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """About the diagonal of the Jacobian of the flow: what multiplies U and K, and −4 n g(1) Σ s K_ii of ln n."""
+    """Approximate diagonal of the flow's Jacobian: the factors of U and K, and −4 n g(1) Σ s K_ii of ln n."""
     numbers, (_, K, log_n) = class_numbers(parameters, sizes), split_classes(y, sizes)
     dU, dK, growth = split_classes(out, sizes)
     (N, Q, _, _, _, _), kinds, s = tables(sizes, work), class_counts(sizes).kinds, numbers.eigenvalues
@@ -531,7 +531,7 @@ def step_jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector,
 
 @kernel
 def step_normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """Σ_c K_c,ii = 1."""
+    """Scale U and K so that Σ_c K_c,ii = 1."""
     U, K, _ = split_classes(y, sizes)
     m, r = U.shape
     for i in range(m):

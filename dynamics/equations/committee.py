@@ -134,7 +134,7 @@ def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matr
 
 @kernel
 def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write `rhs`, and η E of the products of two gradients more of S', for steps of a finite learning rate."""
+    """Write the rates of `rhs`, and add η E of the products of two gradients to S', for a finite learning rate."""
     rhs(t, y, out, parameters, sizes, work)
     m, rate = sizes[0], parameters[sizes[0] + sizes[1] + sizes[1] ** 2 + 1]
     add_noise(rate, write_step_second(parameters, sizes, work), matrix(out, m * sizes[1], m, m))

@@ -155,7 +155,7 @@ class CorrelationSystem(FlowSystem):
         return (np.tanh(state).reshape(1, 1),)
 
     def loss(self, C: Array) -> float:
-        """Return E(f − f*)² of f = σ(w·x), which is not what is descended."""
+        """Return E(f − f*)² of f = σ(w·x); the flow descends the correlation instead."""
         return squared_error(self.problem, np.ones((1, 1)), C)
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
@@ -165,7 +165,7 @@ class CorrelationSystem(FlowSystem):
         return {"loss": self.loss(C), "max_overlap": largest_overlaps(self.problem, C), "learned_mass": mass}
 
     def observe(self, state: Array) -> dict[str, Array | float]:
-        """Return what `summarise` does, and the overlap C."""
+        """Return the observables of `summarise`, and the overlap C."""
         return self.summarise(state) | {"teacher_overlap": self.unpack(state)[0]}
 
 

@@ -203,7 +203,7 @@ def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
 def take_near(
     link: Vector, x: int, i: int, U: Matrix, n: Vector, overlap: SingleMatrix, F: Matrix, growth: Vector
 ) -> bool:
-    """Move what is near row i from `overlap` to F and growth, by products in double; return whether any is."""
+    """Move rows near row i from `overlap` to F and growth, by products in double; return whether there are any."""
     m, D = U.shape
     has_near = False
     for j in range(m):
@@ -319,7 +319,7 @@ class UnitField:
 
 
 class SingleUnitField:
-    """Computes it with products of neurons in single precision, twice as fast; directions are the first P axes."""
+    """Computes the field with products in single precision, twice as fast; directions are the first P axes."""
 
     def __init__(self, link: Array, workers: Workers, a: Array, m: int, columns: int) -> None:
         self._link, self._workers, self._a = link, workers, a

@@ -350,7 +350,7 @@ class _Link(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Which rows are made: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X."""
+    """The rows that are computed: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X."""
 
     singles: list[tuple[int, int]]
     segments: list[tuple[int, int, int, int]]
@@ -405,7 +405,7 @@ def _rows(edges: Integers) -> _Rows:
 
 
 def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
-    """Return where the two rows of each diagram lie, shape (D, 8); the left one is Q^(∘e) times its factors."""
+    """Return the places of the two rows of each diagram, shape (D, 8); the left one is Q^(∘e) times its factors."""
     shift = {(e, sum(rows.mixed[x])): row - x for e, x, _, row in rows.segments}
     mixed = {pair: x for x, pair in enumerate(rows.mixed)}
     singles = {pair: x for x, pair in enumerate(rows.singles)}

@@ -72,7 +72,7 @@ def takes_stacks(function: Callable[[Array], Any]) -> bool:
 
 
 class System:
-    """A system of equations for one problem: a subclass sets the attributes and says what is observed.
+    """A system of equations for one problem: a subclass sets the attributes and defines the observables.
 
     Methods call `functions` with a state, from `initial_state` on, with `parameters`, `sizes` and `work_size` numbers
     of scratch; `event_values` writes `num_events` numbers. `teacher_by_degree` has E of the squares of the parts of f*
@@ -94,7 +94,7 @@ class System:
         return np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
 
     def observer(self, keep: str) -> Callable[[Array], Observables]:
-        """Return what gives the named observables of a state: `observe` for "full", `summarise` for "summary"."""
+        """Return the function that gives observables of a state: `observe` for "full", `summarise` for "summary"."""
         return self.observe if keep == "full" else self.summarise
 
     def observe(self, state: Array) -> Observables:
@@ -119,7 +119,7 @@ class FlowSystem(System):
     against_clusters: str | None = "its slowed clusters are derived for the gradient flow, not for finite steps"
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return the overlaps of a state, and norms that are apart from them."""
+        """Return the overlaps of a state, and norms if the state stores them separately."""
         raise NotImplementedError
 
     def stiffness(self) -> float:

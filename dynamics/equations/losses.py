@@ -116,7 +116,7 @@ def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
 
 
 def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Array | None = None) -> float:
-    """Return (1/mn) Σ_ij g(w_i·v_j) for w (m, D) and v (n, D), w itself by default; strips keep memory that of w."""
+    """Return (1/mn) Σ_ij g(w_i·v_j) for w (m, D) and v (n, D), by default w, in strips that take the memory of w."""
     second = vectors if others is None else others
     strip, total = max(PAIRS // len(second), 1), 0.0
     for first in range(0, len(vectors), strip):
@@ -158,7 +158,7 @@ def link_parts(problem: Problem) -> list[DegreePart]:
 
 
 def teacher_parts(problem: Problem, whole: float) -> Array | None:
-    """Return E f_j*² in the order of `DEGREES`, E f*² being `whole`; None where one is all of it, or with `inputs`."""
+    """Return E f_j*² in the order of `DEGREES`, of sum `whole`; None if one part is the whole, or with `inputs`."""
     if problem.inputs is not None:
         return None
     a, teacher = problem.teacher.coefficients, problem.teacher

@@ -538,7 +538,7 @@ def overlap_edges() -> Array:
 
 
 def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Callable[[Array], dict[str, Any]]:
-    """Return what gives observables and laws of overlaps; mirror images, if particles have them, come first."""
+    """Return the function that gives observables and laws of overlaps; mirror images, if any, come first."""
     observe: Callable[[Array], dict[str, Any]] = system.observer(keep)
     edges = overlap_edges()
 

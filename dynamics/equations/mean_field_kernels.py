@@ -87,7 +87,7 @@ def counts_of(sizes: Integers) -> ParticleCounts:
 def packed(
     counts: ParticleCounts, chain: Sequence[Integers], numbers: ParticleNumbers, powers: Array, rows: int
 ) -> tuple[Array, Integers, int]:
-    """Return parameters, sizes and the size of `work` of a mean field, whose blocks take so many rows of scratch.
+    """Return parameters, sizes and the size of `work` of a mean field; a block takes `rows` rows of scratch.
 
     `chain` is empty along one axis, and `powers` where the stride is 0.
     """

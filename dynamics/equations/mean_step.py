@@ -86,7 +86,7 @@ def add_noise(rate: float, S: Matrix, dQ: Matrix) -> None:
 
 @pasted_kernel
 def keep_lengths(rate: float, F: Matrix, S: Matrix, C: Matrix, dM: Matrix, dQ: Matrix) -> None:
-    """Take from M' and Q' what changes lengths, after `add_noise`; of C the neurons and directions come first."""
+    """Remove from M' and Q' the parts that change lengths, after `add_noise`; C begins with neurons and directions."""
     m = dM.shape[0]
     for i in range(m):
         r = (F[i, i] - 0.5 * rate * S[i, i]) / C[i, i]
@@ -308,7 +308,7 @@ def add_share(k: int, y: Vector, out: Vector, rate: float, total: Vector, steps_
 
 @kernel
 def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the diagonal of the Jacobian of that flow, as far as buffers and averages decay by themselves."""
+    """Write the diagonal of the Jacobian of the flow through a map, from the decay of buffers and averages alone."""
     counts, numbers = counts_of(sizes), numbers_of(parameters)
     m, P, rate, beta, vectors = counts.width, counts.axes, numbers.rate, numbers.momentum, counts.state
     alpha = numbers.share if numbers.share > 0.0 else 1.0 / (t / rate + 2.0)

@@ -137,7 +137,7 @@ def error_at(
     node: Vector, shift: float, y: Vector, scale: float, L: Matrix, units: Units, table: Integers, means: Vector,
     z: Vector,
 ) -> float:  # fmt: skip
-    """Return f − f* at a node where neurons see shift ζ_i more.
+    """Return f − f* at a node, with `shift` ζ_i added to the input of each neuron i.
 
     Projections w_i·x + shift ζ_i of the neurons, without biases, and θ·x + β of the units are written to `z`.
     """
@@ -215,7 +215,7 @@ def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, In
 def write_rates(
     moments: Callable[..., Moments], t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Write what is integrated, by the moments of a student.
+    """Write the rates of the integrated state, from the moments of a student's gradients.
 
     Of a map that is (F(y) − y)/η for one step, and for more the rates of the flow that it follows.
     """
@@ -497,15 +497,15 @@ class OptimizedSystem(FlowSystem):
         return tolerance
 
     def stiffness(self) -> float:
-        """Return the fastest relaxation rate: that of the flow, of Adam and sign SGD divided by the label noise.
+        """Return the fastest relaxation rate: that of the flow, divided by the label noise for Adam and sign SGD.
 
-        Their steps are those of a gradient over its own size, which ends near the label noise; .1 stands for less.
+        Their steps divide the gradient by its size, which ends near the label noise; noise below .1 counts as .1.
         """
         rate = float(self._base.stiffness())
         return rate if self._rule in (MAP, ZEROTH_ORDER, PLAIN) else rate / max(self.problem.label_noise, 0.1)
 
     def observer(self, keep: str, *monitored: Any) -> Callable[[Array], dict[str, Any]]:
-        """Return what the student's system observes, and the loss of the averages."""
+        """Return the function that gives the observables of the student's system, and the loss of the averages."""
         observe = self._base.observer(keep, *monitored)
 
         def observed(state: Array) -> dict[str, Any]:
@@ -528,11 +528,11 @@ class OptimizedSystem(FlowSystem):
     loss_of_state = loss
 
     def loss_of_states(self) -> Callable[[Array], float]:
-        """Return what gives the loss of a state."""
+        """Return the function that gives the loss of a state."""
         return self.loss
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return what the student's system unpacks."""
+        """Return the result of `unpack` of the student's system at the weights."""
         return tuple(self._base.unpack(self.of_student(state)))
 
     def series_error(self, state: Array) -> float:

@@ -264,7 +264,7 @@ class OverlapSystem(FlowSystem):
         return C.reshape(*stack, m, P), G.reshape(*stack, m, m), np.exp(log_norm)
 
     def observer(self, keep: str, monitored: Callable[[], bool] = lambda: True) -> OfStates:
-        """Return what observes a state or a stack, with the realisability margin while it is `monitored`."""
+        """Return the function that observes a state or a stack, with the realisability margin if it is `monitored`."""
         observe = self.observe if keep == "full" else self.summarise
 
         def observed(state: Array) -> dict[str, Array]:
@@ -274,7 +274,7 @@ class OverlapSystem(FlowSystem):
         return OfStates(observed)
 
     def loss_of_states(self) -> OfStates:
-        """Return what gives the loss of a state, or of each of a stack."""
+        """Return the function that gives the loss of a state, or of each of a stack."""
         return OfStates(lambda state: self.loss(*self.unpack(state)))
 
     def observe(self, state: Array) -> dict[str, Array]:
@@ -290,7 +290,7 @@ class OverlapSystem(FlowSystem):
         return {"max_overlap": largest, "learned_mass": mass} | self._losses(C, G, n)
 
     def _losses(self, C: Array, G: Array, n: Array) -> dict[str, Array]:
-        """Return n and the loss, by degree (…, 4) too where it is told so."""
+        """Return n and the loss, and the loss by degree (…, 4) if the teacher has more than one part."""
         record = {"squared_norm": n, "loss": self.loss(C, G, n)}
         if self.teacher_by_degree is None:
             return record
@@ -304,7 +304,7 @@ class OverlapSystem(FlowSystem):
         return losses.population_loss(self.problem.activation, self.teacher_term, a, C, G, n)
 
     def gram_margin(self, state: Array) -> Array:
-        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ of a state or a stack: vectors have these where it is ≥ 0.
+        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ of a state or a stack; some vectors have these if it is ≥ 0.
 
         NaN for overlaps that are not finite, and above `MARGIN_ROWS` neurons, where it would cost more than the flow.
         """

@@ -71,7 +71,7 @@ class Motion:
         return np.asarray(np.exp(2.0 * wait * self.rates)[:, None] * self.columns)
 
     def after(self, wait: float) -> Self:
-        """Return the same a time later, at which no entry of e^{4hA} may be beyond float64."""
+        """Return the motion after a time h = `wait`; every entry of e^{4hA} must be within float64."""
         root = cholesky(self.gram(wait), lower=True, check_finite=False)
         moved = solve_triangular(root, self.grown(wait).T, lower=True, check_finite=False)
         return replace(self, columns=moved.T)
@@ -89,7 +89,7 @@ class Motion:
         return np.asarray(2.0 * np.sum(self.columns * self.velocity(), axis=1))
 
     def past(self, time: float, wait: float) -> Self:
-        """Return the same after a jump from a time to the one after a wait, with the times of directions reached."""
+        """Return the motion after a jump from `time` to `time` + `wait`, with the times at which it reached levels."""
         later, given_up, reached, P = self.after(wait), whether_given_up(), self.reached.copy(), self.levels.shape[1]
         below, passed = np.isnan(reached), later.carried()[:P] >= self.levels
         # Nothing grows faster than e^{4 a_j t}; what comes and goes in a jump rises at its start and falls at its end.
@@ -103,7 +103,7 @@ class Motion:
         return replace(later, reached=reached)
 
     def _wait(self, axis: int, level: float, longest: float) -> float:
-        """Return the wait for an axis that is below its level now, NaN if it is not there within the longest."""
+        """Return the time until an axis reaches a level from below, NaN if that takes longer than `longest`."""
         row, end = self.columns[axis], longest
 
         def above(wait: float) -> float:
@@ -242,7 +242,7 @@ class Course:
         return np.concatenate([motion.velocity().ravel() for motion in self.motions])
 
     def standing(self, numbers: Array, *, time: float | None = None, reached: Array | None = None) -> Course:
-        """Return the network at other `numbers`, by default at this time and with these times of directions."""
+        """Return the network with other `numbers`, by default at the same time and with the same `reached`."""
         times, motions = self.reached if reached is None else reached, []
         for motion in self.motions:
             columns, numbers = np.split(numbers, [motion.columns.size])
@@ -252,7 +252,7 @@ class Course:
 
 
 def jumps_needed(times: Array, fastest: float) -> float:
-    """Return the least number of jumps to the last of some times; raise one sentence if they would take too long."""
+    """Return the least number of jumps to the last of some times; ValueError if there are more than `MOST_JUMPS`."""
     count = float(np.ceil(4.0 * fastest * times[-1] / LARGEST_GROWTH))
     end = MOST_JUMPS * LARGEST_GROWTH / (4.0 * fastest)
     require(

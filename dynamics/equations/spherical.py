@@ -73,7 +73,7 @@ def numbers_of(parameters: Vector, sizes: Integers) -> SphericalNumbers:
 
 @kernel
 def event_work(m: int, P: int, work: Vector) -> tuple[Vector, Vector]:
-    """Return the room of learned masses, (m P,), and of n."""
+    """Return the scratch for learned masses, (m P,), and for n."""
     return vector(work, 0, m * P), vector(work, m * P, m)
 
 
@@ -208,7 +208,7 @@ class SphericalSystem(SphericalObservables):
         return squared_error(self.problem, self.unpack(state), self.overlaps(state))
 
     def observe(self, state: Array) -> dict[str, Array | float]:
-        """Return what `summarise` does, the overlaps C and the neurons W."""
+        """Return the observables of `summarise`, the overlaps C and the neurons W."""
         W = self.unpack(state).copy()
         return self.summarise(state) | {"teacher_overlap": self.overlaps(state), "neuron_vector": W}
 
@@ -442,6 +442,6 @@ class SphericalStepSystem(SphericalObservables):
         return {**super().summarise(state), "gram_margin": margin}
 
     def observe(self, state: Array) -> dict[str, Array | float]:
-        """Return what `summarise` does, and the overlaps C and G."""
+        """Return the observables of `summarise`, and the overlaps C and G."""
         C, G = self.unpack(state)
         return {**self.summarise(state), "teacher_overlap": C.copy(), "student_overlap": G.copy()}

@@ -125,7 +125,7 @@ def split(y: Vector, sizes: Integers) -> tuple[Matrix, Vector]:
 
 @kernel
 def work_of(sizes: Integers, work: Vector) -> VectorWork:
-    """Return what `forces` leaves."""
+    """Return the results of `forces` in `work`."""
     m, P, _, _, _, _ = counts_of(sizes)
     at, size = m * P + m * m + m, m * max(m, P)
     A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, at - m, m)
@@ -136,7 +136,7 @@ def work_of(sizes: Integers, work: Vector) -> VectorWork:
 
 @kernel
 def product_work(sizes: Integers, work: Vector) -> ProductWork:
-    """Return what the Jacobian leaves."""
+    """Return the results of the Jacobian in `work`."""
     m, P, D, _, _, _ = counts_of(sizes)
     changes = m * P + m * m + m + m * max(m, P)
     at = changes + m * max(m, P)
