@@ -130,9 +130,9 @@ def weigh_group(
     the step; `mean` (D,) is scratch, allocated once for all groups because that takes a notable part of small steps.
     """
     (U_before, log_before), (U, log_n, F, growth) = before, now
-    whole, D = g0(link, 1.0), drift.size - 1
+    kernel_at_one, D = g0(link, 1.0), drift.size - 1
     mass = rise = square = 0.0
-    distance = a * a * whole
+    distance = a * a * kernel_at_one
     drift[D] = 0.0
     for k in range(D):
         mean[k] = drift[k] = 0.0
@@ -141,7 +141,7 @@ def weigh_group(
         n = np.exp(log_n[i])
         mass += n
         rise += n * 4.0 * growth[i]
-        distance += n * n * whole - 2.0 * a * n * g0(link, U[i, p])
+        distance += n * n * kernel_at_one - 2.0 * a * n * g0(link, U[i, p])
         for z in range(x):
             j = members[z]
             s = 0.0

@@ -117,9 +117,9 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
     places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
     for start in range(0, size, COLUMN_BLOCK):
         stop = min(start + COLUMN_BLOCK, size)
-        part, whole = vector(out, start, stop - start), vector(base, start, stop - start)
+        part, base_part = vector(out, start, stop - start), vector(base, start, stop - start)
         for i in range(part.size if count == 0 else 0):
-            part[i] = whole[i]
+            part[i] = base_part[i]
         for j in range(0, count, 4):
             # Where fewer than four are left, the last of them takes the place of those missing, with weight 0.
             a, last = places[j], count - 1
@@ -130,7 +130,7 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
             k_a, k_b = row_part(stages, a, at + start, part.size), row_part(stages, b, at + start, part.size)
             k_c, k_d = row_part(stages, c, at + start, part.size), row_part(stages, d, at + start, part.size)
             for i in range(part.size if j == 0 else 0):
-                part[i] = whole[i] + ((v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i]))
+                part[i] = base_part[i] + ((v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i]))
             for i in range(part.size if j > 0 else 0):
                 part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
 

@@ -181,19 +181,21 @@ class DeviceClusters:
         mass, distance = sums[:, 0], a**2 * value + sums[:, 1]
         drift = self._means((Y - before) / h, *members)
         miss = self._means(rates, *members) - drift
-        accepted = self._counts(self.cluster)[:P] > 0
-        patience = STILL * torch.where(accepted, LEAVE_STILL, 1.0)
-        passed = (
+        was_cluster = self._counts(self.cluster)[:P] > 0
+        patience = STILL * torch.where(was_cluster, LEAVE_STILL, 1.0)
+        is_cluster = (
             ((mass - a).abs() <= MASS * a)
-            & (distance <= DISTANCE * a**2 * value * torch.where(accepted, LEAVE_DISTANCE, 1.0))
+            & (distance <= DISTANCE * a**2 * value * torch.where(was_cluster, LEAVE_DISTANCE, 1.0))
             & (miss[:, :D].norm(dim=1) <= patience * a * slope)
             & (miss[:, D].abs() <= patience * 4.0 * a * value)
         )
-        cluster = torch.where((near < P) & passed[near.clamp(max=P - 1)], near, P)
+        cluster = torch.where((near < P) & is_cluster[near.clamp(max=P - 1)], near, P)
         # A mean velocity over a step is one of the members it had then.
-        moved = cluster != self.cluster
-        changed = self._counts(torch.where(moved, cluster, P)) + self._counts(torch.where(moved, self.cluster, P))
-        unchanged = passed & (changed[:P] == 0)
+        has_moved = cluster != self.cluster
+        changed = self._counts(torch.where(has_moved, cluster, P)) + self._counts(
+            torch.where(has_moved, self.cluster, P)
+        )
+        unchanged = is_cluster & (changed[:P] == 0)
         self.reset(cluster, self._pole, torch.where(unchanged[:, None], drift, 0.0))
 
     def pace(self, h: Tensor) -> None:
@@ -207,10 +209,10 @@ class DeviceClusters:
         b, growth, U, F = excess[:, :D], excess[:, D], Y[:, :D], rates[:, :D]
         poles = self.sign * self.inside
         lean = self._field.along(U, b) * self.sign
-        turned = self._torch.zeros_like(Y)
-        turned[:, :D] = U * (lean + 0.25 * self._field.slope / self._field.value * growth)[:, None]
-        turned[:, D] = lean
-        mean = self._means(turned, *members)[self._place]
+        rotation = self._torch.zeros_like(Y)
+        rotation[:, :D] = U * (lean + 0.25 * self._field.slope / self._field.value * growth)[:, None]
+        rotation[:, D] = lean
+        mean = self._means(rotation, *members)[self._place]
         rates[:, D] -= (growth + 4.0 * (lean - mean[:, D])) * self.inside
         F -= (b + mean[:, :D]) * poles[:, None]
         # A radial rounding would become an error of ln n in the stages of a long step.
@@ -224,12 +226,12 @@ class DeviceClusters:
         """
         torch, D = self._torch, self._field.D
         members = Y[:, D].exp(), self.sign, self._order, self._offsets
-        velocity, moved = self._means(rates, *members), self._means(Y - begin, *members)
+        velocity, change = self._means(rates, *members), self._means(Y - begin, *members)
         # The drift of a cluster whose members have just changed is unknown, and 0.
         has_drift = (self.drift != 0.0).any(1, keepdim=True)
         rho = torch.where(has_drift, h / (h + h_last) if h_last > 0.0 else 0.0, 0.0)
         follows = -torch.expm1(-(h * self._rates - KAPPA).clamp(min=0.0))
-        shift = velocity - (1.0 + rho) * moved / h + rho * self.drift
+        shift = velocity - (1.0 + rho) * change / h + rho * self.drift
         rows = (follows * shift / (self._rates + (1.0 + rho) / h))[self._place] * self.inside[:, None]
         U, b = Y[:, :D], rows[:, :D] * self.sign[:, None]
         Y[:, D] += rows[:, D]

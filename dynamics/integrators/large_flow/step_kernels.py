@@ -193,12 +193,12 @@ def mass_of_rest(
 ) -> None:
     """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change; the state has its F and growth."""
     U, log_n, F, growth = state
-    whole = g0(link, 1.0)
+    kernel_at_one = g0(link, 1.0)
     out[0] = out[1] = 0.0
     for x in range(rows.size):
         i = rows[x]
         c = U[i, p]
-        share, value = np.exp(log_n[i]) / whole, g0(link, c)
+        share, value = np.exp(log_n[i]) / kernel_at_one, g0(link, c)
         out[0] += share * value
         out[1] += share * (4.0 * growth[i] * value + g1(link, c) * (F[i, p] - along(U[i], F[i]) * c))
 
@@ -227,7 +227,7 @@ def events_inside(
 ) -> None:
     """Write max C_ip² and Σ n g(C_ip)/g(1) over some rows at the fraction x of a step."""
     (U, log_n), (U_end, log_end), (dense, dense_growth) = begin, end, polynomials
-    whole = g0(link, 1.0)
+    kernel_at_one = g0(link, 1.0)
     out[0] = out[1] = 0.0
     for z in range(rows.size):
         i = rows[z]
@@ -235,7 +235,7 @@ def events_inside(
         n = np.exp(number_inside(dense_growth[:, i], x, log_n[i], log_end[i]))
         if c > 0.0 or not sign_matters:
             out[0] = max(out[0], c * c)
-        out[1] += n * g0(link, c) / whole
+        out[1] += n * g0(link, c) / kernel_at_one
 
 
 @kernel
