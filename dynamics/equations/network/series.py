@@ -347,8 +347,8 @@ class Functions:
             return _columns(rho, [*squares, f * slope @ z], f @ basis.T) * step
         bend = self.bend(x) * basis[0]
         j = np.arange(2, count)
-        later = bend @ basis[: count - 2].T / np.sqrt(j * (j - 1.0))
-        return np.column_stack([*squares, np.sum(f * bend, axis=1), f @ basis[0], slope @ basis[0], later]) * step
+        higher = bend @ basis[: count - 2].T / np.sqrt(j * (j - 1.0))
+        return np.column_stack([*squares, np.sum(f * bend, axis=1), f @ basis[0], slope @ basis[0], higher]) * step
 
     def adaptive(self, rho: Array, b: Array, count: int) -> Array:
         """Return the columns of `trapezoid` for a link with kinks, by an adaptive rule."""

@@ -78,11 +78,11 @@ def step_pair(
     if separate or RELU in (kind_a, kind_b):
         return normal.threshold_pair(kind_a, kind_b, centred, c, a, b)
     # Jumps on one axis never meet, or move together.
-    turned = math.copysign(1.0, c)
-    gap = a[4] - turned * b[4]
+    sign = math.copysign(1.0, c)
+    gap = a[4] - sign * b[4]
     side = 0.0 if gap == 0.0 else math.copysign(2.0, gap)
-    value = turned * (1.0 - 2.0 * abs(normal.normal_cdf(a[4]) - normal.normal_cdf(turned * b[4])))
-    slope_a, slope_b = -turned * side * a[5], side * b[5]
+    value = sign * (1.0 - 2.0 * abs(normal.normal_cdf(a[4]) - normal.normal_cdf(sign * b[4])))
+    slope_a, slope_b = -sign * side * a[5], side * b[5]
     return value, slope_a, slope_b, 0.0, -a[1] * slope_a / a[2], -b[1] * slope_b / b[2]
 
 
@@ -189,8 +189,8 @@ def write_erf_second(
                     if exact:
                         growth_b = tilted[b, b] - left[b] ** 2 - right[b] ** 2
                         dc = tilted[a, b] - left[a] * left[b] - right[a] * right[b]
-                        moved = 2.0 * slopes * dc + bend_a * growth + bend_b * growth_b
-                        change += together * (moved - 2.0 * (slope_a * turns[a] + slope_b * turns[b]))
+                        pair_change = 2.0 * slopes * dc + bend_a * growth + bend_b * growth_b
+                        change += together * (pair_change - 2.0 * (slope_a * turns[a] + slope_b * turns[b]))
             along = bias[i] * n_i + bias[j] * n_j
             scale = 2.0 / math.pi / math.sqrt(determinant) * math.exp(-0.5 * along)
             result = d * (square + noise)

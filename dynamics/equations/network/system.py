@@ -397,9 +397,9 @@ def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> No
         q, inverse_i, weight = square[i], inverse[i], weights[i]
         value = bend = 0.0
         for j in range(m):
-            c, shared = gram[j], inverse_i * inverse[j]
+            c, inverse_root = gram[j], inverse_i * inverse[j]
             delta = max(normal.difference_of_products(q, square[j], c, c), 0.0)
-            slope = 0.25 + arc_sine(c * shared, delta * shared * shared) / (2.0 * math.pi)
+            slope = 0.25 + arc_sine(c * inverse_root, delta * inverse_root * inverse_root) / (2.0 * math.pi)
             root = math.sqrt(delta) / (2.0 * math.pi)
             value += weights[j] * (root + c * slope)
             bend += weights[j] * root
@@ -424,11 +424,11 @@ def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: 
         T, inverse_i, weight = wide[i], inverse[i], 2.0 / math.pi * weights[i]
         value = bend = 0.0
         for j in range(m):
-            c, shared = gram[j], inverse_i * inverse[j]
-            lack = normal.difference_of_products(T, wide[j], c, c) * shared * shared
-            slope = weights[j] * shared / math.sqrt(lack)
+            c, inverse_root = gram[j], inverse_i * inverse[j]
+            lack = normal.difference_of_products(T, wide[j], c, c) * inverse_root * inverse_root
+            slope = weights[j] * inverse_root / math.sqrt(lack)
             if values:
-                value += weights[j] * arc_sine(c * shared, lack)
+                value += weights[j] * arc_sine(c * inverse_root, lack)
             bend += c * slope
             row[j] = weight * slope
         pulls[0, i] += 2.0 / math.pi * value
@@ -444,7 +444,7 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
     """
     m = weight.size
     bias, q, inverse, h, share = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
-    slope, inner, turned = np.empty(m), np.empty(m), np.zeros(m)
+    slope, inner, mirrored_slope = np.empty(m), np.empty(m), np.zeros(m)
     for j in range(m):
         bias[j], q[j], inverse[j], h[j], share[j] = rows[j, 1], rows[j, 2], rows[j, 3], rows[j, 4], rows[j, 7]
     normal.write_excesses(q, inverse, h, C, A)
@@ -461,19 +461,19 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
             along += weight[j] * c * cdf
             above += weight[j] * shift * cdf
             bell_sum += weight[j] * root * bell
-            turned[j] += back * cdf
-        from_both = inside = 0.0
+            mirrored_slope[j] += back * cdf
+        from_both = covariance_sum = 0.0
         for j in range(m):
             weighted_slopes = weight[j] * (share[i] * share[j] + row[j])
             from_both += bias[j] * weighted_slopes
-            inside += gram[j] * weighted_slopes
+            covariance_sum += gram[j] * weighted_slopes
             row[j] = weight[i] * weighted_slopes
         bend = p * inverse_i * (above + normal.INVERSE_ROOT * bell_sum)
-        slope[i], inner[i] = from_both + p * along, inside + q[i] * bend
+        slope[i], inner[i] = from_both + p * along, covariance_sum + q[i] * bend
         pulls[2, i] += bend
     for i in range(m):
-        pulls[0, i] += bias[i] * (slope[i] + turned[i]) + inner[i]
-        pulls[1, i] += slope[i] + turned[i]
+        pulls[0, i] += bias[i] * (slope[i] + mirrored_slope[i]) + inner[i]
+        pulls[1, i] += slope[i] + mirrored_slope[i]
 
 
 @choice()
@@ -1120,19 +1120,19 @@ def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integ
     rhs(t, state, rates, parameters, sizes, work)
     if layout.theory == MEANS:
         return
-    W, moved = whitened_weights(y, sizes), whitened_weights(out, sizes)
-    (_, _, _, _, _, N, _), decay_matrix = views(sizes, work), square_scratch(sizes, work)
+    W, weight_rates = whitened_weights(y, sizes), whitened_weights(out, sizes)
+    (_, _, _, _, _, N, _), student_forces = views(sizes, work), square_scratch(sizes, work)
     s, decay = eigenvalues_of(W.shape[1], parameters, sizes), rates_of(parameters).decay_w
     for i in range(m):
         out[i], out[m + i] = rates[i], rates[m + i]
         for j in range(m):
-            decay_matrix[i, j] = N[i, j]
-    product_until(decay_matrix, W, moved, sizes)
+            student_forces[i, j] = N[i, j]
+    product_until(student_forces, W, weight_rates, sizes)
     for i in range(m):
         for a in range(r):
-            moved[i, a] += N[i, m + a]
+            weight_rates[i, a] += N[i, m + a]
         for k in range(s.size):
-            moved[i, k] = -s[k] * moved[i, k] - decay * (1.0 - s[k]) * W[i, k]
+            weight_rates[i, k] = -s[k] * weight_rates[i, k] - decay * (1.0 - s[k]) * W[i, k]
 
 
 @kernel
@@ -1146,14 +1146,14 @@ def class_jacobian_diagonal(
     t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
     """Diagonal with the forces held: of v and b as for isotropic inputs, −s_l N_ii − κ_w (1 − s_l) of ŵ_il."""
-    layout, moved, (state, rates) = layout_of(sizes), whitened_weights(out, sizes), overlap_parts(sizes, work)
+    layout, weight_diagonal, (state, rates) = layout_of(sizes), whitened_weights(out, sizes), overlap_parts(sizes, work)
     m, r = layout.width, layout.axes
     jacobian_diagonal(t, state, rates, parameters, sizes, work)
-    s, decay = eigenvalues_of(moved.shape[1], parameters, sizes), rates_of(parameters).decay_w
+    s, decay = eigenvalues_of(weight_diagonal.shape[1], parameters, sizes), rates_of(parameters).decay_w
     for i in range(m):
         out[i], out[m + i] = rates[i], rates[m + i]
         for k in range(s.size):
-            moved[i, k] = s[k] * rates[2 * m + i * r] - decay * (1.0 - s[k])
+            weight_diagonal[i, k] = s[k] * rates[2 * m + i * r] - decay * (1.0 - s[k])
 
 
 class NetworkClassSystem(NetworkSystem):
