@@ -444,17 +444,17 @@ def write_share(
 @kernel
 def write_noise(parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write E[e² ∇_i·∇_j]/(ρ_i ρ_j) of the axes of every class to `second`, where Q, w and parts are known."""
-    (classes, degree, whole, _), numbers = class_counts(sizes), class_numbers(parameters, sizes)
+    (classes, degree, is_exact, _), numbers = class_counts(sizes), class_numbers(parameters, sizes)
     N, Q, w, parts, second, scratch = tables(sizes, work)
     m, M, size = N.shape[0], w.size, w.size * w.size
     J, entries, share = matrix(scratch, 0, M, M), matrix(scratch, 0, size, 1), matrix(scratch, size, classes, 1)
     noise, hat = numbers.noise**2, numbers.hat
     for i in range(m):
         for j in range(i + 1):
-            slope = write_share(i, j, noise, degree, whole, hat, w, Q, J)
+            slope = write_share(i, j, noise, degree, is_exact, hat, w, Q, J)
             product(parts, entries, share)
             for c in range(classes):
-                pair_share = share[c, 0] if whole else 0.0
+                pair_share = share[c, 0] if is_exact else 0.0
                 second[c, i * m + j] = second[c, j * m + i] = numbers.dimensions[c] * slope + pair_share
 
 
@@ -575,10 +575,10 @@ class ClassStepSystem(ClassSystem):
         self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
         self._shape = (classes, m, r)
         self._theta = np.eye(r) if teacher.directions is None else teacher.directions
-        whole = step_theory == "finite-d"
-        weights = [problem.label_noise, *weights_of_batch(learning_rate, batch_size, whole)]
+        is_exact = step_theory == "finite-d"
+        weights = [problem.label_noise, *weights_of_batch(learning_rate, batch_size, is_exact)]
         numbers = [teacher.coefficients, self._theta, axes.eigenvalue, axes.sizes, weights, hat, np.zeros(4)]
-        counts = [classes, hat.size - 1, whole, *axes.kind[:r]]
+        counts = [classes, hat.size - 1, is_exact, *axes.kind[:r]]
         self.parameters, self.sizes = with_link(problem, [m, P, r, P], numbers, counts)
         self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(M * M + classes, 2 * m * M)
 

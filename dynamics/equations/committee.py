@@ -180,8 +180,8 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
                 largest = max(largest, r * r / work[i * M + i])
             mass += learned_mean(i, m + p, sizes, work)
         out[p] = largest - level
-        whole = learned_mean(m + p, m + p, sizes, work)
-        out[P + p] = mass / whole + 0.5 * parameters[m + p] if whole > 0.0 else np.nan
+        unit_square = learned_mean(m + p, m + p, sizes, work)
+        out[P + p] = mass / unit_square + 0.5 * parameters[m + p] if unit_square > 0.0 else np.nan
 
 
 @kernel

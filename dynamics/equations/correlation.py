@@ -286,10 +286,10 @@ def step_means(problem: Problem, directions: int | None = None, batch_size: int 
     square = polynomial.polyval2d(np.broadcast_to(a[..., None], r2.shape), r2, table) ** 2
     pair_weights = np.outer(weights, weights)
     drag, spread = pair_weights * ((square * r2) @ shares), pair_weights * v**2 * (square @ shares)
-    whole = drag + pair_weights * a**2 * (square @ shares)
+    total = drag + pair_weights * a**2 * (square @ shares)
     overlaps = chebyshev.chebpts1(2 * degree + 1)
-    seen = overlaps[:, None, None] * a + np.sqrt(1.0 - overlaps**2)[:, None, None] * v
-    labels = (problem.teacher.coefficients[0] * teacher.value(seen)) ** 2 + problem.label_noise**2
+    projections = overlaps[:, None, None] * a + np.sqrt(1.0 - overlaps**2)[:, None, None] * v
+    labels = (problem.teacher.coefficients[0] * teacher.value(projections)) ** 2 + problem.label_noise**2
     into = np.linalg.inv(chebyshev.chebvander(overlaps, 2 * degree))
 
     def mean(part: Array) -> chebyshev.Chebyshev:
@@ -302,10 +302,12 @@ def step_means(problem: Problem, directions: int | None = None, batch_size: int 
         polynomial.Polynomial(part).convert(kind=chebyshev.Chebyshev)
         for part in (radial_powers(problem), signal_slope(problem), [1.0, 0.0, -1.0])
     )
-    share, again = (problem.dimension - 1) / directions, 1.0 + 1.0 / directions
-    batch = mean(whole) + (batch_size - 1) * along**2
-    every = (batch + 2 * (batch_size - 1) * pull**2 * across) / directions
-    return StepMeans(share * batch + again * plain.drag, every + again * plain.spread, share + again)
+    share, plain_factor = (problem.dimension - 1) / directions, 1.0 + 1.0 / directions
+    batch = mean(total) + (batch_size - 1) * along**2
+    spread_sum = (batch + 2 * (batch_size - 1) * pull**2 * across) / directions
+    return StepMeans(
+        share * batch + plain_factor * plain.drag, spread_sum + plain_factor * plain.spread, share + plain_factor
+    )
 
 
 def radial_powers(problem: Problem) -> Array:

@@ -194,13 +194,13 @@ def _histories(
         columns, start = pairs[part], xi[part]
         elapsed = times[:, None] * a[columns]
         waiting = table.remaining(start)
-        now = table.logit_at(waiting - elapsed)
+        logit = table.logit_at(waiting - elapsed)
         # At the start itself the inverse would return ξ_0 up to rounding.
-        now = np.where(elapsed == 0.0, start, np.maximum(now, start))
-        v = table.scaled_inverse_norm(start, ratio[part], elapsed, now)
-        overlap[:, columns] = sign * np.sqrt(scipy.special.expit(now))
+        logit = np.where(elapsed == 0.0, start, np.maximum(logit, start))
+        v = table.scaled_inverse_norm(start, ratio[part], elapsed, logit)
+        overlap[:, columns] = sign * np.sqrt(scipy.special.expit(logit))
         squared_norm[:, columns] = a[columns] / v
-        loss += (table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(now) / v) @ a[columns] ** 2
+        loss += (table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(logit) / v) @ a[columns] ** 2
     return loss
 
 
@@ -235,19 +235,19 @@ def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
     """Return the cells, the row at which R ≥ 0 begins, and the factors that lead from R to a cell."""
     fastest = float(np.sum(np.arange(table.powers.size) * np.abs(table.powers)))
     octaves = int(np.ceil(np.log2(1.0 + max(largest * fastest, 1.0))))
-    waiting = octave_edges(octaves) / fastest
+    positive_edges = octave_edges(octaves) / fastest
     # The last cell ends at the last knot itself, where the exponential relaxation takes over.
     last, trapped = float(table.waiting[-1]), bool(np.isfinite(table.barrier))
     if trapped:
         octaves = int(np.ceil(np.log2(1.0 + last * fastest)))
         factor = (2.0**octaves - 1.0) / last
-        passed = -octave_edges(octaves) / factor
+        negative_edges = -octave_edges(octaves) / factor
     else:
         count = int(np.ceil(last * fastest * _PASSED_CELLS))
         factor = count / last
-        passed = -np.arange(count + 1.0) / factor
-    cells = np.concatenate([_cells(table, passed), _cells(table, waiting)])
-    return cells, passed.size - 1, np.array([fastest, factor, float(trapped)])
+        negative_edges = -np.arange(count + 1.0) / factor
+    cells = np.concatenate([_cells(table, negative_edges), _cells(table, positive_edges)])
+    return cells, negative_edges.size - 1, np.array([fastest, factor, float(trapped)])
 
 
 def _cells(table: TransitTable, edges: Array) -> Array:

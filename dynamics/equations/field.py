@@ -276,7 +276,7 @@ def field_rows_single(
         overlap, force = matrix(work, 0, rows, m), matrix(work, rows * m, rows, D)
         gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
         vector(growth, first, rows).fill(0.0)
-        near, place, whole = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.int64), 0
+        near, place, full_rows = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.int64), 0
         for x in range(rows):
             near[x] = take_near(link, x, first + x, U, n, overlap, F, growth)
         weigh_pairs(link, first, n, vector(work, 0, rows * m), SMALLEST_WEIGHT, vector(growth, first, rows), scratch)
@@ -284,15 +284,15 @@ def field_rows_single(
         for x in range(rows):
             weights = row_part(overlap, x, 0, m)
             limit = limit_of_few(link, first + x, U, n, a, weights, scratch)
-            place[x] = whole if limit < 0.0 else rows - 1 - (x - whole)
+            place[x] = full_rows if limit < 0.0 else rows - 1 - (x - full_rows)
             if limit >= 0.0:
                 sum_few(weights, limit, U_single, row_part(force, place[x], 0, D))
                 continue
-            for j in range(m if whole < x else 0):
-                overlap[whole, j] = weights[j]
-            whole += 1
-        if whole > 0:
-            product(matrix(work, 0, whole, m), U_single, matrix(work, rows * m, whole, D))
+            for j in range(m if full_rows < x else 0):
+                overlap[full_rows, j] = weights[j]
+            full_rows += 1
+        if full_rows > 0:
+            product(matrix(work, 0, full_rows, m), U_single, matrix(work, rows * m, full_rows, D))
         for x in range(rows):
             i, z = first + x, place[x]
             for k in range(D):

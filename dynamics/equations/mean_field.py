@@ -298,16 +298,16 @@ class AxisSystem(MeanFieldSystem):
         student, teacher = link_powers(self.problem)
         counted = padded(self.problem.learned_part.coefficients, student.size)
         powers = (student**2, student * teacher, teacher**2, counted**2)
-        student_part, shared, teacher_part, learned = (
+        student_part, cross_part, teacher_part, learned = (
             zonal_coefficients(series, self.problem.dimension) for series in powers
         )
         rows = self.problem.teacher.directions
         signs = np.ones(self.problem.num_directions) if rows is None else rows[:, 0]
         signs = signs[:, None] ** np.arange(student_part.size)
         mixture = self.problem.teacher.coefficients @ signs
-        ratio = np.divide(shared, student_part, out=np.zeros_like(student_part), where=student_part > 0.0)
-        missed = 0.0 if np.array_equal(student, teacher) else np.maximum(teacher_part - ratio * shared, 0.0)
-        floor = float(np.sum(missed * mixture**2))
+        ratio = np.divide(cross_part, student_part, out=np.zeros_like(student_part), where=student_part > 0.0)
+        missed_square = 0.0 if np.array_equal(student, teacher) else np.maximum(teacher_part - ratio * cross_part, 0.0)
+        floor = float(np.sum(missed_square * mixture**2))
         return student_part, ratio * mixture, floor, signs * learned
 
     def _of_kernels(self) -> tuple[tuple[int, int], list[Integers], Array, int]:

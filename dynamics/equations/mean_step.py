@@ -211,9 +211,11 @@ def write_flow(
         squares, rates_of_squares = vector(y, y.size - m, m), vector(out, out.size - m, m)
         for i in range(m):
             # At the start v vanishes with t, and v̂ is the mean square itself.
-            square, seen = S[i, i] / d, -math.expm1(-lag * t / rate)
+            square, bias_correction = S[i, i] / d, -math.expm1(-lag * t / rate)
             rates_of_squares[i] = lag / rate * (square - squares[i])
-            scale = 1.0 / math.sqrt(squares[i] / seen if seen > 0.0 and squares[i] > 0.0 else square)
+            scale = 1.0 / math.sqrt(
+                squares[i] / bias_correction if bias_correction > 0.0 and squares[i] > 0.0 else square
+            )
             for b in range(m + P):
                 F[i, b] *= scale
             for j in range(m):

@@ -226,28 +226,28 @@ def write_rates(
     if rule == SIGN:
         write_signs(y, out, parameters, sizes, (numbers, student_sizes), own_work)
         return
-    spread, looked, now = 0.0, vector(y, 0, size), vector(y, 0, y.size)
+    spread, moment_state, map_state = 0.0, vector(y, 0, size), vector(y, 0, y.size)
     if smoothing > 0.0:
         spread = sum_nodes(y, parameters, sizes, (numbers, student_sizes), own_work)
-        looked = vector(own_work, own_work.size - size, size)
+        moment_state = vector(own_work, own_work.size - size, size)
         for x in range(size):
-            looked[x] = y[x]
+            moment_state[x] = y[x]
         for i in range(m):
-            looked[size - m * m + i * m + i] += smoothing**2
+            moment_state[size - m * m + i * m + i] += smoothing**2
     count, total = counts.steps, vector(own_work, own_work.size - y.size, y.size)
     if count > 1:
-        now = vector(own_work, own_work.size - 2 * y.size, y.size)
-        looked = vector(now, 0, size)
+        map_state = vector(own_work, own_work.size - 2 * y.size, y.size)
+        moment_state = vector(map_state, 0, size)
         for x in range(y.size):
-            now[x] = y[x]
+            map_state[x] = y[x]
     for k in range(count):
-        mean_motion = moments(looked, vector(out, 0, size), numbers, student_sizes, scratch)
+        gradient_moments = moments(moment_state, vector(out, 0, size), numbers, student_sizes, scratch)
         if rule == MAP:
-            write_map(t + k * rate, now, out, mean_motion, parameters, sizes, own_work)
+            write_map(t + k * rate, map_state, out, gradient_moments, parameters, sizes, own_work)
         else:
-            write_flow(t, y, out, mean_motion, spread, parameters, sizes, own_work)
+            write_flow(t, y, out, gradient_moments, spread, parameters, sizes, own_work)
         if count > 1:
-            add_share(k, now, out, rate, total, count)
+            add_share(k, map_state, out, rate, total, count)
     for x in range(y.size if count > 1 else 0):
         out[x] = total[x]
 

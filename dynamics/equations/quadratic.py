@@ -73,8 +73,8 @@ class Motion:
     def after(self, wait: float) -> Self:
         """Return the motion after a time h = `wait`; every entry of e^{4hA} must be within float64."""
         root = cholesky(self.gram(wait), lower=True, check_finite=False)
-        moved = solve_triangular(root, self.grown(wait).T, lower=True, check_finite=False)
-        return replace(self, columns=moved.T)
+        columns = solve_triangular(root, self.grown(wait).T, lower=True, check_finite=False)
+        return replace(self, columns=columns.T)
 
     def carried(self) -> Array:
         """Return (XXᵀ)_jj of all axes."""
@@ -90,17 +90,18 @@ class Motion:
 
     def past(self, time: float, wait: float) -> Self:
         """Return the motion after a jump from `time` to `time` + `wait`, with the times at which it reached levels."""
-        later, given_up, reached, P = self.after(wait), whether_given_up(), self.reached.copy(), self.levels.shape[1]
-        below, passed = np.isnan(reached), later.carried()[:P] >= self.levels
+        moved_motion, given_up = self.after(wait), whether_given_up()
+        reached, P = self.reached.copy(), self.levels.shape[1]
+        is_waiting, is_reached = np.isnan(reached), moved_motion.carried()[:P] >= self.levels
         # Nothing grows faster than e^{4 a_j t}; what comes and goes in a jump rises at its start and falls at its end.
-        most = (self.carried() * np.exp(4.0 * wait * self.rates))[:P]
-        may = below & ~passed & (most >= self.levels)
-        if may.any():
-            may &= (self.slopes()[:P] > 0.0) & (later.slopes()[:P] < 0.0)
-        for level, axis in np.argwhere((below & passed) | may).tolist():
+        largest = (self.carried() * np.exp(4.0 * wait * self.rates))[:P]
+        may_peak = is_waiting & ~is_reached & (largest >= self.levels)
+        if may_peak.any():
+            may_peak &= (self.slopes()[:P] > 0.0) & (moved_motion.slopes()[:P] < 0.0)
+        for level, axis in np.argwhere((is_waiting & is_reached) | may_peak).tolist():
             give_way(given_up)
             reached[level, axis] = time + self._wait(axis, float(self.levels[level, axis]), wait)
-        return replace(later, reached=reached)
+        return replace(moved_motion, reached=reached)
 
     def _wait(self, axis: int, level: float, longest: float) -> float:
         """Return the time until an axis reaches a level from below, NaN if that takes longer than `longest`."""
@@ -219,8 +220,8 @@ class Course:
         """
         a, remaining = self.coefficients, end - self.time
         moving = float(a[self.alignment < ALIGNED].max(initial=0.0))
-        most = max(LARGEST_MOTION * float(a.max()) / LARGEST_GROWTH, moving)
-        wait = remaining / max(math.ceil(4.0 * most * remaining / LARGEST_MOTION), 1)
+        jump_rate = max(LARGEST_MOTION * float(a.max()) / LARGEST_GROWTH, moving)
+        wait = remaining / max(math.ceil(4.0 * jump_rate * remaining / LARGEST_MOTION), 1)
         motions = tuple(motion.past(self.time, wait) for motion in self.motions)
         return replace(self, time=end if wait == remaining else self.time + wait, motions=motions)
 

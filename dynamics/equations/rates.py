@@ -64,15 +64,15 @@ class RateTable:
             check_memory("learning_rate", schedule, 6 * count)
             rates = schedule.table(count)
             sound = np.isfinite(rates) & (rates > 0.0)
-            whole = rates.size if sound.all() else int(np.argmin(sound))
-            edges = np.concatenate([[0.0], np.cumsum(rates[:whole])])
+            num_positive = rates.size if sound.all() else int(np.argmin(sound))
+            edges = np.concatenate([[0.0], np.cumsum(rates[:num_positive])])
             if edges[-1] >= last * (1.0 - 1e-12):
-                used = max(int(np.searchsorted(edges, last * (1.0 - 1e-12))), 1)
-                return cls(edges[: used + 1], _nodes(edges[: used + 1], rates[:used]))
+                step_count = max(int(np.searchsorted(edges, last * (1.0 - 1e-12))), 1)
+                return cls(edges[: step_count + 1], _nodes(edges[: step_count + 1], rates[:step_count]))
             require(
-                whole == count,
-                f"Argument `save_at` must end by the time {edges[-1]:.6g}, Σ η of the {whole} steps of {schedule!r} "
-                f"with a positive rate, but ends at {last:.6g}.",
+                num_positive == count,
+                f"Argument `save_at` must end by the time {edges[-1]:.6g}, Σ η of the {num_positive} steps of "
+                f"{schedule!r} with a positive rate, but ends at {last:.6g}.",
             )
             require(
                 count < MOST_STEPS,

@@ -137,27 +137,27 @@ def sum_line(
     begin: int, end: int, means: Vector,
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
     """Return Σ w, Σ w s, Σ w f, Σ w f x, Σ w f s and Σ w f s x along the last axis, s the sign of the last neuron."""
-    all_of = signs = total = first = of_sign = first_of_sign = 0.0
+    weight_sum = signs = total = first = of_sign = first_of_sign = 0.0
     if kind == ERF:
         s = sign_of(weight)
         for k in range(begin, end):
             total_error = error + weight * normal.bell_and_odd(z + deep * points[k])[1]
             f = weights[k] * normal.bell_and_odd(total_error * inverse)[1]
-            all_of += weights[k]
+            weight_sum += weights[k]
             total += f
             first += f * points[k]
-        return all_of, s * all_of, total, first, s * total, s * first
+        return weight_sum, s * weight_sum, total, first, s * total, s * first
     for k in range(begin, end):
         value, slope = value_and_slope(kind, z + deep * points[k], means)
         f = weights[k] * normal.bell_and_odd((error + weight * value) * inverse)[1]
         s = sign_of(weight * slope)
-        all_of += weights[k]
+        weight_sum += weights[k]
         signs += weights[k] * s
         total += f
         first += f * points[k]
         of_sign += f * s
         first_of_sign += f * s * points[k]
-    return all_of, signs, total, first, of_sign, first_of_sign
+    return weight_sum, signs, total, first, of_sign, first_of_sign
 
 
 @kernel
@@ -179,7 +179,7 @@ def sum_lattice(
     z, error, w, remaining = np.zeros((D, m + U)), np.zeros(D), np.ones(D), np.full(D, reach * reach)
     at, last = np.zeros(D, dtype=np.int64), np.zeros(D, dtype=np.int64)
     x, s, pull = np.empty(D), np.zeros(m), np.empty(m)
-    last_neuron, all_of, a = m - 1, 0.0, 0
+    last_neuron, weight_sum, a = m - 1, 0.0, 0
     of_last = vector(means, table[3 * last_neuron + 1], table[3 * last_neuron + 2] + 1)
     at[0], last[0] = math.ceil(half - shift - reach / spacing) - 1, math.floor(half - shift + reach / spacing)
     while a >= 0:
@@ -205,8 +205,8 @@ def sum_lattice(
             value, slope = value_and_slope(table[3 * i], z[deeper, i] + bias[i], numbers)
             node_error += weight[i] * value
             s[i] = sign_of(weight[i] * slope)
-        reached = math.sqrt(max(remaining_square, 0.0)) / spacing
-        begin, end = math.ceil(half - shift - reached), math.floor(half - shift + reached)
+        half_width = math.sqrt(max(remaining_square, 0.0)) / spacing
+        begin, end = math.ceil(half - shift - half_width), math.floor(half - shift + half_width)
         if a < D - 2:
             a = deeper
             error[a], remaining[a], at[a], last[a] = node_error, remaining_square, begin - 1, end
@@ -215,21 +215,21 @@ def sum_lattice(
             table[3 * last_neuron], weight[last_neuron], z[deeper, last_neuron] + bias[last_neuron],
             factor[last_neuron, D - 1], node_error, inverse, points, weights, begin, end + 1, of_last,
         )  # fmt: skip
-        all_of += w[deeper] * sums[0]
+        weight_sum += w[deeper] * sums[0]
         for i in range(m):
-            within = i < last_neuron
-            pull[i] = w[deeper] * (s[i] * sums[2] if within else sums[4])
-            X[i, D - 1] += w[deeper] * (s[i] * sums[3] if within else sums[5])
+            is_before_last = i < last_neuron
+            pull[i] = w[deeper] * (s[i] * sums[2] if is_before_last else sums[4])
+            X[i, D - 1] += w[deeper] * (s[i] * sums[3] if is_before_last else sums[5])
             for k in range(D - 1):
                 X[i, k] += pull[i] * x[k]
             for j in range(i + 1):
                 sign_product = (
                     s[i] * s[j] * sums[0]
-                    if within
+                    if is_before_last
                     else (s[j] * sums[1] if j < last_neuron else sums[0] * abs(sign_of(weight[last_neuron])))
                 )
                 like[i, j] += w[deeper] * sign_product
-    return all_of
+    return weight_sum
 
 
 @kernel
@@ -247,11 +247,13 @@ def write_sign_rates(
             factor[i, p] = M[i, p]
         for k in range(i + 1):
             factor[i, P + k] = L[i, k]
-    X, like, total = np.zeros((m, D)), np.zeros((m, m)), 0.0
+    X, sign_products, total = np.zeros((m, D)), np.zeros((m, m)), 0.0
     for coset in range(int(numbers[2])):
         shift = 0.25 if coset == 0 else -0.25
         inverse = 1.0 / math.sqrt(noise)
-        total += sum_lattice(numbers[0], numbers[1], shift, inverse, weight, bias, factor, units, links, X, like)
+        total += sum_lattice(
+            numbers[0], numbers[1], shift, inverse, weight, bias, factor, units, links, X, sign_products
+        )
     out.fill(0.0)
     c = math.sqrt(2.0 / math.pi) / total
     F = np.zeros((m, D))
@@ -262,4 +264,4 @@ def write_sign_rates(
             for a in range(D):
                 F[i, j] += c * factor[j, a] * X[i, a]
     write_descent(F, dM, dQ)
-    add_noise(rate * d / total, like, dQ)
+    add_noise(rate * d / total, sign_products, dQ)

@@ -138,8 +138,8 @@ def _knots(k: int, lowest: float, barrier: float) -> Array:
 
 def _from_right(panels: Array, reference: int) -> Array:
     """Return the integrals from each knot to the reference knot, summed outwards from the reference."""
-    before = np.cumsum(panels[:reference][::-1])[::-1]
-    return np.concatenate([before, [0.0], -np.cumsum(panels[reference:])])
+    left_part = np.cumsum(panels[:reference][::-1])[::-1]
+    return np.concatenate([left_part, [0.0], -np.cumsum(panels[reference:])])
 
 
 def _quintic(knots: Array, value: Array, slope: Array, bend: Array) -> PPoly:
@@ -304,8 +304,8 @@ class TransitTable:
         late = level > self.best[-1]
         if late.any():
             value[late] = self._tail_time(origin[late], begin[late], ratio[late])
-        already = self.signal(start) / self.norm >= 0.5 * ratio
-        return np.where(already, 0.0, value)
+        is_learned = self.signal(start) / self.norm >= 0.5 * ratio
+        return np.where(is_learned, 0.0, value)
 
     def _tail_time(self, origin: Array, begin: Array, ratio: Array) -> Array:
         reach = np.maximum(origin + self.waiting[-1], 0.0)

@@ -169,7 +169,7 @@ def write_events(
     P = C.size // n.size
     of_learned = int(link[2])
     links.write_polynomial(link, of_learned, C, learned)
-    whole = links.polynomial(link, of_learned, 1.0)
+    learned_at_one = links.polynomial(link, of_learned, 1.0)
     for p in range(P):
         out[p] = -link[links.EMERGENCE]
         out[P + p] = -LEARNED_SHARE * a[p]
@@ -178,7 +178,7 @@ def write_events(
             c = C[i * P + p]
             if c > 0.0 or sign_matters == 0:
                 out[p] = max(out[p], c * c - link[links.EMERGENCE])
-            out[P + p] += n[i] / whole * learned[i * P + p]
+            out[P + p] += n[i] / learned_at_one * learned[i * P + p]
 
 
 @unit()
@@ -443,8 +443,8 @@ class VectorSystem(System):
         (m, D), P = U.shape, problem.num_directions
         self.problem, self.shape, self.num_events = problem, (m, D), 2 * P
         linear, slope = problem.activation.coefficients[1] ** 2, float(problem.activation.kernel_derivative(1.0))
-        least = COUPLED_LEAST_STIFF if linear > COUPLED_SHARE * slope else 1
-        self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product, least)
+        least_stiff = COUPLED_LEAST_STIFF if linear > COUPLED_SHARE * slope else 1
+        self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product, least_stiff)
         self.teacher = teacher_rows(problem, D)
         self.initial_state: Array = self.pack(U, log_norm)
         numbers = [problem.teacher.coefficients, self.teacher, self.teacher**2, more]
@@ -491,7 +491,7 @@ class VectorSystem(System):
 @kernel
 def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write W' = B W + A θ, B_ij = −2 c_2² w_i·w_j − c_1² |w_i| |w_j| with the growth along w_i on its diagonal."""
-    W, moved, (a, teacher, link) = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
+    W, weight_rates, (a, teacher, link) = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
     (A, B, length, _, _, _, _, _), squares = work_of(sizes, work), vector(link, links.VALUE + links.HEAD, 3)
     m, P = A.shape
     transposed_product_until(W, W, B, sizes)
@@ -511,8 +511,8 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
             along -= length[j] * B[i, j]
             B[i, j] = -2.0 * squares[2] * B[i, j] - squares[1] * length[i] * length[j]
         B[i, i] += 2.0 * squares[0] * weight_gap + squares[1] * along / length[i]
-    product_until(B, W, moved, sizes)
-    add_pull(A, teacher, moved)
+    product_until(B, W, weight_rates, sizes)
+    add_pull(A, teacher, weight_rates)
 
 
 @kernel
