@@ -46,8 +46,8 @@ DISPLACED_SHARE = 0.553
 SAFETY, LAG_SAFETY, LARGEST_FACTOR, SMALLEST_FACTOR = 0.5, 0.9, 2.0, 0.2
 #: A run that in this many steps gains less than this factor of time is held up by a stiffness that is not slowed.
 STALL_STEPS, STALL_GAIN = 1500, 1.05
-#: The correction of the lag may be this many tolerances, and this many times that before a step is rejected: what is
-#: left after it is an order of h smaller. With 30 tolerances errors on random problems were twice as large for a
+#: The correction of the lag may be this many tolerances, and this many times that before a step is rejected: the
+#: error left after it is an order of h smaller. With 30 tolerances errors on random problems were twice as large for a
 #: tenth fewer steps, and up to 17 rtol κ.
 LAG_TOLERANCE, LAG_REJECTION = 10.0, 4.0
 #: Clusters are moved, and the field evaluated again, where the change of another neuron's velocity times h exceeds this

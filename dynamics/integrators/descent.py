@@ -252,7 +252,7 @@ class FixedSteps(UndoneSteps):
 
     def _between(self, t: float, before: Array, after: Array) -> Array:
         share = min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
-        # In this order what both states share, such as ones on a diagonal, stays exactly as it is.
+        # In this order entries that are equal in both states, such as ones on a diagonal, stay exact.
         return after + (1.0 - share) * (before - after)
 
     def _begin_events(self) -> None:

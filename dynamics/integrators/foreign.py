@@ -213,7 +213,7 @@ def warnings_off() -> Iterator[None]:
         os.environ.pop(WARNINGS, None)
 
 
-# Krylov vectors of one linear solve; the overlap flow takes two on average, and 5 vectors cost it the same work.
+# Krylov vectors of one linear solve; the overlap flow takes two on average, and 5 vectors cost the same.
 KRYLOV_DIMENSION = 10
 # A growing component would make 1 − γ D vanish or change sign; the divisor is kept above one half.
 LARGEST_PRODUCT = 0.5

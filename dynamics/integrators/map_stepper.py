@@ -70,7 +70,7 @@ class MapStepper:
         self._disturbance = np.cos(np.arange(tolerances.atol.size)) * tolerances.atol
         # Steps of the map that the flow passed over.
         self._passed = 0
-        # Time and evaluations of the flow at the last look at what it takes.
+        # Time and evaluations of the flow when its cost was last measured.
         self._began = (0.0, 0)
         # Answer of `state` while a single step is taken; None between steps.
         self._before: dict[str, NDArray[np.generic]] | None = None
@@ -162,7 +162,7 @@ class MapStepper:
         for k in range(terms + 2):
             self._exact.write_change(time + k * rate, y, changes[k])
             y += rate * changes[k]
-        # The next term of the series in two steps: rounding differs in them, what is smooth does not.
+        # The next term of the series in two steps: its rounding differs between them, its smooth part does not.
         share = 1.0
         for k in range(terms + 1):
             next_terms += share * changes[k : k + 2]

@@ -102,7 +102,7 @@ def write_fields(sums: Matrix, moments: Matrix, slopes: Matrix, numbers: Numbers
 AGREEMENT = 0.01
 #: Ends of steps from which the field is extrapolated.
 REMEMBERED = 4
-#: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
+#: Number of parts in which particles are summed; it is the same for any number of threads, so that no bit changes.
 PARTS = 16
 # The slot of a count that the compiled method has and sweeps have not.
 _SWEEPS = STABILITY_LIMITED

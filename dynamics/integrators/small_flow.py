@@ -56,8 +56,8 @@ LAST_STEP, STEP_BEFORE, END_TIMES = 6, 7, 8
 KEPT_TIMES = STALL_STEPS + 1
 LARGEST_LAG, BOTH_POLES = END_TIMES + KEPT_TIMES, END_TIMES + KEPT_TIMES + 1
 # Slots of `counters`; number of clusters; then four parts of m + 1: direction of the cluster of each neuron (−1: none),
-# its pole (±1), members of all clusters in order, and where in them each cluster begins. Behind what files hold: the
-# direction of each cluster.
+# its pole (±1), members of all clusters in order, and where in them each cluster begins. Behind the part
+# that files hold: the direction of each cluster.
 CLUSTERS, INTEGERS = 6, 7
 
 

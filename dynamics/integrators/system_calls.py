@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 System = tuple[Any, ...]
 
-#: Numba's types of what methods and systems hand on: the functions of a system, the system, and arrays of a method.
+#: Numba's types of the arguments of methods: the functions of a system, the system, and arrays of a method.
 _NUMBERS = VECTOR, INTEGERS, VECTOR
 EVALUATION = types.void(types.float64, VECTOR, VECTOR, *_NUMBERS)
 NORMALISATION = types.void(VECTOR, VECTOR, INTEGERS)

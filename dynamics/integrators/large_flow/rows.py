@@ -236,7 +236,7 @@ class Step:
     h: float
     begin: State
     reached: State  # where the stages end: kept for the rest of the field there
-    end: State  # the same, corrected
+    end: State  # the corrected state
     division: Division
     pace: Array  # θ of direction and norm, (clusters, 2)
     drift: Array  # mean velocities over the last step, (clusters, D + 1)

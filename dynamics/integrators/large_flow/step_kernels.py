@@ -37,7 +37,7 @@ ERRORS = 16  # rows of the tableau with the two error estimates
 # Stages, and the coefficients of the dense output, are those of vectors and of ln n.
 Stages = tuple[Cube, Matrix]
 Dense = tuple[Cube, Matrix]
-# Where rows end: U, ln n, their errors and those of the dense output, the tolerances, and what each row leads.
+# Ends of rows: U, ln n, their errors and those of the dense output, tolerances, and the leading direction of each row.
 Ends = tuple[Matrix, Vector, Vector, Vector, Vector, Integers]
 STAGES, ENDS = tuple_of(CUBE, MATRIX), tuple_of(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, INTEGERS)
 

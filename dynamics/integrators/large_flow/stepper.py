@@ -105,7 +105,7 @@ class ClusterStepper(ABC):
         self._event_times = np.full(num_events, np.nan)
         self._marks: list[float] = []
         self._counts = {"steps_accepted": 0, "steps_rejected": 0}
-        # Held while what `state` copies is changed.
+        # Held while the arrays that `state` copies are changed.
         self._whole = threading.Lock()
 
     @property
