@@ -252,7 +252,7 @@ class ClassTables(NamedTuple):
     scratch: Vector
 
 
-#: Place in `sizes` of what `ClassCounts` holds.
+#: Place in `sizes` of the entries of `ClassCounts`.
 CLASSES_AT = len(VectorCounts._fields)
 
 

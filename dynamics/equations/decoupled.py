@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array, Integers
 
-#: Bits of a double below those of its octave and of the 256 cells in it, and what the latter are at 1.
+#: Bits of a double below those of its octave and of the 256 cells in it, and the value of the higher bits at 1.
 _SHIFT, _FIRST = 44, 1023 << 8
 
 
@@ -219,7 +219,7 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
         add_pair_losses(loss, times, a[part], waiting, ratio[part], cells, offset, places, table.norm, end)
         return loss
 
-    # Chunks are summed in their own order, whatever thread finishes first: the same bits on every machine.
+    # Chunks are summed in order, not as threads finish, so that every machine gives the same bits.
     with ThreadPoolExecutor(min(available_cores(), _MOST_THREADS)) as pool:
         try:
             for loss in pool.map(chunk_loss, range(0, a.size, _SUM_CHUNK)):

@@ -106,7 +106,7 @@ class MeanFieldSystem(System):
     _of_kernels: Callable[[], tuple[tuple[int, int], list[Integers], Array, int]]
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
-        # The kernels import Numba, which what else this module holds does not need.
+        # The kernels import Numba, which the rest of this module does not need.
         from dynamics.equations import mean_field_kernels as kernels
 
         self.problem, teacher = problem, problem.teacher

@@ -99,7 +99,7 @@ def keep_lengths(rate: float, F: Matrix, S: Matrix, C: Matrix, dM: Matrix, dQ: M
         dQ[i, i] = 0.0
 
 
-# Optimizers: what the system of `dynamics.equations.optimizers` has in its arrays.
+# Optimizers: the layout of the arrays of the system of `dynamics.equations.optimizers`.
 
 MAP, ZEROTH_ORDER, ADAPTIVE, SIGN, PLAIN = range(5)
 

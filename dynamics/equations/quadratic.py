@@ -93,7 +93,7 @@ class Motion:
         moved_motion, given_up = self.after(wait), whether_given_up()
         reached, P = self.reached.copy(), self.levels.shape[1]
         is_waiting, is_reached = np.isnan(reached), moved_motion.carried()[:P] >= self.levels
-        # Nothing grows faster than e^{4 a_j t}; what comes and goes in a jump rises at its start and falls at its end.
+        # Nothing grows faster than e^{4 a_j t}; what peaks within a jump rises at its start, falls at its end.
         largest = (self.carried() * np.exp(4.0 * wait * self.rates))[:P]
         may_peak = is_waiting & ~is_reached & (largest >= self.levels)
         if may_peak.any():
@@ -137,7 +137,7 @@ class Span(Motion):
 
     def after(self, wait: float) -> Self:
         """Return the span a time later; orthonormal but for rounding."""
-        # The second time takes out what the growth, squared, has left of the first.
+        # The second call removes the rounding of the first, which the squared growth enlarges.
         return Motion.after(Motion.after(self, wait), 0.0)
 
     def fine_tuned_loss(self) -> float:
@@ -164,7 +164,7 @@ class Weights(Motion):
         return self.columns.T @ self.columns
 
     def loss(self) -> float:
-        """Return |Q − A|_F² = |VᵀV|² − 2 Σ a_j |V_j|² + Σa², whose rounding errors are of 1e-15 Σa²."""
+        """Return |Q − A|_F² = |VᵀV|² − 2 Σ a_j |V_j|² + Σa², with rounding errors of 1e-15 Σa²."""
         a = self.rates
         return float(max(np.sum(self.inner() ** 2) - 2.0 * np.sum(a * self.carried()) + np.sum(a**2), 0.0))
 

@@ -34,7 +34,7 @@ from hermite.arrays import Array
 MOST_COORDINATES = 21201
 #: Half of the spacing of the points of a Sobol sequence, by which they are moved away from 0.
 HALF_SPACING = 2.0**-31
-#: Share of |F_i|² below which what is new in it is rounding and noise.
+#: Share of |F_i|² below which its part outside earlier directions is rounding and noise.
 LEAST_NEW = 1e-10
 #: |w_i|² beyond which a run is given up.
 LARGEST_SQUARE = 1e12
@@ -180,7 +180,7 @@ def _points(uniform: int, normal: int, size: int, rng: np.random.Generator, give
     part = max(size // PARTS, 1)
     for first in range(0, size, part):
         give_way()
-        # The next points of a sequence are the same in parts as at once.
+        # A sequence gives the same points in parts as in one call.
         block = np.ascontiguousarray(sequence.random(part).T)
         block += HALF_SPACING
         ndtri(block[uniform:], out=block[uniform:])

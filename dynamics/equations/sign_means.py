@@ -175,7 +175,7 @@ def sum_lattice(
     for k in range(2 * half + 1):
         points[k] = (k - half + shift) * spacing
         weights[k] = spacing * math.exp(-0.5 * points[k] ** 2) / math.sqrt(2.0 * math.pi)
-    # Of the nodes on the first axes: projections, error, weight, what is left of reach², and places.
+    # For the nodes on the first axes: projections, error, weight, the remainder of reach², and places.
     z, error, w, remaining = np.zeros((D, m + U)), np.zeros(D), np.ones(D), np.full(D, reach * reach)
     at, last = np.zeros(D, dtype=np.int64), np.zeros(D, dtype=np.int64)
     x, s, pull = np.empty(D), np.zeros(m), np.empty(m)

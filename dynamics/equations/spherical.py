@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 # Rows of the Gram matrix treated at a time.
 STRIP = 32
-#: Place in `sizes` of J, n, and what follows them.
+#: Place in `sizes` of J, n, and the entries after them.
 SERIES_AT = len(VectorCounts._fields)
 
 
@@ -285,7 +285,7 @@ class LinearisedCoupling:
 #
 # State y = [C (m, P) | G (m, m)]; sizes and parameters are those of the flow, with P for D and T (P, P) for θ, with
 # [M, place of the numbers | layout] behind sizes, and `SphericalStep` before the link, for M vectors: neurons,
-# directions, and what has no direction.
+# directions, and units without a direction.
 #
 # Functions that take another one are inlined: Numba stores no function on disk that hands one over at run time.
 

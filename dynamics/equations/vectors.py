@@ -76,7 +76,7 @@ class VectorWork(NamedTuple):
 
 
 class ProductWork(NamedTuple):
-    """Results of the Jacobian in `work` beside A, B, n, C and G; its diagonal keeps F·u and leaves the first two."""
+    """Results of the Jacobian in `work`, after A, B, n, C and G; its diagonal writes the first two and reads F·u."""
 
     velocity: Matrix
     squares: Matrix

@@ -303,7 +303,7 @@ TABLE_ERROR = 2e-11
 LEAST_LENGTH = 0.05
 #: The means of a neuron with itself: E σ², E σσ', E σ'², E σσ''.
 OWN = 4
-#: Half widths of the trapezoidal rule, of which the second is for what grows and for tails, and its steps per unit.
+#: Half widths of the trapezoidal rule, the second for links that grow and for tails, and its steps per unit.
 REACH, FAR, STEPS = 16.0, 40.0, 8.0
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hermite.arrays import Array, Integers
 
 STEP_HEAD = 9
-# Where the vectors begin in `layout`, and what it says of erf without biases.
+# Place of the vectors in `layout`, and its second entry for erf without biases.
 VECTORS, ERF_ALONE = 2, 2
 # Of 1 - r², below which two thresholds lie on one axis.
 ALIGNED = 1e-14
@@ -533,7 +533,7 @@ class NetworkStepSystem(flow.NetworkSystem):
         self.work_size += M * M + m * m + 2 * M + source.work_size
 
 
-# Which links have an exact mean step of finite size, and what its kernels take.
+# Links that have an exact mean step of finite size, and the arguments of its kernels.
 
 #: The family of a link whose mean step is not known.
 UNKNOWN = TABLE
