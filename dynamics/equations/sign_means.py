@@ -115,13 +115,13 @@ def value_and_slope(kind: int, z: float, means: Vector) -> tuple[float, float]:
         return max(z, 0.0), 1.0 if z > 0.0 else 0.0
     if kind != POLYNOMIAL:
         return math.copysign(1.0, z), 0.0
-    value, slope, before, now, share = means[0], 0.0, 0.0, 1.0, 1.0
+    value, slope, lower, hermite, share = means[0], 0.0, 0.0, 1.0, 1.0
     for j in range(1, means.size):
         # He_(j−1), of which j times is the derivative of He_j, then He_j itself.
         share /= j
-        slope += means[j] * share * j * now
-        before, now = now, z * now - (j - 1.0) * before
-        value += means[j] * share * now
+        slope += means[j] * share * j * hermite
+        lower, hermite = hermite, z * hermite - (j - 1.0) * lower
+        value += means[j] * share * hermite
     return value, slope
 
 

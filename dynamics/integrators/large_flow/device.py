@@ -469,12 +469,12 @@ class TorchFlowStepper(ClusterStepper):
         """
         self._normalise(self.now)
         self._look()
-        felt = self.now_rates.clone()
-        self.clusters.land(self.now, self.begin, felt, h, self._length_before)
+        earlier_rates = self.now_rates.clone()
+        self.clusters.land(self.now, self.begin, earlier_rates, h, self._length_before)
         self._normalise(self.now)
         self._look()
         outside = 1.0 - self.clusters.inside
-        self.now -= DISPLACED_SHARE * h * (felt - self.now_rates) * outside[:, None]
+        self.now -= DISPLACED_SHARE * h * (earlier_rates - self.now_rates) * outside[:, None]
         self._normalise(self.now)
         return self._look()
 
