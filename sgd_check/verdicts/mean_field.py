@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dynamics.equations import followers_in_space, make_particle_system
 from dynamics.laws import coupled_tracers, function_gap, width_exponents
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.solve import coupled_problem
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, with_error
@@ -62,26 +62,35 @@ class WidthRuns(NamedTuple):
 
 
 def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
-    """Return the runs that a mean field is held against, or say in one sentence why they cannot be."""
+    """Return the runs that are compared with a mean field; TypeError or ValueError if they cannot be."""
     if not isinstance(simulations, Sequence) or isinstance(simulations, str):
-        need = "be a sequence of simulations, one for each width, for the prediction of a mean field"
-        refuse(f"Argument `simulation` must {need}, but is {type(simulations).__name__}.", TypeError)
-    found = [check_dataset("simulation", simulation) for simulation in simulations]
-    known = all({"neuron_vector", "start_seed"} <= set(simulation.variables) for simulation in found)
-    but = "one has no `neuron_vector` or no `start_seed`"
-    check_that(known, "simulation", "hold runs of the spherical student with `starts` given", but)
-    check_that(len(found) >= FEWEST, "simulation", f"have at least {FEWEST} widths", f"has {len(found)}")
+        refuse(
+            "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean "
+            f"field, but is {type(simulations).__name__}.",
+            error=TypeError,
+        )
+    by_width = [check_dataset("simulation", simulation) for simulation in simulations]
+    require(
+        all({"neuron_vector", "start_seed"} <= set(simulation.variables) for simulation in by_width),
+        "Argument `simulation` must hold runs of the spherical student with `starts` given, but one has no "
+        "`neuron_vector` or no `start_seed`.",
+    )
+    require(
+        len(by_width) >= FEWEST, f"Argument `simulation` must have at least {FEWEST} widths, but has {len(by_width)}."
+    )
     check_field(mean_field)
     asked = Problem.from_dataset(mean_field)
-    found.sort(key=lambda simulation: simulation.sizes["neuron"])
-    widths = np.array([simulation.sizes["neuron"] for simulation in found])
-    differ, but = np.all(np.diff(widths) > 0), f"has the widths {widths.tolist()}"
-    check_that(differ, "simulation", "have one dataset for each width", but)
-    for simulation in found:
+    by_width.sort(key=lambda simulation: simulation.sizes["neuron"])
+    widths = np.array([simulation.sizes["neuron"] for simulation in by_width])
+    require(
+        np.all(np.diff(widths) > 0),
+        f"Argument `simulation` must have one dataset for each width, but has the widths {widths.tolist()}.",
+    )
+    for simulation in by_width:
         check_question(asked, Problem.from_dataset(simulation), ("dimension", "teacher"))
     times = np.asarray(mean_field["time"].values)
     kept, nearest = np.isfinite(mean_field["loss"].values), []
-    for simulation in found:
+    for simulation in by_width:
         recorded = simulation["time"].values
         place = np.abs(recorded[None, :] - times[:, None]).argmin(axis=1)
         half_step = 0.5 * float(simulation.attrs["effective_learning_rate"]) * (1.0 + 1e-6)
@@ -90,19 +99,26 @@ def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     # Two saved times within one step have one record.
     kept[1:] &= np.all([place[1:] > place[:-1] for place in nearest], axis=0)
     saved = np.flatnonzero(kept)
-    need, but = "have records at saved times of the prediction, within half a step", "has none: pass some of its times"
-    check_that((times[saved] > 0.0).any(), "simulation", need, f"{but} as `save_at`")
+    require(
+        (times[saved] > 0.0).any(),
+        "Argument `simulation` must have records at saved times of the prediction, within half a step, but has none: "
+        "pass some of its times as `save_at`.",
+    )
     question = replace(asked, initial_weights=None, initial_overlaps=None)
     records = [place[saved] for place in nearest]
-    return WidthRuns(question, widths, _common_starts(found), found, times[saved], saved, records)
+    return WidthRuns(question, widths, _common_starts(by_width), by_width, times[saved], saved, records)
 
 
 def check_field(mean_field: xr.Dataset) -> None:
-    """Refuse a mean field of other neurons than isotropic ones, and one without the moments that make its field."""
-    is_isotropic = mean_field.attrs.get("quadrature") != "neurons"
-    check_that(is_isotropic, "prediction", "be the mean field of an isotropic start", "is that of given neurons")
-    need = "have `law_moment`, the moments of the mean field"
-    check_that("law_moment" in mean_field, "prediction", need, "has none")
+    """Refuse a mean field whose start is not isotropic, and one without moments."""
+    require(
+        mean_field.attrs.get("quadrature") != "neurons",
+        "Argument `prediction` must be the mean field of an isotropic start, but is that of given neurons.",
+    )
+    require(
+        "law_moment" in mean_field,
+        "Argument `prediction` must have `law_moment`, the moments of the mean field, but has none.",
+    )
 
 
 def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
@@ -111,16 +127,24 @@ def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
 
 
 def _common_starts(simulations: list[xr.Dataset]) -> Integers:
-    every = [np.unique(simulation["start_seed"].values, return_counts=True) for simulation in simulations]
-    same = all(np.array_equal(every[0][0], starts) for starts, _ in every)
-    check_that(same, "simulation", "have the same starts for every width", "they differ")
-    for simulation, (_, counts) in zip(simulations, every, strict=True):
-        need = f"have at least {FEWEST} runs of every start, which tell the noise of SGD from the distance"
-        but = f"width {simulation.sizes['neuron']} has a start with {counts.min()}"
-        check_that(counts.min() >= FEWEST, "simulation", need, but)
-    kept = [s for s in every[0][0] if all(runs_of_start(one, s).size >= FEWEST for one in simulations)]
-    need = f"have at least {FEWEST} starts with {FEWEST} runs that did not blow up"
-    check_that(len(kept) >= FEWEST, "simulation", need, f"has {len(kept)}")
+    """Return the seeds (S,) of starts with enough sound runs of every width; ValueError if they are too few."""
+    counted = [np.unique(simulation["start_seed"].values, return_counts=True) for simulation in simulations]
+    require(
+        all(np.array_equal(counted[0][0], starts) for starts, _ in counted),
+        "Argument `simulation` must have the same starts for every width, but they differ.",
+    )
+    for simulation, (_, counts) in zip(simulations, counted, strict=True):
+        require(
+            counts.min() >= FEWEST,
+            f"Argument `simulation` must have at least {FEWEST} runs of every start, which tell the noise of SGD from "
+            f"the distance, but width {simulation.sizes['neuron']} has a start with {counts.min()}.",
+        )
+    kept = [s for s in counted[0][0] if all(runs_of_start(runs, s).size >= FEWEST for runs in simulations)]
+    require(
+        len(kept) >= FEWEST,
+        f"Argument `simulation` must have at least {FEWEST} starts with {FEWEST} runs that did not blow up, but has "
+        f"{len(kept)}.",
+    )
     return np.array(kept, dtype=np.int64)
 
 
@@ -167,17 +191,17 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
             vectors = chosen["neuron_vector"].values  # (runs, times, m, d)
             single = np.mean([function_gap(run, moments, system) for run in vectors], axis=0)
             paired = np.mean([function_gap(a, moments, system, b) for a, b in combinations(vectors, 2)], axis=0)
-            found = {"function_gap": m * paired, "function_gap_noise": m * (single - paired)}
-            found["loss"] = chosen["loss"].values.mean(axis=0)
+            distances = {"function_gap": m * paired, "function_gap_noise": m * (single - paired)}
+            distances["loss"] = chosen["loss"].values.mean(axis=0)
             if paths is not None:
                 weights = coupled_problem(runs.problem, m, start).reduced_weights()
                 delta = vectors - followers_in_space(weights, paths[:, s, :m])
                 single = np.mean(np.sum(delta**2, axis=(2, 3)), axis=0)
                 paired = np.mean([np.sum(a * b, axis=(1, 2)) for a, b in combinations(delta, 2)], axis=0)
                 largest = np.linalg.norm(delta, axis=3).max(axis=2).mean(axis=0)
-                found |= {"squared_coupling": paired, "largest_coupling_error": np.sqrt(m) * largest}
-                found["coupling_noise"] = np.sqrt(np.maximum(single - paired, 0.0))
-            for name, value in found.items():
+                distances |= {"squared_coupling": paired, "largest_coupling_error": np.sqrt(m) * largest}
+                distances["coupling_noise"] = np.sqrt(np.maximum(single - paired, 0.0))
+            for name, value in distances.items():
                 values[name][w, s] = value
     return values
 
@@ -214,7 +238,7 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
         exponent, error = width_exponents(distance, runs.widths)
         values[f"{name}_exponent"] = np.where(np.isfinite(error), exponent, np.nan)
         values[f"{name}_exponent_error"] = error
-    blown_up = int(sum(np.sum(~sound_runs(one)) for one in runs.simulations))
+    blown_up = int(sum(np.sum(~sound_runs(simulation)) for simulation in runs.simulations))
     window, levels = runs.times[test.places], mean_field["loss_level"].values
     return verdict_tree(
         [row],
@@ -229,10 +253,12 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
         },
         problem=runs.problem,
         prediction=mean_field,
-        simulations={f"/simulation/width_{m}": one for m, one in zip(runs.widths, runs.simulations, strict=True)},
+        simulations={
+            f"/simulation/width_{m}": simulation for m, simulation in zip(runs.widths, runs.simulations, strict=True)
+        },
         rate=rate,
         theory=THEORY,
-        usable=sum(one.sizes["seed"] for one in runs.simulations) - blown_up,
+        usable=sum(simulation.sizes["seed"] for simulation in runs.simulations) - blown_up,
         blown_up=blown_up,
         attributes={
             "tested_from": float(window[0]),
@@ -250,7 +276,7 @@ def _row(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: floa
     """Return the evidence of the exponent."""
     levels = mean_field["loss_level_time"].values
     levels = levels[np.isfinite(levels)]
-    end, cause = min(float(one.attrs["end_time"]) for one in runs.simulations), ""
+    end, cause = min(float(simulation.attrs["end_time"]) for simulation in runs.simulations), ""
     if np.isnan(test.p):
         cause = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
     elif not test.resolved:
@@ -280,13 +306,13 @@ def _reason(runs: WidthRuns, test: ExponentTest, row: Row, rate: float) -> str:
     """Return the sentence that gives the reason of the word."""
     if np.isnan(test.p):
         return row.cause
-    window, found = runs.times[test.places], f"exponent {with_error(test.exponent, test.error)}"
+    window, measured = runs.times[test.places], f"exponent {with_error(test.exponent, test.error)}"
     span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
     if row.disagrees:
         side = "slower" if test.z > 0 else "faster"
         falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
-        return f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
-    compatible = f"The {found} {span} is compatible with {_BAND}"
+        return f"{falls}: {measured} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
+    compatible = f"The {measured} {span} is compatible with {_BAND}"
     seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
     return f"{compatible}, but {row.cause}" if row.cause else f"{compatible} (p = {test.p:.2g}), {seen}."
 

@@ -16,7 +16,7 @@ import xarray as xr
 from scipy import special
 
 from dynamics.problem import Problem, checked_real, is_frame, is_network, is_spherical
-from dynamics.problem.checks import check_that, is_at_most, require
+from dynamics.problem.checks import is_at_most, require
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.optimizers import PLAIN, Optimizer, checked_optimizer
 from dynamics.runs import make_dataset
@@ -68,21 +68,22 @@ def has_step(prediction: xr.Dataset) -> bool:
 
 
 def optimizer_of(dataset: xr.Dataset) -> Optimizer:
-    """Return the optimizer of the steps that a prediction is of, or of runs; plain SGD where none is named."""
+    """Return the optimizer of a prediction or of runs; plain SGD if the dataset names none."""
     return checked_optimizer(dataset.attrs.get("optimizer"))
 
 
 def other_optimizer(prediction: xr.Dataset, simulation: xr.Dataset) -> list[str]:
-    """Return a sentence if theory is not that of the optimizer of the runs."""
+    """Return a sentence, in a list, if prediction and runs have different optimizers, else an empty list."""
     theirs, ours = optimizer_of(prediction), optimizer_of(simulation)
     if theirs == ours:
         return []
-    what = theirs if has_step(prediction) else f"the flow of {theirs}"
-    return [f"The prediction is of {what}, the runs are of {ours}."]
+    if has_step(prediction):
+        return [f"The prediction is of {theirs}, the runs are of {ours}."]
+    return [f"The prediction is of the flow of {theirs}, the runs are of {ours}."]
 
 
 def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
-    """Return whether all datasets have a variable, and mean the same by it: learned masses have two definitions."""
+    """Return whether all datasets have a variable with one definition; learned masses have two definitions."""
     if any(name not in dataset or "undefined" in dataset[name].attrs for dataset in datasets):
         return False
     return not name.startswith("learned_") or len(set(map(definition_of_learned, datasets))) == 1
@@ -94,14 +95,18 @@ def definition_of_learned(dataset: xr.Dataset) -> str:
 
 
 def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem that both answer, and the simulation, or say in one sentence why they cannot be compared."""
+    """Return the problem of prediction and simulation, and the simulation; ValueError if they cannot be compared."""
     check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
     for name, dataset in (("prediction", prediction), ("simulation", simulated)):
-        known, found = "emergence_time" in with_emergence(dataset), ", ".join(map(str, dataset))
-        check_that(known, name, "have a variable `emergence_time`", f"has {found}")
-    need = "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not."
-    require("seed" in simulated.dims, need)
+        require(
+            "emergence_time" in with_emergence(dataset),
+            f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}.",
+        )
+    require(
+        "seed" in simulated.dims,
+        "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not.",
+    )
     problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
     check_question(predicted, problem, ("dimension", "width", "teacher"))
     check_alike("emergence level", predicted.emergence_level, problem.emergence_level)
@@ -114,52 +119,66 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     check_alike("starts", *starts)
     if has_step(prediction) or "seed" in prediction.dims:
         check_rates(prediction, simulated)
-        check_alike("batch size", *(int(one.attrs["batch_size"]) for one in (prediction, simulated)))
+        check_alike("batch size", *(int(dataset.attrs["batch_size"]) for dataset in (prediction, simulated)))
         check_alike("label noise", predicted.label_noise, problem.label_noise)
     if "seed" in prediction.dims:
         check_alike("optimizer", optimizer_of(prediction), optimizer_of(simulated))
     if "seed" in prediction.dims and prediction.attrs.get("engine") == simulated.attrs.get("engine"):
-        # They share samples, and are not independent.
+        # Runs of one engine and one seed share samples, and are not independent.
         shared = np.intersect1d(prediction["seed"].values, simulated["seed"].values)[:1]
-        need = "have other seeds than a prediction by the same engine"
-        check_that(not shared.size, "simulation", need, f"both have seed {', '.join(map(str, shared))}")
+        require(
+            not shared.size,
+            "Argument `simulation` must have other seeds than a prediction by the same engine, but both have seed "
+            f"{', '.join(map(str, shared))}.",
+        )
     return problem, with_emergence(simulated)
 
 
 def with_emergence(dataset: xr.Dataset) -> xr.Dataset:
-    """Return a dataset in which the times of alignment of a span, where it has such, stand for those of emergence."""
+    """Return a dataset whose `emergence_time` is its `aligned_time` if it has only the latter; else the dataset."""
     if "emergence_time" in dataset or "aligned_time" not in dataset:
         return dataset
     return dataset.assign(emergence_time=dataset["aligned_time"])
 
 
 def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
-    """Return the problem, and the simulation or the two of one flow, that of the larger learning rate first."""
+    """Return the problem and one or two simulations; of two, the one at the larger learning rate comes first."""
     if not isinstance(simulation, (list, tuple)):
         problem, first = checked_problem(prediction, simulation)
         return problem, [first]
-    need = "be one Dataset, or two at different learning rates"
-    check_that(len(simulation) == 2, "simulation", need, f"is {len(simulation)}")
-    (problem, first), (_, second) = (checked_problem(prediction, one) for one in simulation)
+    require(
+        len(simulation) == 2,
+        f"Argument `simulation` must be one Dataset, or two at different learning rates, but is {len(simulation)}.",
+    )
+    (problem, first), (_, second) = (checked_problem(prediction, dataset) for dataset in simulation)
     is_flow = not has_step(prediction) and "seed" not in prediction.dims and decided_by_curves(problem)
-    need = "be one Dataset, unless the prediction is a flow that is judged by its curves, as for information exponents "
-    check_that(is_flow, "simulation", f"{need}up to 2", "is two")
-    pair = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
-    large, small = (float(one.attrs["effective_learning_rate"]) for one in pair)
-    need = f"be two whose learning rates differ by a factor of {LEAST_RATE_RATIO:g} or more"
-    check_that(is_at_most(LEAST_RATE_RATIO * small, large), "simulation", need, f"they are {large:g} and {small:g}")
-    for what, of in (
-        ("batch size", lambda one: one.attrs["batch_size"]),
-        ("engine", lambda one: one.attrs["engine"]),
+    require(
+        is_flow,
+        "Argument `simulation` must be one Dataset, unless the prediction is a flow that is judged by its curves, as "
+        "for information exponents up to 2, but is two.",
+    )
+    pair = sorted((first, second), key=lambda dataset: -float(dataset.attrs["effective_learning_rate"]))
+    large, small = (float(dataset.attrs["effective_learning_rate"]) for dataset in pair)
+    require(
+        is_at_most(LEAST_RATE_RATIO * small, large),
+        f"Argument `simulation` must be two whose learning rates differ by a factor of {LEAST_RATE_RATIO:g} or more, "
+        f"but they are {large:g} and {small:g}.",
+    )
+    for quantity, value_of in (
+        ("batch size", lambda dataset: dataset.attrs["batch_size"]),
+        ("engine", lambda dataset: dataset.attrs["engine"]),
         ("optimizer", optimizer_of),
     ):
-        one, other = of(first), of(second)
-        check_that(one == other, "simulation", f"be two of one {what}", f"they have {one} and {other}")
+        values = value_of(first), value_of(second)
+        require(
+            values[0] == values[1],
+            f"Argument `simulation` must be two of one {quantity}, but they have {values[0]} and {values[1]}.",
+        )
     return problem, pair
 
 
 def decided_by_curves(problem: Problem, optimizer: Optimizer = PLAIN) -> bool:
-    """Return whether curves decide: directions are not learned one by one, by single neurons of plain SGD."""
+    """Return whether curves, not times, decide: unless single neurons of plain SGD learn directions one by one."""
     by_times = is_spherical(problem) or is_frame(problem)
     return not optimizer.is_plain or is_network(problem) or (not by_times and problem.information_exponent <= 2)
 
@@ -168,28 +187,38 @@ def check_prediction(prediction: xr.Dataset) -> None:
     """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
     variables = getattr(prediction, "data_vars", ())
     alone = "aligned_time" not in variables or is_frame(Problem.from_dataset(prediction))
-    but = "has times of alignment, which runs of the stiefel student have"
-    check_that(alone, "prediction", "have times of single neurons for the homogeneous student", but)
-    is_one = "emergence_time" in variables and "seed" not in prediction.dims
-    check_that(is_one, "prediction", "be a dataset of a prediction with `emergence_time`", "is not")
+    require(
+        alone,
+        "Argument `prediction` must have times of single neurons for the homogeneous student, but has times of "
+        "alignment, which runs of the stiefel student have.",
+    )
+    require(
+        "emergence_time" in variables and "seed" not in prediction.dims,
+        "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not.",
+    )
     shapes = {"emergence_time": {"direction": Problem.from_dataset(prediction).num_directions}}
     if "loss" in prediction and "time" in prediction["loss"].dims:
         shapes["loss"] = shapes["time"] = {"time": prediction.sizes["time"]}
     for name, shape in shapes.items():
-        found = prediction[name]
-        sound, but = found.sizes == shape and found.dtype.kind in "fiu", f"has {found.dtype} {dict(found.sizes)}"
-        check_that(sound, "prediction", f"have numbers `{name}{shape}`", but)
+        variable = prediction[name]
+        require(
+            variable.sizes == shape and variable.dtype.kind in "fiu",
+            f"Argument `prediction` must have numbers `{name}{shape}`, but has {variable.dtype} "
+            f"{dict(variable.sizes)}.",
+        )
     for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
         value = prediction.attrs.get(name)
         if name == "batch_size" or not isinstance(prediction.attrs.get("schedule"), str):
-            is_number = isinstance(value, (int, float, np.number))
-            check_that(is_number, "prediction", f"have a number as attribute `{name}`", f"has {shown(value)}")
+            require(
+                isinstance(value, (int, float, np.number)),
+                f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}.",
+            )
 
 
 def checked_rate(false_alarm_rate: object) -> float:
-    """Return a rate of false alarms, a probability."""
+    """Return a rate of false alarms, a probability; ValueError unless it lies in (0, 1)."""
     rate = checked_real(false_alarm_rate, "false_alarm_rate")
-    check_that(0 < rate < 1, "false_alarm_rate", "lie between 0 and 1", f"is {shown(false_alarm_rate)}")
+    require(0 < rate < 1, f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}.")
     return rate
 
 
@@ -203,25 +232,27 @@ def of_sound_runs(simulation: xr.Dataset, name: str) -> Array:
     return np.asarray(simulation[name].values, dtype=np.float64)[sound_runs(simulation)]
 
 
-def unfinished(what: str, dataset: xr.Dataset) -> str:
-    """Return that a dataset stopped before its end, and why; empty if it did not."""
+def unfinished(subject: str, dataset: xr.Dataset) -> str:
+    """Return words on the early stop of a dataset, its reason and time; empty if it reached its end."""
     reason = str(dataset.attrs.get("stop_reason", "reached_end"))
     if reason in ("reached_end", "steady_state"):
         return ""
-    return f"{what} stopped early ({reason}) at time {float(dataset.attrs['end_time']):.3g}"
+    return f"{subject} stopped early ({reason}) at time {float(dataset.attrs['end_time']):.3g}"
 
 
 def check_dataset(name: str, dataset: object) -> xr.Dataset:
-    """Return a dataset, or refuse anything else."""
+    """Return an argument that is a dataset; TypeError for anything else."""
     if not isinstance(dataset, xr.Dataset):
-        refuse(f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}.", TypeError)
+        refuse(f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}.", error=TypeError)
     return dataset
 
 
-def check_alike(what: str, theirs: object, ours: object, *, same: bool | None = None) -> None:
-    """Refuse a simulation that differs from the prediction; `same` says whether it does not, else the values do."""
-    need = f"have the {what} of the prediction, {theirs}"
-    check_that(theirs == ours if same is None else same, "simulation", need, f"has {ours}")
+def check_alike(quantity: str, theirs: object, ours: object, *, same: bool | None = None) -> None:
+    """Refuse a simulation with another value of a quantity than the prediction; `same` replaces `theirs == ours`."""
+    require(
+        theirs == ours if same is None else same,
+        f"Argument `simulation` must have the {quantity} of the prediction, {theirs}, but has {ours}.",
+    )
 
 
 def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]) -> None:
@@ -233,14 +264,17 @@ def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]
 
 
 def check_link(word: str, theirs: HermiteExpansion, ours: HermiteExpansion) -> None:
-    """Refuse a simulation of another link, by the coefficients."""
-    c, other = theirs.coefficients, ours.coefficients
-    check_alike(word, theirs.name, ours.name, same=c.shape == other.shape and np.allclose(other, c, 1e-9, 1e-12))
+    """Refuse a simulation of a link with other coefficients."""
+    predicted, simulated = theirs.coefficients, ours.coefficients
+    same = predicted.shape == simulated.shape and np.allclose(simulated, predicted, 1e-9, 1e-12)
+    check_alike(word, theirs.name, ours.name, same=same)
 
 
 def check_rates(prediction: xr.Dataset, simulated: xr.Dataset) -> None:
-    """Refuse a simulation at another learning rate; a schedule is known by its text."""
-    theirs, ours = (one.attrs.get("schedule", one.attrs["learning_rate"]) for one in (prediction, simulated))
+    """Refuse a simulation at another learning rate; schedules are compared by their texts."""
+    theirs, ours = (
+        dataset.attrs.get("schedule", dataset.attrs["learning_rate"]) for dataset in (prediction, simulated)
+    )
     numbers = not (isinstance(theirs, str) or isinstance(ours, str))
     same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0)) if numbers else theirs == ours
     check_alike("learning rate", theirs, ours, same=same)
@@ -255,8 +289,8 @@ def check_start(predicted: Problem, simulated: Problem) -> None:
         fields += ["second_layer", "bias"]
     for field, a, b in zip(fields, *starts, strict=True):
         same = np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max()))
-        found = f"one that differs by {np.abs(a - b).max():.3g}"
-        check_alike(f"initial {field}", "of its start", found, same=same)
+        gap = f"one that differs by {np.abs(a - b).max():.3g}"
+        check_alike(f"initial {field}", "of its start", gap, same=same)
 
 
 def difference(rows: Sequence[Row], p_value: float, rate: float) -> str:
@@ -269,8 +303,8 @@ def difference(rows: Sequence[Row], p_value: float, rate: float) -> str:
         return f"Direction {worst.label} {EVENTS[worst.kind].present} {side}, z = {worst.z:.1f} {end}"
     if worst.kind == RowKind.TIME:
         return f"The {worst.name} is {'later' if worst.z > 0 else 'earlier'} than predicted, z = {worst.z:.1f} {end}"
-    where = f", most at time {worst.time:.3g}" if worst.kind in (RowKind.CURVE, RowKind.RANKS) else ""
-    return f"The {worst.name} is {side_of(worst.z)} than predicted{where}, z = {worst.z:.1f} {end}"
+    most = f", most at time {worst.time:.3g}" if worst.kind in (RowKind.CURVE, RowKind.RANKS) else ""
+    return f"The {worst.name} is {side_of(worst.z)} than predicted{most}, z = {worst.z:.1f} {end}"
 
 
 def count_sentence(row: Row, end: str) -> str:
