@@ -11,7 +11,7 @@ import xarray as xr
 from scipy import special
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from hermite.arrays import Array
 from hermite.text.messages import with_error
 from sgd_check.verdicts.evidence import Decision, judged
@@ -36,10 +36,13 @@ VISIBLE_DEVIATION = 0.15
 
 
 def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dataset]:
+    """Return the problem of the estimates, and the estimates; ValueError if they answer another question."""
     estimated = check_dataset("simulation", estimates)
-    need = "be a result of `sgd_check.estimate_direction` for a law of recovery"
-    has = f"has no `overlap_squared`, only {', '.join(map(str, estimated))}"
-    check_that("overlap_squared" in estimated, "simulation", need, has)
+    require(
+        "overlap_squared" in estimated,
+        "Argument `simulation` must be a result of `sgd_check.estimate_direction` for a law of recovery, but has no "
+        f"`overlap_squared`, only {', '.join(map(str, estimated))}.",
+    )
     ours, theirs = Problem.from_dataset(estimated), Problem.from_dataset(prediction)
     check_alike("dimension", theirs.dimension, ours.dimension)
     check_alike("label noise", theirs.label_noise, ours.label_noise)
@@ -52,17 +55,26 @@ def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dat
 def _law(prediction: xr.Dataset, estimates: xr.Dataset) -> Array:
     """Return the law for each seed of the estimates, at their number of samples."""
     n, counts = int(estimates.attrs["samples"]), np.atleast_1d(prediction["samples"].values)
-    check_that(n in counts, "prediction", f"have the {n} samples of the simulation", f"has {counts.tolist()}")
+    require(
+        n in counts,
+        f"Argument `prediction` must have the {n} samples of the simulation, but has {counts.tolist()}.",
+    )
     law = prediction["predicted_overlap_squared"]
     at_n = law.isel(samples=int(np.argmax(counts == n))) if "samples" in law.dims else law
     seeds = estimates["seed"].values
     if "seed" in law.dims:
         missing = np.setdiff1d(seeds, prediction["seed"].values)[:1]
-        lacks = f"lacks seed {', '.join(map(str, missing))}"
-        check_that(not missing.size, "prediction", "have the seeds of the simulation", lacks)
+        require(
+            not missing.size,
+            "Argument `prediction` must have the seeds of the simulation, but lacks seed "
+            f"{', '.join(map(str, missing))}.",
+        )
         return np.asarray(at_n.sel(seed=seeds).values, dtype=np.float64)
-    need = "be made with `seeds` of the simulation where laws are those of single samples"
-    check_that("draws" not in prediction.attrs, "prediction", need, "is a mean over others")
+    require(
+        "draws" not in prediction.attrs,
+        "Argument `prediction` must be made with `seeds` of the simulation where laws are those of single samples, but "
+        "is a mean over others.",
+    )
     return np.full(seeds.size, float(at_n))
 
 
@@ -93,8 +105,8 @@ def estimate_verdict(prediction: xr.Dataset, estimates: object, rate: float) -> 
         cause = f"Not tested: {near}; from {LEAST_THRESHOLDS:g} times the threshold on d deviates by little."
     elif np.isnan(p):
         cause = f"Only {runs} samples are usable; the test needs {FEWEST_RUNS} that differ."
-    found = f"Mean squared overlap {with_error(q + mean, error)}, law {with_error(q, allowed)}"
-    off = f"{found}; a law that is off by"
+    overlaps = f"Mean squared overlap {with_error(q + mean, error)}, law {with_error(q, allowed)}"
+    off = f"{overlaps}; a law that is off by"
     row = judged(
         rate,
         quantity="squared overlap",
@@ -112,7 +124,7 @@ def estimate_verdict(prediction: xr.Dataset, estimates: object, rate: float) -> 
     )
     words = {
         Decision.AGREE: f"{off} {visible:.2g} would have been seen.",
-        Decision.DISAGREE: f"{found}: {side_of(z)} than allowed, z = {z:.1f} (p = {p:.2g} < {rate:g}).",
+        Decision.DISAGREE: f"{overlaps}: {side_of(z)} than allowed, z = {z:.1f} (p = {p:.2g} < {rate:g}).",
         Decision.UNDECIDED: row.cause,
     }
     return verdict_tree(

@@ -15,7 +15,7 @@ import xarray as xr
 
 import dynamics
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_that
+from dynamics.problem.checks import require
 from dynamics.solve.reused_data import GROUPS, POINTS_OF_DIRECTION
 from dynamics.theory.schedules import resolved_schedule
 from hermite.arrays import Array
@@ -53,11 +53,13 @@ LEAST_DIMENSION = 100
 
 
 def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem of the runs, and the runs, or say in one sentence why they cannot be compared."""
+    """Return the problem of the runs, and the runs, ValueError if they cannot be compared."""
     runs = check_dataset("simulation", simulation)
-    need = "be runs of `sgd_check.simulate` with `training_samples`, which have `train_loss`"
-    known = {"train_loss", "seed"} <= {*runs, *runs.dims}
-    check_that(known, "simulation", need, f"has {', '.join(map(str, runs))}")
+    require(
+        {"train_loss", "seed"} <= {*runs, *runs.dims},
+        "Argument `simulation` must be runs of `sgd_check.simulate` with `training_samples`, which have `train_loss`, "
+        f"but has {', '.join(map(str, runs))}.",
+    )
     predicted, problem = Problem.from_dataset(prediction), Problem.from_dataset(runs)
     check_question(predicted, problem, ("width", "teacher"))
     check_start(predicted, problem)
@@ -69,7 +71,7 @@ def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Da
     check_alike("samples over dimension", theory["samples_over_dimension"], ratio, same=same)
     check_alike("batches per epoch", int(theory["batches_per_epoch"]), batches)
     if batches > 1:  # one batch of all samples has no order
-        check_alike("reshuffle", *(bool(one.attrs.get("reshuffle", False)) for one in (prediction, runs)))
+        check_alike("reshuffle", *(bool(dataset.attrs.get("reshuffle", False)) for dataset in (prediction, runs)))
     check_alike("optimizer", optimizer_of(prediction), optimizer_of(runs))
     return problem, runs
 
@@ -77,7 +79,7 @@ def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Da
 def predict_reused(
     problem: Problem, options: EngineOptions, learning_rate: float, steps: int, progress: bool | None
 ) -> xr.Dataset:
-    """Return the prediction for runs with such options."""
+    """Return the prediction for runs with these options, at a learning rate and for a number of steps."""
     samples = options.training_samples or 0
     batches = samples // options.batch_size
     return dynamics.solve_reused_data(
@@ -92,13 +94,15 @@ def predict_reused(
 
 
 def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
-    """Return the arguments of `simulate` for runs of a prediction; ValueError is raised where it has none."""
+    """Return the arguments of `simulate` for runs of a prediction; ValueError if no runs can follow it."""
     theory = prediction.attrs
     rate, samples, batches = theory["learning_rate"], float(theory["samples"]), int(theory["batches_per_epoch"])
-    check_that(not isinstance(rate, str), "prediction", "have one learning rate, a number", f"has {rate}")
+    require(not isinstance(rate, str), f"Argument `prediction` must have one learning rate, a number, but has {rate}.")
     size = round(samples / batches)
-    whole, need = abs(size * batches - samples) < RATE_TOLERANCE * samples, "have samples of which every batch has as"
-    check_that(whole, "prediction", f"{need} many", f"has {samples:g} in {batches}")
+    require(
+        abs(size * batches - samples) < RATE_TOLERANCE * samples,
+        f"Argument `prediction` must have samples of which every batch has as many, but has {samples:g} in {batches}.",
+    )
     return {
         "learning_rate": float(rate),
         "batch_size": size,
@@ -111,12 +115,12 @@ def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
 def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> xr.DataTree:
     """Test runs on samples that are used again against their theory."""
     problem, runs = _checked(prediction, simulation)
-    usable, known = curves.paired_runs([runs]).size, np.isfinite(prediction["loss"].values)
-    end = min(float(runs.attrs["end_time"]), float(prediction["time"].values[known].max(initial=0.0)))
+    usable, reached = curves.paired_runs([runs]).size, np.isfinite(prediction["loss"].values)
+    end = min(float(runs.attrs["end_time"]), float(prediction["time"].values[reached].max(initial=0.0)))
     enough = usable >= FEWEST_RUNS
-    found = curves.curves_over_time(problem, prediction, [runs]) if enough else []
+    paths = curves.curves_over_time(problem, prediction, [runs]) if enough else []
     starts = tests_of_starts(problem, prediction, runs) if enough else []
-    tests, _ = curves.assess_curves(found, rate, others=len(starts))
+    tests, _ = curves.assess_curves(paths, rate, others=len(starts))
     count = curves.looks_of(tests, starts)
     fresh = _power_against_fresh(problem, prediction, tests, rate / max(count, 1))
     rows = rows_of_paths(starts, rate, RowKind.START, count) + _rows(tests, fresh, rate, count, problem.dimension)
@@ -161,19 +165,19 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
             progress=False,
             draws=max(2**14, GROUPS * POINTS_OF_DIRECTION * problem.width * steps),  # only power is asked
         )
-    values = {one[:2]: one.values for one in curves.quantities_of(problem, fresh)}
-    found = []
+    values = {quantity[:2]: quantity.values for quantity in curves.quantities_of(problem, fresh)}
+    powers = []
     for test, wanted in zip(tests, asked, strict=True):
         curve = test.curve
-        other = interpolated(fresh["time"].values, values[curve.kind, curve.label], curve.times)[np.newaxis]
+        path = interpolated(fresh["time"].values, values[curve.kind, curve.label], curve.times)[np.newaxis]
         errors = curves.error_of(curve, curves.scatter_of(curve), curve.runs.shape[0])
-        power = curves.power_of(curve._replace(dilated=other), test.places, *errors, level)
-        found.append(power if wanted else np.nan)
-    return np.array(found)
+        power = curves.power_of(curve._replace(dilated=path), test.places, *errors, level)
+        powers.append(power if wanted else np.nan)
+    return np.array(powers)
 
 
 def _rows(tests: Sequence[CurveTest], fresh: Array, rate: float, count: int, dimension: int) -> list[Row]:
-    """Return the evidence of all curves, and of each whether the theory of fresh samples would have been refuted."""
+    """Return the rows of evidence of all curves, and the rows of their power to refute the theory of fresh samples."""
     refuting = [test.curve for test in tests if count * test.p < rate]
     wild = [Row(quantity=curve.kind, label=curve.label) for curve in refuting if curve.scatters]
     scatter = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"
@@ -220,7 +224,7 @@ def _reason(rows: Sequence[Row], runs: xr.Dataset, rate: float, until: float) ->
 
 
 def _unseen(runs: xr.Dataset, moving: Sequence[Row]) -> str:
-    """Return which error could have gone unseen, and why."""
+    """Return sentences on the error that could have gone unseen, with its cause."""
     more = "more seeds or a larger dimension"
     early = f"{stopped}. " if (stopped := unfinished("The runs", runs)) else ""
     if not moving:
