@@ -1,4 +1,4 @@
-"""The plan of a run: learning rate and time t = Σ η of every step, which steps are recorded, which are looked at."""
+"""The plan of a run: learning rate and time t = Σ η of every step, the recorded steps and the observed ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from itertools import pairwise
 import numpy as np
 
 from dynamics.problem import Optimizer, Problem, SaveAt, checked_integer, checked_number, is_spherical
-from dynamics.problem.checks import check_that
 from dynamics.problem.rates import Schedule, check_bearable, piecewise, power_law_decay
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, require, shown
@@ -33,9 +32,10 @@ MOST_TABULATED_STEPS = 10**9
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps of one run: η of each or of all (`table`), those kept as records, and those looked at, in increasing order.
+    """Steps of one run: their learning rates (`table`), and in increasing order those recorded and those observed.
 
-    The latter include the former, 0 and the last. `schedule` is the name of a schedule that has one, else empty.
+    `table` has one learning rate per step, or is one number. `observed` includes `recorded`, 0 and the last step.
+    `schedule` is the name of the schedule, empty if it has none.
     """
 
     steps: int
@@ -84,7 +84,7 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
     check_bearable(learning_rate)
     most = MOST_TABULATED_STEPS if callable(learning_rate) else MOST_STEPS
     kind = "varies" if callable(learning_rate) else "is constant"
-    check_that(count <= most, "steps", f"be at most {most} where the learning rate {kind}", f"is {count}")
+    require(count <= most, f"Argument `steps` must be at most {most} where the learning rate {kind}, but is {count}.")
     table = _tabulated(learning_rate, count)
     looks = _geometric_steps(1, count, LOOK_RATIO)
     if save_at is None:
@@ -104,6 +104,7 @@ def stability_limit(problem: Problem, batch_size: int = 1, optimizer: Optimizer 
 
 
 def _tabulated(learning_rate: object, steps: int) -> Array | float:
+    """Return the learning rates of all steps (steps,), or one number if they are constant; refuse other values."""
     if callable(learning_rate):
         try:
             if isinstance(learning_rate, Schedule):
@@ -111,14 +112,20 @@ def _tabulated(learning_rate: object, steps: int) -> Array | float:
             else:
                 table = np.fromiter((float(learning_rate(step)) for step in range(steps)), np.float64, steps)
         except (TypeError, ValueError):
-            refuse("Argument `learning_rate` must return a number for every step, but does not.", TypeError)
-        at = int(np.argmin(np.isfinite(table) & (table > 0)))
-        is_sound, need = 0.0 < table[at] < np.inf, "be finite and positive at every step"
-        check_that(is_sound, "learning_rate", need, f"is {table[at]} at step {at}")
+            refuse("Argument `learning_rate` must return a number for every step, but does not.", error=TypeError)
+        worst = int(np.argmin(np.isfinite(table) & (table > 0)))
+        require(
+            0.0 < table[worst] < np.inf,
+            "Argument `learning_rate` must be finite and positive at every step, but is "
+            f"{table[worst]} at step {worst}.",
+        )
         return table
     is_number = isinstance(learning_rate, (int, float, np.integer, np.floating)) and not isinstance(learning_rate, bool)
-    other = f"Argument `learning_rate` must be a number or a function of the step, but is {shown(learning_rate)}."
-    require(is_number, other, TypeError)
+    require(
+        is_number,
+        f"Argument `learning_rate` must be a number or a function of the step, but is {shown(learning_rate)}.",
+        error=TypeError,
+    )
     return checked_number(learning_rate, "learning_rate", positive=True)
 
 
@@ -130,16 +137,22 @@ def _geometric_steps(first: int, last: int, ratio: float) -> Integers:
 def _steps_of(save_at: object, table: Array | float, steps: int) -> Integers:
     """Return the steps nearest to the requested times."""
     if not isinstance(save_at, SaveAt):
-        refuse(f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}.", TypeError)
+        refuse(
+            f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}.", error=TypeError
+        )
     wanted = save_at.times
     if isinstance(table, float):
         end, nearest = table * steps, np.rint(wanted / table)
     else:
         edges = np.concatenate([[0.0], np.cumsum(table)])
         end, nearest = float(edges[-1]), np.rint(np.interp(wanted, edges, np.arange(steps + 1.0)))
-    need = f"end by time {end:.6g}, where the last step ends"
-    check_that(wanted[-1] <= end * (1 + 1e-9), "save_at", need, f"ends at {wanted[-1]:.6g}")
+    require(
+        wanted[-1] <= end * (1 + 1e-9),
+        f"Argument `save_at` must end by time {end:.6g}, where the last step ends, but ends at {wanted[-1]:.6g}.",
+    )
     chosen = np.minimum(nearest, steps).astype(np.int64)
-    are_apart, need = (np.diff(chosen) > 0).all(), "have times at least one step apart"
-    check_that(are_apart, "save_at", need, "two of them fall on one step")
+    require(
+        (np.diff(chosen) > 0).all(),
+        "Argument `save_at` must have times at least one step apart, but two of them fall on one step.",
+    )
     return chosen

@@ -29,7 +29,7 @@ from dynamics.problem import (
     is_correlation,
     is_frame,
 )
-from dynamics.problem.checks import check_that, is_same
+from dynamics.problem.checks import is_same
 from dynamics.problem.hints import with_hints
 from dynamics.problem.optimizers import SGD
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
@@ -62,26 +62,33 @@ RECORD_LIMIT = 16 * 2**30
 
 
 def checked_engine(problem: object, engine: str, optimizer: object = None, *, reused: bool = False) -> EngineName:
-    """Return the name of an engine, "auto" resolved; refuse problems and reused samples that it does not take."""
+    """Return the name of an engine, "auto" resolved; refuse problems and reused samples that it cannot simulate."""
     if not isinstance(problem, Problem):
-        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
+        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", error=TypeError)
     chosen = checked_optimizer(optimizer)
     name = engine_of(problem, chosen) if isinstance(engine, str) and engine == "auto" else engine
     if reused and not is_correlation(problem) and isinstance(engine, str) and engine in (*ENGINES, "auto"):
         name = REUSING
-        why = "the weights depend on all coordinates of samples that come again"
-        need = f"Argument `engine` must be {REUSING!r} or 'auto' beside `training_samples`, since {why}"
-        require(engine in (REUSING, "auto"), f"{need}, but is {engine!r}.")
+        require(
+            engine in (REUSING, "auto"),
+            f"Argument `engine` must be {REUSING!r} or 'auto' beside `training_samples`, since the weights depend on "
+            f"all coordinates of samples that come again, but is {engine!r}.",
+        )
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
         check_fields(problem, declared.fields, f"for engine {name!r}")
-        need = f"have `objective` {declared.objective!r} for engine {name!r}"
-        check_that(problem.objective == declared.objective, "problem", need, f"has {problem.objective!r}")
-    names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
-    which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
-    takes = problem.kind in (declared.students if declared else (HOMOGENEOUS,))
-    need = f"have the homogeneous student for engine {engine!r}"
-    check_that(takes, "problem", need, f"has the {problem.kind} student, which {which}")
+        require(
+            problem.objective == declared.objective,
+            f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, but has "
+            f"{problem.objective!r}.",
+        )
+    able = [repr(name) for name, declaration in ENGINES.items() if declaration.takes(problem)]
+    require(
+        problem.kind in (declared.students if declared else (HOMOGENEOUS,)),
+        f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the {problem.kind} "
+        f"student, which {'engine' if len(able) == 1 else 'engines'} {' and '.join(able)} "
+        f"{'simulates' if len(able) == 1 else 'simulate'}.",
+    )
     return cast("EngineName", name)
 
 
@@ -97,26 +104,38 @@ def checked_options(
     reshuffle: bool = True,
     optimizer: object = None,
 ) -> EngineOptions:
-    """Return the checked options of an engine; the engine checks names of devices and precisions itself."""
+    """Return the checked options of an engine; names of devices and precisions are checked by the engine later."""
     chosen, batch = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
         check_quadratic(problem)
-        check_that(batch == 1, "batch_size", "be 1 for the stiefel student", f"is {batch}")
+        require(batch == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {batch}.")
     check_memory("batch_size", batch, batch * (problem.width + problem.teacher.span))
     check_switch("reshuffle", reshuffle)
-    need = "be True without `training_samples`, since fresh samples have no order"
-    check_that(reshuffle or training_samples is not None, "reshuffle", need, "is False")
+    require(
+        reshuffle or training_samples is not None,
+        "Argument `reshuffle` must be True without `training_samples`, since fresh samples have no order, but is "
+        "False.",
+    )
     if starts is not None:
-        check_that(problem.kind == SPHERICAL, "starts", f"be None for the {problem.kind} student", "is not")
-        check_that(problem.start_is_random, "starts", "be None for a problem with a given start", "is not")
+        require(
+            problem.kind == SPHERICAL, f"Argument `starts` must be None for the {problem.kind} student, but is not."
+        )
+        require(problem.start_is_random, "Argument `starts` must be None for a problem with a given start, but is not.")
         starts = checked_integers(starts, "starts", "a sequence of integers")
-        need = f"have one entry for each of the {len(chosen)} runs"
-        check_that(len(starts) == len(chosen), "starts", need, f"has {len(starts)}")
+        require(
+            len(starts) == len(chosen),
+            f"Argument `starts` must have one entry for each of the {len(chosen)} runs, but has {len(starts)}.",
+        )
     if training_samples is not None:
-        none = "be None for the objective 'correlation'"
-        check_that(not is_correlation(problem), "training_samples", none, "is not")
+        require(
+            not is_correlation(problem),
+            "Argument `training_samples` must be None for the objective 'correlation', but is not.",
+        )
         training_samples = count = _sample_count(training_samples, problem.dimension)
-        check_that(count % batch == 0, "training_samples", f"be a multiple of `batch_size`, {batch}", f"is {count}")
+        require(
+            count % batch == 0,
+            f"Argument `training_samples` must be a multiple of `batch_size`, {batch}, but is {count}.",
+        )
     return EngineOptions(
         seeds=chosen,
         batch_size=batch,
@@ -130,24 +149,26 @@ def checked_options(
 
 
 def _sample_count(samples: int | str, dimension: int) -> int:
-    """Return the number of samples, of a number or of text such as "1.5d"."""
+    """Return the number of samples that a number or a text such as "1.5d" states."""
     from dynamics.solve.reused_data import samples_of
 
     if not isinstance(samples, str):
         return checked_integer(samples, "training_samples", minimum=1)
     count = samples_of(samples, dimension) * dimension
-    is_whole = abs(count - round(count)) < 1e-9 * count
-    check_that(is_whole, "training_samples", "be a whole number", f"is {samples!r} = {count:g}")
+    require(
+        abs(count - round(count)) < 1e-9 * count,
+        f"Argument `training_samples` must be a whole number, but is {samples!r} = {count:g}.",
+    )
     return round(count)
 
 
 def checked_steps(steps: int | None, passes: object, options: EngineOptions) -> int:
-    """Return the number of steps, or that of so many passes over the samples."""
+    """Return the number of steps, given by `steps` or by a number of passes over the samples."""
     if passes is None:
         if steps is None:
             refuse("Argument `steps` must be given, or `passes` beside `training_samples`, but is None.")
         return steps
-    check_that(steps is None, "steps", "be absent beside `passes`", f"is {shown(steps)}")
+    require(steps is None, f"Argument `steps` must be absent beside `passes`, but is {shown(steps)}.")
     count, samples = checked_integer(passes, "passes", minimum=1), options.training_samples
     if samples is None:
         refuse(f"Argument `passes` must be absent without `training_samples`, but is {count}.")
@@ -155,16 +176,19 @@ def checked_steps(steps: int | None, passes: object, options: EngineOptions) -> 
 
 
 def checked_budget(max_runtime: object) -> float:
-    """Return the seconds of a budget, infinite if there is none."""
+    """Return the budget of run time in seconds, infinity for None."""
     return float("inf") if max_runtime is None else checked_number(max_runtime, "max_runtime", positive=True)
 
 
 def check_records(problem: Problem, runs: int, records: int) -> None:
     """Refuse runs whose records do not fit into memory."""
-    beside = problem.dimension if keeps_vectors(problem) else problem.width
-    need = 8 * runs * records * problem.width * (problem.num_directions + beside + 1)
-    most = f"Argument `save_at` must have records that fit in {RECORD_LIMIT / 2**30:.0f} GiB"
-    require(need <= RECORD_LIMIT, f"{most}, but {records} times of {runs} runs need {need / 2**30:.1f} GiB.")
+    row_size = problem.dimension if keeps_vectors(problem) else problem.width
+    size = 8 * runs * records * problem.width * (problem.num_directions + row_size + 1)
+    require(
+        size <= RECORD_LIMIT,
+        f"Argument `save_at` must have records that fit in {RECORD_LIMIT / 2**30:.0f} GiB, but {records} times of "
+        f"{runs} runs need {size / 2**30:.1f} GiB.",
+    )
 
 
 #: Parts of a checkpoint.
@@ -226,26 +250,26 @@ class _SgdRun(Run):
         return self
 
     def parts(self) -> dict[str, xr.Dataset]:
-        """Return the parts of a checkpoint; none amid a look, and of what cannot be resumed."""
+        """Return the parts of a checkpoint; none during a look, or if the runs cannot be resumed."""
         import xarray as xr
 
         if not (self._resumable and self.intact):
             return {}
-        where = {"look": self.look, "step": self.step, "seconds": self.seconds}
+        place = {"look": self.look, "step": self.step, "seconds": self.seconds}
         return {
-            ENGINE: xr.Dataset(labelled_arrays(self._engine.state()), attrs=where),
+            ENGINE: xr.Dataset(labelled_arrays(self._engine.state()), attrs=place),
             RECORDER: xr.Dataset(labelled_arrays(self._records.state())),
         }
 
     def _restored(self, begun: Begun) -> float:
-        """Put all where a checkpoint says, and return the seconds until then; refuse one of other runs."""
+        """Restore the state of a checkpoint and return the seconds that led to it; refuse one of other runs."""
         try:
             with self._engine.running():
                 self._engine.restore(arrays_of(begun.parts[ENGINE]))
             self._records.restore(arrays_of(begun.parts[RECORDER]), arrays_of(begun.dataset))
-            where = begun.parts[ENGINE].attrs
-            self.look, self.step = int(where["look"]), int(where["step"])
-            return float(where["seconds"])
+            place = begun.parts[ENGINE].attrs
+            self.look, self.step = int(place["look"]), int(place["step"])
+            return float(place["seconds"])
         except (KeyError, TypeError, ValueError, NotImplementedError) as error:
             refuse(f"Argument `checkpoint` must be of the same runs, but is not ({error}).")
 
@@ -266,10 +290,10 @@ def run_with_file(
     progress: bool | None,
     resumable: bool = True,
 ) -> xr.Dataset:
-    """Take the steps, from where the file says if it does, and return the dataset, which the file then holds.
+    """Take the steps, from those of a checkpoint in the file on, and return the dataset, which is written to the file.
 
-    SolveInterrupted is raised if the caller was interrupted. `labelled` makes a dataset of the run, with its records so
-    far, and of why it ends. Runs that are not `resumable` leave no checkpoint.
+    SolveInterrupted is raised if the caller was interrupted. `labelled` makes a dataset of a run, with its records so
+    far, and the reason of its end. Runs that are not `resumable` leave no checkpoint.
     """
     run = _SgdRun(engine, plan, records, file.begun, resumable=resumable)
 
@@ -453,21 +477,21 @@ def simulate(
     plan = make_plan(rates, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
-    made = make_engine(name, problem, options)
+    stepper = make_engine(name, problem, options)
     limit, peak = stability_limit(problem, options.batch_size, options.optimizer), plan.peak_rate
     above = "the limit of stability for this problem, so runs may blow up"
     if is_frame(problem):
         above = "above which noise keeps the neurons from every direction"
     too_large = limit is not None and peak > limit
-    caution = made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None
+    caution = stepper.caution(peak, plan.steps) if isinstance(stepper, SpanEngine) else None
     if too_large:
         warn(f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}.")
     if caution is not None:
         warn(caution)
     reused = options.training_samples is not None
     averages = isinstance(options.optimizer, SGD) and options.optimizer.average is not None
-    others = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
-    records = Recorder(problem, plan, len(options.seeds), others=others)
+    losses = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
+    records = Recorder(problem, plan, len(options.seeds), others=losses)
     shared = {
         "engine": name,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
@@ -479,10 +503,10 @@ def simulate(
         **({} if optimizer is None else {"optimizer": str(options.optimizer)}),
     }
     of_limit = {"learning_rate_limit": limit, "above_limit": too_large}
-    labelled = partial(_labelled, problem, plan, options, made, records, shared, of_limit)
-    # No checkpoint where the problem that comes back from a file is another one.
+    labelled = partial(_labelled, problem, plan, options, stepper, records, shared, of_limit)
+    # A problem with a callable differs after a file has been read, so such runs leave no checkpoint.
     resumable = not has_callable(problem)
-    return run_with_file(made, plan, records, file, labelled, budget=budget, progress=progress, resumable=resumable)
+    return run_with_file(stepper, plan, records, file, labelled, budget=budget, progress=progress, resumable=resumable)
 
 
 def _labelled(
@@ -496,7 +520,7 @@ def _labelled(
     run: _SgdRun,
     reason: str,
 ) -> xr.Dataset:
-    """Return the records until now as a dataset; `shared` are arguments of the call that are attributes too."""
+    """Return the records so far as a dataset; `shared` holds arguments of the call that become attributes too."""
     from dynamics.runs import make_dataset, prediction_values
     from dynamics.theory import predict
 
@@ -508,7 +532,7 @@ def _labelled(
             **recorded,
             **(prediction_values(predict(problem)) if is_predicted else {}),
             **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
-            **({"teacher_component": [each.value for each in components]} if components else {}),
+            **({"teacher_component": [component.value for component in components]} if components else {}),
         },
         problem=problem,
         title="Online SGD on Gaussian samples",
@@ -518,7 +542,7 @@ def _labelled(
             "seed": np.array(options.seeds, dtype=np.int64),
             "neuron": neurons,
             **({} if keeps_vectors(problem) else {"neuron_2": neurons}),
-            **({"component_name": [each.name for each in components]} if components else {}),
+            **({"component_name": [component.name for component in components]} if components else {}),
         },
         # The arguments of the call, which `resume` repeats.
         solver={
@@ -598,29 +622,39 @@ def resume(
     begun = file.begun
     if begun is None or begun.answer != "simulation":
         answer = None if begun is None else begun.answer
-        refuse(f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}.", StorageError)
+        refuse(f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}.", error=StorageError)
     # Settings of the file that are no arguments of the call.
     derived = ("effective_learning_rate", "schedule_digest", "save_at")
     settings = {name: value for name, value in begun.settings.items() if name not in derived}
-    varies, given = settings["learning_rate"] == "schedule", learning_rate
+    varies, rates = settings["learning_rate"] == "schedule", learning_rate
     if varies and isinstance(begun.problem, Problem):
-        named = given if given is not None else begun.dataset.attrs.get("schedule")
-        # The text of a schedule makes it again; files of other functions have none, or one that says nothing.
-        with suppress(*((TypeError, ValueError) if given is None else ())):
-            given = cast(
+        source = rates if rates is not None else begun.dataset.attrs.get("schedule")
+        # A schedule is made again from its text; files of other functions have no text, or one that is no schedule.
+        with suppress(*((TypeError, ValueError) if rates is None else ())):
+            rates = cast(
                 "LearningRate | None",
-                resolved_schedule(begun.problem, named, settings["batch_size"], settings.get("optimizer")),
+                resolved_schedule(begun.problem, source, settings["batch_size"], settings.get("optimizer")),
             )
-    need = f"be {'the function given to `simulate`' if varies else 'absent, since the file holds a number'}"
-    check_that(varies == (given is not None), "learning_rate", need, f"is {shown(learning_rate)}")
     if varies:
-        plan, mean = make_plan(given, settings["steps"], None), begun.settings["effective_learning_rate"]
-        has = f"has {plan.effective_rate}"
-        check_that(is_same(plan.effective_rate, mean), "learning_rate", f"have the mean {mean} over flow time", has)
-        same = begun.settings.get("schedule_digest", plan.digest) == plan.digest  # older files know the mean alone
-        other = "is another one of the same mean"
-        check_that(same, "learning_rate", "be that of `simulate` at every step", other)
-        settings["learning_rate"] = given
+        require(
+            rates is not None,
+            f"Argument `learning_rate` must be the function given to `simulate`, but is {shown(learning_rate)}.",
+        )
+        plan, mean = make_plan(rates, settings["steps"], None), begun.settings["effective_learning_rate"]
+        require(
+            is_same(plan.effective_rate, mean),
+            f"Argument `learning_rate` must have the mean {mean} over flow time, but has {plan.effective_rate}.",
+        )
+        require(
+            begun.settings.get("schedule_digest", plan.digest) == plan.digest,  # older files have only the mean
+            "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean.",
+        )
+        settings["learning_rate"] = rates
+    else:
+        require(
+            rates is None,
+            f"Argument `learning_rate` must be absent, since the file holds a number, but is {shown(learning_rate)}.",
+        )
     settings |= {"progress": progress, "max_runtime": max_runtime, "checkpoint": file}
     try:
         if isinstance(begun.problem, Problem):
@@ -628,5 +662,7 @@ def resume(
         # In a room above this one.
         return cast("xr.Dataset", resolve_name("sgd_check.tokens.simulation:simulate")(begun.problem, **settings))
     except (TypeError, ValueError) as error:
-        need = f"File {str(file.target)!r} must hold a simulation that can be resumed"
-        refuse(f"{need}, but does not: {error}", StorageError)
+        refuse(
+            f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}",
+            error=StorageError,
+        )
