@@ -38,7 +38,7 @@ from dynamics.problem import (
     is_network,
     is_spherical,
 )
-from dynamics.problem.checks import check_that, require
+from dynamics.problem.checks import require
 from dynamics.problem.hints import with_hints
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.runs import RunFile, also_interrupted, uninterrupted
@@ -47,7 +47,7 @@ from dynamics.solve import StepSettings, make_system
 from dynamics.solve.reused_data import ANSWER as REUSED
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from hermite.arrays import Array, Integers
-from hermite.text.messages import warn
+from hermite.text.messages import refuse, warn
 from sgd_check.engines import Engine, EngineOptions, SpanEngine, make_engine
 from sgd_check.engines.registry import EngineName
 from sgd_check.runs.plan import make_plan, stability_limit
@@ -101,7 +101,6 @@ PILOT_BAND = 0.75
 MOST_TIMES, MORE_MARGIN = 16.0, 1.2
 #: Part of the rate of false alarms at which runs refute a theory before more of them are made.
 SURE = 0.01
-THREE_ENDS = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
 #: A level that rounding alone does not reach, and how far times and ends may be apart by rounding.
 ROUNDING, SAME = 1e-6, 1.0 + 1e-9
 
@@ -354,12 +353,15 @@ def check(
     t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
     level = checked_rate(false_alarm_rate)
     count = None if directions is None else checked_integer(directions, "directions", minimum=1)
-    of_steps = f"not be 'flow' for {chosen}, of which the equation of its steps is tested"
-    require(chosen.is_plain or theory != "flow", f"Argument `theory` must {of_steps}.")
-    ends = rate is not None and (steps is not None or t_max is not None)
-    need = f"Arguments `learning_rate`, and `steps` or `t_max`, must be given for {chosen}, which has no flow."
-    require(ends or not chosen.sees_axes, need)
-    require(rate is None or steps is None or t_max is None, THREE_ENDS)
+    require(
+        chosen.is_plain or theory != "flow",
+        f"Argument `theory` must not be 'flow' for {chosen}, of which the equation of its steps is tested.",
+    )
+    require(
+        (rate is not None and (steps is not None or t_max is not None)) or not chosen.sees_axes,
+        f"Arguments `learning_rate`, and `steps` or `t_max`, must be given for {chosen}, which has no flow.",
+    )
+    _check_ends(rate, steps, t_max)
     tree, ended = xr.DataTree(), "interrupted"
     try:
         if reused and rate is not None and steps is not None:
@@ -412,18 +414,31 @@ def check(
     return tree
 
 
+def _check_ends(rate: float | None, steps: int | None, t_max: float | None) -> None:
+    """Refuse a learning rate, a number of steps and a time of the end together."""
+    require(
+        rate is None or steps is None or t_max is None,
+        "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is.",
+    )
+
+
 def _check_reused(chosen: Optimizer, rate: float | None, theory: str, ends: tuple[object, object]) -> None:
-    """Refuse what a check on samples that are used again does not know."""
-    beside = "beside `training_samples`"
-    require(ends == (None, None), f"Arguments `directions` and `t_max` must be absent {beside}, but are not.")
-    check_that(rate is not None, "learning_rate", f"be given {beside}", "is None")
-    knows = f"be plain SGD {beside}, the theory of which knows no other"
-    check_that(chosen.is_plain, "optimizer", knows, f"is {chosen}")
-    check_that(theory == "auto", "theory", f"be 'auto' {beside}", f"is {theory!r}")
+    """Refuse arguments that do not apply to a check on samples that are used again; `ends` are directions and t_max."""
+    require(
+        ends == (None, None),
+        "Arguments `directions` and `t_max` must be absent beside `training_samples`, but are not.",
+    )
+    require(rate is not None, "Argument `learning_rate` must be given beside `training_samples`, but is None.")
+    require(
+        chosen.is_plain,
+        "Argument `optimizer` must be plain SGD beside `training_samples`, the theory of which knows no other, but is "
+        f"{chosen}.",
+    )
+    require(theory == "auto", f"Argument `theory` must be 'auto' beside `training_samples`, but is {theory!r}.")
 
 
 def in_time_of(optimizer: Optimizer, flow: xr.Dataset) -> xr.Dataset:
-    """Return the flow in the time η · step of an optimizer, which momentum passes 1/(1 − β) times as fast."""
+    """Return the flow in the time η · step of an optimizer; momentum β makes all times 1 − β times as long."""
     if not isinstance(optimizer, SGD) or optimizer.amplification == 1.0:
         return flow
     faster = optimizer.amplification
@@ -493,8 +508,8 @@ def carry_out(
         run(plan.learning_rate, plan.steps, options.seeds, max_runtime, after=second, file=checkpoint)
         if needs_two and runs[0].attrs["stop_reason"] == "reached_end":
             announce(f"Then {second} steps at half of the learning rate, so that the effect of the step size is known.")
-            left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
-            run(0.5 * plan.learning_rate, second, options.seeds, left, before=plan.steps)
+            budget = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
+            run(0.5 * plan.learning_rate, second, options.seeds, budget, before=plan.steps)
         tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
         ended = str(runs[-1].attrs["stop_reason"])
         longest = min(AFFORDABLE_SECONDS, np.inf if max_runtime is None else max_runtime)
@@ -505,14 +520,14 @@ def carry_out(
                 break
             last, first = max(runs[0]["seed"].values.tolist()) + 1, list(runs)
             announce(f"Then {more} runs more, so that an error of {100 * VISIBLE_ERROR:.0f} % would be seen.")
-            for one in first:
-                run(one.attrs["learning_rate"], int(one.attrs["steps"]), range(last, last + more), longest - spent)
-            others, runs = runs[len(first) :], first
-            reasons = {str(part.attrs["stop_reason"]) for part in others}
-            if reasons != {"reached_end"}:  # what there was before stays
+            for part in first:
+                run(part.attrs["learning_rate"], int(part.attrs["steps"]), range(last, last + more), longest - spent)
+            added, runs = runs[len(first) :], first
+            reasons = {str(part.attrs["stop_reason"]) for part in added}
+            if reasons != {"reached_end"}:  # the first runs and their comparison stay
                 ended = "interrupted" if "interrupted" in reasons else ended
                 break
-            runs = [with_runs(one, other) for one, other in zip(first, others, strict=True)]
+            runs = [with_runs(part, more_of_part) for part, more_of_part in zip(first, added, strict=True)]
             tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
     except KeyboardInterrupt:
         if not runs:
@@ -529,10 +544,10 @@ def carry_out(
 def further_runs(
     plan: CheckPlan, comparison: xr.Dataset, simulations: Sequence[xr.Dataset], spent: float, left: float
 ) -> int:
-    """Return how many runs more show an error of 30 % within the seconds that are left, if so many took those spent.
+    """Return the number of further runs that show an error of 30 %, 0 if they take longer than the seconds left.
 
-    The scatter of the runs alone decides, not where their mean lies, so that the final test has its level. A theory
-    that is refuted at a hundredth of it stays refuted.
+    The number follows from the scatter of the runs, not from their mean, so that the final test keeps its level. A
+    theory that is refuted at a hundredth of that level stays refuted, and needs no further runs.
     """
     attrs, runs = comparison.attrs, simulations[0].sizes["seed"]
     needed = float(attrs["runs_needed"]) if "runs_needed" in attrs else np.inf
@@ -545,7 +560,7 @@ def further_runs(
 
 
 def with_runs(simulation: xr.Dataset, others: xr.Dataset) -> xr.Dataset:
-    """Return a simulation with the runs of another one of the same plan behind its own."""
+    """Return a simulation with the runs of another one of the same plan appended."""
     names = [name for name, array in simulation.data_vars.items() if "seed" in array.dims]
     parts = [part[names] for part in (simulation, others)]
     drawn = xr.concat(parts, "seed", data_vars="minimal", coords="minimal", compat="override", join="override")
@@ -566,10 +581,16 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     Raises NoFiniteStepError if the link has no exact moments, or the solution fails or takes longer than two minutes.
     """
     problem = plan.problem
-    require(not is_frame(problem), "The mean step of frames of orthogonal neurons does not close.", NoFiniteStepError)
-    none = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
-    on_sphere = isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere"
-    require(not on_sphere, none, NoFiniteStepError)
+    require(
+        not is_frame(problem),
+        "The mean step of frames of orthogonal neurons does not close.",
+        error=NoFiniteStepError,
+    )
+    require(
+        not (isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere"),
+        "Neurons that keep their length have none at finite d, since their mean step divides by a random length.",
+        error=NoFiniteStepError,
+    )
     schedule = make_plan(plan.learning_rate, plan.steps, None)
     plain = plan.optimizer.is_plain
     whole = is_network(problem) or is_correlation(problem) or not plain
@@ -578,7 +599,7 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
         if not whole:  # refuses a link without exact moments before the flow warns of its series
             make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
         with warnings.catch_warnings(), part_of_work("mean steps"):
-            # The simulation says the same of a rate beyond the limit, the prediction of components never found.
+            # The simulation warns of a rate beyond the limit too, and the prediction of components never found.
             warnings.simplefilter("ignore", RuntimeWarning)
             warnings.filterwarnings("ignore", "No neuron ever carries", UserWarning)
             solution = solve(
@@ -596,8 +617,11 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     except (TypeError, ValueError) as error:
         raise NoFiniteStepError(str(error)) from None
     reason = uninterrupted(solution).attrs["stop_reason"]
-    stopped = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
-    require(reason == "reached_end", stopped, NoFiniteStepError)
+    require(
+        reason == "reached_end",
+        f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason}).",
+        error=NoFiniteStepError,
+    )
     return solution
 
 
@@ -619,54 +643,58 @@ def prediction_to_test(
     """
     if theory == "flow" or has_step(prediction):
         return prediction
-    given, option = words
+    subject, option = words
     try:
         solution = solve_finite_step(plan, batch_size, progress=progress)
     except NoFiniteStepError as error:
         if theory == "finite-step" or not plan.optimizer.is_plain:
             raise
-        say(f"The times in {given} are tested, without the finite-step equation: {error}")
+        say(f"The times in {subject} are tested, without the finite-step equation: {error}")
         return prediction
     if theory == "finite-step" or not plan.optimizer.is_plain:
         return solution
     both = (prediction, solution)
     end = min(float(part["time"].values[-1]) for part in both if "time" in part.coords)
     times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in both]
-    known, found = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
+    predicted, solved = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
     delay = expectation(plan.problem, prediction, plan.learning_rate / batch_size).delay
     late = np.maximum(LARGEST_GAP, 2.0 * np.log1p(np.where(np.isfinite(delay), delay, 0.0)))
-    gap = np.log(found / known)
+    gap = np.log(solved / predicted)
     excess = np.maximum(gap - late, -gap - LARGEST_GAP)
     worst = int(np.argmax(excess))
-    what = f"time than {given} for direction {worst + 1}" if excess[worst] > 0 else ""
-    if not what and (apart := _curve_apart(plan.problem, prediction, solution, float(late.max(initial=LARGEST_GAP)))):
-        what = f"{apart} than {given}"
-    if not what:
+    difference = f"time than {subject} for direction {worst + 1}" if excess[worst] > 0 else ""
+    if not difference:
+        curve = _curve_apart(plan.problem, prediction, solution, float(late.max(initial=LARGEST_GAP)))
+        difference = f"{curve} than {subject}" if curve else ""
+    if not difference:
         return solution
-    say(f"The finite-step equation has another {what}, so {given} is tested; {option} tests the equation.")
+    say(f"The finite-step equation has another {difference}, so {subject} is tested; {option} tests the equation.")
     return prediction
 
 
 def _curve_apart(problem: Problem, prediction: xr.Dataset, solution: xr.Dataset, late: float) -> str:
-    """Return which curve of a prediction the equation of finite steps does not have, earlier or by so much later."""
+    """Return the name of a curve of the prediction that the finite-step solution lacks; empty if it has them all.
+
+    A curve may be earlier by half of a visible error, and later by `late`, in the logarithm of time.
+    """
     if off := start_apart(problem, prediction, solution, LARGEST_CURVE_GAP):
         return off
     if any("time" not in part.coords or "loss" not in part for part in (prediction, solution)):
         return ""
     kept, solved = known_times(prediction), known_times(solution)
     kept = kept[(kept >= solved[0]) & (kept <= solved[-1])] if kept.size and solved.size else np.empty(0)
-    theirs = {one[:2]: one.values for one in curves.quantities_of(problem, solution)}
+    theirs = {curve[:2]: curve.values for curve in curves.quantities_of(problem, solution)}
     if not kept.size:
         return ""
     moved = np.clip(kept * np.exp(np.linspace(-LARGEST_GAP, late, 17))[:, None], solved[0], solved[-1])
-    for one in curves.quantities_of(problem, prediction):
-        if one[:2] not in theirs:
+    for curve in curves.quantities_of(problem, prediction):
+        if curve[:2] not in theirs:
             continue
-        given = interpolated(prediction["time"].values, one.values, kept)
-        band = interpolated(solution["time"].values, theirs[one[:2]], moved)
-        excess = np.maximum(given - band.max(axis=0), band.min(axis=0) - given)
-        if np.nanmax(excess, initial=0.0) > LARGEST_CURVE_GAP * max(float(np.ptp(band)), one.scale):
-            return f"{one.kind} {one.label}".strip()
+        path = interpolated(prediction["time"].values, curve.values, kept)
+        band = interpolated(solution["time"].values, theirs[curve[:2]], moved)
+        excess = np.maximum(path - band.max(axis=0), band.min(axis=0) - path)
+        if np.nanmax(excess, initial=0.0) > LARGEST_CURVE_GAP * max(float(np.ptp(band)), curve.scale):
+            return f"{curve.kind} {curve.label}".strip()
     return ""
 
 
@@ -705,8 +733,8 @@ class CheckPlan:
         )
 
     def costs(self, option: str) -> str:
-        """Return what it would take to test more, and the option that asks for it; empty if all is tested."""
-        return " ".join(one.sentence(option) for one in self.beyond)
+        """Return sentences on the cost of further tests and the option that asks for them; empty if all is tested."""
+        return " ".join(test.sentence(option) for test in self.beyond)
 
 
 def plan_by_times(
@@ -732,8 +760,10 @@ def plan_by_times(
         factor = reach_in_errors(runs - 1, false_alarm_rate / max(chosen.size, 1)) / np.sqrt(runs)
         learning_rate = _safe_rate(problem, prediction, chosen, batch_size, factor)
     if steps is None:
-        need = "Argument `steps` must be given, because no direction emerges in the prediction"
-        require(t_max is not None or emerging, f"{need}{_or_longer(prediction)}.")
+        require(
+            t_max is not None or emerging,
+            f"Argument `steps` must be given, because no direction emerges in the prediction{_or_longer(prediction)}.",
+        )
         end = HORIZON_FACTOR * float(time[chosen].max()) if t_max is None else t_max
         steps = int(np.ceil(end / learning_rate))
     delay = expectation(problem, prediction, learning_rate / batch_size).delay[chosen]
@@ -743,9 +773,9 @@ def plan_by_times(
 
 
 def _or_longer(prediction: xr.Dataset) -> str:
-    """Return where a prediction ends that is too short for a plan, and the other way out, as the end of a sentence."""
-    known = known_times(prediction) if "time" in prediction.coords else np.empty(0)
-    return f", which ends at t = {known[-1]:.4g}; or let it last longer" if known.size else ""
+    """Return the end of a sentence on a prediction that is too short: the time at which it ends, and the advice."""
+    reached = known_times(prediction) if "time" in prediction.coords else np.empty(0)
+    return f", which ends at t = {reached[-1]:.4g}; or let it last longer" if reached.size else ""
 
 
 def plan_check(
@@ -763,13 +793,13 @@ def plan_check(
 ) -> tuple[CheckPlan, float | None]:
     """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
 
-    A learning rate and a number of steps that are None are chosen.
+    The plan chooses a learning rate and a number of steps that are None.
     """
     check_prediction(prediction)
     problem = Problem.from_dataset(prediction)
     rate = resolved_rate(problem, learning_rate, options.batch_size, optimizer=options.optimizer)
     if t_max is not None and steps is not None:
-        require(rate is None, THREE_ENDS)
+        _check_ends(rate, steps, t_max)
         rate = t_max / steps
     by_curves = decided_by_curves(problem, options.optimizer)
     plan_for = partial(
@@ -790,8 +820,8 @@ def plan_check(
         stepped = has_step(prediction)
         if not stepped and theory != "flow":
             with suppress(NoFiniteStepError):
-                one = CheckPlan(problem, 1e-9, 1, optimizer=options.optimizer)
-                solve_finite_step(one, options.batch_size, progress=False)
+                first_step = CheckPlan(problem, 1e-9, 1, optimizer=options.optimizer)
+                solve_finite_step(first_step, options.batch_size, progress=False)
                 stepped = True
         # Without an equation every step at the learning rate has two at half of it.
         seconds = (1 if stepped else 3) * (per_step or 0.0)
@@ -815,18 +845,19 @@ def _plan_by_curves(
     awaited, ends, seeing = list(awaited_ends(prediction).values()), list[float](), None
     if learning_rate is None or steps is None:
         last = known_times(prediction)[-1]
-        *ends, late = sorted({*ends_of_curves(pilot.problem, prediction), *(one for one in awaited if one <= last)})
+        *ends, late = sorted({*ends_of_curves(pilot.problem, prediction), *(end for end in awaited if end <= last)})
         # Runs without noise would tell an error until each end but the last.
-        ends, end = [*(one for one in ends if _tells(pilot.problem, prediction, one)), late], t_max
+        telling = [until for until in ends if _tells(pilot.problem, prediction, until)]
+        ends, end = [*telling, late], t_max
         if end is None and directions is not None and awaited:
             end = awaited[min(directions, len(awaited)) - 1]
         if learning_rate is None and steps is None:
             if end is None or _tells(pilot.problem, prediction, end):
-                within = ends if end is None else [*(one for one in ends if one < end), end]
+                within = ends if end is None else [*(until for until in ends if until < end), end]
                 learning_rate, latest, seeing = piloted(pilot, within)
                 end = latest if end is None else end
             else:  # no learning rate lets runs see what does not move yet: take that of the first end that tells
-                learning_rate, _, seeing = (min(found, end) for found in piloted(pilot, ends[:1]))
+                learning_rate, _, seeing = (min(value, end) for value in piloted(pilot, ends[:1]))
         elif learning_rate is not None and end is None:
             within = pilot.affordable(learning_rate, ends, AFFORDABLE_SECONDS)
             end = within[-1] if within else first_end(prediction, ends)
@@ -841,19 +872,18 @@ def _plan_by_curves(
 
 
 def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch_size: int, factor: float) -> float:
-    """Return the default learning rate, at which a shift by `factor` times the scatter tells every direction apart."""
+    """Return the default learning rate, small enough that `factor` times the scatter shows an error in every time."""
     try:
         limit = stable_rate(problem, batch_size)
     except ValueError as error:
-        msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
-        raise ValueError(msg) from None
-    # Where even a vanishing step has no finite delay, theory has none to give, and no rate would help.
+        refuse(f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}")
+    # If a vanishing step has no finite delay, neither has a larger one: no learning rate would help.
     vanishing = expectation(problem, prediction, SMALLEST_SHARE * limit / batch_size)
-    known = chosen[np.isfinite(vanishing.delay[chosen])]
+    delayed = chosen[np.isfinite(vanishing.delay[chosen])]
     rate = LIMIT_SHARE * limit
     while rate > SMALLEST_SHARE * limit:
         expected = expectation(problem, prediction, rate / batch_size)
-        delay, scatter = expected.delay[known], expected.scatter[known]
+        delay, scatter = expected.delay[delayed], expected.scatter[delayed]
         # The sample's scatter is itself uncertain by a fifth at sixteen runs.
         told_apart = 2.0 * np.log1p(delay) + factor * scatter <= 0.8 * np.log1p(VISIBLE_ERROR)
         if ((delay <= LARGEST_DELAY) & told_apart).all():
@@ -901,10 +931,10 @@ class Pilot(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """A test beyond the plan: the `samples` of every run and the `seconds` until the time `end` that tests it.
+    """A test of `what` beyond the plan: the `samples` of every run and the `seconds` until its time `end`.
 
-    Both are at the learning rate of the plan, or where an error of 30 % is not `seen` at it, at the `rate` that pilot
-    runs let expect; lower bounds if that is NaN.
+    Both are at the learning rate of the plan if an error of 30 % is `seen` at it, else at the `rate` that pilot runs
+    let expect; they are lower bounds if that is NaN.
     """
 
     what: str
@@ -933,18 +963,21 @@ def awaited_ends(prediction: xr.Dataset) -> dict[int, float]:
 
 def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
     """Return the times until which the curves that move are to be followed, ascending, within the prediction."""
-    found = []
+    ends = []
     times = np.asarray(prediction["time"].values) if "time" in prediction.coords else np.empty(0)
     for quantity in curves.quantities_of(problem, prediction):
-        known = np.isfinite(quantity.values)
-        values = quantity.values[known]
+        finite = np.isfinite(quantity.values)
+        values = quantity.values[finite]
         way = np.abs(np.diff(values, prepend=values[:1])).cumsum()
         if way.size and np.ptp(values) >= quantity.scale:
-            found.append(float(times[known][np.searchsorted(way, 0.9 * way[-1])]))
-    need = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction"
-    require(max(found, default=0.0) > 0.0, f"{need}{_or_longer(prediction)}.")
+            ends.append(float(times[finite][np.searchsorted(way, 0.9 * way[-1])]))
+    require(
+        max(ends, default=0.0) > 0.0,
+        "Argument `steps` must be given with a learning rate, because nothing moves in the prediction"
+        f"{_or_longer(prediction)}.",
+    )
     last = float(known_times(prediction)[-1])
-    return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
+    return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in ends})
 
 
 def known_times(prediction: xr.Dataset) -> Array:
@@ -959,23 +992,23 @@ def first_end(prediction: xr.Dataset, ends: list[float]) -> float:
 
 
 def left_out(pilot: Pilot, rate: float, end: float, ends: list[float], seeing: float) -> list[Beyond]:
-    """Return the next direction that emerges beyond an end, and the last one, or else the last of `ends`."""
+    """Return the tests of the next and the last direction that emerge beyond an end, or else of the last of `ends`."""
     seen = seeing == rate
     due = end * SAME if seen else 0.0
     named = [(f"Direction {p + 1}", time) for p, time in awaited_ends(pilot.prediction).items() if time > due]
     named = named or [("All curves", last) for last in ends[-1:] if last > due]
-    found: list[Beyond] = []
-    for what, time in dict.fromkeys([*named[:1], *named[-1:]]):
+    tests: list[Beyond] = []
+    for subject, time in dict.fromkeys([*named[:1], *named[-1:]]):
         unit = 10.0 ** (np.floor(np.log10(time)) - 2.0)  # three digits, not less than it was
         needed = seeing if np.isfinite(seeing) else rate
         samples, rounded_up = pilot.options.batch_size * np.ceil(time / needed), float(np.ceil(time / unit) * unit)
-        known = np.nan if seen or found else seeing
-        found.append(Beyond(what, samples, pilot.seconds * time / needed, rounded_up, seen, known))
-    return found
+        expected = np.nan if seen or tests else seeing
+        tests.append(Beyond(subject, samples, pilot.seconds * time / needed, rounded_up, seen, expected))
+    return tests
 
 
 def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
-    """Return learning rate and end of the check that pilot runs let see most, and the rate at which they see.
+    """Return the learning rate and end with which a check sees most, by pilot runs, and the rate at which it sees.
 
     The end is the latest one of `ends` that is seen within a minute, or that of the first emergence within ten; if
     neither is seen, the first emergence if ten minutes reach it, else as far as one minute allows, and the rate is
@@ -1019,24 +1052,25 @@ def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
     times, kept = np.asarray(prediction["time"].values), known_times(prediction)
     kept = kept[(kept > 0.0) & (kept <= end * SAME)]
     grid, powers = np.array([kept, kept / (1.0 + VISIBLE_ERROR), kept * (1.0 + VISIBLE_ERROR)]), []
-    for one in curves.quantities_of(problem, prediction) if kept.size else ():
-        theory, *dilated = interpolated(times, one.values, grid)
+    for quantity in curves.quantities_of(problem, prediction) if kept.size else ():
+        theory, *dilated = interpolated(times, quantity.values, grid)
         if np.isfinite(theory).all():
             still, runs = np.zeros(kept.size), theory[np.newaxis]
-            curve = curves.Curve(one.kind, one.label, kept, theory, runs, still, np.array(dilated), one.scale)
+            kind, label, scale = quantity.kind, quantity.label, quantity.scale
+            curve = curves.Curve(kind, label, kept, theory, runs, still, np.array(dilated), scale)
             nothing, freedom = np.zeros(kept.size), np.full(kept.size, FEWEST_RUNS - 1.0)
             powers.append(curves.power_of(curve, curves.places_of(theory), nothing, freedom, ROUNDING))
     return _all_seen(powers)
 
 
 def _all_seen(powers: list[float]) -> bool:
-    """Return whether a curve moves, and all that move have the power that the pilot asks for; NaN: it does not move."""
+    """Return whether some curve moves and all moving ones have the power of pilots; the power of a still one is NaN."""
     moving = [power for power in powers if not np.isnan(power)]
     return bool(moving) and min(moving) >= 0.9  # so that the check has 0.8
 
 
 def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
-    """Return the runs of a pilot at a learning rate, saved at the ends too, as those of a check until each are."""
+    """Return the runs of a pilot at a learning rate until the last end, with records at all ends too."""
     options, last = pilot.options, [int(np.ceil(end / rate / SAME)) for end in ends]
     plan = make_plan(rate, last[-1], None)
     with warnings.catch_warnings(), part_of_work(f"pilot runs at {rate:.2g}"):
@@ -1067,15 +1101,15 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float, share: float = 1.0) -> boo
         return False
     kept = runs["time"] < end + float(runs.attrs["learning_rate"]) * (1 - 1e-9)
     until = runs.sel(time=kept).assign_attrs(end_time=end * SAME)
-    found = curves.curves_over_time(pilot.problem, pilot.prediction, [until])
-    found += curves.times_as_curves(pilot.problem, pilot.prediction, [until])
-    places = [curves.places_of(curve.theory, curve.saved) for curve in found]
+    paths = curves.curves_over_time(pilot.problem, pilot.prediction, [until])
+    paths += curves.times_as_curves(pilot.problem, pilot.prediction, [until])
+    places = [curves.places_of(curve.theory, curve.saved) for curve in paths]
     level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
     count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
     error = np.sqrt(1.0 / len(PILOT_SEEDS) + 6.0 / count)
-    for curve, part in zip(found, places, strict=True):
+    for curve, part in zip(paths, places, strict=True):
         if np.isnan(curve.runs).any():
-            return False  # a time that is awaited, and that not all runs have
+            return False  # some run lacks an awaited time
         scatter = np.sqrt(share) * curves.scatter_of(curve)
         shift = share * np.abs(curve.runs.mean(axis=0) - curve.theory)
         if pilot.stepped:
