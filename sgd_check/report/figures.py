@@ -12,6 +12,7 @@ from dynamics.problem import Problem, check_choice
 from dynamics.problem.checks import require
 from dynamics.report import PREDICTED, REFERENCE, axes_or_new, figure_style, finish_panel, given_panels, small
 from dynamics.runs.variables import axis_label
+from hermite.text.messages import refuse
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.path_tests import critical_score
 from sgd_check.verdicts.recovery import THEORY as LAW
@@ -57,18 +58,22 @@ def late_quartiles(times: Array) -> Array:
 
 
 def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
-    """Return comparison, simulation and prediction; raise one sentence unless it is what `sgd_check.compare` returns.
+    """Return the datasets of comparison, simulation and prediction of a result of `sgd_check.compare`; refuse others.
 
-    Of a mean field the simulation is empty, since every width has one of its own.
+    The dataset of the simulation is empty for a mean field, where every width has a simulation.
     """
     from xarray import DataTree
 
     if not isinstance(tree, DataTree):
-        msg = f"Argument `tree` must be a DataTree of `sgd_check.compare`, but is of type {type(tree).__name__}."
-        raise TypeError(msg)
+        refuse(
+            f"Argument `tree` must be a DataTree of `sgd_check.compare`, but is of type {type(tree).__name__}.",
+            error=TypeError,
+        )
     for group in ("comparison", "prediction", "simulation"):
-        need = "Argument `tree` must be a result of `sgd_check.compare`"
-        require(group in tree.children, f"{need}, but has no group `{group}`.")
+        require(
+            group in tree.children,
+            f"Argument `tree` must be a result of `sgd_check.compare`, but has no group `{group}`.",
+        )
     return tree["comparison"].to_dataset(), tree["simulation"].to_dataset(), tree["prediction"].to_dataset()
 
 
@@ -377,8 +382,10 @@ def plot_learning(
     label = quantity
     if theory:
         kind = theory[0].kind
-        need = f"Argument `tree` must say what is learned over time, but has the {kind}, which `plot_comparison` draws."
-        require(kind in _LEARNED, need)
+        require(
+            kind in _LEARNED,
+            f"Argument `tree` must say what is learned over time, but has the {kind}, which `plot_comparison` draws.",
+        )
         label = _LEARNED[kind]
     ax = axes_or_new(ax, style)
     runs = {(curve.kind, curve.label): curve.values for curve in quantities_of(problem, simulation)}

@@ -26,7 +26,7 @@ from dynamics.commands import (
     refuse_word,
     require,
 )
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 THEORIES = ("auto", "finite-step", "flow")
 
@@ -75,19 +75,19 @@ kept and named), 2 usage, 130 interrupted (what was computed is kept and named)
 
 
 def _count(text: str) -> int:
-    """Read a positive integer; 1e6 is one too."""
+    """Return the positive integer that a text states, such as 1000000 or 1e6."""
     try:
         return positive_integer(text)
     except ValueError:
-        msg = f"must be a positive integer, but is {shown(text)}"
-        raise ValueError(msg) from None
+        refuse(f"must be a positive integer, but is {shown(text)}")
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    found = tuple(map(_count, text.split(",")))
-    increase = len(found) > 1 and list(found) == sorted(set(found))
+    """Read two or more increasing positive integers, separated by commas."""
+    widths = tuple(map(_count, text.split(",")))
+    increase = len(widths) > 1 and list(widths) == sorted(set(widths))
     require(increase, f"must be two or more increasing integers, but is {shown(text)}")
-    return found
+    return widths
 
 
 def _rate(text: str) -> float:
