@@ -217,21 +217,21 @@ class CurveTest(NamedTuple):
 
 
 def places_of(theory: Array, saved: Switches | None = None) -> Integers:
-    """Return the places at which a curve is tested, spread evenly over its total variation, where it is `saved`."""
+    """Return the places at which a curve is tested, spread evenly over its total variation, among `saved` ones."""
     way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(theory)))])
-    known = np.arange(theory.size) if saved is None else np.flatnonzero(saved)
+    eligible = np.arange(theory.size) if saved is None else np.flatnonzero(saved)
     if way[-1] == 0.0:
-        return known[-1:]
+        return eligible[-1:]
     shares = (np.arange(MOST_PLACES) + 0.5) / MOST_PLACES
-    chosen = np.searchsorted(known, np.searchsorted(way, shares * way[-1]))
-    return np.unique(known[np.minimum(chosen, known.size - 1)])
+    chosen = np.searchsorted(eligible, np.searchsorted(way, shares * way[-1]))
+    return np.unique(eligible[np.minimum(chosen, eligible.size - 1)])
 
 
 def assess_curves(curves: list[Curve], rate: float, others: int = 0) -> tuple[list[CurveTest], float]:
     """Return the tests of all curves at a rate of false alarms, and the global p-value by Bonferroni.
 
-    So many `others` are tests that share the rate with the looks at curves. A curve with an unknown remaining effect of
-    the step size keeps its share of the rate, but refutes nothing.
+    `others` is the number of further tests that share the rate with the places of curves. A curve with an unknown
+    remaining effect of the step size keeps its share of the rate, but refutes nothing.
     """
     chosen = [places_of(curve.theory, curve.saved) for curve in curves]
     count, tests = others + sum(part.size for part in chosen), []
@@ -248,13 +248,16 @@ def assess_curves(curves: list[Curve], rate: float, others: int = 0) -> tuple[li
         score = np.where(beyond > 0.0, np.copysign(size, mean - predicted), 0.0)
         p = float(min(1.0, 2.0 * tail.min())) if beyond.any() else 1.0
         power = power_of(curve, places, error, freedom, rate / count)
-        found = (mean, predicted, error[places], freedom[places], allowance, score, p, power, rate / count)
-        tests.append(CurveTest(curve, places, *found))
+        results = (mean, predicted, error[places], freedom[places], allowance, score, p, power, rate / count)
+        tests.append(CurveTest(curve, places, *results))
     return tests, min([1.0, *(count * test.p for test in tests if test.curve.known)])
 
 
 def _assess_censored(curve: Curve, places: Integers, level: float) -> CurveTest:
-    """Return the test of one time that some runs end before; of two learning rates, or of half of the runs, none."""
+    """Return the test of one time that some runs do not reach.
+
+    Nothing is tested, and p is 1, for runs at two learning rates or if half of the runs lack the time.
+    """
     logs, allowance = curve.runs[:, 0] - curve.theory[0], allowance_of(curve, places)
     reach, lacking = curve.horizon - float(curve.theory[0]), int(np.isnan(logs).sum())
     mean, error = np.full((2, 1), np.nan)
@@ -272,21 +275,21 @@ def _assess_censored(curve: Curve, places: Integers, level: float) -> CurveTest:
 def scatter_of(curve: Curve) -> Array:
     """Return the standard deviation over runs at every time of a curve (times,), bounded from below.
 
-    Where theory has made a share p of its way, runs that have made all of it or nothing scatter by 2 √(p (1 − p)) times
-    as much as halfway, which a few runs do not show as long as p is small: so much of the largest scatter at times
-    nearby counts at least, and at least rounding.
+    If theory has made a share p of its way, runs that have made all of it or nothing scatter by 2 √(p (1 − p)) times
+    as much as halfway, which a few runs do not show while p is small. The bound is this factor times the largest
+    scatter at nearby times, or rounding if that is larger.
     """
-    own = curve.runs.std(axis=0, ddof=1)
+    measured = curve.runs.std(axis=0, ddof=1)
     way = np.abs(np.diff(curve.theory, prepend=curve.theory[:1])).cumsum()
     share = way / way[-1] if way[-1] > 0.0 else way
     near = np.abs(curve.times[:, None] - curve.times) <= (NEARBY - 1.0) * np.minimum(curve.times[:, None], curve.times)
-    largest = np.where(near, own, 0.0).max(axis=1)
+    largest = np.where(near, measured, 0.0).max(axis=1)
     bound = np.maximum(2.0 * np.sqrt(share * (1.0 - share)) * largest, ROUNDING * curve.range)
-    return np.asarray(np.maximum(own, bound))
+    return np.asarray(np.maximum(measured, bound))
 
 
 def error_of(curve: Curve, scatter: Array, runs: int) -> tuple[Array, Array]:
-    """Return standard errors (times,) of the mean of runs less theory, and their freedom, Welch's if both scatter."""
+    """Return standard errors (times,) of the mean of runs less theory, and their degrees of freedom (Welch)."""
     error = scatter / np.sqrt(runs)
     if curve.theory_error is None:
         return error, np.full(error.size, runs - 1.0)
@@ -296,7 +299,7 @@ def error_of(curve: Curve, scatter: Array, runs: int) -> tuple[Array, Array]:
 
 
 def power_of(curve: Curve, places: Integers, error: Array, freedom: Array, level: float) -> float:
-    """Return the least probability of the errors in `curve.dilated` to be seen at a two-sided level; NaN: at rest.
+    """Return the least probability that an error in `curve.dilated` is seen at a two-sided level; NaN at rest.
 
     `error` and `freedom` (times,) are those of the means. If times are wrong, runs scatter as elsewhere on the curve:
     by the larger one of the scatter at a place, and where theory has the value that the error gives there.
@@ -307,15 +310,15 @@ def power_of(curve: Curve, places: Integers, error: Array, freedom: Array, level
     distance = np.abs(dilated - theory) - allowance_of(curve, places)
     if len(dilated) == 2 and not curve.is_time:
         factor = np.array([[1.0 / (1.0 + VISIBLE_ERROR)], [1.0 + VISIBLE_ERROR]])
-        there = np.maximum(error[places], np.interp(factor * curve.times[places], curve.times, error))
+        error_there = np.maximum(error[places], np.interp(factor * curve.times[places], curve.times, error))
     else:
-        there = np.broadcast_to(error[places], distance.shape)
+        error_there = np.broadcast_to(error[places], distance.shape)
     with np.errstate(divide="ignore", over="ignore"):
-        scores = np.clip(np.nan_to_num(distance, nan=-np.inf) / np.maximum(there, 1e-300), 0.0, LARGEST_DISTANCE)
+        scores = np.clip(np.nan_to_num(distance, nan=-np.inf) / np.maximum(error_there, 1e-300), 0.0, LARGEST_DISTANCE)
     critical = special.stdtrit(freedom[places], 1.0 - 0.5 * level)
-    found = np.where(scores > 0.0, 1.0 - special.nctdtr(freedom[places], scores, critical), 0.0)
+    power = np.where(scores > 0.0, 1.0 - special.nctdtr(freedom[places], scores, critical), 0.0)
     # Beyond some 40 standard errors scipy's law is not a number.
-    return float(np.where(scores > 10.0 * critical, 1.0, np.nan_to_num(found)).max(axis=1).min())
+    return float(np.where(scores > 10.0 * critical, 1.0, np.nan_to_num(power)).max(axis=1).min())
 
 
 def allowance_of(curve: Curve, places: Integers) -> float:
@@ -338,9 +341,9 @@ class Quantity(NamedTuple):
 def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
 
-    A network has its components by name instead of learned masses, or without such the eigenvalues of its sensitivity.
-    With averages of the weights their loss is one more. With samples that are used again the loss over these, overlaps
-    and squared norms come first, and a prediction has nothing else.
+    A network has its components by name instead of learned masses, or without components the eigenvalues of its
+    sensitivity. The loss of averaged weights is added where there is one. For samples that are used again, the loss
+    over these, overlaps and squared norms come first, and a prediction has no other quantities.
     """
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)
@@ -366,8 +369,8 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
         teacher = dataset.get(f"teacher_{kind}")
         sizes = np.nanmax(largest, axis=0, initial=0.0) if teacher is None else np.abs(teacher.values)
     for at, label in enumerate(labels):
-        one = np.asarray(values[..., at], dtype=np.float64)
-        yield Quantity(kind, str(label), one, LEAST_SHARE * float(sizes[at]))
+        path = np.asarray(values[..., at], dtype=np.float64)
+        yield Quantity(kind, str(label), path, LEAST_SHARE * float(sizes[at]))
 
 
 def _error(dataset: xr.Dataset, name: str) -> Array | None:
@@ -383,14 +386,14 @@ def _of_reused_samples(dataset: xr.Dataset) -> Iterator[Quantity]:
         values, error = np.asarray(dataset[name].values, dtype=np.float64), _error(dataset, name)
         start = 2 if "seed" in dataset.dims else 1
         for at in np.ndindex(values.shape[start:]):
-            one, label = values[(..., *at)], ",".join(str(index + 1) for index in at)
+            path, label = values[(..., *at)], ",".join(str(index + 1) for index in at)
             label = f"({label})" if len(at) > 1 else label
-            whole = 1.0 if kind == "overlap" else float(np.nanmax(one, initial=0.0))
-            yield Quantity(kind, label, one, LEAST_SHARE * whole, None if error is None else error[(..., *at)])
+            whole = 1.0 if kind == "overlap" else float(np.nanmax(path, initial=0.0))
+            yield Quantity(kind, label, path, LEAST_SHARE * whole, None if error is None else error[(..., *at)])
 
 
 def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
-    """Return learned masses (…, times, P), by the definition of the problem; none of a dataset that does not tell."""
+    """Return learned masses (…, times, P), by the definition of the problem; an empty array without such masses."""
     part = problem.learned_part
     if part.is_defined and "learned_mass" in dataset and definition_of_learned(dataset) == part.definition:
         return np.asarray(dataset["learned_mass"].values)
@@ -406,30 +409,31 @@ def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
     system = NetworkSystem(problem)
     names = ("second_layer", "bias", "squared_norm", "teacher_overlap", "student_overlap")
     v, b, n, C, G = (simulation[name].values for name in names)
-    found = np.full((*n.shape[:2], problem.teacher.span), np.nan)
+    eigenvalues = np.full((*n.shape[:2], problem.teacher.span), np.nan)
     for at in zip(*np.nonzero(np.isfinite(n).all(axis=-1)), strict=True):
         length = np.sqrt(n[at])
         state = system.pack(v[at], b[at], C[at] * length[:, None], G[at] * np.outer(length, length))
-        found[at] = system.summarise(state)["sensitivity"]
-    return found
+        eigenvalues[at] = system.summarise(state)["sensitivity"]
+    return eigenvalues
 
 
 def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
     """Return every quantity that prediction and runs have, at the times of the first simulation that all reach."""
-    measured = [{one[:2]: one.values for one in quantities_of(problem, part)} for part in simulations]
+    measured = [{quantity[:2]: quantity.values for quantity in quantities_of(problem, part)} for part in simulations]
     pairs, times = paired_runs(simulations), _common_times(prediction, simulations)
-    stepped, found = has_step(prediction), []
+    stepped, curves = has_step(prediction), []
     grid = np.array([times, times / (1.0 + VISIBLE_ERROR), times * (1.0 + VISIBLE_ERROR)])
     predicted = list(quantities_of(problem, prediction)) if times.size else []
     if all((AVERAGE, "") in part for part in measured) and "average_loss" not in prediction:
         # Theory without averages has one loss.
-        predicted += [one._replace(kind=AVERAGE) for one in predicted if one.kind == "loss"]
+        predicted += [quantity._replace(kind=AVERAGE) for quantity in predicted if quantity.kind == "loss"]
     for kind, label, theory, scale, error in predicted:
         if any((kind, label) not in part for part in measured):
             continue
         expected, *dilated = interpolated(prediction["time"].values, theory, grid)
         paths = [
-            (one["time"].values, part[kind, label][pairs]) for one, part in zip(simulations, measured, strict=True)
+            (dataset["time"].values, part[kind, label][pairs])
+            for dataset, part in zip(simulations, measured, strict=True)
         ]
         runs = [interpolated(*path, times) for path in paths]
         if not np.isfinite([expected, *(part.sum(axis=0) for part in runs)]).all():
@@ -443,13 +447,13 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
         sources = [(prediction["time"].values, theory), *((at, values.mean(axis=0)) for at, values in paths)]
         saved = np.all([known_between(at, kept, times, tolerance) for at, kept in sources], axis=0)
         if saved.any():
-            found.append(curve._replace(saved=saved))
-    return found
+            curves.append(curve._replace(saved=saved))
+    return curves
 
 
 def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
-    """Return the logarithms of predicted times as curves of one point, of those that are awaited or that runs have."""
-    pairs, stepped, found = paired_runs(simulations), has_step(prediction), []
+    """Return the logarithms of predicted times as curves of one point, if they are awaited or all runs have them."""
+    pairs, stepped, curves = paired_runs(simulations), has_step(prediction), []
     end, network = min(float(part.attrs["end_time"]) for part in simulations), is_network(problem)
     for name, kinds in TIMES.items():
         if not tell_alike(name, (prediction, *simulations)):
@@ -471,37 +475,37 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
                 effect = np.array([scatter(values[:, 0], horizon) if stepped else 0.0])
             late = np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
             curve = Curve(kinds[network], str(labels[at]), np.array([time]), log, values, effect, log + late, 1.0)
-            found.append(curve._replace(extrapolated=len(simulations) > 1, awaited=awaited, horizon=horizon))
-    return found
+            curves.append(curve._replace(extrapolated=len(simulations) > 1, awaited=awaited, horizon=horizon))
+    return curves
 
 
 def without_step(runs: Sequence[Array], simulations: Sequence[xr.Dataset], *, stepped: bool) -> tuple[Array, Array]:
     """Return values (runs, times) free of the step size to first order, and a bound of the second order (times,)."""
     if len(runs) == 1:
-        one = runs[0]
-        return one, one.std(axis=0, ddof=1) if stepped and one.shape[0] > 1 else np.zeros(one.shape[1])
+        values = runs[0]
+        return values, values.std(axis=0, ddof=1) if stepped and values.shape[0] > 1 else np.zeros(values.shape[1])
     coarse, fine = (float(dataset.attrs["effective_learning_rate"]) for dataset in simulations)
     effect = coarse / (coarse - fine) * (runs[0] - runs[1])
     return runs[0] - effect, np.abs(effect.mean(axis=0))
 
 
 def paired_runs(simulations: Sequence[xr.Dataset]) -> NDArray[np.intp]:
-    """Return the places of the runs that did not blow up in any simulation, as far as all have runs."""
+    """Return the places of the runs that did not blow up in any simulation; surplus runs of one are left out."""
     count = min(dataset.sizes["seed"] for dataset in simulations)
     return np.flatnonzero(np.all([sound_runs(dataset)[:count] for dataset in simulations], axis=0))
 
 
 def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> Array:
-    """Return the times of the first simulation that lie within all others and the prediction, as reached."""
+    """Return the times of the first simulation that all other simulations and the prediction have reached."""
     if "loss" not in prediction or "time" not in prediction["loss"].dims:
         return np.empty(0)
-    known = [prediction["time"].values[np.isfinite(prediction["loss"].values)]]
+    spans = [prediction["time"].values[np.isfinite(prediction["loss"].values)]]
     for dataset in simulations:
         times = dataset["time"].values
-        known.append(times[times <= float(dataset.attrs["end_time"]) * (1 + 1e-9)])
-    if any(part.size == 0 for part in known):
+        spans.append(times[times <= float(dataset.attrs["end_time"]) * (1 + 1e-9)])
+    if any(part.size == 0 for part in spans):
         return np.empty(0)
-    first, last, times = max(part[0] for part in known), min(part[-1] for part in known), known[1]
+    first, last, times = max(part[0] for part in spans), min(part[-1] for part in spans), spans[1]
     counted = (times > 0) | ("train_loss" in prediction)
     return np.asarray(times[counted & (times >= first * (1 - 1e-9)) & (times <= last * (1 + 1e-9))])
 
@@ -637,12 +641,12 @@ def _widest(moving: Sequence[Row]) -> str:
 
 
 def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: Sequence[Row]) -> str:
-    """Return which error could have gone unseen in the rows that move, and why; empty if none."""
+    """Return a sentence on the error that could have gone unseen in the rows that move; empty if there is none."""
     unresolved = [row for row in moving if not row.power >= POWER]
-    early = [*(unfinished("The runs", one) for one in simulations), unfinished("The prediction", prediction)]
+    early = [*(unfinished("The runs", dataset) for dataset in simulations), unfinished("The prediction", prediction)]
     if any(early) and (unresolved or not moving):
-        what = named(unresolved) if unresolved else "anything"
-        return f"{next(filter(None, early))}, before {what} could be tested."
+        quantities = named(unresolved) if unresolved else "anything"
+        return f"{next(filter(None, early))}, before {quantities} could be tested."
     if not moving:
         return (
             "Nothing that theory predicts moves by the end of the runs, at times that are saved closely enough to "
@@ -657,7 +661,7 @@ def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: S
 
 
 def _unresolved(unresolved: Sequence[Row]) -> str:
-    """Return in which curves and times an error could have gone unseen, and what helps."""
+    """Return a sentence on the curves and times in which an error could have gone unseen, with advice."""
     error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {named(unresolved)}"
     if lost := [row for row in unresolved if row.cause == FEW]:
         return f"{error}, since too few runs have {named(lost)}: {MORE_WORK}."
@@ -698,20 +702,20 @@ def _tests_of_times(
     prediction: xr.Dataset, simulation: xr.Dataset, pairs: NDArray[np.intp], tests: list[CurveTest]
 ) -> EventTests:
     """Return the tests of times of emergence by direction, in the form of those that decide elsewhere."""
-    by_label = {one.curve.label: one for one in tests if one.curve.kind.startswith("emergence")}
+    by_label = {test.curve.label: test for test in tests if test.curve.kind.startswith("emergence")}
     censored = np.sum(simulation["censored"].values[pairs] != 0, axis=0)
-    found: list[TimeTest | None] = []
+    time_tests: list[TimeTest | None] = []
     for label, count in zip(prediction["direction"].values.tolist(), censored.tolist(), strict=True):
         test = by_label.get(str(label))
         if test is None:
-            found.append(None)
+            time_tests.append(None)
             continue
         mean, score, band = float(test.mean[0] - test.predicted[0]), float(test.score[0]), test.allowance
         error = float(test.error[0])
         early, late = (OneSided(test.p / 2 if sign * score > 0 else 1.0, test.power) for sign in (-1, 1))
-        found.append(TimeTest(pairs.size, count, mean, error, -band, band, early, late, score, test.p))
+        time_tests.append(TimeTest(pairs.size, count, mean, error, -band, band, early, late, score, test.p))
     expected = Expectation.uniform(predicted_times(prediction, "emergence_time"))
-    return EventTests(event_of(simulation), expected, found, np.zeros(len(found), dtype=bool))
+    return EventTests(event_of(simulation), expected, time_tests, np.zeros(len(time_tests), dtype=bool))
 
 
 def _band(
@@ -719,7 +723,10 @@ def _band(
 ) -> LossBand:
     """Return the loss without step size over all times, its band, and its scores where it was tested."""
     times = simulations[0]["time"].values
-    runs = [interpolated(one["time"].values, np.asarray(one["loss"].values)[pairs], times) for one in simulations]
+    runs = [
+        interpolated(dataset["time"].values, np.asarray(dataset["loss"].values)[pairs], times)
+        for dataset in simulations
+    ]
     values, _ = without_step(runs, simulations, stepped=has_step(prediction))
     expected = interpolated(prediction["time"].values, np.asarray(prediction["loss"].values), times)
     z = np.full(times.size, np.nan)

@@ -67,7 +67,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Name of what was tested, in sentences."""
+        """Name of the tested quantity, as sentences write it."""
         return f"{self.quantity} {self.label}".strip()
 
     @property
@@ -133,7 +133,7 @@ def named(rows: Iterable[Row]) -> str:
     labels: dict[str, list[str]] = {}
     for row in rows:
         labels.setdefault(row.quantity, []).append(row.label)
-    return " and ".join(f"{quantity} {', '.join(each)}".strip() for quantity, each in labels.items())
+    return " and ".join(f"{quantity} {', '.join(words)}".strip() for quantity, words in labels.items())
 
 
 def labels_of(rows: Iterable[Row]) -> str:

@@ -80,8 +80,8 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     if is_frame(problem):
         return _of_frames(problem, time, noise_rate)
     if not is_correlation(problem) and not decouples(problem):
-        why = "theory has it for single neurons of the homogeneous student at information exponents from 3 on"
-        return _unknown(problem, time, why, stepped=stepped)
+        cause = "theory has it for single neurons of the homogeneous student at information exponents from 3 on"
+        return _unknown(problem, time, cause, stepped=stepped)
     pairs = theory.predict(problem)
     bias = theory.escape_bias(problem, noise_rate, pairs)
     if np.isnan(bias.bias).all() and bias.notes:
@@ -89,13 +89,15 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     scatter = np.where(np.isfinite(bias.scatter), bias.scatter, np.nan)
     # The leading order may come out negative by rounding of an expected delay near 0; theory never expects an advance.
     delay = np.where(np.isnan(bias.bias), np.inf, np.maximum(bias.bias, 0.0))
-    known = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
-    lateness = np.where(known, bias.bias - np.where(known, bias.step_bias, 0.0), np.inf) if stepped else delay
+    has_law = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
+    lateness = np.where(has_law, bias.bias - np.where(has_law, bias.step_bias, 0.0), np.inf) if stepped else delay
     rivals = theory.rivals_of_pairs(problem, pairs, scatter)
     first = pairs.predicted_emergence_time <= np.nanmin(pairs.predicted_learned_time, initial=np.inf)
     # The laws of a run's samples, path and learned time are known for isotropic inputs alone.
-    isolated = known & rivals.settled & first & (problem.inputs is None)
-    wide = _wide_band(lateness, scatter, known, rivals, np.log(time / pairs.predicted_emergence_time), stepped=stepped)
+    isolated = has_law & rivals.settled & first & (problem.inputs is None)
+    wide = _wide_band(
+        lateness, scatter, has_law, rivals, np.log(time / pairs.predicted_emergence_time), stepped=stepped
+    )
     low, high = _band(wide, isolated, lateness, scatter, scatter)
     return Expectation(time, delay, scatter, low, high, (), lateness, isolated)
 
@@ -106,39 +108,43 @@ def learned_expectation(
     """Return the prediction of learned times; bands are (−inf, inf) without a scatter, and of emergence after `end`."""
     time = predicted_times(prediction, "learned_time")
     delay, scatter, stepped = np.full((3, time.size), np.nan)
-    known = (emergence.scatter <= LARGEST_SCATTER) & (problem.inputs is None)
-    if known.any():
+    has_law = (emergence.scatter <= LARGEST_SCATTER) & (problem.inputs is None)
+    if has_law.any():
         pairs = theory.predict(problem)
         bias = theory.escape_bias(problem, noise_rate, pairs)
-        for p in np.flatnonzero(known & (emergence.time <= end)).tolist():
-            found = theory.learned_bias(problem, noise_rate, pairs, bias, p)
-            delay[p], stepped[p], scatter[p] = found.bias, found.step_bias, found.scatter
-    known = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
-    known &= np.isfinite(emergence.low)
+        for p in np.flatnonzero(has_law & (emergence.time <= end)).tolist():
+            learned = theory.learned_bias(problem, noise_rate, pairs, bias, p)
+            delay[p], stepped[p], scatter[p] = learned.bias, learned.step_bias, learned.scatter
+    has_law = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
+    has_law &= np.isfinite(emergence.low)
     in_time = np.nan_to_num(stepped) if has_step(prediction) else 0.0
-    lateness, isolated = np.where(known, np.where(known, delay, 0.0) - in_time, np.inf), known & emergence.isolated
+    lateness, isolated = (
+        np.where(has_law, np.where(has_law, delay, 0.0) - in_time, np.inf),
+        has_law & emergence.isolated,
+    )
     low, high = np.full((2, time.size), [[-np.inf], [np.inf]])
-    if known.any():
+    if has_law.any():
         search, later = emergence.scatter, np.log(time / pairs.predicted_learned_time)
         rivals = theory.rivals_of_pairs(problem, pairs, search)
-        wide = _wide_band(lateness, search, known, rivals, later, stepped=has_step(prediction))
-        low, high = np.where(known, _band(wide, isolated, lateness, scatter, search), [low, high])
-    return Expectation(time, delay, np.where(known, scatter, np.nan), low, high, (), lateness, isolated)
+        wide = _wide_band(lateness, search, has_law, rivals, later, stepped=has_step(prediction))
+        low, high = np.where(has_law, _band(wide, isolated, lateness, scatter, search), [low, high])
+    return Expectation(time, delay, np.where(has_law, scatter, np.nan), low, high, (), lateness, isolated)
 
 
 def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
+    """Return the expected times of alignment (P,) of a frame of orthogonal neurons, with their bands."""
     drag, advance, scatter = theory.frame_escape(problem, rate)
     first = time == np.nanmin(time, initial=np.inf)
     rivals, alone = theory.frame_rivals(problem)
     crowded = ~first & (time > CROWDED * alone)
     scatter = np.where(crowded, rivals * scatter, scatter)
-    known = np.isfinite(drag) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
-    square = np.where(known, scatter, 0.0) ** 2
-    delay = np.where(known, np.expm1(np.where(known, drag + advance, 0.0)), np.inf)
+    has_law = np.isfinite(drag) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
+    square = np.where(has_law, scatter, 0.0) ** 2
+    delay = np.where(has_law, np.expm1(np.where(has_law, drag + advance, 0.0)), np.inf)
     fluctuation = np.where(crowded, LARGEST_FLUCTUATION * square, 0.0)
-    low = np.where(known, 2.0 * np.minimum(advance, 0.0) - square - TOLERANCE, -np.inf)
-    high = np.where(known, 2.0 * drag + 2.0 * np.maximum(advance, 0.0) + TOLERANCE + fluctuation, np.inf)
-    first &= known
+    low = np.where(has_law, 2.0 * np.minimum(advance, 0.0) - square - TOLERANCE, -np.inf)
+    high = np.where(has_law, 2.0 * drag + 2.0 * np.maximum(advance, 0.0) + TOLERANCE + fluctuation, np.inf)
+    first &= has_law
     centre = np.where(first, drag + advance, 0.0) - 0.5 * square
     width = TOLERANCE + NEXT_ORDER * square**2 + np.where(first, FRAME_SHARE * (drag - advance), 0.0)
     low, high = np.where(first, centre - width, low), np.where(first, centre + width, high)
@@ -146,15 +152,15 @@ def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
 
 
 def _wide_band(
-    lateness: Array, scatter: Array, known: Switches, rivals: theory.Rivals, later: Array, *, stepped: bool
+    lateness: Array, scatter: Array, has_law: Switches, rivals: theory.Rivals, later: Array, *, stepped: bool
 ) -> tuple[Array, Array]:
     """Return the band of directions that are not isolated; `later` is ln of the time over that of the pair alone."""
     square = np.nan_to_num(scatter) ** 2
     low, high = -0.5 * square, 2.0 * np.log1p(lateness)
     if stepped:
-        part = np.where(known, lateness, 0.0)
-        low = np.where(known, np.minimum(2 * part, 0.0) - square, np.nan)
-        high = np.where(known, 2 * np.maximum(part, 0.0), np.nan)
+        part = np.where(has_law, lateness, 0.0)
+        low = np.where(has_law, np.minimum(2 * part, 0.0) - square, np.nan)
+        high = np.where(has_law, 2 * np.maximum(part, 0.0), np.nan)
     unknown = (np.isnan(low) & ~rivals.settled) | (np.nan_to_num(scatter) > NOISE_DECIDES)
     shift = rivals.earlier + np.where(rivals.elsewhere, np.maximum(np.nan_to_num(later), 0.0), 0.0)
     return np.where(unknown, -np.inf, low - shift), np.where(unknown | rivals.elsewhere, np.inf, high)
@@ -169,9 +175,10 @@ def _band(
     return np.where(isolated, centre - width, wide[0]), np.where(isolated, centre + width, wide[1])
 
 
-def _unknown(problem: Problem, time: Array, why: str, *, stepped: bool) -> Expectation:
+def _unknown(problem: Problem, time: Array, cause: str, *, stepped: bool) -> Expectation:
+    """Return predicted times without a band of theory, with a note on the cause."""
     if stepped and problem.information_exponent > 2:
-        note = f"Theory gives no scatter, so that of the runs was taken: {why.removesuffix('.')}."
+        note = f"Theory gives no scatter, so that of the runs was taken: {cause.removesuffix('.')}."
         return Expectation.uniform(time, notes=(note,))
-    note = f"The delay by the step size is unknown: {why.removesuffix('.')}."
+    note = f"The delay by the step size is unknown: {cause.removesuffix('.')}."
     return Expectation.uniform(time, low=0.0, high=np.inf, notes=(note,))
