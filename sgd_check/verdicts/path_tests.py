@@ -55,15 +55,15 @@ class PathTest(NamedTuple):
 def tests_of_paths(
     prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, noise: Array
 ) -> list[PathTest]:
-    """Return the tests that prediction and runs allow; `noise` (runs, P) is that of the runs, NaN if not known."""
-    found = list[PathTest]()
+    """Return the tests of paths that prediction and runs allow; `noise` (runs, P) of the runs is NaN if not known."""
+    tests = list[PathTest]()
     measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
     if measured.shape[0] < FEWEST_RUNS:
-        return found
+        return tests
     for p in np.flatnonzero((expected.time <= end) & expected.isolated).tolist():
         if {"teacher_overlap", "loss"} <= set(prediction) and "time" in prediction["loss"].dims:
-            others = float(np.nanmin(np.delete(measured, p, axis=1), initial=np.inf))
-            found += _on_the_way_and_after(prediction, simulation, expected, measured[:, p], p, others)
+            earliest = float(np.nanmin(np.delete(measured, p, axis=1), initial=np.inf))
+            tests += _on_the_way_and_after(prediction, simulation, expected, measured[:, p], p, earliest)
         logs = np.log(np.maximum(np.nan_to_num(measured[:, p], nan=end), 1e-300))
         scatter = float(expected.scatter[p])
         if logs.size >= FEWEST_EXPLAINED and np.isfinite(noise[:, p]).all():
@@ -72,29 +72,29 @@ def tests_of_paths(
         far = int(np.sum(np.abs(logs - np.median(logs)) > FAR_OUT * scatter))
         tail = float(special.bdtrc(far - 1, logs.size, 2.0 * special.ndtr(-FAR_OUT))) if far > 0 else 1.0
         score = float(max(-special.ndtri(max(tail, 1e-300)), 0.0))
-        found.append(PathTest(f"scatter of the times of direction {p + 1}", score, tail))
-    return found
+        tests.append(PathTest(f"scatter of the times of direction {p + 1}", score, tail))
+    return tests
 
 
-def rows_of_paths(tests: Sequence[PathTest], rate: float, test: str, count: int, share: float = 1.0) -> list[Row]:
-    """Return rows of evidence, if `count` tests have so much of the rate of false alarms together."""
+def rows_of_paths(tests: Sequence[PathTest], rate: float, kind: str, count: int, share: float = 1.0) -> list[Row]:
+    """Return the rows of evidence of tests, if `count` tests together have a `share` of the rate of false alarms."""
     return [
-        judged(rate, quantity=one.what, kind=test, z=one.score, p_value=min(1.0, count * one.p / share), seen=True)
-        for one in tests
+        judged(rate, quantity=path.what, kind=kind, z=path.score, p_value=min(1.0, count * path.p / share), seen=True)
+        for path in tests
     ]
 
 
 def path_p_value(tests: Sequence[PathTest]) -> float:
-    """Return the p-value of all of them together; 1 if there is none."""
+    """Return the p-value of all tests together, by Bonferroni; 1 without tests."""
     return min([1.0, *(len(tests) * test.p for test in tests)])
 
 
 def _on_the_way_and_after(
-    prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int, others: float
+    prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int, earliest: float
 ) -> list[PathTest]:
-    """Return the tests of what runs, of times `measured` (runs,), have when they emerge, and of how long after it.
+    """Return the tests of loss and norm of runs when direction p emerges, and of the time until later values.
 
-    The first run has another direction at the time `others`, whether theory has it or not.
+    Runs emerge at the times `measured` (runs,). In some run another direction emerges at the time `earliest`.
     """
     times, theirs = simulation["time"].values, np.asarray(prediction["time"].values)
     time, scatter, end = float(expected.time[p]), float(expected.scatter[p]), float(simulation.attrs["end_time"])
@@ -103,7 +103,7 @@ def _on_the_way_and_after(
         return []
     neuron = int(np.argmax(np.abs(prediction["teacher_overlap"].values[later, :, p])))
     # Until then no other direction may move the loss.
-    alone = float(np.nanmin(np.delete(expected.time, p), initial=others))
+    alone = float(np.nanmin(np.delete(expected.time, p), initial=earliest))
     latest = time * float(np.exp(NEARLY_ALL * scatter))
     on_the_way, after = list[PathTest](), list[PathTest]()
     on_way, lag = WAY_TOLERANCE + scatter**2, LAG_TOLERANCE + scatter**2
@@ -115,17 +115,17 @@ def _on_the_way_and_after(
             curve, paths = curve[:, neuron], paths[:, :, neuron]
         if not (np.nanmin(curve) > 0.0 and np.nanmin(paths) > 0.0):
             continue
-        each = list(zip(measured[runs], np.log(paths), strict=True))
+        runs_with_time = list(zip(measured[runs], np.log(paths), strict=True))
         if not falls or time * np.exp(FAR_APART * scatter) <= alone:
-            passed = np.array([value_between(times, path, t, on_way) for t, path in each])
-            what = f"{words} as direction {p + 1} emerges"
-            on_the_way += _beyond(what, passed - value_between(theirs, np.log(curve), time, on_way), on_way)
+            passed = np.array([value_between(times, path, t, on_way) for t, path in runs_with_time])
+            quantity = f"{words} as direction {p + 1} emerges"
+            on_the_way += _beyond(quantity, passed - value_between(theirs, np.log(curve), time, on_way), on_way)
         apart = alone - latest + time if falls else np.inf
         due = np.flatnonzero((theirs > time) & (theirs <= min(time + end - latest, apart)) & np.isfinite(curve))
         level = _level(curve[theirs <= apart], due, falls=falls)
         if level is not None:
             sign = -1.0 if falls else 1.0
-            lags = [_lag(times, sign * path, sign * np.log(curve[level]), t, end, lag) for t, path in each]
+            lags = [_lag(times, sign * path, sign * np.log(curve[level]), t, end, lag) for t, path in runs_with_time]
             ratio = np.array(lags) / (theirs[level] - time)
             distance = np.log(np.clip(ratio, 1.0 / LARGEST_RATIO, LARGEST_RATIO))
             until = f"until the {words} is {curve[level]:.2g}"
@@ -134,9 +134,9 @@ def _on_the_way_and_after(
 
 
 def _level(curve: Array, due: Integers, *, falls: bool) -> int | None:
-    """Return the saved time whose value the runs are to pass, of those that are due; None if there is none.
+    """Return the place, among those due, of the saved value that the runs are to pass; None if there is none.
 
-    The curve ends where another direction moves it: halfway down to the plateau before that, runs pass at a known time.
+    The curve ends when another direction moves it. A loss is passed halfway down to the plateau before that end.
     """
     if due.size == 0:
         return None
@@ -149,7 +149,7 @@ def _level(curve: Array, due: Integers, *, falls: bool) -> int | None:
 
 
 def _lag(times: Array, path: Array, level: float, start: float, end: float, tolerance: float) -> float:
-    """Return how long after its start a path passes a level, until the end at most; NaN if it is saved too coarsely."""
+    """Return the time from a start until a path passes a level, or the end; NaN if the path is saved too coarsely."""
     passed = np.flatnonzero((times > start) & (path >= level))
     if passed.size == 0:
         return end - start
@@ -161,19 +161,19 @@ def _lag(times: Array, path: Array, level: float, start: float, end: float, tole
     return before + max(float(share), 0.0) * (there - before) - start
 
 
-def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
-    """Return Student's t-test of whether the mean of distances (runs,) is beyond an allowance; none if half are NaN."""
-    known = distance[np.isfinite(distance)]
-    if known.size < max(FEWEST_RUNS, distance.size // 2 + 1):
+def _beyond(quantity: str, distance: Array, allowance: float) -> list[PathTest]:
+    """Return Student's t-test of the mean of distances (runs,) beyond an allowance; no test if half are NaN."""
+    finite = distance[np.isfinite(distance)]
+    if finite.size < max(FEWEST_RUNS, distance.size // 2 + 1):
         return []
-    mean = float(known.mean())
+    mean = float(finite.mean())
     excess = float(np.copysign(max(abs(mean) - allowance, 0.0), mean))
-    score = normal_score(excess, float(known.std(ddof=1)) / np.sqrt(known.size), known.size - 1)
-    return [PathTest(what, score, two_sided(score))]
+    score = normal_score(excess, float(finite.std(ddof=1)) / np.sqrt(finite.size), finite.size - 1)
+    return [PathTest(quantity, score, two_sided(score))]
 
 
 class LossBand(NamedTuple):
-    """Loss of the runs and the predicted one, with its bounds, (times,) each; p is NaN where none is claimed."""
+    """Loss of the runs, and predicted loss with its bounds, (times,) each; p is NaN if the loss is not tested."""
 
     mean_loss: Array
     loss_standard_error: Array
@@ -194,15 +194,15 @@ def against_curve(
     slowest: Array,
     first_emergence: float,
 ) -> LossBand:
-    """Hold the mean loss of runs against one predicted curve.
+    """Return the comparison of the mean loss of runs with one predicted curve.
 
     `losses` (runs, times) are NaN where there is no record; `fastest` and `slowest` (runs,) the smallest and largest
     measured ratio of times of each run, inf if it misses a direction; `first_emergence` the earliest predicted one.
     """
     mean, error = _mean_and_error(losses)
-    expected, known = interpolated(predicted_times, predicted_loss, times), np.isfinite(predicted_loss)
+    expected, reached = interpolated(predicted_times, predicted_loss, times), np.isfinite(predicted_loss)
     # A run cannot be behind the start of the prediction.
-    start = float(predicted_times[known][0]) if known.any() else np.nan
+    start = float(predicted_times[reached][0]) if reached.any() else np.nan
     earliest = np.maximum(times / slowest[:, None], np.minimum(start, times))
     latest, share = times / fastest[:, None], np.linspace(0.0, 1.0, _RATIOS)[:, None, None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -221,7 +221,7 @@ def against_curve(
 def against_sample(
     times: Array, losses: Array, predicted_times: Array, predicted_losses: Array, first_emergence: float
 ) -> LossBand:
-    """Hold the loss of runs (runs, times) against that of predicted runs; z is the rank sum as a normal score."""
+    """Return the comparison of losses (runs, times) of runs and of predicted runs; z is the normal score of ranks."""
     mean, error = _mean_and_error(losses)
     predicted = interpolated(predicted_times, predicted_losses, times)
     expected, its_error = _mean_and_error(predicted)
@@ -268,34 +268,34 @@ def value_between(times: Array, values: Array, at: float, tolerance: float) -> f
 
 
 def interpolated(times: Array, losses: Array, at: Array) -> Array:
-    """Return losses (…, times) at other times, by monotone cubics in ln t, linear from time 0 on; NaN outside."""
+    """Return losses (…, times) at other times, by monotone cubics in ln t, linear next to time 0; NaN outside."""
     from scipy.interpolate import PchipInterpolator
 
-    known = np.isfinite(losses).reshape(-1, times.size).all(axis=0)
-    times, losses = times[known], losses[..., known]
+    finite = np.isfinite(losses).reshape(-1, times.size).all(axis=0)
+    times, losses = times[finite], losses[..., finite]
     positive = times > 0
-    found = np.full((*losses.shape[:-1], *at.shape), np.nan)
+    values = np.full((*losses.shape[:-1], *at.shape), np.nan)
     if np.count_nonzero(positive) >= 2:
         first, last = times[positive][0], times[positive][-1]
         inside = (at >= first * (1 - 1e-9)) & (at <= last * (1 + 1e-9))
         curve = PchipInterpolator(np.log(times[positive]), losses[..., positive], axis=-1)
-        found[..., inside] = curve(np.log(np.clip(at[inside], first, last)))
+        values[..., inside] = curve(np.log(np.clip(at[inside], first, last)))
         if not positive.all():
             early = (at >= 0) & (at < first)
             share = at[early] / first
-            zero, one = losses[..., ~positive][..., -1:], losses[..., positive][..., :1]
-            found[..., early] = zero + share * (one - zero)
-    return found
+            initial, following = losses[..., ~positive][..., -1:], losses[..., positive][..., :1]
+            values[..., early] = initial + share * (following - initial)
+    return values
 
 
 def known_between(times: Array, values: Array, at: Array, tolerance: Array | float) -> Switches:
-    """Return at which times values (times,) are known: saved, or every other value tells those between them."""
+    """Return whether values are known at each time: saved there, or the same when every other value is left out."""
     saved = np.isfinite(values)
     times, values = times[saved], values[saved]
     if times.size == 0:
         return np.zeros(at.shape, dtype=bool)
     after = np.minimum(np.searchsorted(times, at * (1.0 - SAME_TIME)), times.size - 1)
     same = np.abs(times[after] - at) <= SAME_TIME * np.abs(at)
-    one, other = (interpolated(times[first::2], values[first::2], at) for first in (0, 1))
+    even, odd = (interpolated(times[first::2], values[first::2], at) for first in (0, 1))
     with np.errstate(invalid="ignore"):
-        return np.asarray(same | (np.abs(one - other) < tolerance))
+        return np.asarray(same | (np.abs(even - odd) < tolerance))

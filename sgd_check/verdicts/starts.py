@@ -47,17 +47,17 @@ def start_of(problem: Problem) -> dict[str, Array]:
     Quantities without a closed form, such as the loss of a link whose means are not known, are left out.
     """
     C, G, n = problem.start()
-    found, others = {"teacher_overlap": C, "student_overlap": G, "squared_norm": n}, [G, n]
+    quantities, arguments = {"teacher_overlap": C, "student_overlap": G, "squared_norm": n}, [G, n]
     if is_network(problem):
         second_layer, bias, _ = problem.network_start()
-        found |= {"second_layer": second_layer, "bias": bias}
-        others += [second_layer, bias]
+        quantities |= {"second_layer": second_layer, "bias": bias}
+        arguments += [second_layer, bias]
     elif is_spherical(problem):
-        others = [problem.reduced_weights(), n]
+        arguments = [problem.reduced_weights(), n]
     if is_frame(problem):
-        found["alignment"] = np.sum(C**2, axis=0)
-    found["loss"] = np.array(observables_of(problem).loss(C, *others))
-    return {name: np.asarray(values) for name, values in found.items() if np.isfinite(values).all()}
+        quantities["alignment"] = np.sum(C**2, axis=0)
+    quantities["loss"] = np.array(observables_of(problem).loss(C, *arguments))
+    return {name: np.asarray(values) for name, values in quantities.items() if np.isfinite(values).all()}
 
 
 def tests_of_starts(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset) -> list[PathTest]:
@@ -72,9 +72,9 @@ def tests_of_starts(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
 
 
 def start_apart(problem: Problem, prediction: xr.Dataset, solution: xr.Dataset, tolerance: float) -> str:
-    """Return the quantity whose first record differs from another solution by more than a part of it; else nothing.
+    """Return the quantity whose first record differs from a solution by a share above `tolerance`; else "".
 
-    The way of the solution since the start may differ by as much again.
+    The allowed difference grows by the way that the solution has made since the start.
     """
     for name, start in start_of(problem).items():
         first, unit = _first_record(prediction, name, start), float(np.abs(start).max(initial=0.0)) or 1.0
@@ -90,29 +90,30 @@ def _gaps(name: str, start: Array, prediction: xr.Dataset, simulation: xr.Datase
     """Yield the test of the first record of the prediction, and that of the first record of the runs."""
     theory, runs = _first_record(prediction, name, start), _first_record(simulation, name, start)
     unit = float(np.abs(start).max(initial=0.0)) or 1.0
-    what = f"{WORDS[name]} at the start"
+    quantity = f"{WORDS[name]} at the start"
     if theory is not None and theory.time == 0.0:
-        yield _exact(what, start - theory.values, unit)
+        yield _exact(quantity, start - theory.values, unit)
     elif theory is not None and len(theory.values) == 1:
         moved = _values_at(simulation, name, theory.time)
         if moved is not None and len(moved) >= FEWEST_RUNS and _hardly_moved(moved - start, unit):
             allowed = START_DIFFERENCE * unit + np.abs(moved.mean(axis=0) - start)
-            yield _noisy(what, moved - theory.values, allowed, unit)
+            yield _noisy(quantity, moved - theory.values, allowed, unit)
     if runs is not None and runs.time == 0.0:
-        yield _exact(what, runs.values - start, unit)
+        yield _exact(quantity, runs.values - start, unit)
     elif runs is not None and len(runs.values) >= FEWEST_RUNS:
         moved = _values_at(prediction, name, runs.time)
         if moved is not None and _hardly_moved(moved - start, unit):
-            yield _noisy(what, runs.values - start, START_DIFFERENCE * unit + 2.0 * np.abs(moved - start)[0], unit)
+            allowed = START_DIFFERENCE * unit + 2.0 * np.abs(moved - start)[0]
+            yield _noisy(quantity, runs.values - start, allowed, unit)
 
 
 def _first_record(dataset: xr.Dataset, name: str, start: Array) -> FirstRecord | None:
-    """Return the first record of a quantity over time, None where it has none of the shape of the start."""
+    """Return the first finite record of a quantity over time, None if no record has the shape of the start."""
     times, values = _records(dataset, name)
     if values is None or values.shape[2:] != start.shape:
         return None
-    known = (at for at in range(times.size) if np.isfinite(values[:, at]).all())
-    return next((FirstRecord(float(times[at]), values[:, at]) for at in known), None)
+    finite = (at for at in range(times.size) if np.isfinite(values[:, at]).all())
+    return next((FirstRecord(float(times[at]), values[:, at]) for at in finite), None)
 
 
 def _values_at(dataset: xr.Dataset, name: str, time: float) -> Array | None:
@@ -128,32 +129,32 @@ def _values_at(dataset: xr.Dataset, name: str, time: float) -> Array | None:
         return None
     before = max(after - 1, 0)
     share = min((time - times[before]) / (times[after] - times[before]), 1.0) if after > before else 0.0
-    found = values[:, before] + share * (values[:, after] - values[:, before])
-    return found if np.isfinite(found).all() else None
+    between = values[:, before] + share * (values[:, after] - values[:, before])
+    return between if np.isfinite(between).all() else None
 
 
 def _records(dataset: xr.Dataset, name: str) -> tuple[Array, Array | None]:
-    """Return the times, and the records of the runs that are sound, or of the one prediction, (runs, times, …)."""
+    """Return the times, and the records (runs, times, …) of the sound runs, or of a prediction as one run."""
     if name not in dataset or "time" not in dataset[name].dims:
         return np.empty(0), None
     values = np.asarray(dataset[name].values, dtype=np.float64)
-    found = values[sound_runs(dataset)] if "seed" in dataset.dims else values[np.newaxis]
-    return np.asarray(dataset["time"].values, dtype=np.float64), found if len(found) else None
+    records = values[sound_runs(dataset)] if "seed" in dataset.dims else values[np.newaxis]
+    return np.asarray(dataset["time"].values, dtype=np.float64), records if len(records) else None
 
 
 def _hardly_moved(moves: Array, unit: float) -> bool:
     return bool(np.sqrt(np.mean(moves**2, axis=0)).max(initial=0.0) <= LARGEST_MOVE * unit)
 
 
-def _exact(what: str, gap: Array, unit: float) -> PathTest:
+def _exact(quantity: str, gap: Array, unit: float) -> PathTest:
     """Return the test of numbers without noise: any difference beyond the tolerance is certain."""
     worst = float(gap.ravel()[np.argmax(np.abs(gap))])
     score = float(np.copysign(np.inf, worst)) if abs(worst) > START_DIFFERENCE * unit else 0.0
-    return PathTest(what, score, two_sided(score))
+    return PathTest(quantity, score, two_sided(score))
 
 
-def _noisy(what: str, gap: Array, allowed: Array, unit: float) -> PathTest:
-    """Return Student's t-test of the mean of a gap (runs, …) beyond what is allowed, by Bonferroni over its entries."""
+def _noisy(quantity: str, gap: Array, allowed: Array, unit: float) -> PathTest:
+    """Return Student's t-test of the mean of a gap (runs, …) beyond an allowance, by Bonferroni over its entries."""
     runs, mean = len(gap), gap.mean(axis=0)
     # Runs that differ by rounding alone are numbers without noise.
     error = np.maximum(gap.std(axis=0, ddof=1), np.finfo(np.float32).eps * unit) / np.sqrt(runs)
@@ -161,4 +162,4 @@ def _noisy(what: str, gap: Array, allowed: Array, unit: float) -> PathTest:
     worst = int(np.argmax(np.abs(excess) / error.ravel()))
     score = normal_score(float(excess[worst]), float(error.ravel()[worst]), runs - 1)
     p = min(1.0, mean.size * two_sided(score))
-    return PathTest(what, float(np.copysign(-special.ndtri(0.5 * p), score)) if 0.0 < p < 1.0 else score, p)
+    return PathTest(quantity, float(np.copysign(-special.ndtri(0.5 * p), score)) if 0.0 < p < 1.0 else score, p)
