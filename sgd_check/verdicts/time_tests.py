@@ -47,23 +47,23 @@ _FEWEST_BEYOND = 10
 
 
 def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
-    """Return Z of every sound run and direction, shape (runs, P); NaN where samples or theory are not at hand."""
+    """Return Z of every sound run and direction, shape (runs, P); NaN if samples or theory are not known."""
     runs, attrs = np.flatnonzero(sound_runs(simulation)), simulation.attrs
-    found = np.full((runs.size, problem.num_directions), np.nan)
+    values = np.full((runs.size, problem.num_directions), np.nan)
     # The samples must be known from the seeds, and single pairs must escape from noise of mean 0.
     separate = decouples(problem) and problem.teacher.directions is None
     if not separate or runs.size == 0 or int(attrs["batch_size"]) != 1 or isinstance(attrs["learning_rate"], str):
-        return found
+        return values
     prediction, replay = theory.predict(problem), replay_of(str(attrs["engine"]), problem)
     if prediction.notes or replay is None:
-        return found
+        return values
     rate, times = float(attrs["learning_rate"]), prediction.predicted_emergence_time
     last = min(float(attrs["end_time"]), MOST_NUMBERS * rate / (runs.size * len(replay.start)))
     due = np.flatnonzero((times <= last) & (times > 0)).tolist()
     paths = {p: _path_of(problem, prediction, replay, p) for p in due}
     steps = max((int(end / rate) for end, _ in paths.values()), default=0)
-    found[:, list(paths)] = 0.0
-    for row, seed in zip(found, simulation["seed"].values[runs].tolist(), strict=True):
+    values[:, list(paths)] = 0.0
+    for row, seed in zip(values, simulation["seed"].values[runs].tolist(), strict=True):
         begin = 0
         for samples, noise in replay.draws(int(seed), steps):
             at = rate * np.arange(begin, begin + noise.size, dtype=np.float64)
@@ -72,7 +72,7 @@ def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
                 part = slice(max(int(end / rate) - begin, 0))
                 row[p] -= rate / end * lost(at[part], samples[part], teacher[part], noise[part])
             begin += noise.size
-    return found
+    return values
 
 
 def _path_of(
@@ -156,7 +156,7 @@ class TimeTest(NamedTuple):
 
     @property
     def power(self) -> float:
-        """Probability that an error of 30 % is seen on the side where it is smaller."""
+        """Probability that an error of 30 % is seen, the smaller one of early and late errors."""
         return min(0.0 if side is None else side.power for side in (self.early, self.late))
 
     @property
@@ -392,21 +392,21 @@ def log_rank_scores(emergence: Array, horizon: float) -> Array:
 
 
 def permutation_test(scores: Array, second: Switches) -> tuple[Array, Array]:
-    """Return two-sided p-values of every column, alone and among all columns, that two samples of runs have one law.
+    """Return p-values (columns,) of the hypothesis that two samples of runs have one law, alone and among all columns.
 
-    The least one among all columns is that of all of them together. `scores` (runs, columns) sum to 0 in every column;
-    `second` marks the runs of the second sample.
+    The tests are two-sided. The least p-value among all columns is that of all columns together. `scores` (runs,
+    columns) sum to 0 in every column; `second` marks the runs of the second sample.
     """
     spread = np.sqrt(np.mean(scores**2, axis=0))
     scaled = scores / np.where(spread > 0, spread, 1.0)
-    found = np.abs(second.astype(np.float64) @ scaled)
+    totals = np.abs(second.astype(np.float64) @ scaled)
     sums = np.abs(_relabelled(second.size, int(np.count_nonzero(second)), PERMUTATIONS) @ scaled)
     # Sums of the same scores in another order differ by rounding.
-    tolerance = 1e-9 * max(1.0, float(found.max(initial=0.0)))
-    each = (1 + np.count_nonzero(sums >= found - tolerance, axis=0)) / (1 + PERMUTATIONS)
+    tolerance = 1e-9 * max(1.0, float(totals.max(initial=0.0)))
+    alone = (1 + np.count_nonzero(sums >= totals - tolerance, axis=0)) / (1 + PERMUTATIONS)
     largest = np.sort(sums.max(axis=1, initial=0.0))
-    among = (1 + PERMUTATIONS - np.searchsorted(largest, found - tolerance)) / (1 + PERMUTATIONS)
-    return np.asarray(each), np.asarray(among)
+    among = (1 + PERMUTATIONS - np.searchsorted(largest, totals - tolerance)) / (1 + PERMUTATIONS)
+    return np.asarray(alone), np.asarray(among)
 
 
 def permutation_quantile(scores: Array, count: int, level: float) -> float:
@@ -427,21 +427,22 @@ def _relabelled(runs: int, count: int, permutations: int) -> Array:
 
 
 def cut_at(emergence: Array, horizon: float) -> Array:
-    """Return the times with those beyond the horizon censored."""
+    """Return times with NaN in place of those beyond the horizon."""
     with np.errstate(invalid="ignore"):
         return np.where(emergence <= horizon, emergence, np.nan)
 
 
 def _censored(emergence: Array, horizon: float) -> Any:
+    """Return times as right-censored data of scipy; NaN is censored at the horizon."""
     from scipy import stats
 
     emerged = np.isfinite(emergence)
-    right = np.full(int(np.count_nonzero(~emerged)), horizon)
-    return stats.CensoredData(uncensored=emergence[emerged], right=right)
+    ends = np.full(int(np.count_nonzero(~emerged)), horizon)
+    return stats.CensoredData(uncensored=emergence[emerged], right=ends)
 
 
 def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float, level: float) -> TimeTest | None:
-    """Describe the test of one direction against a sample of predicted times; None with fewer than four of either."""
+    """Return the test of one direction against a sample of predicted times; None with fewer than four of either."""
     samples = (predicted, simulated)
     if min(sample.size for sample in samples) < FEWEST_RUNS or not any(np.isfinite(s).any() for s in samples):
         return None
@@ -468,11 +469,12 @@ def log_rank_powers(first: Array, second: Array, horizon: float, level: float) -
         return pooled[((np.arange(count) + 0.5) / count * pooled.size).astype(np.intp)]
 
     def power(factor: float) -> float:
-        one, other = cut_at(quantiles(first.size), horizon), cut_at(factor * quantiles(second.size), horizon)
-        score = abs(log_rank(one, other, horizon))
+        unchanged = cut_at(quantiles(first.size), horizon)
+        dilated = cut_at(factor * quantiles(second.size), horizon)
+        score = abs(log_rank(unchanged, dilated, horizon))
         if score == 0.0:
             return 0.0
-        scores = log_rank_scores(np.concatenate([one, other]), horizon)
+        scores = log_rank_scores(np.concatenate([unchanged, dilated]), horizon)
         total = abs(float(scores[first.size :].sum()))
         margin = total - permutation_quantile(scores, second.size, level)
         return float(special.ndtr(margin * score / total))

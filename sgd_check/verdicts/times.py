@@ -112,18 +112,18 @@ class EventTests(NamedTuple):
         return np.array([test is not None for test in self.tests], dtype=bool)
 
     def column(self, *names: str) -> Array:
-        """Return an attribute of the test of every direction (P,), such as "late", "power"; NaN where there is none."""
-        found: list[Any] = self.tests
+        """Return an attribute of the test of every direction (P,), such as "late", "power"; NaN without a test."""
+        values: list[Any] = self.tests
         for name in names:
-            found = [getattr(one, name, np.nan) for one in found]
-        return np.array(found, dtype=np.float64)
+            values = [getattr(value, name, np.nan) for value in values]
+        return np.array(values, dtype=np.float64)
 
     @property
     def p_values(self) -> Array:
         """The two-sided p-value of every direction (P,), NaN where it was not tested."""
-        found = self.column("p")
-        found[[one.direction for one in self.counts]] = [one.p for one in self.counts]
-        return found
+        values = self.column("p")
+        values[[count.direction for count in self.counts]] = [count.p for count in self.counts]
+        return values
 
     @property
     def unresolved(self) -> Switches:
@@ -169,7 +169,7 @@ class EventTests(NamedTuple):
         return rows
 
     def _gap(self, p: int) -> str:
-        """Return why an awaited direction is not known to agree; empty if it is."""
+        """Return the cause for which an awaited direction is not known to agree; empty if it agrees."""
         test, few = self.tests[p], f"since too few runs {self.event.past}"
         if test is None and self.expected.low[p] == -np.inf:
             return f"Not tested, since {NOISE} {self.event.present}"
@@ -182,15 +182,15 @@ class EventTests(NamedTuple):
         return "" if test.resolved else UNSEEN
 
     def runs_needed(self, level: float) -> float:
-        """Return how many runs see an error of 30 % in every awaited direction; inf if no number does, or none is."""
+        """Return the number of runs that see an error of 30 % in every awaited direction; inf if no number does."""
         tests = [self.tests[p] for p in np.flatnonzero(self.due).tolist()]
         return max((np.inf if test is None else test.runs_needed(level) for test in tests), default=np.inf)
 
     def later(self, end: float) -> Iterator[str]:
-        """Yield the sentences on directions that are predicted never or after the runs: counted ones, and others."""
+        """Yield sentences on directions that are predicted never or after the runs: on counted and on untested ones."""
         time = self.expected.time
         beyond, counted = ~self.tested & ~(time <= end), np.zeros(time.size, dtype=bool)
-        counted[[each.direction for each in self.counts if np.isfinite(each.p)]] = True
+        counted[[count.direction for count in self.counts if np.isfinite(count.p)]] = True
         first = np.min(time, initial=np.inf, where=beyond & np.isfinite(time))
         after = f", the first at {first:.3g}" if np.isfinite(first) else ""
         for which, words in (
@@ -206,7 +206,7 @@ class TimesTests:
     """The tests of times at a `rate` of false alarms, against the theory "flow", "finite step" or "sample".
 
     `parts` are of times of emergence and, where these are compared, of learned times, with p-values (P,) that have
-    their share of the rate; `others` are rows of evidence on all else. `loss` enters the verdict if its p is a number.
+    their share of the rate; `others` are all other rows of evidence. `loss` enters the verdict if its p is a number.
     """
 
     prediction: xr.Dataset
@@ -229,15 +229,17 @@ class TimesTests:
         return rows if first.awaited.any() else [*rows, lacking_row("awaited directions", self._nothing_awaited())]
 
     def _nothing_awaited(self) -> str:
-        """Return why no direction could be tested."""
+        """Return a sentence on the cause for which no direction could be tested."""
         first, end = self.parts[0], float(self.simulation.attrs["end_time"])
         predicted = "" if self.theory == "sample" else unfinished("The prediction", self.prediction)
         if early := unfinished("The runs", self.simulation) or predicted:
             return f"{early}, before any direction could be tested."
         soonest = np.min(first.expected.time, initial=np.inf, where=np.isfinite(first.expected.time))
         when = f", and the first one is predicted at {soonest:.3g}" if np.isfinite(soonest) else ""
-        none = f"none is predicted to {first.event.verb} well before the end of the runs, at time {end:.3g}"
-        return f"No direction could be tested: {none}{when}."
+        return (
+            f"No direction could be tested: none is predicted to {first.event.verb} well before the end of the runs, "
+            f"at time {end:.3g}{when}."
+        )
 
     def reason(self, rows: Sequence[Row]) -> str:
         """Return the sentence that gives the reason of the word."""
@@ -251,12 +253,12 @@ class TimesTests:
         near = [row for row in unresolved if not np.isnan(row.z) or row.time <= end]
         met = {name: [row for row in rows if row.kind == name and row.required] for name in EVENTS}
         compared = [f"{name} of direction {labels_of(which)}" for name, which in met.items() if which]
-        none = "No difference of the laws shows"
+        agreement = "No difference of the laws shows"
         if self.theory != "sample":
-            none = f"No tested direction leaves its band{significantly(leave(rows))}"
+            agreement = f"No tested direction leaves its band{significantly(leave(rows))}"
         save = f", save in direction {labels_of(near)}, predicted near the end of the runs" if near else ""
         return (
-            f"{none} up to time {end:.3g} (global p = {p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % "
+            f"{agreement} up to time {end:.3g} (global p = {p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % "
             f"would have been seen in the {' and the '.join(compared)}{save}."
         )
 
@@ -288,7 +290,7 @@ class TimesTests:
     def _remarks(self) -> list[str]:
         """Return sentences that follow the reason."""
         first, end = self.parts[0], float(self.simulation.attrs["end_time"])
-        later = [words for one in self.parts if first.tested.any() for words in one.later(end)]
+        later = [words for part in self.parts if first.tested.any() for words in part.later(end)]
         return [*first.expected.notes, *later, *other_optimizer(self.prediction, self.simulation)]
 
     def verdict(self, problem: Problem) -> xr.DataTree:
@@ -323,10 +325,10 @@ class TimesTests:
         )
 
     def _runs_needed(self) -> float:
-        """Return how many runs see an error of 30 % in all that is awaited; inf if no number does."""
-        count = sum(int(one.tested.sum()) for one in self.parts)
+        """Return the number of runs that see an error of 30 % in every awaited direction; inf if no number does."""
+        count = sum(int(part.tested.sum()) for part in self.parts)
         level = (1.0 - PATH_SHARE) * self.rate / max(count, 1)
-        return max(one.runs_needed(level) for one in self.parts if one.due.any() or one.event is not LEARNING)
+        return max(part.runs_needed(level) for part in self.parts if part.due.any() or part.event is not LEARNING)
 
     def _loss_attributes(self) -> dict[str, Any]:
         """Return the counts and the sentence on the loss."""
@@ -334,17 +336,17 @@ class TimesTests:
         if loss is None:
             return {"loss_in_verdict": False, "loss_statement": "Loss: not compared."}
         count, ranked = int(loss.loss_compared.sum()), bool(np.isfinite(loss.loss_p_value))
-        found: dict[str, Any] = {"loss_in_verdict": ranked, "loss_compared_times": count}
+        attributes: dict[str, Any] = {"loss_in_verdict": ranked, "loss_compared_times": count}
         if ranked:
             by_ranks = f"by ranks over {count} times, half of the rate of false alarms."
-            return found | {"loss_statement": f"Loss: p = {loss.loss_p_value:.2g} {by_ranks}"}
+            return attributes | {"loss_statement": f"Loss: p = {loss.loss_p_value:.2g} {by_ranks}"}
         critical = path_tests.critical_score(count, self.rate)
         outside = int(np.count_nonzero(np.abs(loss.loss_z[loss.loss_compared]) > critical))
         statement = "Loss: not compared, no time lies on a plateau of all runs."
         if count:
-            where = f"at {outside} of {count} times before {self.parts[0].event.noun}s and on plateaus."
-            statement = f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) {where}"
-        return found | {"loss_outside": outside, "loss_critical_score": critical, "loss_statement": statement}
+            place = f"at {outside} of {count} times before {self.parts[0].event.noun}s and on plateaus."
+            statement = f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) {place}"
+        return attributes | {"loss_outside": outside, "loss_critical_score": critical, "loss_statement": statement}
 
 
 def _doubts(event: Event, rows: Sequence[Row]) -> Iterator[str]:
@@ -368,7 +370,7 @@ def _named(directions: Switches) -> str:
 
 
 def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> xr.DataTree:
-    """Test the predicted times of every direction, of emergence and where theory knows them of learning."""
+    """Test the predicted times of emergence of every direction, and those of learning if theory has them."""
     attrs = simulation.attrs
     end, noise_of_step = float(attrs["end_time"]), float(attrs["effective_learning_rate"]) / int(attrs["batch_size"])
     emergence = expectation(problem, prediction, noise_of_step)
@@ -378,25 +380,25 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
     if single and tell_alike("learned_time", (prediction, simulation)):
         expected[LEARNING] = learned_expectation(problem, prediction, noise_of_step, emergence, end)
     counts = {e: count_tests(problem, prediction, simulation, e, x, noise_of_step) for e, x in expected.items()}
-    # When theory puts every direction, inf beyond the runs, NaN where it is not tested: known before any run.
+    # Times that theory predicts, inf beyond the runs, NaN for untested directions; all are known before any run.
     due = []
-    for event, each in expected.items():
-        when = np.where(np.isfinite(each.high) | ~np.isinf(each.low), each.time, np.nan)
-        when[[p for p, one in counts[event].items() if np.isfinite(one.p)]] = np.inf
+    for event, prospect in expected.items():
+        when = np.where(np.isfinite(prospect.high) | ~np.isinf(prospect.low), prospect.time, np.nan)
+        when[[p for p, count in counts[event].items() if np.isfinite(count.p)]] = np.inf
         due.append(when)
     shares = np.split(time_tests.shares_of_rate(np.concatenate(due), end), len(expected))
     noise, level = time_tests.noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate
     parts, p_values = list[EventTests](), list[Array]()
-    for (event, each), share in zip(expected.items(), shares, strict=True):
-        tests = _tests_of_times(simulation, event, each, level * share, noise)
+    for (event, prospect), share in zip(expected.items(), shares, strict=True):
+        tests = _tests_of_times(simulation, event, prospect, level * share, noise)
         tests = [None if p in counts[event] else test for p, test in enumerate(tests)]
-        awaited = each.time * (1.0 + VISIBLE_ERROR) <= end
-        parts.append(EventTests(event, each, tests, awaited, tuple(counts[event].values())))
+        awaited = prospect.time * (1.0 + VISIBLE_ERROR) <= end
+        parts.append(EventTests(event, prospect, tests, awaited, tuple(counts[event].values())))
         with np.errstate(invalid="ignore"):
             p_values.append(np.minimum(1.0, parts[-1].p_values / share / (1.0 - PATH_SHARE)))
     starts = tests_of_starts(problem, prediction, simulation)
     paths = path_tests.tests_of_paths(prediction, simulation, emergence, noise)
-    count, shared = len(starts) + len(paths), {RowKind.START: starts, RowKind.PATH: paths}.items()
+    total, shared = len(starts) + len(paths), {RowKind.START: starts, RowKind.PATH: paths}.items()
     return TimesTests(
         prediction=prediction,
         simulation=simulation,
@@ -405,7 +407,7 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         parts=parts,
         p_values=p_values,
         loss=_loss_against_theory(prediction, simulation, emergence.time),
-        others=[row for kind, tests in shared for row in rows_of_paths(tests, rate, kind, count, PATH_SHARE)],
+        others=[row for kind, tests in shared for row in rows_of_paths(tests, rate, kind, total, PATH_SHARE)],
         path=[*starts, *paths],
     ).verdict(problem)
 
@@ -413,12 +415,12 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
 def _tests_of_times(
     simulation: xr.Dataset, event: Event, expected: Expectation, levels: Array, noise: Array
 ) -> list[TimeTest | None]:
-    """Test every direction that theory has a time and an edge for against its one predicted time."""
+    """Return the test of every direction that has a predicted time and a bounded band, None for the others."""
     measured, end = of_sound_runs(simulation, event.variable), float(simulation.attrs["end_time"])
     tests: list[TimeTest | None] = [None] * expected.time.size
     bounded = ~(np.isinf(expected.low) & np.isinf(expected.high))
     for p in np.flatnonzero(np.isfinite(expected.time) & bounded & (end > 0)).tolist():
-        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
+        # A direction that emerges at step 0 has the ratio 0; the clip keeps its logarithm finite.
         logs = np.log(np.maximum(measured[:, p] / expected.time[p], 1e-12))
         band, horizon = (float(expected.low[p]), float(expected.high[p])), float(np.log(end / expected.time[p]))
         explained = noise[:, p] if expected.isolated[p] else None
@@ -428,13 +430,13 @@ def _tests_of_times(
 
 
 def _loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Array) -> LossBand | None:
-    """Hold the loss of runs against that of a prediction, None without one; `time` (P,) are the predicted ones."""
+    """Return the comparison of losses, None without a predicted loss; `time` (P,) are the times of emergence."""
     if "loss" not in prediction or "time" not in prediction["loss"].dims or not sound_runs(simulation).any():
         return None
     due = time <= float(simulation.attrs["end_time"])
-    known = (of_sound_runs(simulation, "emergence_time") / time)[:, due]
-    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
-    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
+    ratio = (of_sound_runs(simulation, "emergence_time") / time)[:, due]
+    slowest = np.where(np.isnan(ratio), np.inf, ratio).max(axis=1, initial=1.0)
+    fastest = np.maximum(np.where(np.isnan(ratio), 1.0, ratio).min(axis=1, initial=1.0), 1e-12)
     ours = simulation["time"].values, of_sound_runs(simulation, "loss")
     theirs = prediction["time"].values, np.asarray(prediction["loss"].values, dtype=np.float64)
     return path_tests.against_curve(*ours, *theirs, fastest, slowest, float(np.nanmin(time, initial=np.inf)))
@@ -443,12 +445,12 @@ def _loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: A
 def count_tests(
     problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, event: Event, expected: Expectation, rate: float
 ) -> dict[int, CountTest]:
-    """Return by direction the test of the number of runs that have it, of those that theory puts beyond the runs."""
-    end, found = float(simulation.attrs["end_time"]), dict[int, CountTest]()
+    """Return the tests of the numbers of runs that have directions which theory puts beyond the runs, by direction."""
+    end, tests = float(simulation.attrs["end_time"]), dict[int, CountTest]()
     measured = of_sound_runs(simulation, event.variable)
     runs, having = measured.shape[0], np.count_nonzero(np.isfinite(measured), axis=0)
     if runs < FEWEST_RUNS or not end > 0.0:
-        return found
+        return tests
     integrated = "time" in prediction.coords and "stop_reason" in prediction.attrs
     times = _times_beyond(prediction, event, end, integrated=integrated)
     due = ~(expected.time * np.exp(np.where(np.isfinite(expected.low), expected.low, -LEAST_EDGE)) <= end)
@@ -457,7 +459,7 @@ def count_tests(
         due &= np.isfinite(expected.low) | ~(times <= end * (1.0 + VISIBLE_ERROR))
     for p in np.flatnonzero(due & (~np.isnan(times) | (having > 0))).tolist():
         time, low, scatter, n = float(times[p]), float(expected.low[p]), float(expected.scatter[p]), int(having[p])
-        found[p] = CountTest(p, event, time, n, runs)
+        tests[p] = CountTest(p, event, time, n, runs)
         if np.isnan(time):
             continue
         told, share = bool(np.isfinite([time, low, scatter]).all()), 0.5
@@ -466,9 +468,9 @@ def count_tests(
             share = float(np.clip(1.0 / (1.0 + far**2), 0.01, 0.5))
         reach = reach_of_noise(problem, rate, p, end) if n and not told else (np.nan, np.nan)
         chance = float(special.bdtrc(n - 1, runs, share)) if n else 1.0
-        known = (share, np.nan) if told else (np.nan, scatter)
-        found[p] = CountTest(p, event, time, n, runs, known[0], chance, *reach, known[1])
-    return found
+        allowed, wide = (share, np.nan) if told else (np.nan, scatter)
+        tests[p] = CountTest(p, event, time, n, runs, allowed, chance, *reach, wide)
+    return tests
 
 
 def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrated: bool) -> Array:
@@ -485,7 +487,7 @@ def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrate
 
 
 def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[float, float]:
-    """Return by how much noise moves an overlap with p until `end`, and how much is enough; NaN if unknown."""
+    """Return the move of an overlap with p by noise until `end`, and the move that suffices; NaN if unknown."""
     unknown = (np.nan, np.nan)
     if not decouples(problem) or problem.inputs is not None:
         return unknown
@@ -501,9 +503,9 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     from_there = transit_time(problem.activation.coefficients, grid, emerged) / a[p]
     needed = float(np.min(grid[from_there <= end], initial=emerged) - nearest[0])
     learned = np.where(np.isfinite(pairs.predicted_learned_time), pairs.predicted_learned_time, end)
-    left = np.minimum(learned / end, 1.0) * a**2
-    left[p] = a[p] ** 2
-    _, diffusion = SearchNoise(problem, total=float(left.sum()))(nearest, a[p : p + 1])
+    unlearned = np.minimum(learned / end, 1.0) * a**2
+    unlearned[p] = a[p] ** 2
+    _, diffusion = SearchNoise(problem, total=float(unlearned.sum()))(nearest, a[p : p + 1])
     return min(float(np.sqrt(rate * diffusion[0] * end)), problem.dimension**-0.5), needed
 
 
@@ -563,8 +565,8 @@ def time_variables(
     prediction: xr.Dataset, simulation: xr.Dataset, parts: list[EventTests], loss: LossBand | None, p_value: float
 ) -> dict[str, Any]:
     """Return the variables by direction, and survival curves and losses at the times of the simulation."""
-    found, *others = parts
-    expected, times, sound = found.expected, simulation["time"].values, sound_runs(simulation)
+    first, *later = parts
+    expected, times, sound = first.expected, simulation["time"].values, sound_runs(simulation)
     measured = of_sound_runs(simulation, "emergence_time")
     end = float(simulation.attrs["end_time"])
     curves = [time_tests.kaplan_meier(sample, end, times) for sample in measured.T]
@@ -580,16 +582,16 @@ def time_variables(
         "expected_delay": expected.delay,
         "expected_lateness": expected.lateness,
         "expected_scatter": expected.scatter,
-        "band_low": found.column("low"),
-        "band_high": found.column("high"),
-        "mean_log_ratio": found.column("mean"),
-        "standard_error": found.column("standard_error"),
+        "band_low": first.column("low"),
+        "band_high": first.column("high"),
+        "mean_log_ratio": first.column("mean"),
+        "standard_error": first.column("standard_error"),
         "log_scatter": log_scatter(measured),
-        "z_score": found.column("z"),
-        "direction_p_value": found.p_values,
-        "early_power": found.column("early", "power"),
-        "late_power": found.column("late", "power"),
-        "visible_error": found.column("visible"),
+        "z_score": first.column("z"),
+        "direction_p_value": first.p_values,
+        "early_power": first.column("early", "power"),
+        "late_power": first.column("late", "power"),
+        "visible_error": first.column("visible"),
         "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
         "p_value": p_value,
         "loss_p_value": np.nan,
@@ -597,9 +599,9 @@ def time_variables(
         **dict(zip(("survival", "survival_low", "survival_high"), np.stack(curves, axis=1), strict=True)),
         "predicted_survival": np.array(predicted),
     }
-    for one in others:
-        values |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
-        values["learned_visible_error"] = one.column("visible")
+    for part in later:
+        values |= {"learned_z_score": part.column("z"), "learned_p_value": part.p_values}
+        values["learned_visible_error"] = part.column("visible")
     if loss is not None:
         values |= loss._asdict() | {"loss_compared": loss.loss_compared.astype(np.int8)}
     return values
