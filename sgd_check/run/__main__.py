@@ -62,28 +62,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code_of(lambda: _check(read_arguments(words[:end]), words[end + 1 :]), interrupted=UNBEGUN)
 
 
-def _check(given: Mapping[str, Any], question: Sequence[str]) -> int:
+def _check(options: Mapping[str, Any], question: Sequence[str]) -> int:
     """Solve the question first, if its words are given, then check the prediction; return the exit code."""
-    source = Path(given["prediction"])
+    source = Path(options["prediction"])
     check_names_a_file("Argument FILE", source)
-    output = Path(given["output"]) if given["output"] is not None else source.with_name(f"{source.stem}-sgd.nc")
-    figure = chosen_figure(given, output)
+    output = Path(options["output"]) if options["output"] is not None else source.with_name(f"{source.stem}-sgd.nc")
+    figure = chosen_figure(options, output)
     if question:
         from dynamics.solve.__main__ import main as solve
 
-        require_usage(not given["resume"], "Option --resume must be absent when options follow --, but is given.")
-        check_targets(given, output, figure)
-        shared = [f"--{option.name}" for option in (NO_PLOT, OVERWRITE, JSON, QUIET, NO_PROGRESS) if given[option.key]]
+        require_usage(not options["resume"], "Option --resume must be absent when options follow --, but is given.")
+        check_targets(options, output, figure)
+        shared = [
+            f"--{option.name}" for option in (NO_PLOT, OVERWRITE, JSON, QUIET, NO_PROGRESS) if options[option.key]
+        ]
         code = solve([*question, *shared, "--output", str(source)])
         if code or "--dry-run" in question:
             return code
-    begun = reopened_runs(given) if given["resume"] else None
-    asked = given
+    begun = reopened_runs(options) if options["resume"] else None
+    asked = options
     if begun is not None and begun.begun is not None:
         stored = begun.begun.settings
-        asked = {**given, **{name: stored[name] for name in STORED_OPTIONS}, "overwrite": True}
+        asked = {**options, **{name: stored[name] for name in STORED_OPTIONS}, "overwrite": True}
         asked["seeds"] = len(stored["seeds"])
-    with noticed_compilation(given):
+    with noticed_compilation(options):
         return _check_prediction(asked, _read_prediction(source), begun, output, figure)
 
 
@@ -95,8 +97,9 @@ def _check_prediction(
     if prediction.attrs.get("answer") == "mean-field":
         from sgd_check.run.mean_field import check_mean_field
 
-        need = "Option --resume must be absent for a mean field"
-        require_usage(begun is None, f"{need}, but is {shown(asked['resume'])}.")
+        require_usage(
+            begun is None, f"Option --resume must be absent for a mean field, but is {shown(asked['resume'])}."
+        )
         return check_mean_field(asked, prediction, output, figure)
     return _simulate(_completed(asked, prediction), prediction, begun, output, figure)
 
@@ -188,16 +191,16 @@ def _simulate(
 
 
 def _wanted_directions(prediction: xr.Dataset) -> int:
-    """Return how many directions emerge until the last of those whose steps a prediction holds, 0 for none."""
+    """Return the number of directions that emerge up to the last one with counted steps in a prediction; 0 for none."""
     from dynamics.solve.learning_steps import steps_of
 
     times = prediction["emergence_time"].values if "emergence_time" in prediction else None
-    counted = [each.direction - 1 for each in steps_of(prediction)]
+    counted = [step.direction - 1 for step in steps_of(prediction)]
     return 0 if times is None or not counted else int((times <= times[counted].max()).sum())
 
 
 def _described(plan: CheckPlan, seconds: float | None, settings: Mapping[str, object]) -> list[str]:
-    """Return lines on the simulation, about how long it takes, and options that make it faster or check more."""
+    """Return lines on the simulation, the time that it takes, and options that make it faster or check more."""
     seeds = settings["seeds"]
     lines = [plan.describe(), f"{plan.steps} steps of {seeds} runs; --max-runtime bounds the time."]
     if seconds is not None:
@@ -217,6 +220,7 @@ def _described(plan: CheckPlan, seconds: float | None, settings: Mapping[str, ob
 
 
 def _read_prediction(source: Path) -> xr.Dataset:
+    """Return the prediction of a file; UsageError if there is none that can be checked."""
     from dynamics.runs import StorageError, load_answer
     from dynamics.solve.reused_data import ANSWER as REUSED
     from sgd_check.verdicts.verdict import check_prediction, with_emergence
@@ -240,11 +244,16 @@ def _completed(asked: Mapping[str, object], prediction: xr.Dataset) -> Mapping[s
     from sgd_check.verdicts.reused_data import runs_of
     from sgd_check.verdicts.verdict import has_step, optimizer_of
 
-    need = "Option --widths must be absent for a prediction that is no mean field, but is given."
-    require_usage(asked["widths"] is None, need)
+    require_usage(
+        asked["widths"] is None,
+        "Option --widths must be absent for a prediction that is no mean field, but is given.",
+    )
     varying = prediction.attrs.get("schedule")
-    need = "Argument FILE must hold a prediction of one learning rate"
-    require_usage(varying is None, f"{need}, but holds one of {varying}, with which `sgd_check.compare` compares runs.")
+    require_usage(
+        varying is None,
+        f"Argument FILE must hold a prediction of one learning rate, but holds one of {varying}, with which "
+        "`sgd_check.compare` compares runs.",
+    )
     again = prediction.attrs.get("answer") == REUSED
     try:
         carried = (
@@ -256,18 +265,26 @@ def _completed(asked: Mapping[str, object], prediction: xr.Dataset) -> Mapping[s
         raise UsageError(as_typed(error, (), prediction="FILE")) from None
     carried |= {"steps": asked["steps"] or carried["steps"]} if again else {}
     for key in ("directions", "t_max") if again else ():
-        need = f"Option --{key.replace('_', '-')} must be absent for samples that are used again, but is given."
-        require_usage(asked[key] is None, need)
+        require_usage(
+            asked[key] is None,
+            f"Option --{key.replace('_', '-')} must be absent for samples that are used again, but is given.",
+        )
     optimizer = optimizer_of(prediction)
-    need = "Option --theory must not be flow for a prediction of finite steps, but is."
-    require_usage(not carried or asked["theory"] != "flow", need)
+    require_usage(
+        not carried or asked["theory"] != "flow",
+        "Option --theory must not be flow for a prediction of finite steps, but is.",
+    )
     for key, value in carried.items():
-        need = f"Option --{key.replace('_', '-')} must be that of the prediction, {value:g}"
-        require_usage(asked.get(key) in (None, value), f"{need}, but is {asked.get(key)}.")
+        require_usage(
+            asked.get(key) in (None, value),
+            f"Option --{key.replace('_', '-')} must be that of the prediction, {value:g}, but is {asked.get(key)}.",
+        )
     fitting = REUSING if again else engine_of(Problem.from_dataset(prediction), optimizer)
     engine = asked["engine"] if asked["engine"] not in (None, "auto") else fitting
-    need = f"Option --engine must be {REUSING} or auto for samples that are used again, but is {engine}."
-    require_usage(not again or engine == REUSING, need)
+    require_usage(
+        not again or engine == REUSING,
+        f"Option --engine must be {REUSING} or auto for samples that are used again, but is {engine}.",
+    )
     carried |= {"optimizer": optimizer}
     defaults = {"seeds": asked["seeds"] or DEFAULT_SEEDS, "batch_size": asked["batch_size"] or 1}
     return {**asked, **defaults, **carried, "engine": engine}

@@ -53,10 +53,10 @@ class Plan(NamedTuple):
 
 
 def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
-    """Simulate networks of several widths, hold them against the mean field, write and print; return the exit code."""
+    """Simulate networks of several widths, compare them with the mean field, write and print; return the exit code."""
     try:
         plan = _make_plan(settings, prediction)
-        # From a burst of two runs of each width, which refuses what cannot be run.
+        # A burst of two runs of each width measures the speed, and raises an error if runs are not possible.
         options = EngineOptions(seeds=tuple(range(REPLICAS)), device=settings["device"], dtype=settings["dtype"])
         per_step = 0.0
         for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
@@ -81,28 +81,35 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
         tested = _with_tracers(plan, prediction, quiet=settings["quiet"])
         tree = compare(tested, simulations, false_alarm_rate=settings["false_alarm_rate"])
     except (ValueError, KeyboardInterrupt) as error:
-        why = str(error)
+        cause = str(error)
         if isinstance(error, KeyboardInterrupt) and simulations:
-            reason, why = "interrupted", "a signal came."
+            reason, cause = "interrupted", "a signal came."
         # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
         elif reason in ("", "reached_end"):
             raise
-        say(f"Nothing could be compared: {why}")
-        branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
+        say(f"Nothing could be compared: {cause}")
+        branches = {f"/simulation/width_{runs.sizes['neuron']}": runs for runs in simulations}
         tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
     return finish_check(tree, output, figure, settings, reason)
 
 
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
-    need = f"Option --engine must be {ENGINE} for a mean field"
-    require_usage(settings["engine"] in (None, ENGINE), f"{need}, but is {settings['engine']}.")
+    """Return the plan of the runs; UsageError or ValueError for options that do not fit a mean field."""
+    require_usage(
+        settings["engine"] in (None, ENGINE),
+        f"Option --engine must be {ENGINE} for a mean field, but is {settings['engine']}.",
+    )
     for name, absent in (("theory", "auto"), ("directions", None)):
         require_usage(settings[name] == absent, f"Option --{name} must be absent for a mean field, but is given.")
-    need, rate = "Option --learning-rate must be a number for a mean field", settings["learning_rate"]
-    require_usage(not isinstance(rate, str), f"{need}, but is {rate}.")
+    rate = settings["learning_rate"]
+    require_usage(
+        not isinstance(rate, str), f"Option --learning-rate must be a number for a mean field, but is {rate}."
+    )
     runs = settings["seeds"] or RUNS
-    need = f"Option --seeds must be an even number of at least {2 * REPLICAS} for a mean field"
-    require_usage(runs % REPLICAS == 0 and runs >= 2 * REPLICAS, f"{need}, but is {runs}.")
+    require_usage(
+        runs % REPLICAS == 0 and runs >= 2 * REPLICAS,
+        f"Option --seeds must be an even number of at least {2 * REPLICAS} for a mean field, but is {runs}.",
+    )
     check_field(prediction)
     asked = replace(Problem.from_dataset(prediction), width=1)
     widths = settings["widths"] or WIDTHS
@@ -119,14 +126,16 @@ def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
 
 
 def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array:
-    """Return saved times of the mean field, about evenly in log and with those next to the levels, a step apart."""
+    """Return saved times of the mean field, about even in their logarithm, and those nearest to the levels."""
     near = np.flatnonzero((times >= max(rate, 10.0**-DECADES * end)) & (times <= end))
-    need = f"Option --steps must reach a saved time of the file, {times[-1]:.4g} at the latest"
-    require_usage(near.size, f"{need}, but ends at {end:.4g}.")
+    require_usage(
+        near.size,
+        f"Option --steps must reach a saved time of the file, {times[-1]:.4g} at the latest, but ends at {end:.4g}.",
+    )
     wanted = np.geomspace(times[near[0]], times[near[-1]], TIMES)
     picks = [int(near[np.abs(times[near] - time).argmin()]) for time in (*wanted, *levels[levels <= end])]
-    found: Array = times[sorted(set(picks))]
-    return found[np.diff(np.rint(found / rate), prepend=0.0) > 0.0]
+    picked: Array = times[sorted(set(picks))]
+    return picked[np.diff(np.rint(picked / rate), prepend=0.0) > 0.0]
 
 
 def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset]:
@@ -148,14 +157,14 @@ def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset
             progress=shown_progress(settings),
             max_runtime=None if budget is None else max(budget - (clock.perf_counter() - started), 1e-3),
         )
-        found = also_interrupted(run)
-        yield found
-        if found.attrs["stop_reason"] != "reached_end":
+        runs = also_interrupted(run)
+        yield runs
+        if runs.attrs["stop_reason"] != "reached_end":
             return
 
 
 def _with_tracers(plan: Plan, prediction: xr.Dataset, *, quiet: bool) -> xr.Dataset:
-    """Return the mean field solved again with the neurons of the runs in it, or the given one of another start."""
+    """Return the mean field solved again with the neurons of the runs as tracers, or the given one if they differ."""
     attrs: dict[str, Any] = prediction.attrs
     again = solve_mean_field(
         plan.problem,

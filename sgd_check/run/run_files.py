@@ -1,4 +1,4 @@
-"""Files of commands that check: the result and its figure, and runs that have not ended, in a file of their own."""
+"""Files of commands that check: the result and its figure, and a separate file of runs that have not ended."""
 
 from __future__ import annotations
 
@@ -57,36 +57,41 @@ ABSENT = (None, "auto")
 REPEATED = ("output", "plot", "style", "csv", "theory", "directions", "false_alarm_rate")
 
 
-def reopened_runs(given: Mapping[str, Any], stored: Sequence[str] = STORED_OPTIONS) -> RunFile:
-    """Return the file of runs to go on with; refuse options that contradict it, and files without such runs."""
+def reopened_runs(options: Mapping[str, Any], stored: Sequence[str] = STORED_OPTIONS) -> RunFile:
+    """Return the file of runs to resume; refuse options that contradict it, and files that hold no such runs."""
     from dynamics.runs import StorageError, reopened
 
     for name in stored:
-        need = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
-        require_usage(given[name] in ABSENT, need)
+        require_usage(
+            options[name] in ABSENT, f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
+        )
     try:
-        file = reopened(given["resume"], every=given["checkpoint_every"], keeps_result=False)
+        file = reopened(options["resume"], every=options["checkpoint_every"], keeps_result=False)
     except StorageError as error:
         raise UsageError(as_typed(error, (), path="--resume")) from None
     begun = file.begun
     require_usage(
         begun is not None and begun.answer == "simulation" and begun.settings["learning_rate"] != "schedule",
-        f"Option --resume must name a file that this command left, but is {shown(given['resume'])}.",
+        f"Option --resume must name a file that this command left, but is {shown(options['resume'])}.",
     )
     return file
 
 
 def file_of_runs(settings: Mapping[str, Any], problem: object, output: Path, begun: RunFile | None) -> RunFile:
-    """Return the file that keeps the runs of a problem while they go on: the one that was begun, or a new one."""
+    """Return the file that keeps the runs of a problem until they end: the one to resume, or a new one."""
     from dynamics.runs import RunFile, StorageError
 
     if begun is not None and begun.begun is not None:
-        need = "Option --resume must name runs of this prediction"
-        require_usage(begun.begun.problem == problem, f"{need}, but {settings['resume']!r} holds those of another.")
+        require_usage(
+            begun.begun.problem == problem,
+            f"Option --resume must name runs of this prediction, but {settings['resume']!r} holds those of another.",
+        )
         return begun
     path, overwrite = output.with_name(f"{output.stem}-runs.nc"), settings["overwrite"]
-    unended = "it holds runs that have not ended, for --resume or --overwrite."
-    require_usage(overwrite or not path.exists(), f"File {str(path)!r} must not exist: {unended}")
+    require_usage(
+        overwrite or not path.exists(),
+        f"File {str(path)!r} must not exist: it holds runs that have not ended, for --resume or --overwrite.",
+    )
     try:
         return RunFile(path, settings["checkpoint_every"], overwrite=overwrite, keeps_result=False)
     except StorageError as error:
@@ -94,7 +99,7 @@ def file_of_runs(settings: Mapping[str, Any], problem: object, output: Path, beg
 
 
 def remove_ended_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_check.run") -> None:
-    """Remove the file of runs that have ended; say how a command goes on with the others."""
+    """Remove the file of runs that have ended; print the command that resumes runs that have not."""
     if not file.unfinished:
         file.remove()
         return
