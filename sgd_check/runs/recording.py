@@ -63,12 +63,12 @@ class Observables(NamedTuple):
 
 
 def keeps_vectors(problem: Problem) -> bool:
-    """Return whether neurons in R^d are recorded, of which the loss is computed; a lone one has no need of them."""
+    """Return whether neurons in R^d are recorded: for the loss of the spherical student, unless neurons are single."""
     return is_spherical(problem) and not is_correlation(problem)
 
 
 def observables_of(problem: Problem) -> Observables:
-    """Return the observables of a problem's student: half of each a_p is to be learned, or of each component."""
+    """Return the observables of a problem's student; learned means half of a coefficient a_p, or of a component."""
     if is_network(problem):
         return _of_network(problem)
     half, part = problem.teacher.coefficients / 2, problem.learned_part
@@ -90,7 +90,7 @@ def observables_of(problem: Problem) -> Observables:
 
 
 def _of_committee(problem: Problem, half: Array) -> Observables:
-    """Return the observables of a committee; without loss and mass where the link's means have no closed form."""
+    """Return the observables of a committee; loss and mass are NaN if the link's means have no closed form."""
     from dynamics.equations import CommitteeSystem
 
     try:
@@ -99,20 +99,20 @@ def _of_committee(problem: Problem, half: Array) -> Observables:
         return _unknown(half)
 
     def learned(C: Array, n: Array) -> Array:
-        found = [system.learned_mass(c * np.sqrt(k)[:, None], k) for c, k in zip(C, n, strict=True)]
-        return np.array(found).reshape(len(C), half.size)
+        masses = [system.learned_mass(c * np.sqrt(k)[:, None], k) for c, k in zip(C, n, strict=True)]
+        return np.array(masses).reshape(len(C), half.size)
 
-    return Observables(lambda *given: system.loss(*_scaled(*given)), learned, half)
+    return Observables(lambda *overlaps: system.loss(*_scaled(*overlaps)), learned, half)
 
 
 def _scaled(C: Array, G: Array, n: Array) -> tuple[Array, Array]:
-    """Return the products of neurons, given those of their directions."""
+    """Return the overlaps of neurons, from the overlaps C and G of their directions and squared norms n."""
     length = np.sqrt(n)
     return C * length[:, None], G * np.outer(length, length)
 
 
 def _of_network(problem: Problem) -> Observables:
-    """Return the observables of a network; without loss and components where its means are refused."""
+    """Return the observables of a network; loss and components are NaN if its means have no closed form."""
     from dynamics.equations import NetworkSystem
 
     values = np.array([component.value for component in problem.teacher.components])
@@ -125,17 +125,18 @@ def _of_network(problem: Problem) -> Observables:
     def packed(C: Array, G: Array, n: Array, v: Array, b: Array) -> Array:
         return system.pack(v, b, *_scaled(C, G, n))
 
-    def learned(C: Array, *others: Array) -> Array:
+    def learned(C: Array, *arrays: Array) -> Array:
         if not values.size:
             return np.empty((len(C), 0))
         apart = np.eye(C.shape[1])  # overlaps of two neurons are not in f_α
-        states = [packed(own, apart, *rest) for own, *rest in zip(C, *others, strict=True)]
+        states = [packed(overlap, apart, *rest) for overlap, *rest in zip(C, *arrays, strict=True)]
         return np.array([system.summarise(state)["component"] / values for state in states]).reshape(-1, values.size)
 
-    return Observables(lambda *given: system.loss(packed(*given)), learned, half, "component_learned_time")
+    return Observables(lambda *overlaps: system.loss(packed(*overlaps)), learned, half, "component_learned_time")
 
 
 def _unknown(thresholds: Array) -> Observables:
+    """Return observables whose loss and learned masses are NaN."""
     return Observables(lambda *_: np.nan, lambda C, *_: np.full((len(C), thresholds.size), np.nan), thresholds)
 
 
@@ -146,8 +147,8 @@ BLOW_UP_FACTOR = 1e3
 class Watch:
     """Says which runs are sound, and when (runs, P) directions emerge: max_i C_ip² reaches the problem's level.
 
-    For odd k only neurons with C > 0 count, of a network those of either sign. Of a frame the alignment Σ_i C_ip² takes
-    the place of the largest square.
+    For odd k only neurons with C > 0 count, but in a network neurons of either sign. In a frame the alignment
+    Σ_i C_ip² replaces the largest square.
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:
@@ -157,7 +158,7 @@ class Watch:
         self.emergence = CrossingTracker(np.array(problem.emergence_level), (runs, problem.num_directions))
 
     def observe(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
-        """Return which runs have not blown up, by C (runs, m, P), n (runs, m) and a network's v and b (runs, m)."""
+        """Return which runs are sound, from C (runs, m, P), n (runs, m) and the v and b (runs, m) of a network."""
         with np.errstate(invalid="ignore", over="ignore"):
             size = np.sum(sum((layer**2 for layer in layers), norm), axis=1)
             sound: NDArray[np.bool_] = np.isfinite(size) & (size <= self._cap)
@@ -188,13 +189,13 @@ class Looks:
         raise NotImplementedError
 
     def lost(self, sound: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which runs are sound no more, and count them as blown up."""
+        """Return which runs (runs,) have blown up since the last look, and mark them as blown up."""
         fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
         self.blown_up |= fresh
         return fresh
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that later looks depend on, except the records."""
+        """Return the state that later looks depend on, without the records."""
         return {"blown_up": self.blown_up.copy()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, object]) -> None:
@@ -205,7 +206,7 @@ class Looks:
 
 
 class Recorder(Looks):
-    """The records of all runs, `others` "average_loss" and "train_loss", and when directions emerge and are learned."""
+    """The records of all runs, with `others` "average_loss" and "train_loss", and times of emergence and learning."""
 
     #: Variables whose own dims have the seed.
     OF_RUNS = ("blown_up", "censored")
@@ -228,8 +229,8 @@ class Recorder(Looks):
     def observe(self, step: int, engine: Engine) -> NDArray[np.bool_]:
         """Measure the runs after `step` steps; return which of them have just blown up."""
         place = self.places.get(step)
-        found = engine.measure(student=place is not None)
-        seen = [found.teacher_overlap, found.squared_norm]
+        measured = engine.measure(student=place is not None)
+        seen = [measured.teacher_overlap, measured.squared_norm]
         if self._layered:
             seen += list(engine.layers().swapaxes(0, 1))
         for array in seen:
@@ -240,23 +241,23 @@ class Recorder(Looks):
         mass = np.full(self._learned.time.shape, np.nan)
         mass[sound] = self._observables.learned(*(array[sound] for array in seen))
         self._learned.observe(self._time_of[step], mass)
-        fresh, among = self.lost(sound), getattr(found, self._among)
+        fresh, among = self.lost(sound), getattr(measured, self._among)
         if place is not None:
             among[~sound] = np.nan
             self._keep(place, seen, among, mass)
             if "average_loss" in self.records:
                 average, layers = engine.measure_average()
                 rest = [] if layers is None else list(layers.swapaxes(0, 1))
-                own = [average.teacher_overlap, getattr(average, self._among), average.squared_norm, *rest]
-                self._keep_loss("average_loss", place, own)
+                arguments = [average.teacher_overlap, getattr(average, self._among), average.squared_norm, *rest]
+                self._keep_loss("average_loss", place, arguments)
             if "train_loss" in self.records:
                 self.records["train_loss"][:, place] = np.where(self.blown_up, np.nan, engine.train_loss())
         return fresh
 
     def _keep(self, place: int, seen: list[Array], among: Array, mass: Array) -> None:
-        """Write a record."""
+        """Write the record of all runs at a place."""
         C, n, *layers = seen
-        # Single neurons of a frame mean nothing.
+        # A frame is known by its span, so single neurons are not recorded.
         neurons = {"teacher_overlap": C, "squared_norm": n, self._among: among}
         record = {"alignment": np.sum(C**2, axis=1)} if self._frame else neurons
         record |= dict(zip(("second_layer", "bias"), layers, strict=False))
@@ -265,9 +266,10 @@ class Recorder(Looks):
             self.records[name][:, place] = values
         self._keep_loss("loss", place, [C, among, n, *layers])
 
-    def _keep_loss(self, name: str, place: int, own: list[Any]) -> None:
+    def _keep_loss(self, name: str, place: int, arguments: list[Any]) -> None:
+        """Write the losses of sound runs, from the arguments (runs, …) of the loss."""
         for s in np.flatnonzero(~self.blown_up):
-            self.records[name][s, place] = self._observables.loss(*(each[s] for each in own))
+            self.records[name][s, place] = self._observables.loss(*(array[s] for array in arguments))
 
     def values(self) -> dict[str, object]:
         """Return the recorded variables by name."""
@@ -281,10 +283,10 @@ class Recorder(Looks):
         }
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that later looks depend on, except the records."""
+        """Return the state that later looks depend on, without the records."""
         states = {prefix: tracker.state() for prefix, tracker in self._trackers.items()}
-        found = {prefix + name: array for prefix, one in states.items() for name, array in one.items()}
-        return super().state() | found
+        arrays = {prefix + name: array for prefix, state in states.items() for name, array in state.items()}
+        return super().state() | arrays
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, object]) -> None:
         """Go on from what `state` returned and from the records of a dataset."""
