@@ -135,10 +135,10 @@ def spread_directions(count: int) -> zip[tuple[int, Any]]:
     return zip(chosen, report.shades(len(chosen), 0.85), strict=True)
 
 
-def _legend_of(count: int, what: str = "directions") -> dict[str, Any]:
-    """Return the layout of a legend of so many directions, which says where it has a part of them."""
-    left_out = {"title": f"{MOST_DIRECTIONS} of {count} {what}"} if count > MOST_DIRECTIONS else {}
-    return {"ncols": -(-min(count, MOST_DIRECTIONS) // COLUMN), **left_out}
+def _legend_of(count: int, nouns: str = "directions") -> dict[str, Any]:
+    """Return the layout of a legend of `count` directions, with a title if it shows only some of them."""
+    title = {"title": f"{MOST_DIRECTIONS} of {count} {nouns}"} if count > MOST_DIRECTIONS else {}
+    return {"ncols": -(-min(count, MOST_DIRECTIONS) // COLUMN), **title}
 
 
 def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
@@ -173,8 +173,8 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     """
     comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax, style)
-    known = np.isfinite(comparison["emergence_time"].values)
-    shown = comparison.isel(direction=known)
+    predicted_to_emerge = np.isfinite(comparison["emergence_time"].values)
+    shown = comparison.isel(direction=predicted_to_emerge)
     predicted, counts = shown["emergence_time"].values, shown["censored_count"].values
     names = ("mean_log_ratio", "standard_error", "band_low", "band_high")
     numbers = zip(predicted, *(shown[name].values for name in names), strict=True)
@@ -182,7 +182,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
         runs = shown["emergence_ratio"].values[:, at] * time
         ax.plot(np.full(runs.size, time), runs, ".", color=SIMULATED, ms=4, alpha=0.3)
         if comparison.attrs["theory"] == "sample":
-            theirs = of_sound_runs(prediction, "emergence_time")[:, known][:, at]
+            theirs = of_sound_runs(prediction, "emergence_time")[:, predicted_to_emerge][:, at]
             ax.plot(np.nanquantile(theirs, [0.1, 0.9]), [time, time], color=PREDICTED, lw=2, alpha=0.7)
         elif np.isfinite(band).all():
             wide: dict[str, Any] = {"lw": 12, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 1}
@@ -278,17 +278,17 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
 
 
 def _predicted_square(prediction: xr.Dataset) -> Array | None:
-    """Return max_i C_ip² of the prediction, of a frame A_p, shape (time, P), or None if it holds no histories."""
+    """Return max_i C_ip² of a prediction (time, P), or A_p of a frame; None if it holds no overlaps over time."""
     if "alignment" in prediction:
         aligned = prediction["alignment"]
         return np.asarray(aligned.median("seed") if "seed" in aligned.dims else aligned)
     if "seed" in prediction.dims:
         squares = report.counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
         return np.asarray(np.median(np.max(squares, axis=2), axis=0)) if squares.size else None
-    for known in ("teacher_overlap", "max_overlap", "overlap"):
-        if known in prediction:
-            squares = report.counted_squares(prediction, prediction[known].values)
-            return np.asarray(squares.max(axis=1)) if known == "teacher_overlap" else squares
+    for name in ("teacher_overlap", "max_overlap", "overlap"):
+        if name in prediction:
+            squares = report.counted_squares(prediction, prediction[name].values)
+            return np.asarray(squares.max(axis=1)) if name == "teacher_overlap" else squares
     return None
 
 
@@ -315,11 +315,11 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     ax, sampled = axes_or_new(ax, style), comparison.attrs["theory"] == "sample"
     end, predicted = float(simulation.attrs["end_time"]), comparison["emergence_time"].values
     measured = of_sound_runs(simulation, "emergence_time")
-    known = np.concatenate([measured[np.isfinite(measured)], predicted[np.isfinite(predicted)]])
-    known = known[(known > 0) & (known <= end)]
+    emergences = np.concatenate([measured[np.isfinite(measured)], predicted[np.isfinite(predicted)]])
+    emergences = emergences[(emergences > 0) & (emergences <= end)]
     # Around all emergences, up to the end of the runs.
-    first = 0.6 * known.min() if known.size else 0.1 * end
-    last = min(end, 1.6 * known.max()) if known.size else end
+    first = 0.6 * emergences.min() if emergences.size else 0.1 * end
+    last = min(end, 1.6 * emergences.max()) if emergences.size else end
     times = np.geomspace(first, max(last, 1.01 * first), 600)
     # Comparisons of earlier versions have the time beyond the predicted one as their delay.
     late = "expected_lateness" if "expected_lateness" in comparison else "expected_delay"
@@ -456,16 +456,16 @@ def plot_loss_band(
     time, loss = simulation["time"].values, of_sound_runs(simulation, "loss")
     lowest, largest = np.inf, 0.0
     if loss.size:
-        known = np.isfinite(loss).any(axis=0)
-        low, high = np.nanquantile(loss[:, known], [0.1, 0.9], axis=0)
+        finite = np.isfinite(loss).any(axis=0)
+        low, high = np.nanquantile(loss[:, finite], [0.1, 0.9], axis=0)
         lowest, largest = float(low.min()), float(high.max())
-        upper.fill_between(time[known], low, high, color=SIMULATED, alpha=0.16, lw=0, label="runs, 10 to 90 %")
+        upper.fill_between(time[finite], low, high, color=SIMULATED, alpha=0.16, lw=0, label="runs, 10 to 90 %")
     if "mean_loss" in comparison:
         mean, width = comparison["mean_loss"].values, comparison["loss_standard_error"].values * _critical(comparison)
         theory = comparison.attrs["theory"]
         label = "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]
         if loss.size:
-            upper.plot(time[known], np.nanmean(loss[:, known], axis=0), color=SIMULATED, lw=1.4, label="runs, mean")
+            upper.plot(time[finite], np.nanmean(loss[:, finite], axis=0), color=SIMULATED, lw=1.4, label="runs, mean")
         if is_extrapolated(tree):
             upper.plot(time, mean, color=SIMULATED, lw=1.2, ls="--", label=EXTRAPOLATED)
         elif not loss.size:
@@ -616,10 +616,10 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
     number, times = simulation["direction"].values, simulation["emergence_time"].values
     ax.plot(np.broadcast_to(number, times.shape).ravel(), times.ravel(), "o", color=SIMULATED, ms=4, alpha=0.4)
     predicted = simulation.get("predicted_emergence_time", np.full(number.size, np.nan))
-    known = np.isfinite(np.asarray(predicted))
-    if known.any():
-        ax.plot(number[known], predicted[known], "x", color=PREDICTED, ms=8, label="predicted")
-    if (times > 0).any() or known.any():
+    finite = np.isfinite(np.asarray(predicted))
+    if finite.any():
+        ax.plot(number[finite], predicted[finite], "x", color=PREDICTED, ms=8, label="predicted")
+    if (times > 0).any() or finite.any():
         ax.set_yscale("log")
     else:
         ax.text(0.5, 0.5, f"no direction {event_of(simulation).past}", ha="center", transform=ax.transAxes)

@@ -75,13 +75,13 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     theory, of_tokens = attrs["theory"], attrs["theory"] == TOKENS
     word, reasons, rate = Decision(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
-    others = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts, REUSED: _reused_parts}
-    find = others.get(theory, _time_parts)
-    tables, drawings, numbers = find(tree)
+    makers = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts, REUSED: _reused_parts}
+    make_parts = makers.get(theory, _time_parts)
+    tables, drawings, numbers = make_parts(tree)
     verdict = f"{_VERDICTS[word].format('runs' if of_tokens else 'SGD')} {reasons}"
     for node in tree.subtree:  # the first part that was ended from outside before its end
         reason = node.attrs.get("stop_reason")
-        if any(reason == each and each.resumable for each in StopReason):
+        if any(reason == cause and cause.resumable for cause in StopReason):
             part = "the prediction" if node.path.startswith("/prediction") else "the runs"
             early = f"{part} stopped early ({str(reason).replace('_', ' ')}). {verdict}"
             verdict = f"Unfinished: {verdict[0].lower() + verdict[1:] if 'stopped early' in reasons else early}"
@@ -107,10 +107,10 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
 
 
 def _evidence_table(evidence: Sequence[Row]) -> Table:
-    """Return the table of the rows of evidence that decide, and how many others there are."""
+    """Return the table of the rows of evidence that decide, with the number of the other rows."""
     first = sorted(evidence, key=lambda row: (not row.disagrees, not row.required, row.agrees))
     rest = Counter(row.decision for row in first[MOST_EVIDENCE:])
-    others = ", ".join(f"{count} {word}" for word, count in sorted(rest.items()))
+    hidden = ", ".join(f"{count} {word}" for word, count in sorted(rest.items()))
     columns = {"at time": "time", "value": "value", "from": "low", "to": "high", "z": "z", "p": "p_value"}
     columns |= {"power": "power", "visible error": "visible_error"}
     rows = [
@@ -127,7 +127,7 @@ def _evidence_table(evidence: Sequence[Row]) -> Table:
     return Table(
         caption="Evidence",
         rows=rows,
-        note=f"{note} Rows that are not shown: {others}." if others else note,
+        note=f"{note} Rows that are not shown: {hidden}." if hidden else note,
         short={title: title for title in ("tested", "z", "p", "power", "required", "says")},
         digits=3,
     )
@@ -229,14 +229,14 @@ def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
     columns = {"p": "direction", "a_p": "teacher_coefficient", **({"in the file": "given"} if both else {})}
     columns |= {"predicted": "predicted", "SGD, median": "sgd_median", "ratio": "ratio", "± s.e.": "standard_error"}
     columns |= {"delay, %": "expected_delay", "seen, %": "visible_error", "z": "z", "runs without": "censored"}
-    given = _GIVEN.get(str(tree["given"].attrs.get("answer")), "given") if both else ""
+    source = _GIVEN.get(str(tree["given"].attrs.get("answer")), "given") if both else ""
     note = "ratio: SGD over theory, of directions that emerge in all runs. The curves decide; a time can only refute."
     return _of_directions(
         f"{event_of(tree['simulation'].to_dataset()).noun.capitalize()} times of SGD against prediction",
         directions,
         columns,
         note if by_curves(tree) else _COLUMNS[tree["comparison"].attrs["theory"]],
-        {"in the file": given, "predicted": "finite step"} if both else {},
+        {"in the file": source, "predicted": "finite step"} if both else {},
         errors={"ratio": "± s.e."},
     )
 
@@ -245,15 +245,15 @@ def _of_directions(
     caption: str, rows: Rows, columns: Mapping[str, str], note: str, renames: dict[str, str], **more: Any
 ) -> Table:
     """Return a table of directions; a column that ends in % is a share in the rows."""
-    found = report.renamed(rows, columns)
-    for row in found:
+    renamed = report.renamed(rows, columns)
+    for row in renamed:
         row |= {key: round(100.0 * value, 1) for key, value in row.items() if key.endswith("%") and value is not None}
     short = {title: _SHORT.get(title, title) for title in columns} | renames
-    return Table(caption=caption, rows=found, note=note, each="directions, spread over p", short=short, **more)
+    return Table(caption=caption, rows=renamed, note=note, each="directions, spread over p", short=short, **more)
 
 
 def _learned(tree: xr.DataTree) -> tuple[Rows, Table]:
-    """Return one row on its learned times per direction, unknown numbers as None, and their table."""
+    """Return one row on the learned times of every direction, with None for unknown numbers, and their table."""
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     measured = simulation["learned_time"].values[simulation["blown_up"].values == 0]
     numbers = {
@@ -274,25 +274,25 @@ def _learned(tree: xr.DataTree) -> tuple[Rows, Table]:
 
 
 def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
-    """Return one row per tested curve or time, at the time at which it is farthest from theory, and their table."""
+    """Return one row per tested curve or time, at the time of its largest distance from theory, and their table."""
     comparison, rows = tree["comparison"].to_dataset(), []
     for name in comparison["quantity"].values.tolist():
-        one = comparison.sel(quantity=name)
-        mean, predicted = one["look_mean"].values, one["look_prediction"].values
+        curve = comparison.sel(quantity=name)
+        mean, predicted = curve["look_mean"].values, curve["look_prediction"].values
         at = int(np.argmax(np.nan_to_num(np.abs(mean - predicted))))  # no mean of a time that runs lack
-        row = {"quantity": name, "looks": int(np.isfinite(mean).sum()), "time": one["look_time"].values[at]}
-        row |= {"predicted": predicted[at], "measured": mean[at], "z": one["look_z"].values[at]}
-        row |= {key: float(one[f"quantity_{key}"].values) for key in ("error", "allowance", "p_value", "power")}
-        if "look_error" in one:  # files of earlier versions have the largest alone
-            row["error"] = one["look_error"].values[at]
+        row = {"quantity": name, "looks": int(np.isfinite(mean).sum()), "time": curve["look_time"].values[at]}
+        row |= {"predicted": predicted[at], "measured": mean[at], "z": curve["look_z"].values[at]}
+        row |= {key: float(curve[f"quantity_{key}"].values) for key in ("error", "allowance", "p_value", "power")}
+        if "look_error" in curve:  # files of earlier versions have only the largest error
+            row["error"] = curve["look_error"].values[at]
         rows.append(row)
     columns = {"what": "quantity", "at time": "time", "predicted": "predicted", "SGD": "measured", "± s.e.": "error"}
     columns |= {"allowed": "allowance", "z": "z", "power": "power", "looks": "looks"}
     step = "SGD is extrapolated to learning rate 0 from runs at two of them. " if "finer" in tree.children else ""
-    found = [jsonable(row) for row in rows]
+    values = [jsonable(row) for row in rows]
     table = Table(
         caption="Curves of SGD against prediction",
-        rows=report.renamed(found, columns),
+        rows=report.renamed(values, columns),
         note=f"{step}Shown is, of up to eight times of each curve, the one at which SGD is farthest from theory; z is "
         "the distance from what is allowed in standard errors, power the probability that an error of 30 % in time is "
         "seen. Errors of times are relative.",
@@ -301,7 +301,7 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
         short={title: title for title in columns if title != "looks"},
         digits=3,
     )
-    return found, table
+    return values, table
 
 
 def _reused_parts(tree: xr.DataTree) -> Parts:
@@ -328,7 +328,10 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
     names = {"exponent_error": "mean_gap_exponent_error", "z": "exponent_z", "p_value": "p_value"}
     values = {"exponent": exponent, **{key: float(comparison[name]) for key, name in names.items()}, "widths": widths}
     values |= {"starts": int(comparison.sizes["seed"]), "learning_rate": float(first["effective_learning_rate"])}
-    values |= {"batch_sizes": [int(one.attrs["batch_size"]) for one in simulations], "steps": int(first["steps"])}
+    values |= {
+        "batch_sizes": [int(dataset.attrs["batch_size"]) for dataset in simulations],
+        "steps": int(first["steps"]),
+    }
     values |= {"stop_reason": last["stop_reason"], "times": times}
     later = [row for row in times if row["time"] > 0.0]
     short = {"x": "x", "± s.e. of x": "± s.e.", "y": "y", "± s.e. of y": "± s.e."}
@@ -379,11 +382,11 @@ def _law_parts(tree: xr.DataTree) -> Parts:
 
 def estimate_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on estimates of `sgd_check.estimate_direction` alone."""
-    known = dataset["overlap_squared"].values[np.isfinite(dataset["overlap_squared"].values)]
-    row: dict[str, float] = {"samples": int(dataset.attrs["samples"]), "estimates": int(known.size)}
-    if known.size:
-        quantiles = {f"quantile {share:g}": float(np.quantile(known, share)) for share in (0.25, 0.5, 0.75)}
-        row |= {"mean": float(known.mean()), **quantiles}
+    overlaps = dataset["overlap_squared"].values[np.isfinite(dataset["overlap_squared"].values)]
+    row: dict[str, float] = {"samples": int(dataset.attrs["samples"]), "estimates": int(overlaps.size)}
+    if overlaps.size:
+        quantiles = {f"quantile {share:g}": float(np.quantile(overlaps, share)) for share in (0.25, 0.5, 0.75)}
+        row |= {"mean": float(overlaps.mean()), **quantiles}
     draw = partial(report.figure_of, figures.plot_estimates, dataset, None)
     return report.run_findings(
         dataset,

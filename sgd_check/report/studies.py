@@ -38,44 +38,44 @@ MARKERS = ("o", "s", "^", "D")
 
 
 def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], bool, xr.Dataset]]:
-    """Yield the curves of a study of the sample complexity and their parts.
+    """Yield the name of every curve of a study of the sample complexity, and its part of the dataset.
 
-    Each is named by k, by e where the landscape is smoothed, and by the optimizer where there are several, with whether
-    its steps are along random directions.
+    The name has k, e if the landscape is smoothed, and the optimizer if there are several. Between name and part stands
+    whether the steps are along random directions.
     """
-    one = dataset.isel(direction=0)
+    first = dataset.isel(direction=0)
     axes = {"information_exponent": "k", "smoothing_exponent": "e", "optimizer": "optimizer"}
-    used = [name for name in axes if name in one.dims]
-    for values in product(*(one[name].values.tolist() for name in used)):
+    used = [name for name in axes if name in first.dims]
+    for values in product(*(first[name].values.tolist() for name in used)):
         place = dict(zip(used, values, strict=True))
         along = not checked_optimizer(place.get("optimizer")).is_plain
-        yield {axes[name]: value for name, value in place.items()}, along, one.sel(place)
+        yield {axes[name]: value for name, value in place.items()}, along, first.sel(place)
 
 
 def _complexity(dataset: xr.Dataset) -> Found:
     points: list[dict[str, object]] = []
     fits: list[dict[str, object]] = []
     lines = []
-    for name, along, one in _rows_of(dataset):
-        rate = one["step_size"].values
-        mean, error = log_means(one["emergence_step"].values)
+    for name, along, curve in _rows_of(dataset):
+        rate = curve["step_size"].values
+        mean, error = log_means(curve["emergence_step"].values)
         count = np.exp(mean)
         columns = {
-            "d": one["dimension"],
+            "d": curve["dimension"],
             "eta": rate,
             "steps": count,
             "s.e.": count * error,
-            "equation": one["finite_step_time"].values / rate,
-            "flow": one["predicted_emergence_time"].values / rate,
-            "z": one["time_deviation"],
-            "censored": one["censored_share"],
-            "blown_up": one["blown_up_share"],
+            "equation": curve["finite_step_time"].values / rate,
+            "flow": curve["predicted_emergence_time"].values / rate,
+            "z": curve["time_deviation"],
+            "censored": curve["censored_share"],
+            "blown_up": curve["blown_up_share"],
         }
         points += [{**name, **row} for row in records(columns)]
-        (x, equation, flow, limit), spread = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
+        (x, equation, flow, limit), spread = curve["exponent"].values.tolist(), float(curve["exponent_error"].values[0])
         theory = {"equation": equation, "flow": flow, "asymptotic": limit}
         z = {"z_asymptotic": (x - limit) / spread, "z_equation": (x - equation) / spread}
-        p = float(one["p_value"].values)
+        p = float(curve["p_value"].values)
         fits.append({**name, "exponent": x, "standard_error": spread, **theory, **z, "p_value": p})
         k, e = name["k"], name.get("e")
         smoothed = "" if e is None else f", smoothed by d^{e:g}" if e else ", not smoothed"
@@ -142,9 +142,9 @@ def _step_size(dataset: xr.Dataset) -> Found:
     errors = {f"{name}_error": float(attrs[f"{name}_error"]) for name in (names[0], names[2])}
 
     def rate_of(name: str) -> str:
-        found, error = numbers[name], errors.get(f"{name}_error", math.nan)
-        known = f"{with_error(found, error)} = {found / limit:.2f} of the limit"
-        return "beyond the range studied" if math.isnan(found) else known
+        value, error = numbers[name], errors.get(f"{name}_error", math.nan)
+        in_limits = f"{with_error(value, error)} = {value / limit:.2f} of the limit"
+        return "beyond the range studied" if math.isnan(value) else in_limits
 
     sentences = [
         f"Direction {shown} emerges at t = {flow:.4g} in the flow; limit {limit:.4g}.",
@@ -156,10 +156,10 @@ def _step_size(dataset: xr.Dataset) -> Found:
 
 
 def _of_shown_direction(dataset: xr.Dataset) -> tuple[Array, ...]:
-    """Return step sizes, times of runs, of flow and of finite-step equation, and shares of runs lost or too late."""
-    one = dataset.isel(direction=int(dataset.attrs["shown_direction"]) - 1)
+    """Return step sizes, times of runs, flow and finite-step equation, and shares of runs blown up and censored."""
+    shown = dataset.isel(direction=int(dataset.attrs["shown_direction"]) - 1)
     times = ("emergence_time", "predicted_emergence_time", "finite_step_time")
-    return tuple(one[name].values for name in ("learning_rate", *times, "blown_up_share", "censored_share"))
+    return tuple(shown[name].values for name in ("learning_rate", *times, "blown_up_share", "censored_share"))
 
 
 def _quartiles(time: Array, blown: Array) -> Array:
@@ -172,28 +172,28 @@ def _calibration(dataset: xr.Dataset) -> Found:
         return _calibration_of_kinds(dataset)
     points, sentences, limit = [], [], float(dataset.attrs["learning_rate_limit"])
     for rate, case in product(dataset["learning_rate"].values.tolist(), dataset["case"].values.tolist()):
-        one = dataset.sel(learning_rate=rate, case=case)
-        counts = dict(zip(one["verdict"].values.tolist(), one["verdict_count"].values.tolist(), strict=True))
+        cell = dataset.sel(learning_rate=rate, case=case)
+        counts = dict(zip(cell["verdict"].values.tolist(), cell["verdict_count"].values.tolist(), strict=True))
         repetitions = sum(counts.values())
         shares = {verdict: count / max(repetitions, 1) for verdict, count in counts.items()}
-        # With no event, or nothing else, one more of either kind gives the error its scale.
+        # One more comparison of either kind keeps the error above 0 if all have the same word.
         share = (counts["disagree"] + 1) / (repetitions + 2)
-        error, seen = math.sqrt(share * (1 - share) / max(repetitions, 1)), float(one["visible_error"].values[0])
+        error, seen = math.sqrt(share * (1 - share) / max(repetitions, 1)), float(cell["visible_error"].values[0])
         point = {"eta/limit": rate / limit, "case": case, **shares, "s.e.": error, "visible_error": seen}
         points.append(point | {"repetitions": int(repetitions)})
         lead = f"At {rate / limit:.3g} of the limit, {case}: disagree"
-        others = f"agree {100 * shares['agree']:.1f} %, undecided {100 * shares['undecided']:.1f} %."
-        sentences.append(f"{lead} {with_error(100 * shares['disagree'], 100 * error)} %, {others}")
+        rest = f"agree {100 * shares['agree']:.1f} %, undecided {100 * shares['undecided']:.1f} %."
+        sentences.append(f"{lead} {with_error(100 * shares['disagree'], 100 * error)} %, {rest}")
     return {"points": points}, sentences
 
 
 def _calibration_of_kinds(dataset: xr.Dataset) -> Found:
     points: list[dict[str, object]] = []
     for kind, case in product(dataset["kind"].values.tolist(), dataset["case"].values.tolist()):
-        one = dataset.sel(kind=kind, case=case)
-        counts, large = _counts(one["verdict_count"]), _counts(one["large_error_count"])
-        columns = {"kind": kind, "case": case, "time effect": float(one["time_effect"])}
-        columns |= {"curve effect": float(one["curve_effect"]), **counts, "large errors": sum(large.values())}
+        cell = dataset.sel(kind=kind, case=case)
+        counts, large = _counts(cell["verdict_count"]), _counts(cell["large_error_count"])
+        columns = {"kind": kind, "case": case, "time effect": float(cell["time_effect"])}
+        columns |= {"curve effect": float(cell["curve_effect"]), **counts, "large errors": sum(large.values())}
         points += [columns | {"agree in large errors": large["agree"]}] if any(counts.values()) else []
     sums = {
         "right theories": _counts(dataset["verdict_count"].sel(case="right").sum("kind")),
@@ -201,9 +201,9 @@ def _calibration_of_kinds(dataset: xr.Dataset) -> Found:
     }
     large_is = "a time off by 30 % or a curve by a tenth of its range"
     sentences = [
-        f"{name.capitalize()}: {sum(each.values())} comparisons, {each['agree']} agree, {each['undecided']} undecided, "
-        f"{each['disagree']} disagree."
-        for name, each in sums.items()
+        f"{name.capitalize()}: {sum(words.values())} comparisons, {words['agree']} agree, "
+        f"{words['undecided']} undecided, {words['disagree']} disagree."
+        for name, words in sums.items()
     ]
     sentences += [
         f"{point['kind']}, {point['case']}: agree in {point['agree in large errors']} of {point['large errors']} "
@@ -224,14 +224,17 @@ def _full_batch(dataset: xr.Dataset) -> Found:
     law = dataset["predicted_overlap_squared"].sel(law_ratio=dataset["ratio"].values, method="nearest").values
     points = []
     for d in dataset["dimension"].values.tolist():
-        one = dataset.sel(dimension=d)
-        columns = {"n/d": one["ratio"], "overlap": one["overlap_squared"].values.mean(axis=-1), "law": law}
-        columns |= {"descent": one["descent_overlap_squared"].values.mean(axis=-1), "recovered": one["recovered_share"]}
+        part = dataset.sel(dimension=d)
+        columns = {"n/d": part["ratio"], "overlap": part["overlap_squared"].values.mean(axis=-1), "law": law}
+        columns |= {
+            "descent": part["descent_overlap_squared"].values.mean(axis=-1),
+            "recovered": part["recovered_share"],
+        }
         points += [{"d": d, **row} for row in records(columns)]
     d = dataset["online_dimension"].values
     online, attrs = (dataset["online_samples"].values.mean(axis=1) / d).tolist(), dataset.attrs
     measured, error = (attrs.get(f"online_slope_{name}", math.nan) for name in ("measured", "error"))
-    by_d = ", ".join(f"{value:.4g} at d = {each}" for each, value in zip(d.tolist(), online, strict=True))
+    by_d = ", ".join(f"{value:.4g} at d = {size}" for size, value in zip(d.tolist(), online, strict=True))
     slope = f"slope in ln d {with_error(measured, error)}, by the mean step {attrs['online_slope']:.2f}"
     sentences = [
         f"Overlap: squared, of the first eigenvector; its law begins at n/d = {attrs['threshold_ratio']:.4g}.",
@@ -247,10 +250,10 @@ def _epochs(dataset: xr.Dataset) -> Found:
     last, exponents = dataset.isel(epoch=-1), ("link_exponent", "generative_exponent")
     passes, most = int(last["epoch"]), dataset["ratio"].values[-1]
     for link in dataset["link"].values.tolist():
-        one = last.sel(link=link)
-        k, generative = (int(one[name]) for name in exponents)
+        of_link = last.sel(link=link)
+        k, generative = (int(of_link[name]) for name in exponents)
         for noise in dataset["label_noise"].values.tolist():
-            part = one.sel(label_noise=noise)
+            part = of_link.sel(label_noise=noise)
             runs = part["measured_overlap"].values
             columns = {
                 "n/d": part["ratio"],
@@ -263,12 +266,12 @@ def _epochs(dataset: xr.Dataset) -> Found:
                 "best of runs": _best_epochs(dataset.sel(link=link, label_noise=noise)).mean(axis=-1),
             }
             points += [{"link": link, "k": k, "k*": generative, "noise": noise, **row} for row in records(columns)]
-        found = one.sel(ratio=most).isel(label_noise=0)
-        worth, C = float(found["fresh_epochs"]), float(found["reused_overlap"])
+        shown = of_link.sel(ratio=most).isel(label_noise=0)
+        worth, C = float(shown["fresh_epochs"]), float(shown["reused_overlap"])
         equal = f"{worth:.3g} n" if math.isfinite(worth) else f"more than {passes} n"
         sentences.append(
             f"{link} (information exponent {k}, generative exponent {generative}), n/d = {most:g}: C = {C:.3f} after "
-            f"{passes} epochs, {float(found['fresh_overlap']):.3f} after as many steps on fresh samples, "
+            f"{passes} epochs, {float(shown['fresh_overlap']):.3f} after as many steps on fresh samples, "
             + ("not seen." if math.isnan(worth) else f"where as much takes {equal} samples.")
         )
     sentences.append("Best epoch: of the least test loss, by theory and as a mean over runs.")
@@ -308,28 +311,31 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
     steps_ax, ratio_ax = axes
     d = dataset["dimension"].values.astype(float)
     rows, exponents = list(_rows_of(dataset)), dataset["information_exponent"].values.tolist()
-    for at, (name, along, one) in enumerate(rows):
+    for at, (name, along, curve) in enumerate(rows):
         colour, marker = report.COLOURS[at % len(report.COLOURS)], MARKERS[exponents.index(name["k"]) % len(MARKERS)]
-        rate, runs = one["step_size"].values, one["emergence_step"].values
-        equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
+        rate, runs = curve["step_size"].values, curve["emergence_step"].values
+        equation, flow = curve["finite_step_time"].values, curve["predicted_emergence_time"].values
         logs, error = log_means(runs)
         mean, ratio = np.exp(logs), np.exp(logs) * rate / equation
-        (x, x_equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
+        (x, x_equation, _, law), dx = curve["exponent"].values.tolist(), float(curve["exponent_error"].values[0])
         who, least = ("zeroth order", f"$k = {law:g}$") if along else ("SGD", f"$k - 1 = {name['k'] - 1}$")
-        known, slopes = f"$k = {name['k']}$", f"{who}, {power('d', x, dx)}; {least}"
+        family, slopes = f"$k = {name['k']}$", f"{who}, {power('d', x, dx)}; {least}"
         if "e" in name:
             smoothing = rf"$\lambda = d^{{{name['e']:g}}}$" if name["e"] else r"$\lambda = 0$"
-            known, slopes = f"{known}, {smoothing}", f"{power('d', x, dx)}, equation {x_equation:.2f}, limit {law:.2f}"
+            family, slopes = (
+                f"{family}, {smoothing}",
+                f"{power('d', x, dx)}, equation {x_equation:.2f}, limit {law:.2f}",
+            )
             slopes = f"{who}, {slopes}" if "optimizer" in name else slopes
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
         bars = np.array([1.0 - np.exp(-report.BAND * error), np.exp(report.BAND * error) - 1.0])
         points: dict[str, object] = {"fmt": marker, "color": colour, "ms": 5, "capsize": 3}
-        steps_ax.errorbar(d, mean, yerr=mean * bars, label=f"{known}: {slopes}", **points)
+        steps_ax.errorbar(d, mean, yerr=mean * bars, label=f"{family}: {slopes}", **points)
         steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
         steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
         # The points of different rows side by side.
         shifted = d * 1.06 ** ((2 * at - len(rows) + 1) * min(1.0, 3.0 / len(rows)))
-        ratio_ax.errorbar(shifted, ratio, yerr=ratio * bars, label=f"{who}, {known}", **points)
+        ratio_ax.errorbar(shifted, ratio, yerr=ratio * bars, label=f"{who}, {family}", **points)
         ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0)
     for ax, styles in ((steps_ax, {"-": "finite-step equation", "--": "flow"}), (ratio_ax, {"--": "flow"})):
         for style, label in styles.items():
@@ -403,14 +409,14 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
     top = 1.15 * float(np.max(drawn, initial=1.3, where=np.isfinite(drawn)))
     for at, target, colour in coloured:
         noise = a[target - 1] / a
-        # Directions that the flow itself would not have time for say nothing of the noise.
+        # Directions that the flow does not reach either in this time show no effect of the noise.
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
-        found = seen & np.isfinite(ratios[at])
-        bars = np.abs(np.array([low[at], np.minimum(high[at], top)])[:, found] - ratios[at][found])
+        reached = seen & np.isfinite(ratios[at])
+        bars = np.abs(np.array([low[at], np.minimum(high[at], top)])[:, reached] - ratios[at][reached])
         thin: dict[str, Any] = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
-        ax.errorbar(noise[found], ratios[at][found], yerr=bars, fmt="o", color=colour, **thin)
+        ax.errorbar(noise[reached], ratios[at][reached], yerr=bars, fmt="o", color=colour, **thin)
         ax.semilogx(noise[seen], delays[at][seen], "-", color=colour, lw=1.0)
-        lost = seen & ~found
+        lost = seen & ~reached
         ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.set(xscale="log", ylim=(min(0.8, float(np.nanmin(low))), top))
@@ -457,13 +463,13 @@ def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
         counts = [dataset["verdict_count"].sel(learning_rate=rate) for rate in rates]
         titles = [rf"$\eta$ = {rate / limit:.3g} of the limit of stability" for rate in rates]
         names = dataset["case"].values.tolist()
-    for ax, one, title in zip(axes, counts, titles, strict=False):
-        shares = one.values / np.maximum(one.values.sum(axis=1, keepdims=True), 1.0)
-        left = np.zeros(len(names))
+    for ax, numbers, title in zip(axes, counts, titles, strict=False):
+        shares = numbers.values / np.maximum(numbers.values.sum(axis=1, keepdims=True), 1.0)
+        start = np.zeros(len(names))
         looks = zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, VERDICT_HATCHES, strict=True)
         for at, (verdict, colour, hatch) in enumerate(looks):
-            ax.barh(names, shares[:, at], left=left, color=colour, hatch=hatch, edgecolor="white", label=verdict)
-            left += shares[:, at]
+            ax.barh(names, shares[:, at], left=start, color=colour, hatch=hatch, edgecolor="white", label=verdict)
+            start += shares[:, at]
         ax.set_xlim(0.0, 1.0)
         finish_panel(ax, "comparison_share", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
     axes[0].invert_yaxis()
@@ -494,18 +500,18 @@ def _draw_full_batch(dataset: xr.Dataset, axes: Array) -> None:
     ax.set(xlim=(0.0, None), ylim=(-0.03, 1.05))
     cut = float(dataset.attrs["cut"])
     # The legend stands to the right of the threshold, above the law.
-    beside = (min(threshold / ax.get_xlim()[1], 0.5), 1.0)
+    corner = (min(threshold / ax.get_xlim()[1], 0.5), 1.0)
     title = rf"$y = \min(z^2, {cut:g})$, $n$ samples reused; bars: 95 %"
-    finish_panel(ax, "ratio", "overlap_and_share", title, loc="upper left", bbox_to_anchor=beside)
+    finish_panel(ax, "ratio", "overlap_and_share", title, loc="upper left", bbox_to_anchor=corner)
     d = dataset["online_dimension"].values.astype(float)
     needed = dataset["online_samples"].values / d[:, None]
     mean, error = mean_band(needed, axis=1)
     online_ax.plot(np.repeat(d, needed.shape[1]), needed.ravel(), ".", color=REFERENCE, ms=4, alpha=0.5, label="runs")
     online_ax.errorbar(d, mean, yerr=error, fmt="o", color=MEASURED, ms=5, capsize=3, label="mean, twice the s.e.")
-    known = np.isfinite(mean)
-    if known.any():
-        slope, middle = float(dataset.attrs["online_slope"]), np.log(d[known]).mean()
-        line = mean[known].mean() + slope * (np.log(d) - middle)
+    finite = np.isfinite(mean)
+    if finite.any():
+        slope, middle = float(dataset.attrs["online_slope"]), np.log(d[finite]).mean()
+        line = mean[finite].mean() + slope * (np.log(d) - middle)
         label = rf"slope {report.formula(slope)} in $\ln d$, mean step"
         online_ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=label)
     online_ax.set_xscale("log")
@@ -518,11 +524,11 @@ def _draw_epochs(dataset: xr.Dataset, axes: Array) -> None:
     quiet, link = dataset.isel(label_noise=0), first["link"].item()
     overlap_ax, worth_ax, best_ax = axes
     for at, name in enumerate(dataset["link"].values.tolist()):
-        one, colour = quiet.sel(link=name).isel(epoch=-1), report.COLOURS[at % len(report.COLOURS)]
-        k, generative = int(one["link_exponent"]), int(one["generative_exponent"])
-        overlap_ax.plot(ratio, one["reused_overlap"], "-", color=colour, lw=1.6)
-        overlap_ax.plot(ratio, one["fresh_overlap"], "--", color=colour, lw=1.0)
-        mean, error = mean_band(one["measured_overlap"].values, axis=1)
+        last, colour = quiet.sel(link=name).isel(epoch=-1), report.COLOURS[at % len(report.COLOURS)]
+        k, generative = int(last["link_exponent"]), int(last["generative_exponent"])
+        overlap_ax.plot(ratio, last["reused_overlap"], "-", color=colour, lw=1.6)
+        overlap_ax.plot(ratio, last["fresh_overlap"], "--", color=colour, lw=1.0)
+        mean, error = mean_band(last["measured_overlap"].values, axis=1)
         # Points of links with equal overlaps side by side.
         label, place = rf"{name}: $k = {k}$, $k^* = {generative}$", ratio * 1.02**at
         overlap_ax.errorbar(place, mean, yerr=error, fmt="o", color=colour, ms=4, capsize=2, label=label)
@@ -530,14 +536,14 @@ def _draw_epochs(dataset: xr.Dataset, axes: Array) -> None:
         overlap_ax.plot([], [], style, color=REFERENCE, label=label)
     for at, colour in enumerate(report.shades(ratio.size, 0.85)):
         worth = first.isel(label_noise=0, ratio=at)["fresh_epochs"].values
-        known = np.where(np.isfinite(worth), worth, np.nan)
-        worth_ax.plot(passes, known, "-o", ms=3, color=colour, label=f"$n = {ratio[at]:g}d$")
+        finite = np.where(np.isfinite(worth), worth, np.nan)
+        worth_ax.plot(passes, finite, "-o", ms=3, color=colour, label=f"$n = {ratio[at]:g}d$")
     worth_ax.plot(passes, passes, ":", color=REFERENCE, label="all were fresh")
     for at, colour in enumerate(report.shades(dataset.sizes["label_noise"], 0.85)):
-        one = first.isel(label_noise=at)
-        mean, error = mean_band(_best_epochs(one), axis=1)
-        best_ax.plot(ratio, one["best_epoch"], "-", color=colour, lw=1.6)
-        label = rf"noise {float(one['label_noise']):g}"
+        part = first.isel(label_noise=at)
+        mean, error = mean_band(_best_epochs(part), axis=1)
+        best_ax.plot(ratio, part["best_epoch"], "-", color=colour, lw=1.6)
+        label = rf"noise {float(part['label_noise']):g}"
         best_ax.errorbar(ratio * 1.02**at, mean, yerr=error, fmt="o", color=colour, ms=4, capsize=2, label=label)
     for ax in (overlap_ax, best_ax):
         ax.set_xscale("log")

@@ -542,7 +542,7 @@ def carry_out(
 
 
 def further_runs(
-    plan: CheckPlan, comparison: xr.Dataset, simulations: Sequence[xr.Dataset], spent: float, left: float
+    plan: CheckPlan, comparison: xr.Dataset, simulations: Sequence[xr.Dataset], spent: float, seconds: float
 ) -> int:
     """Return the number of further runs that show an error of 30 %, 0 if they take longer than the seconds left.
 
@@ -556,18 +556,18 @@ def further_runs(
     if not plan.flexible or refuted or not ended or not runs < needed <= MOST_TIMES * runs:
         return 0
     more = int(np.ceil(MORE_MARGIN * needed)) - runs
-    return more if spent * more / runs <= left else 0
+    return more if spent * more / runs <= seconds else 0
 
 
-def with_runs(simulation: xr.Dataset, others: xr.Dataset) -> xr.Dataset:
+def with_runs(simulation: xr.Dataset, added: xr.Dataset) -> xr.Dataset:
     """Return a simulation with the runs of another one of the same plan appended."""
     names = [name for name, array in simulation.data_vars.items() if "seed" in array.dims]
-    parts = [part[names] for part in (simulation, others)]
+    parts = [part[names] for part in (simulation, added)]
     drawn = xr.concat(parts, "seed", data_vars="minimal", coords="minimal", compat="override", join="override")
     both = simulation.drop_dims("seed").assign_coords(seed=drawn["seed"]).assign(drawn.data_vars)
     stored = json.loads(simulation.attrs["parameters"])
     stored["solver"]["seeds"] = both["seed"].values.tolist()
-    seconds = sum(float(part.attrs["wall_seconds"]) for part in (simulation, others))
+    seconds = sum(float(part.attrs["wall_seconds"]) for part in (simulation, added))
     return both.assign_attrs(simulation.attrs | {"parameters": json.dumps(stored), "wall_seconds": seconds})
 
 

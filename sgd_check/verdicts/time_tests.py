@@ -427,7 +427,7 @@ def _relabelled(runs: int, count: int, permutations: int) -> Array:
 
 
 def cut_at(emergence: Array, horizon: float) -> Array:
-    """Return times with NaN in place of those beyond the horizon."""
+    """Return times, with NaN for those beyond the horizon."""
     with np.errstate(invalid="ignore"):
         return np.where(emergence <= horizon, emergence, np.nan)
 
