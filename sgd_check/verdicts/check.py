@@ -462,7 +462,7 @@ def carry_out(
     save_at: SaveAt | None = None,
     announce: Callable[[str], object] = str,
 ) -> tuple[xr.DataTree, str]:
-    """Simulate a plan, compare, and return the tree and why the last simulation ended.
+    """Simulate a plan, compare, and return the tree and the stop reason of the last simulation.
 
     If an error of 30 % could have gone unseen, a plan that the check chose itself makes as many runs more as show it,
     as far as ten minutes reach. `announce` takes a sentence on a simulation that follows. `words` name in sentences the
@@ -572,7 +572,7 @@ def with_runs(simulation: xr.Dataset, added: xr.Dataset) -> xr.Dataset:
 
 
 class NoFiniteStepError(ValueError):
-    """There is no solution of the finite-step equation to test; the sentence says why."""
+    """The finite-step equation has no solution to test; the sentence gives the cause."""
 
 
 def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None) -> xr.Dataset:
@@ -721,7 +721,7 @@ class CheckPlan:
     flexible: bool = False
 
     def describe(self) -> str:
-        """Return one line for the reader."""
+        """Return one line on learning rate, steps, horizon and directions."""
         horizon = f"{self.learning_rate * self.steps:.4g}"
         if decided_by_curves(self.problem, self.optimizer):
             within = f", after which {self.checked} of {self.emerging} directions have emerged" * (self.emerging > 0)
@@ -791,7 +791,7 @@ def plan_check(
     t_max: float | None = None,
     progress: bool | None = False,
 ) -> tuple[CheckPlan, float | None]:
-    """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
+    """Return the plan of a check and its estimated seconds, None for an engine whose cost does not grow with steps.
 
     The plan chooses a learning rate and a number of steps that are None.
     """
@@ -872,7 +872,7 @@ def _plan_by_curves(
 
 
 def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch_size: int, factor: float) -> float:
-    """Return the default learning rate, small enough that `factor` times the scatter shows an error in every time."""
+    """Return the default learning rate, at which delay and `factor` times the scatter hide no error of 30 %."""
     try:
         limit = stable_rate(problem, batch_size)
     except ValueError as error:
@@ -893,7 +893,7 @@ def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch
 
 
 def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
-    """Return the seconds of a step of all runs, by bursts of `steps` or more that can be timed; spends `engine`."""
+    """Return the seconds of one step of all runs, timed in bursts of `steps` or more, which advance `engine`."""
     with engine.running():
         engine.advance(np.full(10, BURST_RATE))
         engine.measure(student=False)
@@ -955,14 +955,14 @@ class Beyond(NamedTuple):
 
 
 def awaited_ends(prediction: xr.Dataset) -> dict[int, float]:
-    """Return the times at which directions emerge if they are 30 % late, by direction (from 0), the first one first."""
+    """Return the times at which directions emerge if they are 30 % late, by direction (from 0), in increasing order."""
     times = (1.0 + VISIBLE_ERROR) * predicted_times(prediction, "emergence_time")
     order = np.argsort(times)[: np.count_nonzero(np.isfinite(times))]
     return dict(zip(order.tolist(), times[order].tolist(), strict=True))
 
 
 def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
-    """Return the times until which the curves that move are to be followed, ascending, within the prediction."""
+    """Return the times until which runs must follow the moving curves, ascending, within the prediction."""
     ends = []
     times = np.asarray(prediction["time"].values) if "time" in prediction.coords else np.empty(0)
     for quantity in curves.quantities_of(problem, prediction):

@@ -89,13 +89,13 @@ AWAITED = ("emergence_time", "component_learned_time")
 class Curve(NamedTuple):
     """One quantity, such as the "learned mass of direction" "2", by theory and runs at common times (times,).
 
-    `runs` (runs, times) are without effect of the step size to first order; `effect` (times,), whose square bounds the
-    second order; `dilated` (2, times) the theory if its times were 30 % longer or shorter. `scale` is the least range
-    at which the curve counts as moving. `extrapolated` says whether two learning rates took the effect away, `scatter`
-    (times,) is the standard deviation over runs, and `saved` (times,) says where theory and runs are saved closely
-    enough; None: everywhere. `theory_error` (times,) are standard errors of a theory that is a mean over points. Of one
-    time, `awaited` says whether 1.3 times it lies within the runs, which end at ln time `horizon`; a run is NaN without
-    it.
+    `runs` (runs, times) are free of the effect of the step size to first order; the square of `effect` (times,) bounds
+    the second order. `dilated` (2, times) is the theory if its times were 30 % longer or shorter. `scale` is the least
+    range at which the curve counts as moving. `extrapolated` says whether runs at two learning rates removed the
+    effect. `scatter` (times,) is the standard deviation over runs. `saved` (times,) says at which times theory and runs
+    are saved closely enough, None at all. `theory_error` (times,) are standard errors of a theory that is a mean over
+    points. For a single time, `awaited` says whether 1.3 times it lies within the runs, which end at ln time
+    `horizon`; runs that lack the time are NaN.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Curve(NamedTuple):
 
     @property
     def range(self) -> float:
-        """The unit of all allowances: how far theory moves, and at least `scale`."""
+        """The unit of all allowances: the range of theory, or `scale` if that is larger."""
         return max(float(np.ptp(self.theory)), self.scale)
 
     @property
@@ -135,12 +135,12 @@ class Curve(NamedTuple):
 
     @property
     def scatters(self) -> bool:
-        """Whether runs scatter so much that what this does to their mean is not known."""
+        """Whether runs scatter so much that the effect of the scatter on their mean is not known."""
         return self.scatter is not None and bool(np.max(self.scatter) > LARGEST_SCATTER * self.range)
 
     @property
     def moves(self) -> bool:
-        """Whether theory moves so far that an error in its times means something; of a time, whether it is awaited."""
+        """Whether theory moves by `scale` or more, so that an error in time would show; of a time: it is awaited."""
         return self.awaited if self.is_time else bool(np.ptp(self.theory) >= self.scale)
 
 
@@ -165,7 +165,7 @@ class CurveTest(NamedTuple):
     level: float = np.nan
 
     def runs_needed(self) -> float:
-        """Return how many runs that scatter as these see an error of 30 %; inf: no number does."""
+        """Return the number of runs with this scatter that see an error of 30 %; inf if no number does."""
         runs, distance = self.curve.runs.shape[0], np.abs(self.curve.dilated - self.curve.theory)[:, self.places]
         if self.power >= POWER:
             return float(runs)
@@ -177,12 +177,12 @@ class CurveTest(NamedTuple):
 
     @property
     def is_too_wide(self) -> bool:
-        """Whether the band contains the error of 30 % that is to be seen, so that no number of runs would show it."""
+        """Whether the band contains an error of 30 %, so that no number of runs shows it."""
         distance = np.abs(self.curve.dilated[:, self.places] - self.curve.theory[self.places])
         return bool(np.nanmin(np.nanmax(distance, axis=1)) <= self.allowance)
 
     def row(self, rate: float, count: int, excuse: str = "") -> Row:
-        """Return the row of evidence, of `count` tests that share a rate of false alarms."""
+        """Return the row of evidence, if `count` tests share a rate of false alarms."""
         curve, distance = self.curve, self.mean - self.predicted
         at = int(np.argmax(np.abs(self.score if self.score.any() else np.nan_to_num(distance))))
         width = self.allowance / curve.range
@@ -206,7 +206,7 @@ class CurveTest(NamedTuple):
         )
 
     def _cause(self) -> str:
-        """Return why an error of 30 % may go unseen."""
+        """Return the cause for which an error of 30 % may go unseen."""
         if not self.curve.moves:
             return STILL
         if not self.curve.known:
@@ -584,7 +584,7 @@ def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:
 
 
 def _excuse(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], tests: Sequence[CurveTest]) -> str:
-    """Return what else may be the cause of a difference in curves and times, as a sentence; empty if nothing.
+    """Return a sentence on another cause of a difference in curves and times; empty if there is none.
 
     Without allowance for the step size only a start speaks against theory.
     """
@@ -672,7 +672,7 @@ def _unresolved(unresolved: Sequence[Row]) -> str:
 
 
 def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float) -> list[Row]:
-    """Return the row that says that half of the runs have an emergence that theory has not, or none that theory has.
+    """Return a row if half of the runs have an emergence that theory lacks, or lack all that theory has; else none.
 
     Only what is well before the end of the runs counts: 30 % later is still within them.
     """
@@ -701,7 +701,7 @@ def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float
 def _tests_of_times(
     prediction: xr.Dataset, simulation: xr.Dataset, pairs: NDArray[np.intp], tests: list[CurveTest]
 ) -> EventTests:
-    """Return the tests of times of emergence by direction, in the form of those that decide elsewhere."""
+    """Return the tests of times of emergence by direction, as `EventTests`."""
     by_label = {test.curve.label: test for test in tests if test.curve.kind.startswith("emergence")}
     censored = np.sum(simulation["censored"].values[pairs] != 0, axis=0)
     time_tests: list[TimeTest | None] = []

@@ -60,7 +60,7 @@ class Expectation(NamedTuple):
         high: float = np.nan,
         notes: tuple[str, ...] = (),
     ) -> Expectation:
-        """Return the same numbers for all directions, since theory has none of single directions."""
+        """Return an expectation with the same numbers for all directions."""
         delays, scatters, lows, highs = (np.broadcast_to(value, time.shape) for value in (delay, scatter, low, high))
         return cls(time, delays, scatters, lows, highs, notes, delays, np.zeros(time.size, dtype=bool))
 
@@ -72,7 +72,7 @@ def predicted_times(prediction: xr.Dataset, name: str) -> Array:
 
 
 def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
-    """Return emergence times as predicted, and the band of the mean of their logarithm that theory allows SGD.
+    """Return the predicted times of emergence, and the band in which the mean of their logarithm may lie for SGD.
 
     Times that are not finite and positive are NaN and not compared. `noise_rate` is learning rate over batch size.
     """

@@ -46,10 +46,10 @@ _BAND = f"−1 ± {WIDTH_CORRECTION:g}"
 
 
 class WidthRuns(NamedTuple):
-    """Runs of several widths (W,), increasing, from starts that all share, at times that a mean field has too.
+    """Runs of several widths (W,), increasing, from common starts, at times that the mean field has too.
 
-    Of each of the `starts` (S,), by seed, every width has two runs or more that did not blow up. At `times` (T,), the
-    places `saved` of the mean field, every simulation has `records`.
+    `starts` (S,) are seeds; every width has two sound runs or more of each. `times` (T,) are those at the places
+    `saved` of the mean field; `records` has the places of these times in every simulation.
     """
 
     problem: Problem

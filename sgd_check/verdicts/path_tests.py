@@ -45,7 +45,7 @@ SAME_TIME = 1e-9
 
 
 class PathTest(NamedTuple):
-    """One quantity against theory: `what` it is, whether it is larger, its normal score and two-sided p-value."""
+    """The test of one quantity against theory: its name `what`, its normal score and its two-sided p-value."""
 
     what: str
     score: float
@@ -289,7 +289,7 @@ def interpolated(times: Array, losses: Array, at: Array) -> Array:
 
 
 def known_between(times: Array, values: Array, at: Array, tolerance: Array | float) -> Switches:
-    """Return whether values are known at each time: saved there, or the same when every other value is left out."""
+    """Return whether values are known at each time: saved there, or equal by interpolation from every other one."""
     saved = np.isfinite(values)
     times, values = times[saved], values[saved]
     if times.size == 0:

@@ -53,7 +53,7 @@ LEAST_DIMENSION = 100
 
 
 def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem of the runs, and the runs, ValueError if they cannot be compared."""
+    """Return the problem of the runs, and the runs; ValueError if they cannot be compared."""
     runs = check_dataset("simulation", simulation)
     require(
         {"train_loss", "seed"} <= {*runs, *runs.dims},

@@ -1,4 +1,4 @@
-"""The start of a prediction and of runs, each against that of the problem that both answer.
+"""Tests of the starts of a prediction and of runs against the start of their problem.
 
 A record at time 0 has to be the start itself. A later first record tells of the start as long as runs, or theory, have
 hardly moved by then: it may differ from the start by as much as they have moved, beyond the noise of the runs.

@@ -57,7 +57,7 @@ UNSEEN = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen"
 
 
 class CountTest(NamedTuple):
-    """The number of runs that have a direction by their end though theory puts it beyond.
+    """The test of the number of runs that have a direction which theory puts beyond their end.
 
     `time` is the predicted one, inf for never, and NaN where the prediction ended before the runs: p is NaN then.
     `share` is that of the runs that the scatter of theory allows. Until the end noise moves an overlap by `moved`, and
@@ -77,12 +77,12 @@ class CountTest(NamedTuple):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether runs have the direction, and theory does not say how many may."""
+        """Whether runs have the direction although theory has no law of their number."""
         return self.having > 0 and bool(np.isnan(self.share))
 
     @property
     def cause(self) -> str:
-        """A sentence on the noise that may be why runs have the direction; empty if it is not known to be."""
+        """A sentence on noise as the cause for which runs have the direction; empty if noise is too small for that."""
         noise = "The noise of the steps, which this theory leaves out,"
         if self.scatter > NOISE_DECIDES:
             decides = f"decides when it {self.event.present}"
@@ -263,7 +263,7 @@ class TimesTests:
         )
 
     def _lacking(self, rows: Sequence[Row], p_value: float) -> str:
-        """Return what could not be tested or told apart."""
+        """Return sentences on tests that were not possible, or did not decide."""
         missing = [row for row in rows if row.kind == RowKind.REQUIREMENT]
         if few := [row.cause for row in missing if row.quantity == USABLE]:
             return few[0]
@@ -350,7 +350,7 @@ class TimesTests:
 
 
 def _doubts(event: Event, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield which directions theory puts beyond its end, or the runs', and runs have."""
+    """Yield sentences on directions that runs have and theory puts beyond its own end or that of the runs."""
     had = [row for row in rows if row.kind == event.noun and row.value > 0.0 and np.isnan(row.z) and np.isnan(row.high)]
     if ended := [f"{row.label} ({row.value:.0f} of {row.runs:.0f} runs)" for row in had if np.isnan(row.time)]:
         yield f"The prediction ended before the runs, without {event.noun} of direction {', '.join(ended)}."
@@ -359,7 +359,7 @@ def _doubts(event: Event, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _gap_sentence(cause: str, names: str) -> str:
-    """Return why awaited directions are not known to agree."""
+    """Return a sentence on the cause for which awaited directions are not known to agree."""
     if cause == UNSEEN:
         return f"{UNSEEN} in {names}: {MORE_WORK}."
     return f"{cause}: {names}{'; use a smaller learning rate' if NOISE in cause else ''}."

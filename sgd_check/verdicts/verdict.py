@@ -39,7 +39,7 @@ LEAST_RATE_RATIO = 1.2
 
 
 class Event(NamedTuple):
-    """The event whose times are compared: how sentences and figures call it, and the variable with its time."""
+    """The event whose times are compared: its words in sentences and figures, and the variable with its time."""
 
     noun: str
     verb: str
@@ -58,7 +58,7 @@ EVENTS = {event.noun: event for event in (EMERGENCE, ALIGNMENT, LEARNING)}
 
 
 def event_of(dataset: xr.Dataset) -> Event:
-    """Return the event whose times a simulation or a prediction has as times of emergence."""
+    """Return the event of the times of a dataset: alignment for frames, else emergence."""
     return ALIGNMENT if "alignment" in dataset else EMERGENCE
 
 
@@ -308,7 +308,7 @@ def difference(rows: Sequence[Row], p_value: float, rate: float) -> str:
 
 
 def count_sentence(row: Row, end: str) -> str:
-    """Return how many runs have a direction that theory puts beyond them, with an end, and the part of noise in it."""
+    """Return a sentence on the runs that have a direction which theory puts beyond them, closed by `end`."""
     when = "never" if np.isinf(row.time) else f"at {row.time:.3g}, after the end of the runs"
     having = f"{row.value:.0f} of {row.runs:.0f} runs {EVENTS[row.kind].past}"
     return f"Direction {row.label}, predicted {when}: {having}{end} {row.cause}".rstrip()
@@ -366,7 +366,7 @@ def too_few(usable: int) -> list[Row]:
 
 
 def lacking_row(quantity: str, cause: str, **numbers: Any) -> Row:
-    """Return the row of something without which nothing agrees; `cause` is a sentence."""
+    """Return the row of an unmet requirement, which prevents agreement; `cause` is a sentence."""
     return Row(quantity=quantity, kind=RowKind.REQUIREMENT, required=True, cause=cause, **numbers)
 
 
@@ -376,12 +376,12 @@ def leave(rows: Sequence[Row]) -> bool:
 
 
 def significantly(left: bool) -> str:
-    """Return the word that has to follow "leaves its band" if a mean lies outside."""
+    """Return the word " significantly" if a mean lies outside its band, else an empty text."""
     return " significantly" if left else ""
 
 
 def side_of(score: float) -> str:
-    """Return on which side of its prediction a quantity lies."""
+    """Return "larger" or "smaller", the side of its prediction on which a quantity lies."""
     return "larger" if score > 0 else "smaller"
 
 
