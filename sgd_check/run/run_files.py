@@ -43,7 +43,7 @@ def finish_check(
 
 
 def refusal_of(error: BaseException, engine: str) -> str:
-    """Return one sentence for an error that the user can mend."""
+    """Return the sentence of an error in arguments, in words of the command line."""
     if isinstance(error, ModuleNotFoundError) and engine == "torch":
         return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
     return as_typed(error, OPTIONS, prediction="FILE")

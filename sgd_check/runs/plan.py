@@ -97,7 +97,7 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
 
 
 def stability_limit(problem: Problem, batch_size: int = 1, optimizer: Optimizer | None = None) -> float | None:
-    """Return the limit of stability of η for steps of B samples, None where no formula gives it or there is none."""
+    """Return the limit of stability of η for steps of B samples, None if no formula gives it or there is no limit."""
     from dynamics.theory.learning_rates import quick_limit
 
     return None if is_spherical(problem) else quick_limit(problem, batch_size, optimizer)

@@ -17,10 +17,10 @@ from sgd_check.runs.plan import Plan
 
 
 class CrossingTracker:
-    """The `time` at which each entry of an array first reached its threshold, NaN where it did not.
+    """The `time` at which each entry of an array first reached its threshold, NaN before that.
 
-    Between two looks the quantity is taken as linear in log time (in time from a look at time 0). An entry that is past
-    its threshold at the first look crossed then; NaN never crosses. Thresholds broadcast with values of the shape.
+    Between two looks the quantity is linear in log time, or in time after a look at time 0. An entry that is past its
+    threshold at the first look has the time of this look; NaN never crosses. Thresholds broadcast to the shape.
     """
 
     def __init__(self, threshold: Array, shape: tuple[int, ...]) -> None:
@@ -29,7 +29,7 @@ class CrossingTracker:
         self._last: tuple[float, Array] = np.nan, np.full(shape, np.nan)
 
     def observe(self, time: float, values: Array) -> None:
-        """Take the values at a later time than the last look."""
+        """Note the values at a time after the last look."""
         new = np.isnan(self.time) & (values >= self._threshold)
         before, old = self._last
         if new.any() and np.isnan(before):
@@ -40,20 +40,21 @@ class CrossingTracker:
         self._last = (time, values.copy())
 
     def state(self) -> dict[str, Array]:
-        """Return all that later looks depend on."""
+        """Return the arrays that later looks depend on."""
         return {"time": self.time.copy(), "last_time": np.array(self._last[0]), "last_values": self._last[1].copy()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from arrays that `state` returned."""
+        """Restore the arrays that `state` returned."""
         self.time[...] = state["time"]
         self._last = float(state["last_time"]), np.array(state["last_values"], dtype=np.float64)
 
 
 class Observables(NamedTuple):
-    """Loss and learned masses, of a network of v and b (…, m) too; NaN if they are not known in closed form.
+    """Functions that return loss and learned masses; NaN if they have no closed form.
 
-    `loss` is E(f − f*)² of one run, of C, of G (m, m) or spherical neurons (m, d), and of n. `learned` gives the masses
-    of every run, (runs, thresholds), of C (runs, m, P) and n (runs, m); a quantity is learned from its threshold on.
+    `loss` returns E(f − f*)² of one run, from C, G (m, m) or spherical neurons (m, d), and n. `learned` returns the
+    masses of every run (runs, thresholds), from C (runs, m, P) and n (runs, m); a quantity above its threshold is
+    learned. The arguments of a network end with v and b (…, m).
     """
 
     loss: Callable[..., float]
@@ -63,7 +64,7 @@ class Observables(NamedTuple):
 
 
 def keeps_vectors(problem: Problem) -> bool:
-    """Return whether neurons in R^d are recorded: for the loss of the spherical student, unless neurons are single."""
+    """Return whether neurons in R^d are recorded: those of the spherical student, unless it learns by correlation."""
     return is_spherical(problem) and not is_correlation(problem)
 
 
@@ -145,7 +146,7 @@ BLOW_UP_FACTOR = 1e3
 
 
 class Watch:
-    """Says which runs are sound, and when (runs, P) directions emerge: max_i C_ip² reaches the problem's level.
+    """Sound runs, and times (runs, P) of emergence, at which max_i C_ip² reaches the level of the problem.
 
     For odd k only neurons with C > 0 count, but in a network neurons of either sign. In a frame the alignment
     Σ_i C_ip² replaces the largest square.
@@ -176,7 +177,7 @@ def _weight(problem: Problem) -> float:
 
 
 class Looks:
-    """Records of runs, arrays (runs, records, …) by name, and which runs have blown up."""
+    """Records of runs, arrays (runs, records, …) by name, and the runs that have blown up (runs,)."""
 
     def __init__(self, runs: int, recorded: Integers, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.blown_up: NDArray[np.bool_] = np.zeros(runs, dtype=bool)
@@ -199,7 +200,7 @@ class Looks:
         return {"blown_up": self.blown_up.copy()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, object]) -> None:
-        """Go on from what `state` returned and from the records of a dataset."""
+        """Restore the state that `state` returned, and the records of a dataset."""
         self.blown_up[:] = state["blown_up"]
         for name, array in self.records.items():
             array[...] = records[name]
@@ -289,7 +290,7 @@ class Recorder(Looks):
         return super().state() | arrays
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, object]) -> None:
-        """Go on from what `state` returned and from the records of a dataset."""
+        """Restore the state that `state` returned, and the records of a dataset."""
         super().restore(state, records)
         for prefix, tracker in self._trackers.items():
             tracker.restore({name: state[prefix + name] for name in tracker.state()})
