@@ -69,7 +69,7 @@ def integrate(
     *arguments: OwnArguments.args,
     **own: OwnArguments.kwargs,
 ) -> xr.Dataset:
-    """Return the dataset of the answer of a name to a problem.
+    """Return the dataset of the answer `name` to a problem.
 
     `build` is given the run and the arguments that this answer alone has; `shared` are those of all answers.
     """
@@ -126,7 +126,7 @@ class Run:
         return dict.fromkeys(("neuron", "neuron_2") if self.keep == "full" else ("neuron",), numbers)
 
     def cut(self, make: Callable[[Problem], tuple[Method, Callable[[Array], float]]]) -> HalvedOrder | None:
-        """Return the flow that `make` builds with links of half their order; None where cutting them is not seen."""
+        """Return the flow that `make` builds with links of half their order, None where `halved` returns None."""
         half = halved(self.problem, self.rtol)
         return None if half is None else HalvedOrder(*make(half[0]), half[1])
 
@@ -137,7 +137,7 @@ class Run:
         return expected_compilation(self.answer.name, has_optimizer=has_optimizer, decouples=decouples)
 
     def kind_of_question(self) -> str:
-        """Return a text that two runs share which need the same functions: it lacks most numbers."""
+        """Return a text that is equal for runs that need the same compiled functions; it leaves out most numbers."""
         settings = {name: value for name, value in self.arguments.items() if name not in WITHOUT_FUNCTIONS}
         is_gaussian = self.answer.students[0] not in KINDS
         sizes = [self.problem.width, self.problem.num_directions] if is_gaussian else [None, None]
@@ -167,7 +167,7 @@ class Run:
 
 
 def _kinds(value: object) -> object:
-    """Return a value with texts and switches as they are, and anything else by its type."""
+    """Return a value with texts and switches as they are, and the name of its type for every other value."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Mapping):
@@ -203,12 +203,12 @@ class PlainMethod:
         return self.make(self.system, self.name, rtol=rtol, atol=self.atol)
 
     def attributes(self, _stepper: Stepper) -> Mapping[str, object]:
-        """Return name and compile time."""
+        """Return the name of the method and the seconds of compiling."""
         return {"method": self.name, "compile_seconds": compiled_seconds()}
 
 
 class HalvedOrder(NamedTuple):
-    """The same flow with the series of its links cut at half of their order, and its E(f − f*)² of a state."""
+    """The flow with the series of its links cut at half of their order, and the function state -> E(f − f*)²."""
 
     method: Method
     loss: Callable[[Array], float]

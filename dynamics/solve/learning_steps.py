@@ -104,7 +104,7 @@ class LearningSteps:
         return table_of_pairs(f"<b>Direction {self.direction}</b>, {self.event}", rows)
 
     def _said(self) -> dict[str, str]:
-        """Return steps and samples in words; of steps without an interval the flow's with one digit, and no samples."""
+        """Return texts of steps and samples; without an interval only the steps of the flow, with one digit."""
         if not math.isfinite(self.steps):
             return {"steps": "never" if math.isinf(self.steps) else "unknown"}
         if not math.isfinite(self.steps_deviation):
@@ -113,7 +113,7 @@ class LearningSteps:
         return {name: with_error(size * self.steps, size * self.steps_deviation) for name, size in units.items()}
 
     def _interval(self, form: str) -> str:
-        """Return the interval in a text of this form, nothing if it is unknown."""
+        """Return the interval, formatted by `form`, "" if it is unknown."""
         if not math.isfinite(self.steps_deviation):
             return ""
         ends = (self.steps_low, self.steps_high)
@@ -362,14 +362,14 @@ def can_be_drawn(problem: Problem) -> bool:
 
 
 def is_drawn(problem: Problem) -> bool:
-    """Return whether times of a problem are always those of drawn runs: those that can be drawn at k ≤ 2."""
+    """Return whether times of a problem are always taken from drawn runs: it can be drawn, and k ≤ 2."""
     return can_be_drawn(problem) and not decouples(problem)
 
 
 def _of_drawn_runs(
     problem: Problem, place: int, event: str, rate: float, size: int, time: float, draws: int | None, *, stepped: bool
 ) -> _Times:
-    """Return the times of drawn runs, relative to the run without noise where the answer has no noise in its times."""
+    """Return the times of drawn runs; for the answer of a flow, its time scaled by drawn over noiseless times."""
     if (note := _above_limit(problem, rate, size)) is not None:
         return _unknown(time, note)
     plan = theory.RunPlan.of(problem, rate / size, time, draws)
@@ -426,7 +426,7 @@ def _of_pair(
     *,
     stepped: bool,
 ) -> _Times:
-    """Return the times of a matched pair, with those of runs that noise gives another neuron within the interval."""
+    """Return the times of a matched pair; the interval also covers runs in which noise exchanges neurons."""
     if not (is_correlation(problem) or decouples(problem)):
         return _unknown(
             time,

@@ -172,7 +172,7 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 def network_step(
     problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object, optimizer: object
 ) -> StepSettings:
-    """Return how steps of finite size enter; on the sphere they do as d → ∞ alone."""
+    """Return the settings of steps of finite size; on the sphere their theory is "infinite-d" alone."""
     step = steps.checked_step(learning_rate, method, step_theory, batch_size, optimizer, problem=problem)
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
@@ -180,7 +180,7 @@ def network_step(
 
 
 def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
-    """Return the flow, which gradient descent steps along, or the equation of SGD."""
+    """Return the equations of the flow, also for gradient descent, or those of the mean steps of SGD."""
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     if (optimized_system := steps.optimized(problem, step)) is not None:

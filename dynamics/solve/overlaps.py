@@ -306,7 +306,7 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def default_flow_schedule(problem: Problem) -> SaveAt:
-    """Return the times that a flow saves by default, by the predicted times where theory has them."""
+    """Return the default saved times of a flow, which follow the predicted times if theory has them."""
     return theory.default_schedule(problem, predict(problem) if has_pairs(problem) else None)
 
 

@@ -44,7 +44,7 @@ class JumpStepper:
         return self
 
     def attributes(self, _stepper: Stepper) -> dict[str, object]:
-        """Return nothing: there is no choice."""
+        """Return no attributes, since there is one method alone."""
         return {}
 
     @property
@@ -54,7 +54,7 @@ class JumpStepper:
 
     @property
     def event_times(self) -> Array:
-        """When directions were aligned, and then when they were learned; NaN if not yet."""
+        """Times at which directions were aligned, then those at which they were learned; NaN if not yet."""
         return np.concatenate(self._course.reached)
 
     def advance(self, target: float, max_steps: int) -> Status:
@@ -200,7 +200,7 @@ def quadratic_integration(run: Run) -> Integration:
 
 
 def quadratic_numbers(problem: Problem, times: int) -> tuple[float, float]:
-    """Return about how many numbers are held at once: by the motion, and by the records of so many times."""
+    """Return approximate counts of the numbers in memory: those of the motion, and of the records at `times` times."""
     m, count = problem.width, problem.num_directions
     return float(ARRAYS_OF_MOTION * m * (count + m)), float(ARRAYS_OF_RECORDS * times * count)
 

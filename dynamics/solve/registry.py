@@ -58,7 +58,7 @@ class Answer:
         return function
 
     def defaults(self) -> Mapping[str, object]:
-        """Return the arguments of the function but the problem by name, with their defaults."""
+        """Return the default of every argument of the function except the problem, by name."""
         return _defaults(self.function)
 
 
@@ -132,5 +132,5 @@ def answer_of(problem: Question) -> Answer:
 
 
 def registered(name: str) -> Answer:
-    """Return the answer of a name that this package has."""
+    """Return the answer of this package with a name."""
     return next(answer for answer in ANSWERS if answer.name == name)

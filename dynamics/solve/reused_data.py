@@ -229,7 +229,7 @@ def checked_data(
     reshuffle: object,
     draws: object,
 ) -> tuple[ReusedData, int]:
-    """Return the checked data of the motion and the number of points of a group; refuse steps beyond the memory."""
+    """Return the data of the motion and the points of a group; refuse more steps than memory or noise allow."""
     check_problem(problem, NETWORK)
     count = checked_integer(steps, "steps", minimum=1)
     size = points_of_group(checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST))
@@ -302,7 +302,7 @@ def cost(steps: int, draws: int = DRAWS, width: int = 1, span: int = 1, partitio
 
 
 def samples_of(samples: object, dimension: int) -> float:
-    """Return the number of samples over the dimension, of a number or of text such as "1.5d"."""
+    """Return the number of samples over the dimension, from a number or a text such as "1.5d"."""
     if not isinstance(samples, str):
         return checked_integer(samples, "samples", minimum=1) / dimension
     text = samples.strip()
@@ -330,7 +330,7 @@ def _target(problem: Problem) -> Callable[[Array], Array]:
 
 
 def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -> tuple[list[Moments], bool]:
-    """Return the moments by each group of points that was finished, and whether Ctrl-C was pressed."""
+    """Return the moments of each finished group of points, and whether Ctrl-C was pressed."""
     must_stop, stopped, drawn_parts = interruption(), threading.Event(), []
     interrupted = False
 
@@ -383,7 +383,7 @@ def _without_noise(values: Mapping[str, Array]) -> StopReason:
 
 
 def _losses(system: NetworkSystem, groups: Sequence[Moments]) -> Array:
-    """Return E(f − f*)² of each of some moments at each time, (groups, times)."""
+    """Return E(f − f*)² of the moments of each group at each time, (groups, times)."""
     losses = np.full((len(groups), len(groups[0].train_loss)), np.nan)
     for at, t in np.ndindex(losses.shape):
         M, Q, v, b, _ = (moment[t] for moment in groups[at])

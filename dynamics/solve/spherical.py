@@ -315,7 +315,7 @@ def _integrated(problem: Problem, nodes: Array, particles: int, rtol: float, ato
 
 
 def _nodes(times: Array, largest_step: float) -> tuple[Array, NDArray[np.intp]]:
-    """Return increasing nodes from 0 to the last time, at most a step apart, and where the saved times are in them."""
+    """Return increasing nodes from 0 to the last time, at most a step apart, and the places of the saved times."""
     stops = times if times[0] == 0.0 else np.concatenate([[0.0], times])
     counts = np.maximum(np.ceil(np.diff(stops) / largest_step), 1.0).astype(np.intp)
     parts = [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(stops, stops[1:], counts, strict=False)]
@@ -428,7 +428,7 @@ def correlation_integration(
 def correlation_step(
     problem: Problem, learning_rate: object, step_theory: object, batch_size: object, optimizer: object = None
 ) -> StepSettings:
-    """Return the steps, or refuse a problem or steps that the equations do not describe."""
+    """Return the settings of steps; refuse a problem or steps that the equations do not describe."""
     require(is_correlation(problem), "Argument `problem` must have `objective` 'correlation' here, but has 'squared'.")
     require(
         step_theory in (None, "finite-d"),
