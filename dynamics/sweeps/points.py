@@ -102,7 +102,7 @@ def name_of_study(study: Study) -> str:
 
 
 def check_options(study: Study, options: Mapping[str, object], keys: Iterable[str] = ()) -> None:
-    """Raise ValueError if the study does not take one of these options, or needs one that is absent."""
+    """Raise ValueError if the study lacks one of these options, or needs an option that is absent."""
     function = find_study(study)
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):

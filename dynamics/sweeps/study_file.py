@@ -64,7 +64,7 @@ class StudyFile(NamedTuple):
 
 
 def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
-    """Read and check a study file, all but what only the study itself can check; raise UsageError with one sentence.
+    """Read and check a study file, except what only the study itself can check; raise UsageError with one sentence.
 
     `trusted` is a study that the user has named; the file may ask for it though its name is not registered.
     """
@@ -248,7 +248,7 @@ def _option(key: str, value: object) -> object:
 
 
 def _only_entry(value: object) -> tuple[str, Any]:
-    """Return the key and the value of a table with one key, no key for anything else."""
+    """Return the key and the value of a table with one key, ("", None) for any other value."""
     return next(iter(value.items())) if isinstance(value, dict) and len(value) == 1 else ("", None)
 
 

@@ -68,7 +68,7 @@ GATHERED_BYTES = 1 << 26
 
 @dataclass
 class Merged:
-    """One variable of the result, by the points that were seen so far."""
+    """One variable of the result, as the points that were read so far have it."""
 
     #: Without those of the grid.
     dims: tuple[str, ...]
@@ -133,7 +133,7 @@ class Survey:
 
 
 def _common(first: NDArray[np.generic], second: NDArray[np.generic]) -> NDArray[np.generic] | None:
-    """Return the longer of two coordinates if the shorter is its beginning, else None."""
+    """Return the longer of two coordinates if it begins with the shorter one, None otherwise."""
     if first.ndim != 1 or second.ndim != 1:
         return first if np.array_equal(first, second) else None
     short, long = sorted((first, second), key=len)
