@@ -43,14 +43,19 @@ LARGEST_NORM = 1e4
 
 @kernel
 def is_blown_up(y: Vector, a: Vector, m: int, P: int) -> bool:
-    """Return whether one of the m squared norms at the end of a state is beyond `LARGEST_NORM` of the teacher's."""
+    """Return whether any of the m squared norms that end the state exceeds `LARGEST_NORM` times Σ_p a_p."""
     bound = np.log(LARGEST_NORM * np.sum(vector(a, 0, P)))
     return bool(np.max(vector(y, y.size - m, m)) > bound)
 
 
 @pasted_kernel
 def write_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-    """Return the Gram matrix Q, N + diag(κ), F = (N + diag(κ)) Q, and H, written to the scratch."""
+    """Return (Q, N + diag(κ), F, H), views of `work`, at a state y of m neurons and P directions; M = m + P.
+
+    Q (M, M) is the Gram matrix of all unit vectors; F = (N + diag(κ)) Q (m, M) are the products of each neuron's mean
+    gradient with all vectors, divided by the neuron's length; H (m, m) is η times the second-order part of one step,
+    divided by the lengths of both neurons.
+    """
     m, P = sizes[0], sizes[1]
     mm, M, at = m * m, m + P, P + P * P
     layout, scratch = vector(sizes, LAYOUT, sizes.size - LAYOUT), vector(work, 3 * mm, work.size - 3 * mm)
@@ -70,7 +75,11 @@ def write_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write C', G' and (ln n)' = H_ii − 2 F_ii, or NaN."""
+    """Write the derivatives in time = η · step of C (m, P), G (m, m) and ln n (m,); all NaN once norms blew up.
+
+    C and G are cosines of neurons with directions and with neurons, n squared norms. (ln n_i)' = H_ii − 2 F_ii, F and H
+    as `write_second` returns them.
+    """
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
     if is_blown_up(y, parameters, m, P):
@@ -108,7 +117,11 @@ TABLES, PARTS = tuple_of(VECTOR, INTEGERS, VECTOR), tuple_of(MATRIX, MATRIX, MAT
 
 @unit(Tables=TABLES)
 def write_drift(tables: Tables, drift_gram: Matrix) -> None:
-    """Write F = (N + diag(κ)) Q and D = F (N + diag(κ))ᵀ, N = w g'(Q) and κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib)."""
+    """Write N + diag(κ) and F = (N + diag(κ)) Q to the scratch, and D = F (N + diag(κ))ᵀ (m, m) to `drift_gram`.
+
+    Q is the Gram matrix of all M vectors, w their weights, g(s) = Σ_j c_j² s^j: N_ib = w_b g'(Q_ib), κ_i = Σ_b (2 w_b
+    g(Q_ib) − N_ib Q_ib).
+    """
     numbers, layout, work = tables
     m, degree, place = layout[0], layout[3], layout[DRIFT_AT]
     M = m + layout[1]
@@ -131,7 +144,7 @@ def write_drift(tables: Tables, drift_gram: Matrix) -> None:
 
 @kernel
 def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
-    """Y = X Q^(∘e); for e = 0 that is the sum of each row, repeated."""
+    """Write Y = X Q, where Q is already the elementwise power e of a Gram matrix; e = 0 writes row sums of X."""
     if e > 0:
         product(X, Q, Y)
         return
@@ -141,7 +154,11 @@ def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
 
 @unit()
 def write_singles(layout: Integers, work: Vector) -> None:
-    """U_r(i) of all powers, and Y_e,r(i) of the pairs (e, r) that terms use."""
+    """Write the rows U_r(i) = w Q_i^r of all powers r, and Y_e,r(i) = Q^(∘e) U_r(i) of the pairs (e, r) in use.
+
+    Q_i is row i of the Gram matrix of all M vectors, w their weights, powers are elementwise; rows have M entries and
+    lie in `work`, at the places that `layout` gives.
+    """
     m, top, count = layout[0], layout[2], layout[4]
     M = m + layout[1]
     power, U, Y, place = layout[POWERS_AT], layout[11], layout[12], layout[15]
@@ -158,7 +175,11 @@ def write_singles(layout: Integers, work: Vector) -> None:
 
 @unit()
 def write_mixed(i: int, layout: Integers, work: Vector) -> None:
-    """X_rs(i, j) and Y_e,rs(i, j) for one i and all j ≥ i."""
+    """Write the rows X_rs(i, j) = w Q_i^r Q_j^s and Y_e,rs = Q^(∘e) X_rs of neuron i and all neurons j ≥ i.
+
+    Q_i is row i of the Gram matrix of all M vectors, w their weights, powers are elementwise; rows have M entries and
+    lie in `work`, at the places that `layout` gives.
+    """
     m, segments, mixed, place = layout[0], layout[5], layout[6], layout[17]
     M, count = m + layout[1], m - i
     power, U, X, Y = layout[POWERS_AT], layout[11], layout[13], layout[14]
@@ -180,7 +201,11 @@ def write_mixed(i: int, layout: Integers, work: Vector) -> None:
 
 @unit(Tables=TABLES)
 def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tuple[float, float]:
-    """Sum all terms of one pair: the part of `second` without d, and its slope in d, both divided by ρ_i ρ_j."""
+    """Return (base, slope) of neurons i and j: E[e² ∇_i·∇_j] = ρ_i ρ_j (base + d · slope) for one sample.
+
+    e is the error with label noise of standard deviation `noise`, ∇_i the gradient of the network's output by the
+    weights of neuron i, ρ_i its length and d the dimension; s is the cosine of the two neurons.
+    """
     numbers, layout, work = tables
     m, M, degree, groups = layout[0], layout[0] + layout[1], layout[3], layout[7]
     place, powers, terms = layout[18], layout[19], layout[20]
@@ -213,7 +238,12 @@ def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tupl
 
 @unit(Tables=TABLES, Parts=PARTS)
 def step_moments(noise: float, tables: Tables, parts: Parts) -> None:
-    """Write F, which stays in `work`, and the parts of one sample, divided by ρ_i ρ_j; w and Q stand in `work`."""
+    """Write the parts (D, base, slope), (m, m) each, of the moments of one step with one sample.
+
+    D are products of mean gradients, and base + d · slope is the second-order part, in dimension d; all are divided by
+    the lengths ρ_i ρ_j. `noise` is the standard deviation of label noise. `work` must hold the weights w of the M
+    vectors at its start and their Gram matrix Q; F, from `write_drift`, stays in `work`.
+    """
     (_, layout, work), (drift_gram, base, slope) = tables, parts
     m, M, power = layout[0], layout[0] + layout[1], layout[POWERS_AT]
     size = M * M
@@ -246,6 +276,10 @@ class FiniteStepSystem(OverlapSystem):
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
+        """Prepare the equation at rate η = `learning_rate` and `batch_size` samples a step.
+
+        `step_theory` is "finite-d" or "infinite-d", the limit d → ∞ at fixed η d.
+        """
         check_polynomial(problem)
         super().__init__(problem)
         self.functions = replace(self.functions, rhs=rhs)
@@ -293,7 +327,10 @@ class MomentParts(NamedTuple):
 
 
 def exact_moments(coefficients: Array, R: Array, S: Array, teacher: Teacher) -> MomentParts:
-    """Return the moments at R = WΘᵀ (m, P) and S = WWᵀ (m, m) for a polynomial link, and a (P,), T (P, P) and noise τ.
+    """Return the moments of one step for a polynomial link, at the overlaps R = WΘᵀ (m, P) and S = WWᵀ (m, m).
+
+    `coefficients` are the link's Hermite coefficients c_j; `teacher` is (a, T, τ): coefficients a (P,), the Gram matrix
+    T (P, P) of its directions and the standard deviation τ of label noise.
 
     Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked. Too many diagrams: ValueError.
     """
@@ -340,7 +377,7 @@ class MomentTables(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """Diagrams and factors of a link; rows of `edges` and `weights` are sorted by group."""
+    """Diagrams of a link, which are the terms of its second moments; `edges` and `weights` are sorted by group."""
 
     edges: Integers
     weights: Array
@@ -350,7 +387,11 @@ class _Link(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The rows that are computed: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X."""
+    """Lists of the rows of numbers, one per vector, that the kernels compute, see the comment on U, X and Y above.
+
+    `singles`: pairs (e, r) of Y made of U. `segments`: (e, first row of X, count, first row of Y), for Y made of X.
+    `mixed`: pairs (r, s) of X.
+    """
 
     singles: list[tuple[int, int]]
     segments: list[tuple[int, int, int, int]]
@@ -358,7 +399,11 @@ class _Rows(NamedTuple):
 
 
 def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole: bool = True) -> MomentTables:
-    """Return the tables of m neurons and P directions, `whole` or of what grows with d; ValueError if too many."""
+    """Return the tables for `width` neurons and `num_directions` directions, from Hermite coefficients c_j.
+
+    `whole` keeps all of the second-order part; otherwise only what grows with the dimension d. ValueError if the link
+    has more than `MOST_DIAGRAMS` diagrams.
+    """
     trim = trimmed(coefficients)
     link, squares = _link(trim, whole), np.square(trim)
     rows, degree = _rows(link.edges), squares.size - 1
@@ -393,7 +438,10 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole
 
 
 def _rows(edges: Integers) -> _Rows:
-    """Return the rows that the diagrams need, X sorted by r + s so that a segment of it is one matrix."""
+    """Return the rows of numbers that the diagrams use; X is sorted by r + s, so that rows of one sum are adjacent.
+
+    A row of `edges` is the numbers of edges (e, r, s, r', s') of one diagram.
+    """
     halves = [(r, s) for row in edges.tolist() for r, s in (row[1:3], row[3:5])]
     mixed = sorted({pair for pair in halves if min(pair) > 0}, key=lambda pair: (sum(pair), pair))
     first_halves = edges[:, :3].tolist()
@@ -405,7 +453,10 @@ def _rows(edges: Integers) -> _Rows:
 
 
 def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
-    """Return the places of the two rows of each diagram, shape (D, 8); the left one is Q^(∘e) times its factors."""
+    """Return the places of the two rows that each of D diagrams multiplies, shape (D, 8).
+
+    Four numbers per row: a start in `work`, and the multiples of i, j and m − i that are added to it.
+    """
     shift = {(e, sum(rows.mixed[x])): row - x for e, x, _, row in rows.segments}
     mixed = {pair: x for x, pair in enumerate(rows.mixed)}
     singles = {pair: x for x, pair in enumerate(rows.singles)}
@@ -424,7 +475,10 @@ def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int
 
 @lru_cache(maxsize=32)
 def _link(coefficients: tuple[float, ...], whole: bool) -> _Link:
-    """Return the diagrams of a link, grouped by (r + r', s + s'), with the factors of each group in powers of G_ij."""
+    """Return the diagrams of a link with Hermite coefficients c_j, grouped by (r + r', s + s').
+
+    Each group has factors (2, powers): coefficients of base and of slope in powers of G_ij, the cosine of two neurons.
+    """
     hat = mean_derivatives(coefficients)
     k, size = np.arange(hat.size + 1.0), hat.size + 1
     padded = np.concatenate([np.zeros(1), hat, np.zeros(4)])

@@ -36,7 +36,7 @@ LANES, LANES_IN_SUBSPACE = 2048, 64
 
 
 class ParticleCounts(NamedTuple):
-    """First entries of `sizes`."""
+    """Counts at the start of the integers `sizes` of a mean field, read by `counts_of`."""
 
     #: N, M, P, levels of the loss, and r.
     particles: int
@@ -52,7 +52,13 @@ class ParticleCounts(NamedTuple):
 
 
 class ParticleNumbers(NamedTuple):
-    """First entries of `parameters`: c (M), μ* (M), the learned masses (P, M), a (P), levels, floor, d, masses (N)."""
+    """Numbers at the start of `parameters`; M moments, P directions, N particles.
+
+    `coefficients` c (M,) and `targets` μ* (M,) make the loss, floor + Σ_k c_k (μ_k − μ*_k)²; `learned` (P, M) times the
+    moments is the learned mass per direction; `weights` are the teacher's coefficients a (P,); `levels` the losses that
+    are timed; `floor` the loss that the student's link cannot express; `dimension` d; `masses` (N,), of particles whose
+    masses do not grow.
+    """
 
     coefficients: Vector
     targets: Vector
@@ -65,7 +71,11 @@ class ParticleNumbers(NamedTuple):
 
 
 class ParticleWork(NamedTuple):
-    """Layout of `work`: moments, sums, which forces replace, and slopes, (M,) each; masses; scratch for a block."""
+    """Parts of the scratch `work`, with M moments.
+
+    `moments`, `sums` and `slopes`, (M,) each, where forces overwrite sums once moments are known; `masses` of the
+    particles of a block; `scratch`, the rest, for one block.
+    """
 
     moments: Vector
     sums: Vector
@@ -80,14 +90,16 @@ CHAIN_AT = len(ParticleCounts._fields)
 
 @kernel
 def counts_of(sizes: Integers) -> ParticleCounts:
-    """Return the counts of a mean field."""
+    """Return the first entries of `sizes` by name: numbers of particles, moments, directions, levels, axes …."""
     return ParticleCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7])
 
 
 def packed(
     counts: ParticleCounts, chain: Sequence[Integers], numbers: ParticleNumbers, powers: Array, rows: int
 ) -> tuple[Array, Integers, int]:
-    """Return parameters, sizes and the size of `work` of a mean field; a block takes `rows` rows of scratch.
+    """Return (parameters, sizes, number of floats in `work`), the arrays that the kernels of a mean field take.
+
+    `rows` is the number of rows of scratch, of one float per particle of a block.
 
     `chain` is empty along one axis, and `powers` where the stride is 0.
     """
@@ -99,13 +111,13 @@ def packed(
 
 @kernel
 def lanes_of(sizes: Integers) -> int:
-    """Return the particles of a block."""
+    """Return the largest number of particles in a block, 2048 along one axis and 64 in several."""
     return LANES if counts_of(sizes).axes == 1 else LANES_IN_SUBSPACE
 
 
 @kernel
 def scalars_start(sizes: Integers) -> int:
-    """Return the place of the floor in the parameters; d follows, then the masses."""
+    """Return the index of the floor of the loss in `parameters`; the dimension d and the masses follow it."""
     counts = counts_of(sizes)
     M, P = counts.moments, counts.directions
     return int(2 * M + P * M + P + counts.levels)
@@ -113,7 +125,7 @@ def scalars_start(sizes: Integers) -> int:
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> ParticleNumbers:
-    """Return the numbers of a mean field."""
+    """Return views of the parts of `parameters` by name, see `ParticleNumbers`."""
     counts, at = counts_of(sizes), scalars_start(sizes)
     M, P = counts.moments, counts.directions
     return ParticleNumbers(
@@ -125,21 +137,24 @@ def numbers_of(parameters: Vector, sizes: Integers) -> ParticleNumbers:
 
 @kernel
 def zonal_powers_of(parameters: Vector, sizes: Integers) -> Matrix:
-    """Return the coefficients of the C_l in powers, one row each (M, M), which are there if the stride is not 0."""
+    """Return a view (M, M): row l holds the coefficients of the zonal polynomial C_l in powers of α.
+
+    It exists in `parameters` only where sums are taken in powers of α (the stride of powers is not 0).
+    """
     counts = counts_of(sizes)
     return matrix(parameters, scalars_start(sizes) + 2 + counts.particles, counts.moments, counts.moments)
 
 
 @kernel
 def chain_of(sizes: Integers) -> tuple[Integers, Integers]:
-    """Return the parent and the axis of every monomial, (K,) each."""
+    """Return two arrays (K,): the parent of each monomial a^κ, and the axis whose coordinate multiplies it."""
     K = counts_of(sizes).first
     return vector(sizes, CHAIN_AT, K), vector(sizes, CHAIN_AT + K, K)
 
 
 @kernel
 def work_of(sizes: Integers, work: Vector) -> ParticleWork:
-    """Return the parts of `work`."""
+    """Return views of the parts of the scratch `work` by name, see `ParticleWork`."""
     M, width = counts_of(sizes).moments, lanes_of(sizes)
     at = 3 * M + width
     return ParticleWork(
@@ -153,7 +168,11 @@ def work_of(sizes: Integers, work: Vector) -> ParticleWork:
 
 @kernel
 def advance_degree(y: Vector, count: int, degree: int, dimension: float, lanes: Vector) -> None:
-    """Pass to C_degree and C_(degree+1), from the pair before or, at degree 0, from nothing."""
+    """Write the zonal polynomials C_degree and C_(degree+1) at α = y[:count] to the two rows of `lanes`.
+
+    The rows hold C_(degree−1) and C_degree before; at degree 0 their contents do not matter. `dimension` is the d of
+    the sphere in R^d on which the polynomials are orthogonal.
+    """
     high = degree + dimension - 2.0
     up, back = (high + degree) / high, degree / high
     for i in range(count):
@@ -166,7 +185,10 @@ def advance_degree(y: Vector, count: int, degree: int, dimension: float, lanes: 
 def sums_of_degrees(
     y: Vector, weights: Vector, count: int, dimension: float, M: int, sums: Vector, lanes: Vector
 ) -> None:
-    """Add Σ_i weight_i C_l(α_i), by the recurrence in l."""
+    """Add Σ_i weight_i C_l(α_i) over the `count` particles of a block to `sums`[l], for l = 0 … M − 1.
+
+    C_l are the zonal polynomials of R^dimension, by their recurrence in l; `lanes` is scratch.
+    """
     for degree in range(M):
         advance_degree(y, count, degree, dimension, lanes)
         total = 0.0
@@ -179,7 +201,11 @@ def sums_of_degrees(
 def write_by_degrees(
     is_slope: bool, y: Vector, out: Vector, count: int, dimension: float, slopes: Vector, M: int, lanes: Vector
 ) -> None:
-    """Write Φ'(α), or Φ(α), by the recurrence in l."""
+    """Write Φ'(α) if `is_slope`, else the potential Φ(α), of the `count` particles of a block to `out`.
+
+    Φ is the field at the projection α = y, and `slopes` (M,) the coefficients of Φ' in the zonal polynomials of
+    R^(dimension+2), with the constant of Φ at place 0.
+    """
     shift = 1 if is_slope else 0
     vector(out, 0, count).fill(0.0)
     for degree in range(M - shift):
@@ -196,7 +222,11 @@ def write_by_degrees(
 
 @choice()
 def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums: Vector, lanes: Vector) -> None:
-    """Add the mass and Σ_i weight_i α_i^k, two powers in a pass; the lanes hold weight_i times the next power."""
+    """Add Σ_i weight_i α_i^k over the `count` particles of a block to `sums`[k], and their mass to `sums`[0].
+
+    The powers are k = start, start + stride, … below M; two are summed in each pass. `lanes` is scratch and holds
+    weight_i times the next power.
+    """
     _, M, _, _, _, _, stride, start = counts_of(sizes)
     alpha, squares = vector(y, 0, count), vector(lanes, LANES, count)
     first, ratio = squares if start == 2 else alpha, squares if stride == 2 else alpha
@@ -224,7 +254,10 @@ def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums
 def write_by_powers(
     is_slope: bool, y: Vector, out: Vector, count: int, slopes: Vector, sizes: Integers, lanes: Vector
 ) -> None:
-    """Write Φ'(α), or Φ(α), by a polynomial that is stored as those of links are."""
+    """Write Φ'(α) if `is_slope`, else the potential Φ(α), of the `count` particles of a block to `out`.
+
+    Φ is the field at the projection α = y, and `slopes`[k] / k its coefficient of α^k, with its constant at place 0.
+    """
     _, M, _, _, _, _, stride, start = counts_of(sizes)
     terms = 1 + (M - 1 - start) // stride
     lanes[0], lanes[1], lanes[2] = start - (1 if is_slope else 0), stride, 1 + 4 * ((terms + 2) // 4)
@@ -242,7 +275,11 @@ def write_by_powers(
 
 @kernel
 def tables(sizes: Integers, scratch: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix, Vector]:
-    """Return a^κ (K, lanes), its adjoint (K, lanes), the powers of u (Q, lanes), ∂_a Φ (r, lanes) and ∂_u Φ (lanes)."""
+    """Return views of `scratch`, one column per particle of a block ("lanes" = 64).
+
+    The monomials a^κ (K, lanes); the derivatives of the potential Φ by them (K, lanes); the powers of u = 1 − |a|² (Q,
+    lanes); ∂Φ/∂a at fixed u (r, lanes); ∂Φ/∂u (lanes,).
+    """
     (_, _, _, _, r, _, K, Q), width = counts_of(sizes), LANES_IN_SUBSPACE
     monomials, adjoint = matrix(scratch, 0, K, width), matrix(scratch, K * width, K, width)
     powers, at = matrix(scratch, 2 * K * width, Q, width), (2 * K + Q) * width
@@ -251,7 +288,10 @@ def tables(sizes: Integers, scratch: Vector) -> tuple[Matrix, Matrix, Matrix, Ma
 
 @kernel
 def write_monomials(y: Vector, count: int, sizes: Integers, scratch: Vector) -> None:
-    """Write the monomials a^κ and powers of u."""
+    """Write to `scratch` the monomials a^κ and the powers of u = 1 − |a|² of `count` particles.
+
+    y holds their projections a row by row, (count, r).
+    """
     (_, _, _, _, r, _, K, Q), (parents, axes) = counts_of(sizes), chain_of(sizes)
     monomials, _, powers, _, _ = tables(sizes, scratch)
     for i in range(count):
@@ -274,7 +314,10 @@ def write_monomials(y: Vector, count: int, sizes: Integers, scratch: Vector) -> 
 def sums_of_monomials(
     y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
 ) -> None:
-    """Add Σ_i weight_i a_i^κ u_i^q, where the kernel needs it."""
+    """Add Σ_i weight_i a_i^κ u_i^q, u = 1 − |a|², over a block of `count` particles to `sums`, at place κ Q + q.
+
+    Places whose coefficient c in the loss is 0 are left out.
+    """
     Q, (monomials, _, powers, _, _) = counts_of(sizes).second, tables(sizes, scratch)
     coefficients = numbers_of(parameters, sizes).coefficients
     write_monomials(y, count, sizes, scratch)
@@ -288,7 +331,11 @@ def sums_of_monomials(
 
 @kernel
 def write_gradient(y: Vector, count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector) -> None:
-    """Write ∂_u Φ and ∂_a Φ: Σ_q f_κq u^q is the adjoint of a^κ, from the last monomial back to the first."""
+    """Write ∂Φ/∂u and ∂Φ/∂a at fixed u = 1 − |a|² of `count` particles to `scratch`.
+
+    Φ = Σ f_κq a^κ u^q is the field and `forces` are f, at place κ Q + q. The derivative by a^κ, Σ_q f_κq u^q, is passed
+    from the last monomial back to the first along the chain of parents.
+    """
     (_, _, _, _, r, _, K, Q), (parents, axes) = counts_of(sizes), chain_of(sizes)
     coefficients = numbers_of(parameters, sizes).coefficients
     monomials, adjoint, powers, gradient, slope = tables(sizes, scratch)
@@ -316,7 +363,10 @@ def write_gradient(y: Vector, count: int, forces: Vector, parameters: Vector, si
 def block_sums(
     y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
 ) -> None:
-    """Add the sums of a block that moments are made of."""
+    """Add to `sums` (M,) the sums over a block of `count` particles that moments are made of.
+
+    In several axes they are sums of monomials, along one axis of powers of α or of zonal polynomials.
+    """
     counts = counts_of(sizes)
     if counts.axes > 1:
         sums_of_monomials(y, weights, count, parameters, sizes, sums, scratch)
@@ -329,7 +379,7 @@ def block_sums(
 
 @kernel
 def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: Integers) -> None:
-    """Write the moments: the sums, but for those of powers."""
+    """Write the moments μ (M,) of the law of neurons; they equal `sums` unless these are sums of powers of α."""
     counts = counts_of(sizes)
     for degree in range(counts.moments):
         moments[degree] = sums[degree]
@@ -343,7 +393,11 @@ def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: 
 
 @kernel
 def write_slopes(moments: Vector, slopes: Vector, parameters: Vector, sizes: Integers, forces: Vector) -> None:
-    """Write the forces f = c (μ − μ*), and what blocks need of them: f, or the coefficients of Φ' = Σ_l f_l C_l'."""
+    """Write the forces f_k = c_k (μ_k − μ*_k) to `forces` (M,), and to `slopes` (M,) what blocks of particles read.
+
+    In several axes slopes are the forces; along one axis they are coefficients of Φ' = Σ_l f_l C_l' in powers of α or
+    in zonal polynomials of R^(d+2), with the constant of the field Φ at place 0.
+    """
     counts, numbers = counts_of(sizes), numbers_of(parameters, sizes)
     M, dimension = counts.moments, numbers.dimension
     for k in range(M):
@@ -367,7 +421,7 @@ def write_on_axis(
     is_slope: bool, y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers,
     lanes: Vector,
 ) -> None:  # fmt: skip
-    """Write Φ'(α), or Φ(α), of a block."""
+    """Write Φ'(α) if `is_slope`, else the potential Φ(α), of `count` particles along one axis to `out`."""
     counts = counts_of(sizes)
     if counts.first > 0:
         write_by_powers(is_slope, y, out, count, slopes, sizes, lanes)
@@ -380,7 +434,10 @@ def write_on_axis(
 def write_rates_on_axes(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
-    """Write the velocities of a block in several axes, a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
+    """Write the velocities a' = −(I − a aᵀ) ∇Φ of a block of `count` particles in r axes to `out`, (count, r) in rows.
+
+    Φ is the field, and ∇ = ∂_a − 2 a ∂_u its whole derivative, since u = 1 − |a|².
+    """
     r, (_, _, _, gradient, slope) = counts_of(sizes).axes, tables(sizes, scratch)
     write_monomials(y, count, sizes, scratch)
     write_gradient(y, count, slopes, parameters, sizes, scratch)
@@ -397,7 +454,10 @@ def write_rates_on_axes(
 def write_potentials_on_axes(
     out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
-    """Write the potentials of a block in several axes, from the monomials that `write_rates_on_axes` left."""
+    """Write the potentials Φ(a) of a block of `count` particles in several axes to `out`.
+
+    `scratch` must hold their monomials, which `write_rates_on_axes` writes.
+    """
     Q, (monomials, _, powers, _, _) = counts_of(sizes).second, tables(sizes, scratch)
     coefficients = numbers_of(parameters, sizes).coefficients
     vector(out, 0, count).fill(0.0)
@@ -411,7 +471,10 @@ def write_potentials_on_axes(
 def block_rates(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
-    """Write the velocities of a block, along one axis −(1 − α²) Φ'(α)."""
+    """Write the velocities of a block of `count` particles to `out`, (count, r) in rows.
+
+    Along one axis they are α' = −(1 − α²) Φ'(α), in several a' = −(I − a aᵀ) ∇Φ, where Φ is the field.
+    """
     if counts_of(sizes).axes > 1:
         write_rates_on_axes(y, out, count, slopes, parameters, sizes, scratch)
         return
@@ -424,7 +487,7 @@ def block_rates(
 def block_potentials(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
-    """Write the potentials of a block, after its velocities."""
+    """Write the potentials Φ of a block of `count` particles to `out`, from the scratch of `block_rates`."""
     if counts_of(sizes).axes > 1:
         write_potentials_on_axes(out, count, slopes, parameters, sizes, scratch)
     else:
@@ -432,7 +495,11 @@ def block_potentials(
 
 
 def choices_of(span: int, *, stride: int, grows: bool) -> tuple[Callable[..., None], ...]:
-    """Return the units that particles take in so many axes; along one, `stride` is that of powers, 0 for none."""
+    """Return the compiled functions for particles in `span` axes: of sums, of velocities, and in several of growth.
+
+    `stride` is the spacing of the powers of α that are summed along one axis, 0 for zonal polynomials; `grows` tells
+    whether masses change.
+    """
     if span > 1:
         growing = (write_potentials_on_axes,) if grows else ()
         return (sums_of_monomials, write_rates_on_axes, *growing)
@@ -441,7 +508,7 @@ def choices_of(span: int, *, stride: int, grows: bool) -> tuple[Callable[..., No
 
 @kernel
 def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
-    """Keep |a| ≤ 1: a particle that rounding carries out of the ball is put on its surface."""
+    """Move each of the `count` particles of y with |a| > 1, by rounding, to the surface |a| = 1."""
     r = counts_of(sizes).axes
     for i in range(count):
         if r == 1:
@@ -460,7 +527,7 @@ def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
 
 @kernel
 def block_masses(y: Vector, first: int, count: int, parameters: Vector, sizes: Integers, lanes: Vector) -> Vector:
-    """Return the masses of the particles from `first` on, in `lanes` if they grow."""
+    """Return the masses (count,) of the particles from index `first` on; growing ones are written to `lanes`."""
     counts = counts_of(sizes)
     if counts.grows == 0:
         return vector(numbers_of(parameters, sizes).masses, first, count)
@@ -471,7 +538,7 @@ def block_masses(y: Vector, first: int, count: int, parameters: Vector, sizes: I
 
 @unit()
 def write_moments(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the moments of all particles to the start of `work`."""
+    """Write the moments μ_k (M,) of the law of all particles to the first M places of `work`."""
     (N, M, _, _, r, _, _, _), width = counts_of(sizes), lanes_of(sizes)
     moments, sums, _, lanes, scratch = work_of(sizes, work)
     for k in range(M):
@@ -485,7 +552,10 @@ def write_moments(y: Vector, parameters: Vector, sizes: Integers, work: Vector) 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write a' = −(I − a aᵀ) ∇Φ of all particles, and (ln n)' where masses grow."""
+    """Write the rates of the state: a' = −(I − a aᵀ) ∇Φ of all particles, then (ln n)' = −4 Φ where masses n grow.
+
+    Φ is the field at a particle's projections a. Time t does not enter.
+    """
     (N, _, _, _, r, grows, _, _), width = counts_of(sizes), lanes_of(sizes)
     moments, forces, slopes, _, scratch = work_of(sizes, work)
     write_moments(y, parameters, sizes, work)
@@ -502,7 +572,12 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write level − loss, one per level, then ∫ g_3(w·θ_p) dρ / g_3(1) − a_p/2, one per direction."""
+    """Write level − loss per level, then learned mass − a_p/2 per direction.
+
+    The learned mass is ∫ g_3(w·θ_p) dρ / g_3(1): ρ is the law of neurons w, θ_p a direction of the teacher, a_p its
+    coefficient, and g_3 the part of the link's kernel that counts as learned. An event happens where a value rises
+    through 0.
+    """
     numbers, moments = numbers_of(parameters, sizes), work_of(sizes, work).moments
     write_moments(y, parameters, sizes, work)
     loss = numbers.floor
