@@ -59,7 +59,7 @@ DEGREE, THEORY, FIRST, FAMILY, FORCES_AT, LAYOUT = range(3, 9)
 
 @kernel
 def forces(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix]:
-    """Return N + diag(k), and F."""
+    """Return views of `work`: N + diag(k) and F = (N + diag(k)) C, shape (m, M) each, where C is the Gram matrix."""
     m, M, place = sizes[0], sizes[0] + sizes[1], sizes[FORCES_AT]
     return matrix(work, place, m, M), matrix(work, place + m * M, m, M)
 
@@ -78,7 +78,11 @@ def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) ->
 
 @kernel
 def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """N_ib = w_b E σ'_i σ'_b, plus k_i = Σ_b w_b E σ''_i σ_b on the diagonal, of erf −Σ_b N_ib C_ib/(1 + C_ii)."""
+    """Write N + diag(k) (m, M) to `work`: N_ib = w_b E σ'_i σ'_b and k_i = Σ_b w_b E σ''_i σ_b.
+
+    σ_i is the output of neuron i, and w_b = 1 for neurons and −a_p for directions. For erf, k_i = −Σ_b N_ib C_ib/(1 +
+    C_ii), C the Gram matrix.
+    """
     m, M, K, (N, _) = sizes[0], sizes[0] + sizes[1], sizes[DEGREE], forces(sizes, work)
     write_means(y, parameters, sizes, work)
     C, weights = matrix(work, 0, M, M), vector(parameters, 0, M)
@@ -107,7 +111,11 @@ def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
 
 @unit()
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """R' = −(F)_R and S' = −(F_S + F_Sᵀ) of the flow, F = (N + diag(k)) C, which stay in `work`."""
+    """Write R' = −F_R (m, P) and S' = −(F_S + F_Sᵀ) (m, m) of the flow; N, k and F stay in `work`.
+
+    R and S are products of neurons with directions and with neurons, and F = (N + diag(k)) C has the columns [F_S |
+    F_R]; C is the Gram matrix of all vectors.
+    """
     m, P, (N, F) = sizes[0], sizes[1], forces(sizes, work)
     write_forces(y, parameters, sizes, work)
     product_until(N, matrix(work, 0, m + P, m + P), F, sizes)
@@ -116,7 +124,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @pasted_kernel
 def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
-    """Write and return S of a batch, after `rhs`; the upper half is not written."""
+    """Write and return E of the products of two gradients of a batch, (m, m); call it after `rhs`.
+
+    Entries above the diagonal are not written.
+    """
     m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
     at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
     second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
@@ -142,7 +153,10 @@ def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Intege
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Diagonal with the forces N and k held: −N_ii − k_i for R, the sum of two such for S."""
+    """Write the diagonal of the Jacobian with N and k held: −N_ii − k_i for R, the sum of two such for S.
+
+    N + diag(k) are the forces that `rhs` leaves in `work`.
+    """
     m, P, (N, _) = sizes[0], sizes[1], forces(sizes, work)
     for i in range(m):
         for p in range(P):
@@ -153,7 +167,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
-    """Return E σ_i σ_b of the degrees that count, of erf those from 0 or 3 on."""
+    """Return E σ_i σ_b of units i and b, without the degrees below the lowest one that counts as learned."""
     M, K = sizes[0] + sizes[1], sizes[DEGREE]
     c, value = work[i * M + b], 0.0
     if sizes[FAMILY] == ERF:
@@ -167,7 +181,11 @@ def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − its level (C > 0 if the sign matters), then learned mass − a_p/2, NaN if undefined."""
+    """Write max_i C_ip² − the emergence level per direction p, then learned mass − a_p/2 per direction.
+
+    C_ip is the cosine of neuron i and direction p; where the sign matters only C > 0 counts. The mass is NaN where no
+    degree of the link counts.
+    """
     m, P = sizes[0], sizes[1]
     M = m + P
     level = parameters[M + P * P + 4]
@@ -186,7 +204,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """S = Sᵀ: steps treat both halves alike up to the order of sums, so one is copied over the other."""
+    """Make S symmetric: one half, which steps treat alike up to the order of sums, is copied over the other."""
     mirror(matrix(y, sizes[0] * sizes[1], sizes[0], sizes[0]))
 
 
@@ -207,6 +225,10 @@ class CommitteeSystem(FlowSystem):
     def __init__(
         self, problem: Problem, learning_rate: float | None = None, step_theory: str = "infinite-d", batch_size: int = 1
     ) -> None:
+        """Prepare the flow, or mean steps at `learning_rate` η on batches of `batch_size` samples.
+
+        `step_theory` is "infinite-d" or "finite-d".
+        """
         m, P = problem.width, problem.num_directions
         M, teacher, start = m + P, problem.teacher, problem.start()
         self.problem = problem
@@ -242,7 +264,7 @@ class CommitteeSystem(FlowSystem):
         return 2.0 * self.problem.width * float(square)
 
     def unpack(self, state: Array) -> tuple[Array, Array]:
-        """Return views (R, S) of a state."""
+        """Return views of a state: R (m, P), neurons times directions, and S (m, m), neurons times neurons."""
         m, P = self.problem.width, self.problem.num_directions
         return state[: m * P].reshape(m, P), state[m * P :].reshape(m, m)
 
@@ -272,7 +294,7 @@ class CommitteeSystem(FlowSystem):
         }
 
     def _squared(self, means: Array) -> float:
-        """Return the mean square of f − f*, or of a part of it, of the means of products of all its units."""
+        """Return the mean square of Σ_b w_b σ_b from `means` E σ_a σ_b (M, M), of all degrees or of some."""
         terms = np.abs(self._weights)
         return float(without_rounding(self._weights @ means @ self._weights, terms @ np.abs(means) @ terms))
 
@@ -285,7 +307,10 @@ class CommitteeSystem(FlowSystem):
         return self.loss(*self.unpack(state))
 
     def learned_mass(self, R: Array, n: Array) -> Array:
-        """Return Σ_i E[σ_i σ_p]/E[σ_p²] of the degrees that count; NaN where the link has none of them."""
+        """Return Σ_i E[σ_i σ_p]/E[σ_p²] per direction p, (P,), over the degrees that count; NaN if there are none.
+
+        R (m, P) are products of neurons and directions, n (m,) squared norms.
+        """
         m = self.problem.width
         if not self.problem.learned_part.is_defined:
             return np.full(self.problem.num_directions, np.nan)
@@ -293,6 +318,7 @@ class CommitteeSystem(FlowSystem):
         return np.asarray(means[:m, m:].sum(axis=0) / np.diag(means)[m:])
 
     def _all_products(self, R: Array, S: Array) -> Array:
+        """Return the Gram matrix (M, M) of neurons and directions."""
         return np.block([[S, R], [R.T, self._gram]])
 
 
@@ -313,7 +339,10 @@ class CommitteeLink:
         return POLYNOMIAL if self.numbers.size else ERF
 
     def products(self, gram: Array, first: int = 0) -> Array:
-        """Return E σ_a σ_b of all pairs, shape (M, M), of the degrees from `first` on, of erf 0 or 3."""
+        """Return E σ_a σ_b of all pairs of units, shape (M, M), from their Gram matrix (M, M).
+
+        Degrees below `first` are left out; for erf `first` is 0 or 3.
+        """
         if self.family == POLYNOMIAL:
             return sum((self.part(gram, k) for k in range(first, self.numbers.size)), np.zeros_like(gram))
         width = np.sqrt(1.0 + np.diag(gram))

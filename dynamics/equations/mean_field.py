@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
 
 def coordinate_moments(axes: int, count: int) -> Array:
-    """Return E z^(2q), q = 0 … count − 1, of one coordinate of the uniform law on the unit sphere in R^axes."""
+    """Return the means E z^(2q), q = 0 … count − 1, shape (count,).
+
+    z is one coordinate of a uniform point on the unit sphere in R^axes.
+    """
     moments = np.ones(count)
     for q in range(1, count):
         moments[q] = moments[q - 1] * (2 * q - 1) / (axes + 2 * q - 2)
@@ -46,7 +49,9 @@ def coordinate_moments(axes: int, count: int) -> Array:
 
 
 def zonal_coefficients(powers: Array, dimension: int) -> Array:
-    """Return γ of Σ_j p_j s^j = Σ_l γ_l C_l(s), shape (J + 1,), for p_0 … p_J and d ≥ 2.
+    """Return γ of Σ_j p_j s^j = Σ_l γ_l C_l(s), shape (J + 1,), for `powers` p_0 … p_J and d = `dimension` ≥ 2.
+
+    C_l is the zonal (Gegenbauer) polynomial of R^d with C_l(1) = 1.
 
     s C_l = [(l + d − 2) C_{l+1} + l C_{l−1}] / (2l + d − 2): every weight is positive, so that nothing cancels.
     """
@@ -88,7 +93,9 @@ RESTING_SPEED = 1e-12
 
 
 class MeanFieldSystem(System):
-    """Particles with projections (N, r) and masses (N,), of sum 1 unless they grow; subclasses know the moments.
+    """A law of neurons as N particles: projections (N, r) on the r axes of the teacher, and masses (N,).
+
+    Masses have sum 1 unless they grow; subclasses know the moments of the law.
 
     `levels` are fractions of E f*² below which the loss is timed; the events are these, then learned masses.
     """
@@ -106,6 +113,7 @@ class MeanFieldSystem(System):
     _of_kernels: Callable[[], tuple[tuple[int, int], list[Integers], Array, int]]
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
+        """Prepare particles at `projections` (N, r) with masses `weights` (N,)."""
         # The kernels import Numba, which the rest of this module does not need.
         from dynamics.equations import mean_field_kernels as kernels
 
@@ -156,33 +164,37 @@ class MeanFieldSystem(System):
         return teacher_term(self.problem)
 
     def moments(self, state: Array) -> Array:
-        """Return μ (M,)."""
+        """Return the moments μ_k = Σ_i mass_i F_k(a_i), shape (M,), of the particles a_i of a state."""
         total, masses, a = np.zeros(self.coefficients.size), self.masses(state), self.unpack(state)
         for first in range(0, masses.size, BLOCK):
             total += self.features(a[first : first + BLOCK]) @ masses[first : first + BLOCK]
         return total
 
     def loss(self, moments: Array) -> float:
-        """Return E(f − f*)²."""
+        """Return the loss E(f − f*)² = floor + Σ_k c_k (μ_k − μ*_k)², from `moments` μ (M,)."""
         return float(self.floor + self.coefficients @ (moments - self.targets) ** 2)
 
     def learned_mass(self, moments: Array) -> Array:
-        """Return ∫ g_3(w·θ_p) dρ / g_3(1) per direction, shape (P,); g_3 is that of `dynamics.problem.emergence`."""
+        """Return the learned mass ∫ g_3(w·θ_p) dρ / g_3(1) of each direction θ_p, shape (P,).
+
+        ρ is the law of neurons w with the given `moments` (M,), and g_3 the part of the link's kernel that counts as
+        learned, see `dynamics.problem.emergence`.
+        """
         return self._learned @ moments
 
     def event_values(self, moments: Array) -> Array:
-        """Return the values that the kernel `event_values` writes."""
+        """Return level − loss of each level, then learned mass − a_p/2 of each direction, at `moments` (M,)."""
         masses = self.learned_mass(moments) - 0.5 * self.problem.teacher.coefficients
         return np.concatenate([self._levels - self.loss(moments), masses])
 
     def overlaps(self, state: Array) -> Array:
-        """Return w·θ_p of every particle, shape (N, P)."""
+        """Return w·θ_p of every particle w and direction θ_p, shape (N, P)."""
         rows = self.problem.teacher.directions
         projections = self.unpack(state)
         return projections if rows is None else projections @ rows.T
 
     def motion(self, state: Array, moments: Array) -> tuple[Array, Array, Array]:
-        """Return a' (N, r), and on the sphere the speed |w'| (N,) and the local Hessian (N,).
+        """Return the velocities a' (N, r), speeds |w'| (N,) on the sphere and local Hessians (N,) of the particles.
 
         The last is the largest eigenvalue of the derivative of a particle's velocity in its position at a fixed law.
         The eigenvalues are the r of (a·∇Φ) I − B ∇²Φ B, B² = I − aaᵀ, and a·∇Φ, d − 1 − r times.
@@ -193,6 +205,7 @@ class MeanFieldSystem(System):
         return velocity, speed, hessian
 
     def _block_motion(self, a: Array, moments: Array) -> tuple[Array, Array, Array]:
+        """Return what `motion` returns, for a block of particles at projections a (n, r)."""
         gradient, second = self.potential_derivatives(a, moments)
         radial = np.sum(a * gradient, axis=1)
         velocity = radial[:, None] * a - gradient
@@ -206,17 +219,24 @@ class MeanFieldSystem(System):
         return velocity, speed, radial + bend
 
     def potential_derivatives(self, a: Array, moments: Array, *, student_alone: bool = False) -> tuple[Array, Array]:
-        """Return ∇Φ (n, r) and ∇²Φ (n, r, r) at projections (n, r), without the teacher's part if asked to."""
+        """Return the gradient (n, r) and Hessian (n, r, r) of the field Φ at projections a (n, r).
+
+        `moments` (M,) are those of the law; with `student_alone` the teacher's part of Φ is left out.
+        """
         return self._derivatives(a, self.coefficients * (moments if student_alone else moments - self.targets))
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return loss, learned mass and moments, and the total mass if it grows."""
+        """Return a dict: loss, learned mass (P,), moments of the law (M,), and the total mass if masses grow."""
         moments = self.moments(state)
         total = {"total_mass": float(self.masses(state).sum())} if self.grows else {}
         return {"loss": self.loss(moments), "learned_mass": self.learned_mass(moments), "law_moment": moments, **total}
 
     def observe(self, state: Array) -> dict[str, Array | float]:
-        """Return loss, learned mass, moments, and of every particle position, speed and local Hessian."""
+        """Return what `summarise` does, and per particle its projection, speed, local Hessian and self-concordance.
+
+        Self-concordance is |a| times the positive part of the local Hessian over the speed, 0 for a particle at rest;
+        its supremum is over particles with |a|² ≥ 1/d.
+        """
         velocity, speed, hessian = self.motion(state, self.moments(state))
         projections = self.unpack(state)
         size = np.sqrt(np.sum(projections**2, axis=1))
@@ -249,13 +269,20 @@ GRADING = 5.0
 
 
 def halves_are_alike(problem: Problem, count: int, quadrature: str) -> bool:
-    """Return whether α and −α move as mirror images: the link is even, and so is the rule."""
+    """Return whether particles at α and −α move as mirror images: the link and the number of particles are even.
+
+    `quadrature` must also be "graded" or "quantiles", whose points are symmetric.
+    """
     is_even = not problem.activation.coefficients[1::2].any()
     return is_even and count % 2 == 0 and quadrature in ("graded", "quantiles")
 
 
 def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Array, Array]:
-    """Return projections (N, r), in order along one axis, and masses (N,), of sum 1 or that of the neurons' n."""
+    """Return the particles at t = 0: projections (N, r), in order along one axis, and masses (N,).
+
+    `count` is N, and `quadrature` one of `QUADRATURES`. Masses have sum 1, or for the homogeneous student the sum of
+    the squared norms of its neurons.
+    """
     axes, dimension, grows = problem.teacher.span, problem.dimension, is_homogeneous(problem)
     if quadrature == "neurons":
         neurons = problem.reduced_weights()
@@ -292,9 +319,10 @@ MOST_POWERS = 13
 
 
 class AxisSystem(MeanFieldSystem):
-    """Particles along one axis, r = 1, in zonal polynomials."""
+    """Particles along one axis (r = 1); moments are means of the zonal polynomials C_l of the projection."""
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
+        """Return c (M,), μ* (M,), the floor of the loss, and the table of learned masses (P, M)."""
         student, teacher = link_powers(self.problem)
         counted = padded(self.problem.learned_part.coefficients, student.size)
         powers = (student**2, student * teacher, teacher**2, counted**2)
@@ -311,6 +339,7 @@ class AxisSystem(MeanFieldSystem):
         return student_part, ratio * mixture, floor, signs * learned
 
     def _of_kernels(self) -> tuple[tuple[int, int], list[Integers], Array, int]:
+        """Return (stride, start) of the powers that are summed, no chain, their table, and 2 rows of scratch."""
         count = self.coefficients.size
         if count > MOST_POWERS:
             return (0, 0), [], np.empty(0), 2
@@ -320,10 +349,11 @@ class AxisSystem(MeanFieldSystem):
         return powers, [], zonal_powers(self.problem.dimension, count), 2
 
     def features(self, a: Array) -> Array:
-        """Return F_k(a), shape (M, n), of projections (n, r)."""
+        """Return the zonal polynomials C_l(a), shape (M, n), at projections a (n, 1)."""
         return np.stack(list(zonal_polynomials(a[:, 0], self.problem.dimension, self.coefficients.size)))
 
     def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
+        """Return Φ' (n, 1) and Φ'' (n, 1, 1) at projections a (n, 1), for forces c_l (μ_l − μ*_l), (M,)."""
         alpha, d, degree = a[:, 0], float(self.problem.dimension), np.arange(forces.size)
         slopes = (forces * degree * (degree + d - 2.0) / (d - 1.0))[1:]
         bends = (slopes * degree[:-1] * (degree[:-1] + d) / (d + 1.0))[1:]
@@ -345,7 +375,10 @@ LARGEST_MONOMIALS = 4000
 
 
 class SubspaceSystem(MeanFieldSystem):
-    """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
+    """Particles in r axes; moments are means of the monomials a^κ u^q, u = 1 − |a|².
+
+    ValueError if there are more than `LARGEST_MONOMIALS` monomials a^κ.
+    """
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         axes, degree = problem.teacher.span, link_powers(problem)[0].size - 1
@@ -371,6 +404,7 @@ class SubspaceSystem(MeanFieldSystem):
         super().__init__(problem, projections, weights, levels)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
+        """Return c (M,), μ* (M,), the floor of the loss, and the table of learned masses (P, M)."""
         student, teacher = link_powers(self.problem)
         target = self.problem.teacher
         axes, Q = target.span, self._powers_of_rest
@@ -395,24 +429,28 @@ class SubspaceSystem(MeanFieldSystem):
         return c.ravel(), mu.ravel(), floor, learned.reshape(target.num_directions, -1)
 
     def _of_kernels(self) -> tuple[tuple[int, int], list[Integers], Array, int]:
+        """Return (K, Q), the parents and axes of the K monomials, no powers, and the rows of scratch."""
         count, Q = len(self._exponents), self._powers_of_rest
         return (count, Q), [self._parent, self._axis], np.empty(0), 2 * count + Q + self.problem.teacher.span + 1
 
     def _monomials(self, a: Array) -> Array:
+        """Return the K monomials a^κ, shape (K, n), at projections a (n, r)."""
         values = np.ones((len(self._exponents), a.shape[0]))
         for k in range(1, len(self._exponents)):
             values[k] = values[self._parent[k]] * a[:, self._axis[k]]
         return values
 
     def _rest_powers(self, a: Array) -> Array:
+        """Return the powers u^q, shape (Q, n), of u = 1 − |a|² at projections a (n, r)."""
         u: Array = np.maximum(1.0 - np.sum(a * a, axis=1), 0.0)
         return u ** np.arange(self._powers_of_rest)[:, None]
 
     def features(self, a: Array) -> Array:
-        """Return F_k(a), shape (M, n), of projections (n, r)."""
+        """Return the products a^κ u^q, u = 1 − |a|², shape (M, n), at projections a (n, r); M = K Q."""
         return (self._monomials(a)[:, None, :] * self._rest_powers(a)).reshape(-1, a.shape[0])
 
     def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
+        """Return ∇Φ (n, r) and ∇²Φ (n, r, r) at projections a (n, r), for forces c_k (μ_k − μ*_k), (M,)."""
         axes, Q = a.shape[1], self._powers_of_rest
         values, u = self._monomials(a), self._rest_powers(a)
         table = forces.reshape(-1, Q)
@@ -448,7 +486,7 @@ MIXTURE_TOLERANCE = 1e-6
 
 
 def check_axes(problem: Problem) -> None:
-    """Refuse teachers that span more than `MOST_AXES` axes, or all d of them."""
+    """Raise ValueError for a teacher that spans more than `MOST_AXES` axes, or all d of them."""
     axes = problem.teacher.span
     require(
         axes <= MOST_AXES,
@@ -478,7 +516,7 @@ def checked_quadrature(problem: Problem, quadrature: str) -> str:
 
 
 def checked_particles(problem: Problem, particles: int | None, quadrature: str) -> int:
-    """Return the number of particles of a rule."""
+    """Return the number of particles: `particles`, or by default the width for "neurons" and 4096 for other rules."""
     if particles is None:
         return problem.width if quadrature == "neurons" else DEFAULT_PARTICLES
     count = checked_integer(particles, "particles", minimum=1)
@@ -491,7 +529,7 @@ def checked_particles(problem: Problem, particles: int | None, quadrature: str) 
 
 
 def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
-    """Return the projections of tracers, shape (n, r); none if none are given."""
+    """Return the projections of tracers, particles without mass, shape (n, r); shape (0, r) for None."""
     axes = problem.teacher.span
     if tracers is None:
         return np.empty((0, axes))
@@ -538,7 +576,11 @@ def overlap_edges() -> Array:
 
 
 def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Callable[[Array], dict[str, Any]]:
-    """Return the function that gives observables and laws of overlaps; mirror images, if any, come first."""
+    """Return the function from a state to a dict of its observables, with the laws of overlaps.
+
+    `keep` is "full" or "summary". With `mirrored` the particles are half of all, and their mirror images are put before
+    them. "overlap_quantile" has shape (P, 7), of the shares `SHARES`, and "overlap_density" (P, 100).
+    """
     observe: Callable[[Array], dict[str, Any]] = system.observer(keep)
     edges = overlap_edges()
 
@@ -559,7 +601,10 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
 
 
 def _law(overlap: Array, weights: Array, edges: Array) -> tuple[Array, Array]:
-    """Return quantiles, and density over bins, of weighted particles, by linear interpolation between them."""
+    """Return the quantiles (7,) at `SHARES` and the density over bins (100,) of weighted overlaps (N,).
+
+    Both interpolate linearly between particles; weights have sum 1.
+    """
     if (np.diff(overlap) < 0.0).any():
         order = np.argsort(overlap, kind="stable")  # fast where few are out of order
         overlap, weights = overlap[order], weights[order]

@@ -54,20 +54,23 @@ class Motion:
 
     @classmethod
     def of(cls, columns: Array, rates: Array, *levels: Array) -> Self:
-        """Return the motion at its start."""
+        """Return the motion that starts at `columns` (D, rank), with eigenvalues `rates` (D,) of A = diag(a, 0).
+
+        Each of `levels` (P,) is one row of levels that (XXᵀ)_jj is to reach.
+        """
         start = np.sum(columns[: levels[0].size] ** 2, axis=1)
         return cls(columns, rates, np.array(levels), np.where(start >= levels, 0.0, np.nan))
 
     def gram(self, wait: float) -> Array:
-        """Return K Kᵀ of a jump."""
+        """Return K Kᵀ of a jump over a time h = `wait`, shape (rank, rank)."""
         raise NotImplementedError
 
     def inner(self) -> Array:
-        """Return S of the velocity X' = 2 (A X − X S), XᵀAX or XᵀX."""
+        """Return S (rank, rank) of the velocity X' = 2 (A X − X S): XᵀAX of a span, XᵀX of weights."""
         raise NotImplementedError
 
     def grown(self, wait: float) -> Array:
-        """Return e^{2hA} X."""
+        """Return e^{2hA} X (D, rank), the columns X after a time h = `wait` without the normalisation."""
         return np.asarray(np.exp(2.0 * wait * self.rates)[:, None] * self.columns)
 
     def after(self, wait: float) -> Self:
@@ -77,15 +80,15 @@ class Motion:
         return replace(self, columns=columns.T)
 
     def carried(self) -> Array:
-        """Return (XXᵀ)_jj of all axes."""
+        """Return (XXᵀ)_jj of all axes j, shape (D,)."""
         return np.asarray(np.sum(self.columns**2, axis=1))
 
     def velocity(self) -> Array:
-        """Return X'."""
+        """Return X', the derivative of the columns in time, shape (D, rank)."""
         return np.asarray(2.0 * (self.rates[:, None] * self.columns - self.columns @ self.inner()))
 
     def slopes(self) -> Array:
-        """Return the derivatives of `carried`."""
+        """Return the derivatives of (XXᵀ)_jj in time, shape (D,)."""
         return np.asarray(2.0 * np.sum(self.columns * self.velocity(), axis=1))
 
     def past(self, time: float, wait: float) -> Self:
@@ -121,13 +124,15 @@ class Motion:
 
 
 class Span(Motion):
-    """An orthonormal basis U of the span of the neurons, U(t) = basis of e^{2tA} span V(0), with A_j = (UUᵀ)_jj.
+    """An orthonormal basis U (D, rank) of the span of the neurons; it is a basis of e^{2tA} span V(0).
+
+    A is diag(a, 0) and V(0) the weights at the start. (UUᵀ)_jj is the alignment A_j of direction j, from 0 to 1.
 
     It is the same under the flow of W and under that of orthonormal frames, U' = 2 (I − UUᵀ) A U, whatever the norms.
     """
 
     def gram(self, wait: float) -> Array:
-        """Return Uᵀ e^{4hA} U."""
+        """Return Uᵀ e^{4hA} U, shape (rank, rank), with h = `wait`."""
         grown = self.grown(wait)
         return grown.T @ grown
 
@@ -141,7 +146,7 @@ class Span(Motion):
         return Motion.after(Motion.after(self, wait), 0.0)
 
     def fine_tuned_loss(self) -> float:
-        """Return Σa² − |UᵀAU|², the least loss of a network Q = U S Uᵀ with any symmetric S."""
+        """Return Σa² − |UᵀAU|², the least loss of a network Q = U S Uᵀ over all symmetric S."""
         return float(max(np.sum(self.rates**2) - np.sum(self.inner() ** 2), 0.0))
 
 
@@ -205,7 +210,7 @@ class Course:
 
     @property
     def alignment(self) -> Array:
-        """A_j, shape (P,)."""
+        """Alignment A_j = (UUᵀ)_jj of each direction j with the span of the neurons, from 0 to 1, shape (P,)."""
         return self.span.carried()[: self.coefficients.size]
 
     @property
@@ -226,7 +231,7 @@ class Course:
         return replace(self, time=end if wait == remaining else self.time + wait, motions=motions)
 
     def record(self) -> dict[str, Any]:
-        """Return the loss, the fine-tuned loss, and A_j, which are saved at a time."""
+        """Return a dict of the loss, the fine-tuned loss and the alignments A_j (P,) at the present time."""
         a, alignment, n, last = self.coefficients, self.alignment, self.square, self.motions[-1]
         if isinstance(last, Weights):
             loss = last.loss()
@@ -243,7 +248,10 @@ class Course:
         return np.concatenate([motion.velocity().ravel() for motion in self.motions])
 
     def standing(self, numbers: Array, *, time: float | None = None, reached: Array | None = None) -> Course:
-        """Return the network with other `numbers`, by default at the same time and with the same `reached`."""
+        """Return the network with other `numbers`, laid out as `numbers` returns them.
+
+        `time` and `reached` (2, P) are the present ones by default.
+        """
         times, motions = self.reached if reached is None else reached, []
         for motion in self.motions:
             columns, numbers = np.split(numbers, [motion.columns.size])
@@ -253,7 +261,10 @@ class Course:
 
 
 def jumps_needed(times: Array, fastest: float) -> float:
-    """Return the least number of jumps to the last of some times; ValueError if there are more than `MOST_JUMPS`."""
+    """Return the least number of jumps to the last of `times`, where `fastest` is the largest coefficient a_1.
+
+    ValueError if there are more than `MOST_JUMPS`.
+    """
     count = float(np.ceil(4.0 * fastest * times[-1] / LARGEST_GROWTH))
     end = MOST_JUMPS * LARGEST_GROWTH / (4.0 * fastest)
     require(

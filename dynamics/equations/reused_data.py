@@ -45,7 +45,7 @@ Function = Callable[[Array], Array]
 
 
 class ReusedData(NamedTuple):
-    """The problem of the equations: links, samples and steps."""
+    """The inputs of `moments`, for m neurons, r axes of the teacher and T steps; the head of the module has symbols."""
 
     #: σ and σ', and f* as a function of z (r, points).
     value: Function
@@ -71,7 +71,7 @@ class ReusedData(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Moments at each time; NaN from where it grows without bound."""
+    """Averages over samples at steps 0 … T, for m neurons and r axes; NaN from the step at which weights diverge."""
 
     #: M (T + 1, m, r) and C(t,t) (T + 1, m, m).
     overlap: Array
@@ -91,7 +91,9 @@ def numbers_held(steps: int, size: int, width: int = 1, span: int = 1, partition
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Callable[[], object]) -> Moments:
-    """Return the moments by means over `size` points, a power of 2.
+    """Return the motion of overlaps, second layer, biases and training loss, from means over `size` points.
+
+    `size` is a power of 2; `rng` scrambles the points.
 
     `give_way` is called before each of the `PARTS` in which points are drawn, and before each step and the end.
     """
@@ -133,7 +135,10 @@ def moments(data: ReusedData, size: int, rng: np.random.Generator, give_way: Cal
 
 
 def _add_new(force: Array, ratio: float, basis: Array, count: int, x: Array, G: Array) -> int:
-    """Extend the first `count` orthogonal directions by those parts of F (m, points) that they do not span.
+    """Add to `basis` those parts of the forces F (m, points) that its first `count` rows do not span.
+
+    Returns the new number of rows. New rows are also added to x, and components of F along them written to G. `ratio`
+    is α, the number of samples per dimension.
 
     Writes new directions to `basis`, adds them to x, and writes their components to G; returns the new count.
     """
@@ -150,7 +155,9 @@ def _add_new(force: Array, ratio: float, basis: Array, count: int, x: Array, G: 
 
 
 def _twice_projected(vectors: Array, ratio: float, c: Array) -> tuple[Array, Array]:
-    """Return the parts of vectors that are orthogonal to the directions c, and their components along c.
+    """Return the parts of `vectors` (…, points) orthogonal to the rows of c, and their components (…, rows) along them.
+
+    `ratio` is α, the number of samples per dimension.
 
     They are projected twice: rounding of a small orthogonal part would grow in every step otherwise.
     """
@@ -162,7 +169,10 @@ def _twice_projected(vectors: Array, ratio: float, c: Array) -> tuple[Array, Arr
 
 
 def _stepped(data: ReusedData, t: int, W: Array, G: Array) -> Array:
-    """Return the weights after a step along G, on the sphere along its tangential part and back to their lengths."""
+    """Return the weights after step t along G; on the sphere the tangential part moves them, and lengths are kept.
+
+    W and G have one row of components per neuron.
+    """
     rate, decay = data.rates[t] * data.speeds[0], data.rates[t] * data.decay[0]
     if not data.on_sphere:
         return np.asarray((1.0 - decay) * W + rate * G)
@@ -172,7 +182,10 @@ def _stepped(data: ReusedData, t: int, W: Array, G: Array) -> Array:
 
 
 def _points(uniform: int, normal: int, size: int, rng: np.random.Generator, give_way: Callable[[], object]) -> Array:
-    """Return points of a Sobol sequence, (uniform + normal, size), standard normal after so many uniform ones."""
+    """Return `size` points of a scrambled Sobol sequence, one per column, shape (uniform + normal, size).
+
+    The first `uniform` rows are uniform in (0, 1), the other `normal` rows standard normal.
+    """
     from scipy.special import ndtri
     from scipy.stats import qmc
 

@@ -42,7 +42,7 @@ _LOWEST_STEP = 16.0
 
 
 def exponent(coefficients: Array) -> int:
-    """Return the information exponent of coefficients c_j."""
+    """Return the information exponent of Hermite coefficients c_j: the least j ≥ 1 with c_j ≠ 0."""
     return int(np.nonzero(coefficients[1:])[0][0]) + 1
 
 
@@ -52,7 +52,11 @@ def polynomial(coefficients: Array, x: Array) -> Array:
 
 
 def _rates(powers: Array, k: int, xi: Array) -> tuple[Array, Array, Array, Array]:
-    """Return f = dτ/dξ, f', g f and (g f)' at ξ, with the power C^{k−1} of g' divided out."""
+    """Return f = dτ/dξ, f', g f and (g f)' at ξ = ln(C²/(1 − C²)), each of the shape of `xi`.
+
+    C is the overlap, τ the time and g(C) = Σ_j powers_j C^j the signal, whose lowest power is k. The power C^(k−1) of
+    g' is divided out.
+    """
     shifted = powers[k:]
     order, far, u = np.arange(shifted.size, dtype=np.float64), scipy.special.expit(-xi), scipy.special.expit(xi)
     root = np.sqrt(u)
@@ -66,7 +70,10 @@ def _rates(powers: Array, k: int, xi: Array) -> tuple[Array, Array, Array, Array
 
 @lru_cache(maxsize=16)
 def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitTable:
-    """Return the table from ξ = `lowest` on of the branch on which C has this sign, for a link Σ_j c_j h_j."""
+    """Return the table for overlaps C of one sign, from ξ = ln(C²/(1 − C²)) = `lowest` on.
+
+    `coefficients` are the link's Hermite coefficients c_j, and `sign` is 1 or −1.
+    """
     c = np.array(coefficients)
     k, norm = exponent(c), float(np.sum(c[1:] ** 2))
     powers = c**2 * float(sign) ** np.arange(c.size)
@@ -110,7 +117,10 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
 
 
 def _first_zero(powers: Array, k: int) -> float:
-    """Return the smallest ξ at which g' changes sign, inf if it does not."""
+    """Return the smallest ξ = ln(C²/(1 − C²)) at which the pull g'(C) is no longer positive, inf if there is none.
+
+    `powers` are the coefficients of g, whose lowest power is k.
+    """
     slopes = np.arange(k, powers.size) * powers[k:]
 
     def pull(xi: Array) -> Array:
@@ -125,7 +135,10 @@ def _first_zero(powers: Array, k: int) -> float:
 
 
 def _knots(k: int, lowest: float, barrier: float) -> Array:
-    """Return knots spaced by a power of two below 1 / (32 k), closing in on the barrier geometrically."""
+    """Return increasing knots in ξ = ln(C²/(1 − C²)), from `lowest` to `LAST_LOGIT` or nearly to the barrier.
+
+    They are spaced by a power of two below 1/(32 k), and geometrically closer near the barrier, where g' vanishes.
+    """
     density = 2.0 ** np.ceil(np.log2(32.0 * k))
     if np.isinf(barrier):
         return np.asarray(np.arange(lowest * density, LAST_LOGIT * density + 1.0) / density)
@@ -137,7 +150,10 @@ def _knots(k: int, lowest: float, barrier: float) -> Array:
 
 
 def _from_right(panels: Array, reference: int) -> Array:
-    """Return the integrals from each knot to the reference knot, summed outwards from the reference."""
+    """Return the integral from each of K knots to the knot with index `reference`, shape (K,).
+
+    `panels` (K − 1,) are the integrals between consecutive knots.
+    """
     left_part = np.cumsum(panels[:reference][::-1])[::-1]
     return np.concatenate([left_part, [0.0], -np.cumsum(panels[reference:])])
 
@@ -193,7 +209,10 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
 
 
 def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitTable:
-    """Return the table of the branch of one sign from ξ = `lowest` on, made once for each link and range."""
+    """Return the table for overlaps C of one sign (1 or −1), from ξ = ln(C²/(1 − C²)) = `lowest` on.
+
+    `coefficients` are the link's Hermite coefficients c_j. Tables are kept, so that equal calls share one.
+    """
     floor = -_LOWEST_STEP * np.ceil(max(-lowest, 1.0) / _LOWEST_STEP)
     c = np.asarray(coefficients, dtype=np.float64)
     # C^(2 - k) must stay within float64.
@@ -202,7 +221,11 @@ def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransitTable:
-    """Solves isolated pairs of one branch: R, Γ and X are quintic Hermite pieces between knots ξ_i."""
+    """Functions of ξ = ln(C²/(1 − C²)) that solve isolated pairs whose overlap C has one sign.
+
+    R(ξ) is the time from ξ to the reference, C² = ½ unless a barrier comes before; Γ(ξ) = ∫_{−∞}^ξ g dτ; X(ξ) the
+    integral of e^(4Γ) − 1 over time from ξ to the reference. They are quintic pieces between knots ξ_i.
+    """
 
     #: w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch; g(1) = Σ_{j≥1} c_j².
     powers: Array
@@ -225,11 +248,14 @@ class TransitTable:
     end_rate: float
 
     def remaining(self, xi: Array) -> Array:
-        """Return R(ξ) = τ from ξ to C² = ½, negative beyond."""
+        """Return the time R(ξ), in units of τ = a t, from ξ to C² = ½, negative beyond; shape of `xi`.
+
+        Before a barrier the reference is a knot near it instead of C² = ½.
+        """
         return self._evaluate(self.remaining_pieces, xi, -1.0 / self.end_rate if self.end_rate else 0.0)
 
     def growth(self, xi: Array) -> Array:
-        """Return Γ(ξ) = ∫ g dτ."""
+        """Return Γ(ξ), the integral of the signal g over time τ up to ξ; shape of `xi`."""
         return self._evaluate(self.growth_pieces, xi, self.end_signal / self.end_rate if self.end_rate else 0.0)
 
     def excess(self, xi: Array) -> Array:
@@ -249,7 +275,7 @@ class TransitTable:
         return float(self.gap(self.knots[-1:])[0])
 
     def passage(self, first: Array, last: Array) -> Array:
-        """Return τ from ξ `first` to ξ `last`; inf across a barrier."""
+        """Return the time τ from ξ `first` to ξ `last`, of their shape; inf across a barrier."""
         value = self.remaining(first) - self.remaining(last)
         return np.where((first < self.barrier) & (last < self.barrier), value, np.inf)
 
@@ -275,7 +301,10 @@ class TransitTable:
 
     @np.errstate(under="ignore")
     def scaled_inverse_norm(self, start: Array, ratio: Array, elapsed: Array, xi: Array) -> Array:
-        """Return v = a / n at ξ, τ = `elapsed` after ξ_0 = `start` with `ratio` = a / n_0."""
+        """Return v = a/n at ξ = `xi`, a time τ = `elapsed` after the start at ξ_0 = `start`, of their shape.
+
+        a is the coefficient of the direction, n the squared norm of the neuron, and `ratio` a/n at the start.
+        """
         last = self.knots[-1]
         begin, inside = np.minimum(start, last), np.minimum(xi, last)
         tail = np.maximum(elapsed - np.maximum(self.remaining(begin) + self.waiting[-1], 0.0), 0.0)
@@ -288,7 +317,11 @@ class TransitTable:
         return final + (value - final) * np.exp(-4.0 * self.end_signal * tail)
 
     def learned_after(self, start: Array, ratio: Array) -> Array:
-        """Return τ from ξ_0 = `start` until n g(C) / g(1) = a / 2, with `ratio` = a / n_0; inf if never."""
+        """Return the time τ from ξ_0 = `start` until the pair is learned, n g(C)/g(1) = a/2; inf if it never is.
+
+        a is the coefficient of the direction, n the squared norm of the neuron, and `ratio` a/n at the start; the
+        result has their shape.
+        """
         begin = np.minimum(start, self.knots[-1])
         origin = self.remaining(begin)
         level = ratio * np.exp(4.0 * self.growth(begin)) + 4.0 * self.norm * (origin + self.excess(begin))
@@ -308,6 +341,7 @@ class TransitTable:
         return np.where(is_learned, 0.0, value)
 
     def _tail_time(self, origin: Array, begin: Array, ratio: Array) -> Array:
+        """Return the time τ until pairs are learned that are not yet learned at the last knot; inf if never."""
         reach = np.maximum(origin + self.waiting[-1], 0.0)
         end = np.full_like(begin, self.knots[-1])
         value = self.scaled_inverse_norm(begin, ratio, reach, end)
@@ -319,14 +353,17 @@ class TransitTable:
         return np.asarray(reach + np.log(excess) / (4.0 * signal))
 
     def _evaluate(self, pieces: PPoly, xi: Array, slope: float) -> Array:
-        """Return a function of ξ, which beyond the last knot goes on with a slope."""
+        """Return a tabulated function at `xi`; beyond the last knot it goes on as a line with the given slope."""
         last = self.knots[-1]
         value: Array = pieces(np.clip(xi, self.knots[0], last))
         return value + slope * np.maximum(xi - last, 0.0) if slope else value
 
 
 def _inverse(pieces: PPoly, index: Integers, value: Array) -> Array:
-    """Return the argument in given pieces at which a function has a value, by Newton's method within each piece."""
+    """Return the arguments at which a piecewise polynomial has the values `value`, of its shape.
+
+    `index` says in which piece each lies; Newton's method takes three steps there.
+    """
     low, high = pieces.x[index], pieces.x[index + 1]
     ends = pieces(np.stack([low, high]))
     xi: Array = np.clip(low + (value - ends[0]) / (ends[1] - ends[0]) * (high - low), low, high)
