@@ -33,14 +33,14 @@ class GraphNumbers(NamedTuple):
 
 @kernel
 def numbers_of(y: Vector, parameters: Vector, sizes: Integers) -> GraphNumbers:
-    """Return the numbers of a graph."""
+    """Return the entries of `parameters` and `sizes` by name."""
     rows = sizes[0] - 2
     return GraphNumbers(vector(parameters, 0, y.size), vector(parameters, y.size, rows), vector(sizes, 1, rows))
 
 
 @kernel
 def write_shares(y: Vector, rows: int, work: Vector) -> Vector:
-    """Write and return the softmax of every row."""
+    """Write and return the softmax of each row of scores, one row after the other, shape of `y`."""
     shares, first = vector(work, 0, y.size), 0
     for s in range(y.size):
         shares[s] = y[s]
@@ -52,7 +52,10 @@ def write_shares(y: Vector, rows: int, work: Vector) -> Vector:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """W_t' = A_t ∘ (v_t − A_t·v_t)."""
+    """Write the rates of all scores, row by row: W_t' = A_t ∘ (v_t − A_t·v_t).
+
+    A_t is the softmax of the scores W_t of row t, and v_t the fitness of its keys, the gain of attention to each.
+    """
     v, _, parents = numbers_of(y, parameters, sizes)
     shares, first = write_shares(y, parents.size, work), 0
     for keys in range(2, 2 + parents.size):
@@ -66,7 +69,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Share of the parent minus its share at progress p − (1 − p)/(keys − 1) = ½."""
+    """Write, for each row, the attention p to the parent minus its value at progress p − (1 − p)/(keys − 1) = ½.
+
+    The value of a row without a parent is always negative.
+    """
     _, halves, parents = numbers_of(y, parameters, sizes)
     shares, first = write_shares(y, parents.size, work), 0
     for row in range(parents.size):
@@ -89,6 +95,7 @@ class CausalGraphSystem(TokenSystem):
     references = "arXiv:2402.14735"
 
     def __init__(self, problem: CausalGraph) -> None:
+        """Prepare the equations of a causal graph, from equal scores."""
         self.task = problem
         n = problem.length
         self._fitness, self._fixed = _fitness_of(problem)
@@ -116,11 +123,11 @@ class CausalGraphSystem(TokenSystem):
         )
 
     def shares(self, state: Array) -> list[Array]:
-        """Return the softmax of every row."""
+        """Return the attention of each row, a list of arrays of 2, 3, … n − 1 keys."""
         return [special.softmax(state[row]) for row in self._rows]
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and p − (1 − p)/(keys − 1) of every row."""
+        """Return the loss, and p − (1 − p)/(keys − 1) of each row, p the attention to its parent."""
         shares = self.shares(state)
         return self.loss(shares), self.progress(shares)
 
@@ -142,11 +149,14 @@ class CausalGraphSystem(TokenSystem):
         return progress
 
     def loss(self, shares: Sequence[Array]) -> float:
-        """Return the loss, of a softmax to first order in β."""
+        """Return the loss of the attention `shares` of rows 3 … n; of a softmax second layer to first order in β."""
         return self._fixed - float(sum(share @ self._fitness[t, :t] for t, share in enumerate(shares, start=2)))
 
     def closed_times(self) -> Array:
-        """Return τ(keys)/(v_parent − mean of the others), inf for a row without parent or advantage."""
+        """Return the time at which each row alone is half learned; inf for a row without a parent or advantage.
+
+        The advantage is the fitness of the parent minus the mean of the other keys, and the time `share_time` over it.
+        """
         times = np.full(self.task.length - 2, np.inf)
         for t, parent in enumerate(self.task.parents[2:], start=2):
             v = self._fitness[t, :t]
@@ -192,7 +202,11 @@ def _fitness_of(problem: CausalGraph) -> tuple[Array, float]:
 
 @lru_cache(maxsize=8)
 def _measured(problem: CausalGraph) -> tuple[Array, float]:
-    """Return v (n, n) of the loss −ln(f[y] + 0.05), measured at weights 1/n, and that loss."""
+    """Return (v, loss) on a million drawn sequences with uniform attention.
+
+    v (n, n), times β/n, is the fitness of key s for row t, and the loss the mean of −ln(f[y] + 0.05), where f[y] is the
+    share of the right token y in a sequence.
+    """
     n, rng = problem.length, np.random.default_rng(12345)
     v, loss = np.zeros((n, n)), 0.0
     for _ in range(MEASURED // MEASURED_AT_ONCE):
@@ -205,7 +219,10 @@ def _measured(problem: CausalGraph) -> tuple[Array, float]:
 
 
 def _drawn(problem: CausalGraph, count: int, rng: np.random.Generator) -> tuple[Integers, Integers, Integers]:
-    """Return sequences (count, n) of Dirichlet transitions, their queries and successors."""
+    """Return tokens (count, n) of sequences with Dirichlet transitions, their queries and successors, (count,) each.
+
+    Tokens are integers from 0 to S − 1.
+    """
     S, q = problem.vocabulary, problem.persistence
     below = np.cumsum(q * rng.dirichlet(np.ones(S), (count, S)) + (1.0 - q) / S, axis=2)
     rows = np.arange(count)

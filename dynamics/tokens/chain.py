@@ -19,7 +19,7 @@ from hermite.arrays import Array, Integers, Vector
 
 
 class ChainNumbers(NamedTuple):
-    """The means t_1, t_2 and t_3, η and d."""
+    """Means t_1, t_2 and t_3 over data, of which the loss is made; the rate η of the steps, and the dimension d."""
 
     t1: float
     t2: float
@@ -30,13 +30,16 @@ class ChainNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector) -> ChainNumbers:
-    """Return the numbers of a chain."""
+    """Return the entries of `parameters` by name."""
     return ChainNumbers(parameters[0], parameters[1], parameters[2], parameters[3], parameters[4])
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Gradient descent of a, b and c."""
+    """Write the rates of a, b and c under gradient descent of ½ (p² t_1 + 2 p q t_2 + q² t_3).
+
+    Here p = a b + η and q = a c − η.
+    """
     t1, t2, t3, eta, d = numbers_of(parameters)
     p, q = y[0] * y[1] + eta, y[0] * y[2] - eta
     gp = p * t1 + q * t2
@@ -48,7 +51,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Products ac and −ab minus half of their values after learning."""
+    """Write a c − half of its value after one step is learned, and −a b − η/2, its value after the chain is learned."""
     _, t2, t3, eta, _ = numbers_of(parameters)
     out[0] = y[0] * y[2] - 0.5 * eta * (1.0 - t2 / t3)
     out[1] = -y[0] * y[1] - 0.5 * eta
@@ -71,6 +74,7 @@ class ChainSystem(TokenSystem):
     )
 
     def __init__(self, problem: ChainOfThought) -> None:
+        """Prepare the equations of a chain of thought, from a = b = c = the initial scale."""
         self.task, d, eta = problem, problem.dimension, problem.rate
         self.components, self.numbers = ["one step", "chain"], ["a", "b", "c"]
         self.nodes, self.node_weights = spectrum(d, problem.examples, min(2 * problem.steps + 1, NODES))
@@ -89,13 +93,17 @@ class ChainSystem(TokenSystem):
         return np.asarray(products.clip(0.0, 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and progress."""
+        """Return the loss, and the progress (2,) of one step and of the chain, from 0 to 1."""
         (t1, t2, t3, eta, _), (a, b, c) = self.parameters, state
         p, q = a * b + eta, a * c - eta
         return float(p * p * t1 + 2.0 * p * q * t2 + q * q * t3) / 2.0, self.progress(state)
 
     def summarise(self, state: Array) -> dict[str, object]:
-        """Return loss, progress, weights, the error of the model's own chain, and the curvature of the loss."""
+        """Return a dict: loss, progress (2,), weights (3,), error of the model's own chain and curvature.
+
+        "chain_error" has one entry per step, twice as many as were trained; "sharpness" is the largest curvature of the
+        loss.
+        """
         a, b, c = state
         errors, prediction = np.empty(2 * self.task.steps), np.zeros_like(self.nodes)
         for step in range(errors.size):
@@ -125,14 +133,17 @@ class ChainSystem(TokenSystem):
         return np.array([integral * np.sqrt(d), np.nan])
 
     def plateaus(self) -> Array:
-        """Return the loss without a step, and the loss of the best single step."""
+        """Return the loss without a step, and the loss of the best single step, (2,)."""
         t1, t2, t3, eta, _ = self.parameters
         return np.asarray(np.array([t1 - 2.0 * t2 + t3, t1 - t2**2 / t3]) * eta**2 / 2.0)
 
 
 @lru_cache(maxsize=8)
 def spectrum(d: int, n: int, count: int) -> tuple[Array, Array]:
-    """Return a quadrature for E tr f(XᵀX/n)/d, X (n, d) standard Gaussian, of draws with exact moments 1 to 4."""
+    """Return nodes and weights, at most `count` each, of a quadrature for E tr f(XᵀX/n)/d.
+
+    X (n, d) is standard Gaussian. The rule is made of draws that are weighted to have exact moments 1 to 4.
+    """
     r, rng = min(d, n), np.random.default_rng(SEED)
     draws = int(np.clip(NUMBERS // r**2, FEWEST, MOST))
     # The singular values of X are those of a bidiagonal matrix of chi variables (Dumitriu and Edelman 2002).
@@ -152,7 +163,10 @@ def spectrum(d: int, n: int, count: int) -> tuple[Array, Array]:
 
 
 def _gauss(x: Array, weights: Array, count: int) -> tuple[Array, Array]:
-    """Return the nodes and weights of the Gauss quadrature of a discrete measure, by the Lanczos iteration."""
+    """Return the nodes and weights, at most `count` each, of the Gauss quadrature of a discrete measure.
+
+    The measure has `weights` at the points x; the Lanczos iteration is used.
+    """
     basis, diagonal, off_diagonal, v = np.zeros((count, x.size)), np.zeros(count), np.zeros(count), np.sqrt(weights)
     mass, size = weights.sum(), 0
     while size < count and (norm := float(np.linalg.norm(v))) > 1e-9:

@@ -18,7 +18,7 @@ from hermite.arrays import Array, Integers, Matrix, Vector
 
 
 class CompositionCounts(NamedTuple):
-    """L, 1 for cross-entropy, the number of stages, and the stage, −1 if the time tells it."""
+    """Number of layers L, 1 for cross-entropy (else 0), number of stages, and the stage, −1 if the time tells it."""
 
     layers: int
     cross_entropy: int
@@ -27,7 +27,7 @@ class CompositionCounts(NamedTuple):
 
 
 class CompositionNumbers(NamedTuple):
-    """N, k, the time of a stage, and ω (stages, L)."""
+    """Vocabulary size N, number of hops k, duration of a stage, and the weight ω of every layer in every stage."""
 
     vocabulary: float
     hops: float
@@ -37,13 +37,13 @@ class CompositionNumbers(NamedTuple):
 
 @kernel
 def counts_of(sizes: Integers) -> CompositionCounts:
-    """Return the counts of a composition."""
+    """Return the entries of `sizes` by name."""
     return CompositionCounts(sizes[0], sizes[1], sizes[2], sizes[3])
 
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> CompositionNumbers:
-    """Return the numbers of a composition."""
+    """Return the entries of `parameters` by name; `weights` is a view (stages, L)."""
     counts = counts_of(sizes)
     weights = matrix(parameters, 3, counts.stages, counts.layers)
     return CompositionNumbers(parameters[0], parameters[1], parameters[2], weights)
@@ -51,13 +51,18 @@ def numbers_of(parameters: Vector, sizes: Integers) -> CompositionNumbers:
 
 @kernel
 def layers_of(sizes: Integers, work: Vector) -> Matrix:
-    """Return the scratch, (L, 5)."""
+    """Return the scratch as a view (L, 5): five numbers per layer, which `write_layers` writes."""
     return matrix(work, 0, counts_of(sizes).layers, 5)
 
 
 @kernel
 def write_layers(y: Vector, N: float, k: float, layers: Matrix) -> float:
-    """Write s of the layer before, u, u_a, u_b, u_3 of every layer; return s of the last."""
+    """Write five numbers of every layer to its row of `layers` (L, 5); return the signal s of the last layer.
+
+    They are the signal s that enters the layer, from 0 (chance) to 1; u, the attention to the right key minus that to
+    another key of its block; and the derivatives of u by the scores of the right key, of the other N − 1 keys of its
+    block and of all other blocks. The signal that leaves is s u. N is the vocabulary size, k the number of hops.
+    """
     s = 1.0
     for layer in range(layers.shape[0]):
         w1, w2, w3 = y[3 * layer], y[3 * layer + 1], y[3 * layer + 2]
@@ -76,7 +81,12 @@ def write_layers(y: Vector, N: float, k: float, layers: Matrix) -> float:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """w_c' = (1 − 1/N) λ_l s (∂u/∂w_c)/μ_c, with λ carried down from the last layer."""
+    """Write the rates of the three scores of every layer under gradient descent.
+
+    w_c' = (1 − 1/N) λ_l s (∂u/∂w_c)/μ_c for score c of layer l: s is the signal that enters the layer, u its attention
+    to the right key over another of the block, μ_c the number of keys with that score, and λ_l the force on the signal,
+    which is carried down from the last layer.
+    """
     (L, cross_entropy, stages, stage), (N, k, stage_time, weights) = counts_of(sizes), numbers_of(parameters, sizes)
     if stage < 0:
         # A step that begins at the end of a stage belongs to the next, however its time was rounded.
@@ -101,7 +111,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """s_l − ½ of every layer."""
+    """Write s_l − ½ of every layer l, where s_l is the signal that leaves it, from 0 to 1."""
     numbers, layers = numbers_of(parameters, sizes), layers_of(sizes, work)
     L, last = layers.shape[0], write_layers(y, numbers.vocabulary, numbers.hops, layers)
     for layer in range(L):
@@ -122,6 +132,7 @@ class CompositionSystem(TokenSystem):
     )
 
     def __init__(self, problem: Composition) -> None:
+        """Prepare the equations of a composition, from equal scores."""
         self.task = problem
         N, k, L = problem.vocabulary, problem.hops, problem.layers
         self._weights = problem.stage_weights
@@ -142,7 +153,7 @@ class CompositionSystem(TokenSystem):
         self.numbers = [f"{key} of layer {layer}" for layer in range(1, L + 1) for key in ("right", "block", "others")]
 
     def shares(self, state: Array) -> Array:
-        """Return s_l of all layers."""
+        """Return the signal s_l that leaves each layer, shape (L,): 0 at chance, 1 once the hop is learned."""
         N, k, s = self.task.vocabulary, self.task.hops, 1.0
         shares = np.empty(self.task.layers)
         for layer, (w1, w2, w3) in enumerate(state.reshape(-1, 3)):
@@ -154,18 +165,21 @@ class CompositionSystem(TokenSystem):
         return shares
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, of a curriculum summed over its stages, and s_l of all layers."""
+        """Return the loss, of a curriculum summed over its stages, and the signal s_l of each layer, (L,)."""
         s = self.shares(state)
         return float(self._weights.sum(axis=0) @ self._losses(s)), s
 
     def _losses(self, s: Array) -> Array:
-        """Return the loss of every layer, summed over positions."""
+        """Return the loss at signals s, of their shape, summed over the N k positions, for weight 1."""
         N, k = self.task.vocabulary, self.task.hops
         right = s + (1.0 - s) / N
         return N * k * (-np.log(right) if self.task.loss == "cross-entropy" else 1.0 / N - right)
 
     def closed_times(self) -> Array:
-        """Return T_1 of hop 1 and of every stage of a curriculum; hop k alone never starts from zero scores."""
+        """Return the learning time of each hop (L,) in closed form: inf for never, NaN where none is known.
+
+        It is known for hop 1, for every stage of a curriculum, and for hop k alone from small scores.
+        """
         times, k, score = np.full(self.task.layers, np.nan), self.task.hops, self.task.initial_score
         if self.task.data == "hardest" and score == 0.0:
             times[:] = np.inf
@@ -184,6 +198,6 @@ class CompositionSystem(TokenSystem):
         return times
 
     def plateaus(self) -> Array:
-        """Return the loss with all hops before each one learned, and the others at chance."""
+        """Return, for each hop, the loss with all hops before it learned and the others at chance, (L,)."""
         before = np.tril(np.ones((self.task.layers,) * 2), -1)
         return np.array([self._weights.sum(axis=0) @ self._losses(s) for s in before])

@@ -22,7 +22,7 @@ from hermite.arrays import Array, Integers, Matrix, Vector
 
 
 class MemoryNumbers(NamedTuple):
-    """λ, and n and π of every group, (M,) each."""
+    """Smoothing λ of the spectral optimizer, and per group its number of items n and their frequency π, (M,) each."""
 
     smoothing: float
     counts: Vector
@@ -44,7 +44,7 @@ class MemoryWork(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> MemoryNumbers:
-    """Return the numbers of a memory."""
+    """Return the entries of `parameters` by name."""
     M = sizes[0]
     return MemoryNumbers(parameters[0], vector(parameters, 1, M), vector(parameters, 1 + M, M))
 
@@ -57,14 +57,18 @@ def is_spectral(sizes: Integers) -> bool:
 
 @kernel
 def work_of(M: int, work: Vector) -> MemoryWork:
-    """Return the scratch."""
+    """Return the parts of the scratch by name, for M groups."""
     turns, scaled = vector(work, M * M + M, M * M), vector(work, 2 * M * M + M, M * M)
     return MemoryWork(matrix(work, 0, M, M), vector(work, M * M, M), turns, scaled)
 
 
 @kernel
 def write_weights(y: Vector, counts: Vector, W: Matrix, right: Vector) -> None:
-    """Write the weight of every output: those of other groups and of mates in rows of W, and P of the right ones."""
+    """Write the softmax weights of the outputs to W (M, M), and of the right outputs P to `right` (M,).
+
+    Row m is for an item of group m. Column k is the weight of one output of group k; on the diagonal it is that of
+    another item of the same group. `counts` (M,) are numbers of items.
+    """
     M = counts.size
     for m in range(M):
         n = counts[m]
@@ -88,7 +92,10 @@ def write_weights(y: Vector, counts: Vector, W: Matrix, right: Vector) -> None:
 
 @kernel
 def turned(G: Vector, V: Vector, M: int, p: int, q: int) -> bool:
-    """Rotate columns p and q of G, and of V, so that those of G are orthogonal; return whether they were not."""
+    """Rotate columns p and q of the matrices G and V (M², row by row), so that those of G become orthogonal.
+
+    Returns False if they were so already, to rounding.
+    """
     alpha, beta, gamma = 0.0, 0.0, 0.0
     for i in range(M):
         alpha += G[i * M + p] * G[i * M + p]
@@ -111,7 +118,11 @@ def turned(G: Vector, V: Vector, M: int, p: int, q: int) -> bool:
 
 @kernel
 def smooth_signs(G: Vector, M: int, smoothing: float, V: Vector, scaled: Vector) -> None:
-    """G ← h(G) = G V diag(1/√(s² + λ²)) Vᵀ, by one-sided Jacobi rotations: small singular values too are exact."""
+    """Replace G (M², row by row) by G V diag(1/√(s² + λ²)) Vᵀ, s its singular values, λ = `smoothing`.
+
+    V are the right singular vectors, found by one-sided Jacobi rotations, so that small singular values are exact too.
+    V and `scaled`, (M²,) each, are scratch.
+    """
     for i in range(M * M):
         V[i] = 1.0 if i % (M + 1) == 0 else 0.0
     for _sweep in range(30):  # a dozen sweeps are plenty
@@ -137,7 +148,12 @@ def smooth_signs(G: Vector, M: int, smoothing: float, V: Vector, scaled: Vector)
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """δ_m' = h(g_m), Θ' = h(Γ) on singular values; Γ_km stands in row k and column m."""
+    """Write δ' (M,) and Θ' (M, M) under gradient descent or the spectral optimizer.
+
+    δ_m is the score of an item's own output minus that of a mate's, Θ holds the scores of groups against groups. Rates
+    are the negative gradient g_m and Γ, or for the spectral optimizer their smoothed signs, g/√(g² + λ²) on singular
+    values. Γ_km stands in row k and column m.
+    """
     (smoothing, counts, frequencies), spectral = numbers_of(parameters, sizes), is_spectral(sizes)
     M = counts.size
     W, right, turns, scaled = work_of(M, work)
@@ -160,7 +176,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """P_m − ½ of every group."""
+    """Write P_m − ½ of every group m, where P_m is the weight of the right output of one of its items."""
     counts = numbers_of(parameters, sizes).counts
     W, right, _, _ = work_of(counts.size, work)
     write_weights(y, counts, W, right)
@@ -181,6 +197,7 @@ class MemorySystem(TokenSystem):
     )
 
     def __init__(self, problem: AssociativeMemory) -> None:
+        """Prepare the equations of an associative memory, from zero scores."""
         self.task = problem
         M = len(problem.group_sizes)
         self._sizes, self._rates = np.array(problem.group_sizes, dtype=np.float64), problem.group_frequencies
@@ -193,7 +210,7 @@ class MemorySystem(TokenSystem):
         self.time_scale, self.geometric = float(closed.min()), bool(closed.max() > 8.0 * closed.min())
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and P_m of all groups."""
+        """Return the loss, and the probability P_m of the right output of an item of each group, (M,)."""
         M, n = self._sizes.size, self._sizes
         delta, theta = state[:M], state[M:].reshape(M, M)
         mates = (np.diag(theta) - delta) / n
@@ -205,7 +222,10 @@ class MemorySystem(TokenSystem):
         return float(-(n * self._rates) @ logs), np.exp(logs)
 
     def closed_times(self) -> Array:
-        """Return T_m of every group alone: closed for gradient descent, a quadrature for the spectral optimizer."""
+        """Return the time at which each group alone is half learned, (M,).
+
+        It is closed for gradient descent, and a quadrature for the spectral optimizer.
+        """
         N, smoothing = float(self.task.count), self.task.smoothing
         if N == 2.0:
             return np.zeros(self._rates.size)
@@ -273,7 +293,10 @@ def recovered(problem: AssociativeMemory, name: str) -> xr.Dataset:
 
 
 def frequencies_of(problem: AssociativeMemory, ranks: Array, counts: Array) -> Array:
-    """Return frequencies p ∝ rank^(−a) of ranks that stand for `counts` items each; over all items they have sum 1."""
+    """Return frequencies p ∝ rank^(−a) of ranks that stand for `counts` items each; the sum over items is 1.
+
+    a is the frequency exponent of the problem; the result has the shape of `ranks`.
+    """
     weights = ranks ** -(problem.frequency_exponent or 0.0)
     return np.asarray(weights / (weights @ counts))
 
@@ -297,7 +320,11 @@ def rank_bins(items: int) -> tuple[Array, Array]:
 
 
 def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float) -> Array:
-    """Return the recovery P of items of frequencies p, `counts` of each, under the spectral optimizer."""
+    """Return the probability that an item is recovered after one step of the spectral optimizer, shape of `p`.
+
+    p are frequencies, `counts` the number of items of each, `dimension` that of the Gaussian embeddings, and
+    `smoothing` λ.
+    """
     d = float(dimension)
     # Far above p_1 the integrand falls like 1/s², and below λ it is constant.
     grid = np.geomspace(smoothing / 1e4, 1e4 * max(float(p.max()), smoothing), 400)
@@ -318,7 +345,10 @@ def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float)
 
 
 def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
-    """Return the recovery P of items of frequencies p, `counts` of each, under gradient descent."""
+    """Return the probability that an item is recovered after one step of gradient descent, shape of `p`.
+
+    p are frequencies, `counts` the number of items of each, `dimension` that of the Gaussian embeddings.
+    """
     from scipy.stats import qmc
 
     d, num_drawn = float(dimension), min(60, p.size)
@@ -341,7 +371,10 @@ def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
 
 
 def _alpha(z: Array, p: Array, counts: Array, d: float) -> Array:
-    """Return α(z) by bisection of its logarithm: α z + (1/d) Σ p² α²/(1 + p² α²) rises through 1 below 1/z."""
+    """Return the root α of α z + (1/d) Σ p² α²/(1 + p² α²) = 1 for each z > 0, by bisection of ln α; shape of `z`.
+
+    p are frequencies, of which the sum takes each `counts` times, and d is the dimension of embeddings.
+    """
     low, high = np.full_like(z, -np.log(z.max()) - 60.0), -np.log(z)
     for _ in range(80):
         middle = 0.5 * (low + high)
@@ -352,5 +385,6 @@ def _alpha(z: Array, p: Array, counts: Array, d: float) -> Array:
 
 
 def _normal_nodes() -> tuple[Array, Array]:
+    """Return nodes and weights of a Gauss rule for a standard normal variable, (40,) each."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     return nodes, weights / weights.sum()

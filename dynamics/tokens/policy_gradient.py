@@ -38,13 +38,13 @@ class PolicyNumbers(NamedTuple):
 
 @kernel
 def counts_of(sizes: Integers) -> tuple[int, bool, int]:
-    """Return M, whether the objective is GRPO, and G."""
+    """Return the number of groups M, whether the objective is GRPO, and the samples G of a group, 0 for G → ∞."""
     return sizes[0], sizes[1] == 1, sizes[2]
 
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> PolicyNumbers:
-    """Return the numbers of a policy."""
+    """Return the entries of `parameters` by name."""
     M, _, G = counts_of(sizes)
     draws, levels = max(G - 1, 0), 2 + 3 * M
     L = (parameters.size - levels - draws) // (1 + M)
@@ -57,7 +57,10 @@ def numbers_of(parameters: Vector, sizes: Integers) -> PolicyNumbers:
 
 @kernel
 def write_policy(y: Vector, n: Vector, work: Vector) -> Vector:
-    """Write and return the probability P of all actions of every group."""
+    """Write and return the probability of each group of actions, (M,): the softmax of y + ln n.
+
+    y (M,) is the logit of one action of a group, and n (M,) the number of its actions.
+    """
     shares = vector(work, 0, n.size)
     for g in range(n.size):
         shares[g] = y[g] + np.log(n[g])
@@ -67,7 +70,11 @@ def write_policy(y: Vector, n: Vector, work: Vector) -> Vector:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """θ' = p ∘ (A − E_p A) times the clock, which changes with the policy for GRPO."""
+    """Write the rate of the logit of each group (M,): θ' = p ∘ (A − E_p A) times the clock.
+
+    p is the probability of one action, A its reward minus the KL term, and E_p the mean over the policy. The clock is a
+    constant, but for GRPO it changes with the policy.
+    """
     (M, is_grpo, G), numbers = counts_of(sizes), numbers_of(parameters, sizes)
     P, A, clock = write_policy(y, numbers.counts, work), vector(work, M, M), numbers.clock
     square, better, worse = 0.0, 0.0, 0.0
@@ -96,7 +103,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Sum of probabilities of each level of rewards, minus its value at which half is learned."""
+    """Write, for each level of rewards, its sum of probabilities minus the value at which it is half learned.
+
+    The sum is over groups with that reward or more, or minus that over those with less.
+    """
     numbers = numbers_of(parameters, sizes)
     P = write_policy(y, numbers.counts, work)
     for level in range(out.size):
@@ -118,6 +128,7 @@ class PolicyGradientSystem(TokenSystem):
     )
 
     def __init__(self, problem: PolicyGradient) -> None:
+        """Prepare the equations of a policy gradient, from the logits of the problem."""
         self.task = problem
         self._n, self._r, self._start = problem.groups
         self._beta, self._grpo = problem.kl_weight or 0.0, problem.objective == "grpo"
@@ -145,21 +156,27 @@ class PolicyGradientSystem(TokenSystem):
         self.geometric = self.num_events > 1
 
     def _policy(self, logits: Array) -> Array:
-        """Return the probability of all actions of every group."""
+        """Return the probability of each group of actions, (M,), from the logit of one of its actions, (M,)."""
         return np.asarray(special.softmax(logits + np.log(self._n)))
 
     def progress(self, probability: Array) -> Array:
-        """Return progress at every level of rewards, from 0 at the start to 1 at the end, of probabilities (…, M)."""
+        """Return progress (…, L) at each of L levels of rewards, from 0 at the start to 1 at the end.
+
+        `probability` (…, M) is that of each group of actions.
+        """
         come = (probability @ self._side.T - self._first) / (self._last - self._first)
         return np.asarray(come.clip(0.0, 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return −V + β KL(p, p_0), and the progress at all levels."""
+        """Return the loss −V + β KL(p, p_0), and the progress at each level of rewards, from 0 to 1.
+
+        V is the mean reward of the policy p, and p_0 the policy at the start.
+        """
         share = self._policy(state)
         return float(self._beta * special.rel_entr(share, self._p0).sum() - share @ self._r), self.progress(share)
 
     def summarise(self, state: Array) -> dict[str, object]:
-        """Return loss, progress, probability of every group, and rewards."""
+        """Return a dict: loss, progress, probability of each group (M,), mean reward, and mean true reward if set."""
         share = self._policy(state)
         values = {"probability": share, "reward": share @ self._r}
         if self.task.true_rewards is not None:
@@ -167,7 +184,7 @@ class PolicyGradientSystem(TokenSystem):
         return super().summarise(state) | values
 
     def closed_times(self) -> Array:
-        r"""Return ∫ dz / z' over the logit z of the better one of two groups, NaN for more groups."""
+        r"""Return the time at which the better of two groups is half learned, (1,); NaN for more groups."""
         if self._n.size > 2:
             return np.full(self.num_events, np.nan)
         from scipy.integrate import quad

@@ -18,7 +18,7 @@ from hermite.arrays import Array, Integers, Vector
 
 
 class RecallNumbers(NamedTuple):
-    """R, S and D."""
+    """Numbers of relations R, of subjects S, and of answers D per relation."""
 
     relations: float
     subjects: float
@@ -27,19 +27,22 @@ class RecallNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector) -> RecallNumbers:
-    """Return R, S and D."""
+    """Return the numbers of relations R, of subjects S, and of answers D per relation."""
     return RecallNumbers(parameters[0], parameters[1], parameters[2])
 
 
 @kernel
 def is_relation_first(sizes: Integers) -> bool:
-    """Return whether the relation is first."""
+    """Return whether the relation is learned before the subject."""
     return bool(sizes[0] == 1)
 
 
 @kernel
 def write_classes(y: Vector, parameters: Vector, work: Vector) -> Vector:
-    """Write the probability of the right answer, and the total of each of the three kinds of wrong answers."""
+    """Write and return four probabilities: of the right answer, and of the three kinds of wrong answers in all.
+
+    These are: right relation and wrong subject, wrong relation and right subject, both wrong.
+    """
     (R, _, D), shares = numbers_of(parameters), vector(work, 0, 4)
     for at in range(4):
         right_relation, right_subject = at < 2, at % 2 == 0
@@ -52,7 +55,7 @@ def write_classes(y: Vector, parameters: Vector, work: Vector) -> Vector:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Gradient descent of keys and values, of the relation and then of the subject."""
+    """Write the rates of key and two values of the relation, then of the subject, under gradient descent."""
     R, S, D = numbers_of(parameters)
     A, shares = R * D, write_classes(y, parameters, work)
     # The values of the relation move by the probability of answers to other relations, and the subject's likewise.
@@ -68,7 +71,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Loss at which relation and subject are half learned, halfway to the plateau and half of it, minus the loss."""
+    """Write the loss at which relation and subject are half learned, minus the loss.
+
+    The first to be learned is so halfway from the start to the plateau, the other at half of the plateau.
+    """
     (R, _, D), is_first = numbers_of(parameters), is_relation_first(sizes)
     A, left = R * D, D if is_first else R
     loss = -np.log(write_classes(y, parameters, work)[0])
@@ -85,6 +91,7 @@ class RecallSystem(TokenSystem):
     geometric = True
 
     def __init__(self, problem: FactualRecall) -> None:
+        """Prepare the equations of factual recall, from equal values."""
         self.task = problem
         R, S, D, scale = problem.relations, problem.subjects, problem.answers, problem.initial_scale
         key = scale * np.sqrt(R * D + 1.0)
@@ -102,7 +109,7 @@ class RecallSystem(TokenSystem):
         )
 
     def loss(self, state: Array) -> float:
-        """Return −ln p_1."""
+        """Return the loss, −ln of the probability of the right answer."""
         R, D = self.task.relations, self.task.answers
         kr, x, y, ks, u, w = state
         logits = np.array([kr * x + ks * u, kr * x + ks * w, kr * y + ks * u, kr * y + ks * w])
@@ -110,18 +117,21 @@ class RecallSystem(TokenSystem):
         return float(special.logsumexp(logits, b=counts) - logits[0])
 
     def progress(self, loss: Array) -> Array:
-        """Return progress of relation and subject: the first to be learned ends on the plateau, the other at loss 0."""
+        """Return progress (…, 2) of relation and subject, from 0 to 1, at losses of shape (…).
+
+        That of the first to be learned is 1 on the plateau, that of the other at loss 0.
+        """
         total, plateau = np.log(self.task.relations * self.task.answers), self._left
         stages = [(total - loss) / (total - plateau), (plateau - loss) / plateau]
         return np.asarray(np.stack(stages if self.task.relation_first else stages[::-1], axis=-1).clip(0.0, 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and progress of relation and subject."""
+        """Return the loss, and the progress of relation and subject, (2,), from 0 to 1."""
         loss = self.loss(state)
         return loss, self.progress(np.array(loss))
 
     def closed_times(self) -> Array:
-        """Return the times of relation and subject, each learned without the other, by quadrature."""
+        """Return the times at which relation and subject, each without the other, are half learned, (2,)."""
         R, S, D = self.task.relations, self.task.subjects, self.task.answers
         return np.array([self._alone(R, D, R), self._alone(D, R, S)])
 
@@ -136,6 +146,6 @@ class RecallSystem(TokenSystem):
         return float(scale * b * integral / (c - 1.0))
 
     def plateaus(self) -> Array:
-        """Return the loss before the first of relation and subject is learned, and the loss before the second."""
+        """Return the loss before relation and before subject is learned, (2,)."""
         levels = [float(np.log(self.task.relations * self.task.answers)), self._left]
         return np.array(levels if self.task.relation_first else levels[::-1])

@@ -18,7 +18,11 @@ from hermite.arrays import Array, Integers, Matrix, Vector
 
 
 class SelectionWork(NamedTuple):
-    """A (H, q) with o as one more column, and E (q, q) with w as one more."""
+    """Parts of the scratch, for H heads and q wanted tokens.
+
+    `attention` (H, q + 1): attention A of each head to each wanted token, then o, that to one other token. `error` (q,
+    q + 1): read-out error E = U A − I on wanted tokens, then w = U o.
+    """
 
     attention: Matrix
     error: Matrix
@@ -26,19 +30,19 @@ class SelectionWork(NamedTuple):
 
 @kernel
 def counts_of(parameters: Vector, sizes: Integers) -> tuple[int, int, float]:
-    """Return q, H and N."""
+    """Return the number of wanted tokens q, of heads H, and of all tokens N."""
     return sizes[0], sizes[1], parameters[0]
 
 
 @kernel
 def work_of(q: int, H: int, work: Vector) -> SelectionWork:
-    """Return A and E."""
+    """Return the parts of the scratch by name."""
     return SelectionWork(matrix(work, 0, H, q + 1), matrix(work, H * (q + 1), q, q + 1))
 
 
 @kernel
 def write_attention(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> SelectionWork:
-    """Write A, and o in its last column; return the scratch."""
+    """Write the attention of each head to the wanted tokens and to one other token; return the scratch."""
     q, H, N = counts_of(parameters, sizes)
     parts = work_of(q, H, work)
     for h in range(H):
@@ -53,7 +57,7 @@ def write_attention(y: Vector, parameters: Vector, sizes: Integers, work: Vector
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Gradient descent of the read-out U and of the score differences δ."""
+    """Write the rates, under gradient descent, of the read-out U (q, H) and of the score differences δ (H, q)."""
     q, H, N = counts_of(parameters, sizes)
     A, E = write_attention(y, parameters, sizes, work)
     for r in range(q):
@@ -81,7 +85,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Attention of every head on the wanted tokens, minus ½."""
+    """Write, for each head, its whole attention on the wanted tokens, minus ½."""
     A = write_attention(y, parameters, sizes, work).attention
     for h in range(A.shape[0]):
         out[h] = -0.5
@@ -103,6 +107,7 @@ class SelectionSystem(TokenSystem):
     }
 
     def __init__(self, problem: Selection) -> None:
+        """Prepare the equations of a selection, from the start of the problem."""
         self.task = problem
         N, q, H = problem.tokens, problem.selected, problem.heads
         heads, slots = range(1, H + 1), range(1, q + 1)
@@ -125,12 +130,12 @@ class SelectionSystem(TokenSystem):
         )
 
     def parts(self, state: Array) -> tuple[Array, Array]:
-        """Return U (q, H) and δ (H, q)."""
+        """Return views of a state: the read-out U (q, H), and score differences δ (H, q) of wanted tokens to others."""
         q, H = self.task.selected, self.task.heads
         return state[: H * q].reshape(q, H), state[H * q :].reshape(H, q)
 
     def attention(self, state: Array, length: int) -> tuple[Array, Array]:
-        """Return A (H, q) and o (H,) at a number of tokens."""
+        """Return the attention of heads to wanted tokens (H, q) and to one other token (H,), among `length` tokens."""
         delta = self.parts(state)[1]
         top = delta.max(axis=1, initial=0.0, keepdims=True)
         weights, rest_weight = np.exp(delta - top), np.exp(-top[:, 0])
@@ -138,13 +143,16 @@ class SelectionSystem(TokenSystem):
         return weights / total[:, None], rest_weight / total
 
     def loss(self, state: Array, length: int) -> float:
-        """Return ½(|E|² + (N − q)|w|²) at a number of tokens."""
+        """Return ½(|U A − I|² + (N − q)|U o|²) with N = `length` tokens.
+
+        U is the read-out, A (H, q) the attention to wanted tokens and o (H,) that to one other token.
+        """
         U, q = self.parts(state)[0], self.task.selected
         A, o = self.attention(state, length)
         return float(0.5 * (((U @ A - np.eye(q)) ** 2).sum() + (length - q) * ((U @ o) ** 2).sum()))
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and the attention of every head on the wanted tokens."""
+        """Return the loss, and the whole attention of each head on the wanted tokens, (H,)."""
         N = self.task.tokens
         return self.loss(state, N), self.attention(state, N)[0].sum(axis=1)
 
@@ -160,16 +168,19 @@ class SelectionSystem(TokenSystem):
         return values
 
     def closed_times(self) -> Array:
-        """Return the time of one head that starts at 0, with its value settled; NaN for other starts."""
+        """Return the time at which one head is half learned, from 0 and with its value settled; else NaN, (H,)."""
         is_known = self.task.heads == 1 and self.task.initial_scale == 0.0
         return np.full(self.task.heads, self._settled_time() if is_known else np.nan)
 
     def _settled_time(self) -> float:
-        """Return q (N − 1) (m² − 1 + 2m ln m)/m; 0 where half of the tokens are wanted ones."""
+        """Return q (N − 1) (m² − 1 + 2m ln m)/m, the time of one head; 0 where half of the tokens are wanted ones.
+
+        N is the number of tokens, q that of wanted ones, and m = (N − q)/q.
+        """
         N, q = self.task.tokens, self.task.selected
         m = (N - q) / q
         return max(q * (N - 1.0) * (m - 1.0 / m + 2.0 * float(np.log(m))), 0.0)
 
     def plateaus(self) -> Array:
-        """Return the loss at uniform attention with the best U."""
+        """Return the loss at uniform attention with the best read-out U, the same for each head, (H,)."""
         return np.full(self.task.heads, 0.5 * self.task.selected * (1.0 - 1.0 / self.task.tokens))

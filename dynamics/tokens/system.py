@@ -92,7 +92,10 @@ class TokenSystem(System):
     attributes: Mapping[str, float] = {}
 
     def hold(self, start: ArrayLike, parameters: Sequence[Any], sizes: Sequence[Any], work_size: int = 0) -> None:
-        """Keep the start, and the numbers of the kernels one after the other; each component has an event."""
+        """Store the start, the arrays of the kernels and the size of their scratch, with one event per component.
+
+        Parts of `parameters` and `sizes` are joined one after the other; the stage, −1, is put behind `sizes`.
+        """
         self.initial_state = np.array(start, dtype=np.float64)
         self.parameters = np.hstack(parameters).astype(np.float64)
         self.sizes = np.hstack([*sizes, -1]).astype(np.int64)
@@ -103,19 +106,19 @@ class TokenSystem(System):
         return np.full(self.initial_state.size, atol)
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return the loss, and the share of every component that is learned."""
+        """Return the loss, and the share of every component that is learned, from 0 to 1, (components,)."""
         raise NotImplementedError
 
     def closed_forms(self) -> dict[str, Array]:
-        """Return the variables that need no integration."""
+        """Return a dict of closed learning times and plateaus, (components,) each."""
         return {"predicted_learned_time": self.closed_times(), "plateau": self.plateaus()}
 
     def summarise(self, state: Array) -> dict[str, object]:
-        """Return loss and progress."""
+        """Return a dict of the loss and of the progress (components,) of a state."""
         return dict(zip(("loss", "progress"), self.learning(state), strict=True))
 
     def observe(self, state: Array) -> Observables:
-        """Return loss, progress and state."""
+        """Return a dict of what `summarise` does, and the state itself."""
         return self.summarise(state) | {"state": state}
 
     def rate_limit(self, _values: Mapping[str, object]) -> float | None:
@@ -123,7 +126,7 @@ class TokenSystem(System):
         return None
 
     def closed_times(self) -> Array:
-        """Return the times of all components in closed form: inf for never, NaN without a closed form."""
+        """Return the learning times (components,) in closed form: inf for never, NaN without a closed form."""
         return np.full(self.num_events, np.nan)
 
     def plateaus(self) -> Array:
@@ -133,7 +136,7 @@ class TokenSystem(System):
 
 @kernel
 def put_softmax(numbers: Vector, first: int, end: int) -> None:
-    """Replace numbers[first:end] by their softmax."""
+    """Replace numbers[first:end] by their softmax, which has sum 1."""
     top, total = numbers[first], 0.0
     for s in range(first, end):
         top = max(top, numbers[s])
@@ -145,7 +148,9 @@ def put_softmax(numbers: Vector, first: int, end: int) -> None:
 
 
 def share_time(keys: float) -> float:
-    r"""Return τ(n), the time times Δ at which gradient flow has learned the best of n keys by half; it leads by Δ.
+    r"""Return τ(n), the time at which one of n = `keys` keys is half learned, times its advantage Δ > 0.
+
+    Under gradient flow the best key has a fitness v above the others, which are equal, by Δ; p is the softmax of w.
 
     .. math:: w' = p \circ (v - p\cdot v), \quad w(0) = 0: \qquad p_1 - p_2 = \tfrac12 \text{ at } \tau(n)/\Delta,
        \qquad \tau(n) = 1 + 2 (1 - 1/n) \ln(n + 1) + (n - 1)^2/(n + 1)

@@ -23,7 +23,10 @@ CONTENT = len(NAMES)
 
 
 class TriggerNumbers(NamedTuple):
-    """S, κ, P of every gap, and u of every key."""
+    """Number of symbols S, number of triggers κ, and probabilities P of gaps (gaps,).
+
+    `outputs` is u of every key, the weight of the right output that attention to it gives, from 0 to 1.
+    """
 
     symbols: float
     triggers: float
@@ -32,7 +35,10 @@ class TriggerNumbers(NamedTuple):
 
 
 class TriggerKeys(NamedTuple):
-    """Ends of the keys of every gap, and the index of a and of b of every key."""
+    """Layout of keys, one gap after the other: the end index of each gap, and per key the indices of its scores.
+
+    `a` is the index in the state of the score of its token, `b` of that of the token before.
+    """
 
     ends: Integers
     a: Integers
@@ -41,7 +47,7 @@ class TriggerKeys(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> TriggerNumbers:
-    """Return the numbers of the task."""
+    """Return the entries of `parameters` by name."""
     gaps = sizes[0]
     weights, outputs = vector(parameters, 2, gaps), vector(parameters, 2 + gaps, parameters.size - 2 - gaps)
     return TriggerNumbers(parameters[0], parameters[1], weights, outputs)
@@ -49,14 +55,14 @@ def numbers_of(parameters: Vector, sizes: Integers) -> TriggerNumbers:
 
 @kernel
 def keys_of(y: Vector, sizes: Integers) -> TriggerKeys:
-    """Return the keys of the task."""
+    """Return the entries of `sizes` about keys by name."""
     gaps, keys = sizes[0], y.size - CONTENT
     return TriggerKeys(vector(sizes, 1, gaps), vector(sizes, 1 + gaps, keys), vector(sizes, 1 + gaps + keys, keys))
 
 
 @kernel
 def write_attention(y: Vector, sizes: Integers, work: Vector) -> Vector:
-    """Write and return the softmax over the keys of every gap."""
+    """Write and return the attention to each key, one gap after the other; it has sum 1 in each gap."""
     ends, a, b = keys_of(y, sizes)
     shares, first = vector(work, 0, a.size), 0
     for row in range(ends.size):
@@ -70,7 +76,7 @@ def write_attention(y: Vector, sizes: Integers, work: Vector) -> Vector:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Gradient descent of the scores, gap by gap."""
+    """Write the rates of all scores under gradient descent: those of tokens, then those of positions of each gap."""
     (ends, a, b), numbers, shares = keys_of(y, sizes), numbers_of(parameters, sizes), write_attention(y, sizes, work)
     u, first = numbers.outputs, 0
     out[:CONTENT] = 0.0
@@ -90,7 +96,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Attention to the right key of every gap, the middle of all keys but the last, minus its value at progress ½."""
+    """Write, for each gap, the attention to the right key minus its value at progress ½, (1 + 1/T)/2 of T keys.
+
+    The right key is the middle one of all but the last.
+    """
     ends, shares = keys_of(y, sizes).ends, write_attention(y, sizes, work)
     first = 0
     for row in range(ends.size):
@@ -111,6 +120,7 @@ class TriggerSystem(TokenSystem):
     )
 
     def __init__(self, problem: TriggerTask) -> None:
+        """Prepare the equations of a trigger task, from zero scores."""
         self.task, self._gaps = problem, np.array(problem.gaps)
         self._lengths = 2 * self._gaps + 3
         keys = np.arange(self._lengths.max())
@@ -132,13 +142,19 @@ class TriggerSystem(TokenSystem):
         self.time_scale = 1.0 / float((1.0 + problem.triggers) * self._rates.max())
 
     def scores(self, shift: int = 0) -> tuple[Integers, Integers]:
-        """Return indices of the scores a and b of all keys (gaps, keys), with the first trigger earlier by `shift`."""
+        """Return the indices in the state of the scores a and b of every key, shape (gaps, keys) each.
+
+        The first trigger stands `shift` places earlier than in training.
+        """
         keys, trigger = np.arange(self._lengths.max()), self._gaps[:, None] - shift
         a = np.where((keys == trigger) | (keys == self._lengths[:, None] - 1), 0, 1)
         return a, np.where(keys == 0, 4, np.where(keys == trigger + 1, 2, 3))
 
     def attention(self, state: Array, shift: int = 0) -> Array:
-        """Return the softmax over all keys (gaps, keys), with the first trigger earlier by `shift`."""
+        """Return the attention to every key, shape (gaps, keys), 0 beyond the last one.
+
+        The first trigger stands `shift` places earlier than in training.
+        """
         a, b = self.scores(shift)
         scores = np.where(self._exists, state[a] + state[b] + state[self._places], -np.inf)
         return np.asarray(special.softmax(scores, axis=1))
@@ -152,7 +168,7 @@ class TriggerSystem(TokenSystem):
         return np.asarray((self._lengths * right - 1.0) / (self._lengths - 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
-        """Return −Σ P_l F_l, and progress."""
+        """Return the loss −Σ_l P_l F_l, F_l the weight of the right output at gap l, and the progress of gaps."""
         attention = self.attention(state)
         loss = -float(self.task.weights @ (attention * self._outputs).sum(axis=1))
         return loss, self.progress(self.right(attention))
