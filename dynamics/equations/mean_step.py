@@ -36,14 +36,22 @@ from hermite.arrays import Integers, Matrix, Vector
 
 @register_jitable(**BARE)
 def weights_of_batch(rate: float, batch: float, exact: bool) -> tuple[float, float]:
-    """Return the weights of D and of S¹ in η S for B samples, of which D has none as d → ∞."""
+    """Return the weights of D and of S¹ in η S, where η is `rate` and `batch` the number of samples B.
+
+    D are the products of mean gradients, S¹ the mean products of gradients of one sample. They are η (1 − 1/B) and η/B;
+    without `exact`, in the limit d → ∞, the first is 0.
+    """
     share = rate / batch
     return (rate - share if exact else 0.0), share
 
 
 @pasted_kernel
 def write_descent(F: Matrix, dM: Matrix, dQ: Matrix) -> None:
-    """Write M' = −F_P and Q' = −F_m − F_mᵀ of F = [F_m | F_P | …], tile by tile: columns are far apart in memory."""
+    """Write dM = −F_P (m, P) and dQ = −F_m − F_mᵀ (m, m), where F = [F_m (m, m) | F_P (m, P) | …].
+
+    F holds the products of mean gradients with neurons and directions. It is done tile by tile, since columns are far
+    apart in memory.
+    """
     m = dM.shape[0]
     for i in range(m):
         for a in range(dM.shape[1]):
@@ -59,7 +67,11 @@ def write_descent(F: Matrix, dM: Matrix, dQ: Matrix) -> None:
 def average_batch(
     S: Matrix, C: Matrix, N: Matrix, F: Matrix, weight: Vector, batch: float, exact: bool, rate: float, decay: float
 ) -> None:
-    """Turn E[(ē² + τ²) σ'_i σ'_j |x|²] into S, on and below the diagonal.
+    """Turn S, E[(ē² + τ²) σ'_i σ'_j |x|²] of one sample, into E g_i·g_j of a batch, on and below the diagonal.
+
+    The gradient of a sample is ε_w weight_i ē σ'_i x: `rate` is ε_w, ē the error without noise, τ² its variance. N and
+    F, the mean gradient and its products with all vectors, have the decay κ_w w_i too, which no sample has (`decay` is
+    κ_w). C is the Gram matrix of all vectors, `batch` the number of samples, and `exact` says that d is finite.
 
     The gradient of a sample is ε_w weight_i ē σ'_i x, and N and F have the decay κ_w w_i too, of which no sample has a
     part.
@@ -77,7 +89,10 @@ def average_batch(
 
 @pasted_kernel
 def add_noise(rate: float, S: Matrix, dQ: Matrix) -> None:
-    """Add η S to Q'; of S and Q' the part on and below the diagonal is read."""
+    """Add η S to dQ (m, m), where η is `rate` and S (m, m) the mean products of gradients of a batch.
+
+    Only entries on and below the diagonal are read; all of dQ is written.
+    """
     for i in range(dQ.shape[0]):
         for j in range(i + 1):
             dQ[i, j] += rate * S[i, j]
@@ -86,7 +101,11 @@ def add_noise(rate: float, S: Matrix, dQ: Matrix) -> None:
 
 @pasted_kernel
 def keep_lengths(rate: float, F: Matrix, S: Matrix, C: Matrix, dM: Matrix, dQ: Matrix) -> None:
-    """Remove from M' and Q' the parts that change lengths, after `add_noise`; C begins with neurons and directions."""
+    """Remove the parts of dM (m, P) and dQ (m, m) that change the lengths of neurons; call it after `add_noise`.
+
+    F are products of mean gradients and vectors, S (m, m) mean products of gradients of a batch, and C the Gram matrix
+    of vectors, neurons first, then directions; `rate` is η.
+    """
     m = dM.shape[0]
     for i in range(m):
         r = (F[i, i] - 0.5 * rate * S[i, i]) / C[i, i]
@@ -126,7 +145,11 @@ class OptimizerCounts(NamedTuple):
 
 
 class OptimizerNumbers(NamedTuple):
-    """First entries of `parameters`: η, β, 1 − δ, weights of u and g in p, α or 0 for Polyak's, d, K, λ, 1 − β2."""
+    """First entries of `parameters`, in the symbols of docs/optimizers.md.
+
+    Learning rate η, momentum β, 1 − dampening, the weights of buffer and gradient in a step, the share α of averages (0
+    for those of Polyak), the dimension d, the number K of directions and the smoothing λ of zeroth order, 1 − β2.
+    """
 
     rate: float
     momentum: float
@@ -146,7 +169,7 @@ HEADER, NUMBERS = len(OptimizerCounts._fields), len(OptimizerNumbers._fields)
 
 @kernel
 def counts_of(sizes: Integers) -> OptimizerCounts:
-    """Return the counts of an optimizer."""
+    """Return the first entries of `sizes` by name."""
     return OptimizerCounts(
         sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9], sizes[10],
         sizes[11],
@@ -155,7 +178,7 @@ def counts_of(sizes: Integers) -> OptimizerCounts:
 
 @kernel
 def numbers_of(parameters: Vector) -> OptimizerNumbers:
-    """Return the numbers of an optimizer."""
+    """Return the first entries of `parameters` by name."""
     return OptimizerNumbers(
         parameters[0], parameters[1], parameters[2], parameters[3], parameters[4], parameters[5], parameters[6],
         parameters[7], parameters[8], parameters[9],
@@ -164,7 +187,7 @@ def numbers_of(parameters: Vector) -> OptimizerNumbers:
 
 @kernel
 def table_of_rates(parameters: Vector, sizes: Integers) -> Vector:
-    """Return the table of rates that vary, or none."""
+    """Return the table of rates that vary, as `rate_at` takes it, or an empty array."""
     counts = counts_of(sizes)
     return vector(parameters, counts.own - counts.rates, counts.rates)
 
@@ -176,7 +199,11 @@ MOMENTS = tuple_of(MATRIX, MATRIX, MATRIX)
 
 @inlined_kernel
 def write_products(N: Matrix, C: Matrix, X: Matrix, M: Matrix, out: Matrix) -> None:
-    """Write E g_i·x_j, given X_ij = w_i·x_j and M_ja = x_j·θ_a, then E g_i·θ_a as far as `out` has columns."""
+    """Write E g_i·x_j to the first m columns of `out`, and E g_i·θ_a to the others, as many as there are.
+
+    g_i are gradients with coefficients N (m, m + P) of neurons and directions, X_ij = w_i·x_j, M_ja = x_j·θ_a, and C is
+    the Gram matrix of neurons w and directions θ.
+    """
     m = X.shape[0]
     for i in range(m):
         for j in range(m):
@@ -197,7 +224,9 @@ def write_products(N: Matrix, C: Matrix, X: Matrix, M: Matrix, out: Matrix) -> N
 def write_flow(
     t: float, y: Vector, out: Vector, moments: Moments, spread: float, parameters: Vector, sizes: Integers, own: Vector
 ) -> None:
-    """Write the rates of plain SGD, zeroth order, Adam and RMSprop; those of v and b are in `out` already.
+    """Write the rates of the state under plain SGD, zeroth order, Adam or RMSprop; those of v and b are there already.
+
+    `moments` are N, C and S: mean gradients, the Gram matrix, and mean products of gradients. `own` is scratch.
 
     `spread` is d² E(ℓ₊ − ℓ₋)²/(4λ²) for λ > 0, and not used otherwise.
     """
@@ -236,7 +265,7 @@ def write_flow(
 
 @inlined_kernel
 def entry_of(A: Matrix, B: Matrix, r: int, s: int) -> float:
-    """Return (A B)_rs of small matrices, for which a call of BLAS takes longer than the sum."""
+    """Return entry (r, s) of A B for small matrices, for which a call of BLAS takes longer than the sum."""
     total = 0.0
     for k in range(A.shape[1]):
         total += A[r, k] * B[k, s]
@@ -247,7 +276,10 @@ def entry_of(A: Matrix, B: Matrix, r: int, s: int) -> float:
 def write_map(
     t: float, y: Vector, out: Vector, moments: Moments, parameters: Vector, sizes: Integers, own: Vector
 ) -> None:
-    """Write (F(y) − y)/η, F the map of momentum and averages; −E ∂_v and −E ∂_b are in `out` already.
+    """Write (F(y) − y)/η to `out`, where F is the map of one step with momentum and averages, and η the rate.
+
+    `out` holds −E ∂_v and −E ∂_b of second layer and biases before. `moments` are N, C and S: mean gradients, the Gram
+    matrix, and mean products of gradients.
 
     Of (w, u, a, g), g the gradient of a batch, F adds η D to (w, u, a), and η (D X + X Dᵀ + η D X Dᵀ) to products X.
     """
@@ -293,7 +325,9 @@ def write_map(
 
 @kernel
 def add_share(k: int, y: Vector, out: Vector, rate: float, total: Vector, steps_of: int) -> None:
-    """Add the share of step k, of `steps_of`, to the rates of the flow that a map follows, and take the step.
+    """Add the share of step k, k = 0 … steps_of − 1, to the rates `total` of the flow that a map follows.
+
+    y moves by the step, of which `out` has the change over η = `rate`.
 
     That flow is y' = (Δ − Δ²/2 + Δ³/3 − …)/η, Δ the forward difference of steps; `out` has Δ/η of step k.
     """
@@ -310,7 +344,7 @@ def add_share(k: int, y: Vector, out: Vector, rate: float, total: Vector, steps_
 
 @kernel
 def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the diagonal of the Jacobian of the flow through a map, from the decay of buffers and averages alone."""
+    """Write an approximate diagonal of the Jacobian of the flow through a map: decay of buffers and averages alone."""
     counts, numbers = counts_of(sizes), numbers_of(parameters)
     m, P, rate, beta, vectors = counts.width, counts.axes, numbers.rate, numbers.momentum, counts.state
     alpha = numbers.share if numbers.share > 0.0 else 1.0 / (t / rate + 2.0)

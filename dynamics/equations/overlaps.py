@@ -60,7 +60,10 @@ class OverlapState(NamedTuple):
 
 
 class OverlapWork(NamedTuple):
-    """A and B C (m, P), B, X and B G (m, m), n and r (m,), and values of g, which share their room."""
+    """Parts of `work`: A and B C (m, P), B, X and B G (m, m), n and r (m,), and values of g (scratch).
+
+    The head of the module has their equations.
+    """
 
     A: Matrix
     BC: Matrix
@@ -74,13 +77,13 @@ class OverlapWork(NamedTuple):
 
 @kernel
 def counts_of(sizes: Integers) -> OverlapCounts:
-    """Return the counts of overlaps."""
+    """Return the entries of `sizes` by name."""
     return OverlapCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4])
 
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> OverlapNumbers:
-    """Return teacher and link."""
+    """Return the coefficients a (P,), the Gram matrix T of directions and the data of the link, all views."""
     counts = counts_of(sizes)
     P, size = counts.directions, counts.directions if counts.orthonormal == 0 else 0
     return OverlapNumbers(
@@ -90,7 +93,7 @@ def numbers_of(parameters: Vector, sizes: Integers) -> OverlapNumbers:
 
 @kernel
 def split(y: Vector, sizes: Integers) -> OverlapState:
-    """Return the parts of a state, or of rates."""
+    """Return views of a state, or of its rates: overlaps C (m, P) and G (m, m), and ln n (m,)."""
     counts = counts_of(sizes)
     m, P = counts.width, counts.directions
     return OverlapState(matrix(y, 0, m, P), matrix(y, m * P, m, m), vector(y, m * P + m * m, m))
@@ -98,7 +101,7 @@ def split(y: Vector, sizes: Integers) -> OverlapState:
 
 @kernel
 def work_of(sizes: Integers, work: Vector) -> OverlapWork:
-    """Return the parts of `work`."""
+    """Return the parts of `work` by name."""
     counts = counts_of(sizes)
     m, P = counts.width, counts.directions
     mP, mm, at = m * P, m * m, 2 * m * P
@@ -114,7 +117,11 @@ def work_of(sizes: Integers, work: Vector) -> OverlapWork:
 def add_rows(
     sign: float, weights: Vector, overlaps: Matrix, values: Matrix, slopes: Matrix, force: Vector, r: Vector
 ) -> None:
-    """Multiply slopes g' by weights; write, or subtract, Σ weight g and Σ weight g' overlap of each row."""
+    """Multiply slopes g' by the weights of their columns, in place, and sum over each row i.
+
+    For `sign` > 0 force_i becomes Σ_j weight_j g_ij and r_i becomes Σ_j weight_j g'_ij overlap_ij; else these are
+    subtracted.
+    """
     for i in range(slopes.shape[0]):
         total = radial = 0.0
         for j in range(slopes.shape[1]):
@@ -130,7 +137,11 @@ def add_rows(
 def pair_forces(
     link: Vector, y: Vector, a: Vector, A: Vector, B: Vector, n: Vector, r: Vector, force: Vector, values: Vector
 ) -> None:
-    """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii; `values` is scratch."""
+    """Write A = a g'(C), B = n g'(G), force_i = Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij), and r_i = (A Cᵀ − B G)_ii.
+
+    C (m, P) and G (m, m) are the overlaps that y begins with, n (m,) squared norms, which are written too, and g is the
+    kernel of the link. `values` is scratch.
+    """
     m = n.size
     P = A.size // m
     write_norms(y, n)
@@ -142,7 +153,11 @@ def pair_forces(
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """C' = A T − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n)' = 4 [Σ a g(C) − Σ n g(G)]."""
+    """Write the rates of overlaps C (m, P), G (m, m) and ln n (m,), see the head of the module.
+
+    C' = A T − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n_i)' = 4 [Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij)],
+    with A, B and r of `pair_forces`, X = A Cᵀ − B G, and T the Gram matrix of the directions.
+    """
     (C, G, _), (dC, dG, dl), (a, T, link) = split(y, sizes), split(out, sizes), numbers_of(parameters, sizes)
     A, BC, B, X, BG, n, r, values = work_of(sizes, work)
     m, P = C.shape
@@ -188,7 +203,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the values of `write_events`."""
+    """Write emergence and learned mass of each direction minus their levels, see `write_events`, to `out` (2 P,)."""
     (C, _, log_n), (a, _, link) = split(y, sizes), numbers_of(parameters, sizes)
     learned, n = vector(work, 0, C.size), vector(work, C.size, log_n.size)
     write_norms(y, n)
@@ -206,7 +221,10 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 @kernel
 def write_gram(y: Vector, m: int, T: Matrix, gram: Matrix) -> None:
-    """Write [G C; Cᵀ T] of a state that begins with C and G, by loops, which compile fast; an empty T stands for 1."""
+    """Write [G C; Cᵀ T] to `gram` (m + P, m + P), for a state that begins with C (m, P) and G (m, m).
+
+    T (P, P) is the Gram matrix of directions; an empty T stands for the unit matrix. Loops compile fast.
+    """
     P = T.shape[0] if T.size > 0 else gram.shape[0] - m
     for i in range(m):
         row, C, G = gram[i], vector(y, i * P, P), vector(y, m * P + i * m, m)
@@ -231,6 +249,7 @@ class OverlapSystem(FlowSystem):
     against_clusters: str | None = None
 
     def __init__(self, problem: Problem) -> None:
+        """Prepare the coupled flow from the start of the problem."""
         self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
         self.problem, start, teacher = problem, problem.start(), problem.teacher
         m, P = problem.width, problem.num_directions
@@ -290,7 +309,7 @@ class OverlapSystem(FlowSystem):
         return {"max_overlap": largest, "learned_mass": mass} | self._losses(C, G, n)
 
     def _losses(self, C: Array, G: Array, n: Array) -> dict[str, Array]:
-        """Return n and the loss, and the loss by degree (…, 4) if the teacher has more than one part."""
+        """Return a dict of n (…, m), the loss (…), and that by degree (…, 4) if the teacher has several parts."""
         record = {"squared_norm": n, "loss": self.loss(C, G, n)}
         if self.teacher_by_degree is None:
             return record
@@ -299,7 +318,10 @@ class OverlapSystem(FlowSystem):
         return record | {"degree_loss": losses.by_degree(part_losses, record["loss"])}
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
-        """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
+        """Return E(f − f*)² at overlaps C (…, m, P), G (…, m, m) and squared norms n (…, m).
+
+        It is a difference of O(1) terms, so that values below ~1e-12 are rounding.
+        """
         a = self.problem.teacher.coefficients
         return losses.population_loss(self.problem.activation, self.teacher_term, a, C, G, n)
 

@@ -64,7 +64,7 @@ class SphericalNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> SphericalNumbers:
-    """Return the numbers of spherical neurons."""
+    """Return the entries of `parameters` by name."""
     (a, teacher, link), counts = vectors.numbers_of(parameters, sizes), vector(sizes, SERIES_AT, 2)
     at, J, n = a.size + teacher.size, counts[0], counts[1]
     levels = vector(parameters, at + J, n + 1)
@@ -73,13 +73,16 @@ def numbers_of(parameters: Vector, sizes: Integers) -> SphericalNumbers:
 
 @kernel
 def event_work(m: int, P: int, work: Vector) -> tuple[Vector, Vector]:
-    """Return the scratch for learned masses, (m P,), and for n."""
+    """Return views of `work`: learned masses (m P,), and squared norms n (m,)."""
     return vector(work, 0, m * P), vector(work, m * P, m)
 
 
 @kernel
 def strips(y: Vector, first: int, sizes: Integers, work: Vector) -> tuple[Vector, Vector]:
-    """Write and return w_i·w_j of up to STRIP neurons from `first` on with all, flat, and return as much scratch."""
+    """Return two flat views of `work`, (rows · m,) each: the products w_i·w_j, which are written, and as much scratch.
+
+    i runs over up to `STRIP` neurons from index `first` on, j over all m.
+    """
     W = rows_of(y, sizes)
     m, D = W.shape
     rows = min(STRIP, m - first)
@@ -89,7 +92,7 @@ def strips(y: Vector, first: int, sizes: Integers, work: Vector) -> tuple[Vector
 
 @kernel
 def pull(s: float, series: Vector) -> tuple[float, float]:
-    """Return g*(s) and g*'(s), by Horner's rule."""
+    """Return Σ_j series_j s^j and its derivative, by Horner's rule: the kernel g* of student and teacher at s."""
     value = slope = 0.0
     for j in range(series.size - 1, -1, -1):
         slope = slope * s + value
@@ -99,7 +102,11 @@ def pull(s: float, series: Vector) -> tuple[float, float]:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
+    """Write the rates of all neurons w (m, D), w' = F − (F·w) w.
+
+    F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j, for directions θ_p with coefficients a_p, where g*
+    and g are the kernels of student with teacher and student with student.
+    """
     W, F, numbers = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
     (m, D), P = W.shape, numbers.a.size
     A = matrix(work, 0, m, P)
@@ -125,7 +132,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers, work: Vector, out: Vector) -> None:
-    """Write level − loss per level, then the values of `write_events` for n = 1/m; `own` is the mean of g(w_i·w_j)."""
+    """Write level − loss per level, then emergence and learned mass of each direction minus their levels.
+
+    `own` is the mean of g(w_i·w_j) over all pairs of neurons, and C (m P,) are overlaps with the directions.
+    """
     a, _, series, levels, teacher_loss, link = numbers_of(parameters, sizes)
     counts, P, loss = counts_of(sizes), a.size, own
     m = counts.width
@@ -141,7 +151,7 @@ def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers,
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the values of `write_all_events`."""
+    """Write level − loss per level, then emergence and learned mass of each direction minus their levels."""
     counts, link, pair_mean = counts_of(sizes), numbers_of(parameters, sizes).link, 0.0
     m, P = counts.width, counts.directions
     for first in range(0, m, STRIP):
@@ -161,6 +171,7 @@ class SphericalObservables(System):
     loss: Callable[[Array], float]
 
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
+        """Prepare observables; `levels` are fractions of E f*², dimensionless."""
         student, teacher = link_powers(problem)
         self.problem = problem
         self.num_events = len(levels) + 2 * problem.num_directions
@@ -185,6 +196,7 @@ class SphericalSystem(SphericalObservables):
     functions = Functions(rhs, event_values, vectors.normalise)
 
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
+        """Prepare the flow from the start of the problem; `levels` are fractions of E f*²."""
         super().__init__(problem, levels)
         start, _ = unit_vectors(problem)
         self.initial_state: Array = start.ravel()
@@ -240,9 +252,10 @@ def followers_in_space(start: Array, projections: Array) -> Array:
 
 
 class LinearisedCoupling:
-    """The linear equation at one instant, of neurons w̄ (m, D) that follow the field and the field's moments (M,)."""
+    """The linear equation of distances Δ_i from the field's followers, at one instant."""
 
     def __init__(self, system: MeanFieldSystem, followers: Array, moments: Array) -> None:
+        """Prepare it for `followers` w̄ (m, D) of the field with `moments` (M,) of its law."""
         self._w = followers
         problem = system.problem
         m, axes = len(followers), problem.teacher.span
@@ -261,7 +274,7 @@ class LinearisedCoupling:
         self.growth = float(system.motion(on_axes.ravel(), moments)[2].max())
 
     def rate(self, gap: Array) -> Array:
-        """Return Δ' (m, D) at Δ (m, D)."""
+        """Return Δ' (m, D) at the distances Δ = `gap` (m, D) of neurons from their followers."""
         axes = self._gradient.shape[1]
         turn = self._w @ gap.T
         force = -self._slopes @ gap - (self._bends * turn) @ self._w
@@ -270,6 +283,7 @@ class LinearisedCoupling:
         return np.asarray(self._tangent(force) + along * self._w + self._radial * gap + self.noise)
 
     def _tangent(self, vectors: Array) -> Array:
+        """Return rows (m, D) without their parts along the followers."""
         return np.asarray(vectors - np.sum(vectors * self._w, axis=1)[:, None] * self._w)
 
 
@@ -291,7 +305,11 @@ class LinearisedCoupling:
 
 
 class SphericalStep(NamedTuple):
-    """γ/B, τ², biases, all 0, and weights (M,), and `numbers` of `dynamics.equations.network.steps`."""
+    """Numbers of the step, for M vectors: γ/B (`rate`), the variance τ² of label noise, biases and weights (M,).
+
+    γ = η d is the scaled learning rate, B the samples of a batch; `numbers` are those of
+    `dynamics.equations.network.steps`.
+    """
 
     rate: float
     noise: float
@@ -301,7 +319,11 @@ class SphericalStep(NamedTuple):
 
 
 class SphericalStepWork(NamedTuple):
-    """Gram matrix (M, M), N and F (m, M), V (m, m), and scratch."""
+    """Parts of `work`, for m neurons among M vectors.
+
+    The Gram matrix (M, M), mean gradients N and their products with vectors (m, M), V, the mean products of gradients
+    of one sample over d (m, m), and scratch.
+    """
 
     gram: Matrix
     N: Matrix
@@ -312,7 +334,7 @@ class SphericalStepWork(NamedTuple):
 
 @kernel
 def step_of(parameters: Vector, sizes: Integers) -> SphericalStep:
-    """Return the numbers of the step."""
+    """Return the entries of `parameters` about the step by name."""
     counts = vector(sizes, SERIES_AT + 2, 2)
     M, at, end = counts[0], counts[1], counts_of(sizes).link_at
     step = vector(parameters, at - 2 * M - 2, 2)
@@ -328,7 +350,7 @@ def layout_of_step(sizes: Integers) -> Integers:
 
 @kernel
 def step_work(m: int, M: int, work: Vector) -> SphericalStepWork:
-    """Return the parts of `work`."""
+    """Return the parts of `work` by name."""
     gram, N, X = matrix(work, 0, M, M), matrix(work, M * M, m, M), matrix(work, M * M + m * M, m, M)
     at = M * M + 2 * m * M
     return SphericalStepWork(gram, N, X, matrix(work, at, m, m), vector(work, at + m * m, work.size - at - m * m))
@@ -338,7 +360,11 @@ def step_work(m: int, M: int, work: Vector) -> SphericalStepWork:
 def write_rates(
     write_step_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Write C' and G' of unit vectors with η S = γ/B V, F = N gram."""
+    """Write C' (m, P) and G' (m, m), the rates of overlaps with directions and among neurons, in time η · step.
+
+    `write_step_second` writes V, the mean products of gradients of one sample over d, of which γ/B V is added to the
+    drift.
+    """
     (a, teacher, series, _, _, link), step = numbers_of(parameters, sizes), step_of(parameters, sizes)
     m, P, M = counts_of(sizes).width, a.size, step.weights.size
     gram, N, F, V, scratch = step_work(m, M, work)
@@ -383,7 +409,7 @@ def rhs_of_polynomials(t: float, y: Vector, out: Vector, parameters: Vector, siz
 
 @kernel
 def step_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the values of `write_all_events`."""
+    """Write level − loss per level, then emergence and learned mass of each direction minus their levels."""
     counts, values = counts_of(sizes), vector(work, 0, counts_of(sizes).width ** 2)
     m, P = counts.width, counts.directions
     write_g0(numbers_of(parameters, sizes).link, vector(y, m * P, m * m), values)
@@ -404,6 +430,7 @@ class SphericalStepSystem(SphericalObservables):
     name = "spherical-step"
 
     def __init__(self, problem: Problem, levels: Sequence[float], learning_rate: float, batch_size: int = 1) -> None:
+        """Prepare mean steps at `learning_rate` η; `levels` are fractions of E f*²."""
         super().__init__(problem, levels)
         start, (m, P), units = problem.start(), (problem.width, problem.num_directions), step_units(problem)
         M, gram, noise = m + len(units), problem.teacher.gram(), step_source(problem.activation, m, units, biased=False)
@@ -419,7 +446,7 @@ class SphericalStepSystem(SphericalObservables):
         self.work_size = M * M + 2 * m * M + m * m + noise.work_size
 
     def unpack(self, state: Array) -> tuple[Array, Array]:
-        """Return views (C, G) of a state."""
+        """Return views of a state: overlaps C (m, P) with directions and G (m, m) among neurons."""
         m, P = self.problem.width, self.problem.num_directions
         return state[: m * P].reshape(m, P), state[m * P :].reshape(m, m)
 
@@ -436,7 +463,7 @@ class SphericalStepSystem(SphericalObservables):
         return float(without_rounding(loss, student_square + constant))
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return loss, margin, and per direction the largest overlap and the learned mass."""
+        """Return a dict: loss, realisability margin, and per direction the largest overlap and the learned mass."""
         C, G = self.unpack(state)
         margin = float(np.linalg.eigvalsh(G - C @ self._inverse_gram @ C.T)[0])
         return {**super().summarise(state), "gram_margin": margin}

@@ -63,7 +63,11 @@ class VectorNumbers(NamedTuple):
 
 
 class VectorWork(NamedTuple):
-    """Results of `forces` in `work`: A, B and n, overlaps C or G with g there, which share their places, and F·u."""
+    """Parts of `work` that `forces` writes, for m neurons and P directions.
+
+    A = a g'(C) (m, P) and B (m, m), −n_j g'(G_ij) without diagonal; squared norms n (m,); overlaps C (m, P) or G (m,
+    m), in one place, with g of them, in one place too; and F·u (m,), the radial parts of the forces.
+    """
 
     A: Matrix
     B: Matrix
@@ -76,7 +80,10 @@ class VectorWork(NamedTuple):
 
 
 class ProductWork(NamedTuple):
-    """Results of the Jacobian in `work`, after A, B, n, C and G; its diagonal writes the first two and reads F·u."""
+    """Parts of `work` that the Jacobian writes, behind A, B, n, C and G of `VectorWork`.
+
+    The diagonal writes `velocity` and `squares`, (m, D) each; the product writes the others.
+    """
 
     velocity: Matrix
     squares: Matrix
@@ -91,41 +98,41 @@ class ProductWork(NamedTuple):
 
 @kernel
 def counts_of(sizes: Integers) -> VectorCounts:
-    """Return the counts of unit vectors."""
+    """Return the first entries of `sizes` by name."""
     return VectorCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5])
 
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> VectorNumbers:
-    """Return teacher and link."""
+    """Return the coefficients a (P,), directions θ (rows, D) and the data of the link, views of `parameters`."""
     _, P, D, rows, _, place = counts_of(sizes)
     return VectorNumbers(vector(parameters, 0, P), matrix(parameters, P, rows, D), link_at(parameters, place))
 
 
 @pasted_kernel
 def squares_of_teacher(parameters: Vector, sizes: Integers) -> Matrix:
-    """Return θ² (rows, D)."""
+    """Return the squares of the entries of the directions θ, a view (rows, D) of `parameters`."""
     _, P, D, rows, _, _ = counts_of(sizes)
     return matrix(parameters, P + rows * D, rows, D)
 
 
 @kernel
 def rows_of(y: Vector, sizes: Integers) -> Matrix:
-    """Return the rows (m, D) that a state begins with."""
+    """Return the m vectors that a state begins with, a view (m, D)."""
     counts = counts_of(sizes)
     return matrix(y, 0, counts.width, counts.axes)
 
 
 @kernel
 def split(y: Vector, sizes: Integers) -> tuple[Matrix, Vector]:
-    """Return the parts of a state, or of rates: (m, D) and (m,)."""
+    """Return views of a state, or of its rates: vectors (m, D), and ln n (m,) of the squared norms n."""
     rows, counts = rows_of(y, sizes), counts_of(sizes)
     return rows, vector(y, rows.size, counts.width)
 
 
 @kernel
 def work_of(sizes: Integers, work: Vector) -> VectorWork:
-    """Return the results of `forces` in `work`."""
+    """Return the parts of `work` that `forces` writes by name."""
     m, P, _, _, _, _ = counts_of(sizes)
     at, size = m * P + m * m + m, m * max(m, P)
     A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, at - m, m)
@@ -136,7 +143,7 @@ def work_of(sizes: Integers, work: Vector) -> VectorWork:
 
 @kernel
 def product_work(sizes: Integers, work: Vector) -> ProductWork:
-    """Return the results of the Jacobian in `work`."""
+    """Return the parts of `work` that the Jacobian writes by name."""
     m, P, D, _, _, _ = counts_of(sizes)
     changes = m * P + m * m + m + m * max(m, P)
     at = changes + m * max(m, P)
@@ -156,7 +163,7 @@ def flat(whole: Matrix) -> Vector:
 
 @kernel
 def write_norms(y: Vector, n: Vector) -> None:
-    """Write n of a state that ends with ln n."""
+    """Write the squared norms n (m,) of a state that ends with ln n."""
     for i in range(n.size):
         n[i] = np.exp(y[y.size - n.size + i])
 
@@ -165,7 +172,12 @@ def write_norms(y: Vector, n: Vector) -> None:
 def write_events(
     C: Vector, n: Vector, a: Vector, link: Vector, sign_matters: int, learned: Vector, out: Vector
 ) -> None:
-    """Write max_i C_ip² − the emergence level, C > 0 if the sign matters, then learned mass − `LEARNED_SHARE` a_p."""
+    """Write per direction max_i C_ip² − the emergence level, then learned mass − `LEARNED_SHARE` a_p, to `out` (2 P,).
+
+    C (m P,) are overlaps, of which those below 0 do not count if `sign_matters` is 1; n (m,) are squared norms. The
+    mass is Σ_i n_i g_3(C_ip)/g_3(1), where g_3 is the part of the link's kernel that counts as learned; `learned` (m
+    P,) is scratch.
+    """
     P = C.size // n.size
     of_learned = int(link[2])
     links.write_polynomial(link, of_learned, C, learned)
@@ -183,7 +195,7 @@ def write_events(
 
 @unit()
 def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
-    """Write C = U θᵀ, or the first columns of U."""
+    """Write C = U θᵀ (m, P) of vectors U (m, D) and directions θ; without rows of θ, the first P columns of U."""
     if teacher.shape[0] > 0:
         transposed_product_until(U, teacher, C, sizes)
     else:
@@ -194,7 +206,7 @@ def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
 
 @unit()
 def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
-    """Add A θ to F, or A to its first columns."""
+    """Add A θ to F (m, D), for weights A (m, P) of directions θ; without rows of θ, A to the first P columns."""
     for i in range(F.shape[0]):
         if teacher.shape[0] == 0:
             for p in range(A.shape[1]):
@@ -206,7 +218,7 @@ def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
 
 @kernel
 def make_tangent(U: Matrix, F: Matrix, radial: Vector) -> None:
-    """Replace F by F − (F·u) u; write F·u."""
+    """Replace each force F_i (of m rows) by F_i − (F_i·u_i) u_i; write F_i·u_i to `radial` (m,)."""
     for i in range(U.shape[0]):
         total = 0.0
         for k in range(U.shape[1]):
@@ -218,7 +230,7 @@ def make_tangent(U: Matrix, F: Matrix, radial: Vector) -> None:
 
 @inlined_kernel
 def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> float:
-    """Multiply slopes g' by sign · weights; return Σ weight g."""
+    """Multiply the slopes g' of a row by sign · weight, in place; return Σ_j weight_j g_j, of the `values` g."""
     total = 0.0
     for j in range(slopes.size):
         slopes[j] *= sign * weights[j]
@@ -228,13 +240,17 @@ def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> f
 
 @unit()
 def write_overlaps(y: Vector, C: Matrix, parameters: Vector, sizes: Integers) -> None:
-    """Write C of the vectors that a state begins with."""
+    """Write the overlaps C (m, P) of directions and the vectors that a state begins with."""
     project(rows_of(y, sizes), numbers_of(parameters, sizes).teacher, C, sizes)
 
 
 @kernel
 def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write F = A θ + B U and Σ_p a_p g(C) − Σ_j n_j g(G), with A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal."""
+    """Write the forces F (m, D) and growth Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij) (m,) of unit vectors U.
+
+    F = A θ + B U, with A = a g'(C) and B_ij = −n_j g'(G_ij) without diagonal: C and G are overlaps with directions θ
+    and among neurons, n squared norms, g the link's kernel. A, B and n stay in `work`.
+    """
     U, (a, teacher, link) = rows_of(y, sizes), numbers_of(parameters, sizes)
     A, B, n, C, G, of_C, of_G, _ = work_of(sizes, work)
     m, P = A.shape
@@ -261,7 +277,10 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
+    """Write the rates of unit vectors, u' = F − (F·u) u (m, D), and (ln n)' = 4 growth (m,).
+
+    F and the growth are those of `forces`: n is the squared norm of a neuron. Time t does not enter.
+    """
     U, (F, growth) = rows_of(y, sizes), split(out, sizes)
     forces(y, F, growth, parameters, sizes, work)
     make_tangent(U, F, work_of(sizes, work).radial)
@@ -271,7 +290,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def add_bend(y: Vector, bend: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Add Σ_p a_p g''(C_ip) θ_pk², with overlaps and g'' in the places of `forces`."""
+    """Add Σ_p a_p g''(C_ip) θ_pk² to `bend` (m, D), for overlaps C with the directions θ; overwrites A and C."""
     (a, _, link), parts = numbers_of(parameters, sizes), work_of(sizes, work)
     A, C = parts.A, parts.C
     write_overlaps(y, C, parameters, sizes)
@@ -284,7 +303,9 @@ def add_bend(y: Vector, bend: Matrix, parameters: Vector, sizes: Integers, work:
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Diagonal of the Jacobian, H u_k ≈ H_kk u_k: (1 − u_k²) H_kk − u_k F_k − F·u with H = ∂F/∂u.
+    """Write an approximate diagonal of the Jacobian: (1 − u_k²) H_kk − u_k F_k − F·u for entry k of vector u.
+
+    F is the force on u and H = ∂F/∂u.
 
     H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². The terms left out matter where a neuron is in motion.
     """
@@ -315,7 +336,9 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 def jacobian_product(
     t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Write the derivative of `rhs` along v = [dU | d ln n], without differences of forces that are nearly equal.
+    """Write the derivative of `rhs` along the direction v = [dU (m, D) | d ln n (m,)].
+
+    It takes no differences of forces that are nearly equal.
 
     dF = dA θ + dB U + B dU with dA = a g''(C) dC, dB_ij = −n_j (g''(G) dG + g'(G) d ln n_j), dG = dU Uᵀ + U dUᵀ.
     """
@@ -371,7 +394,7 @@ def jacobian_product(
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the values of `write_events`."""
+    """Write emergence and learned mass of each direction minus their levels, see `write_events`, to `out` (2 P,)."""
     (_, _, n, C, _, learned, _, _), (a, _, link) = work_of(sizes, work), numbers_of(parameters, sizes)
     write_norms(y, n)
     write_overlaps(y, C, parameters, sizes)
@@ -403,7 +426,7 @@ def unit_vectors(problem: Problem) -> tuple[Array, Array]:
 
 
 def directions_and_norms(weights: Array) -> tuple[Array, Array]:
-    """Return unit vectors (…, m, D) and ln n (…, m) of weights (…, m, D)."""
+    """Return unit vectors (…, m, D), and ln n (…, m) of squared norms n, of weights (…, m, D)."""
     squared_norm = np.sum(weights**2, axis=-1)
     return np.ascontiguousarray(weights / np.sqrt(squared_norm)[..., None]), np.log(squared_norm)
 
@@ -422,7 +445,11 @@ def overlap_state(
     out: Array | None = None,
     products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, np.swapaxes(U, -1, -2), out=G),
 ) -> Array:
-    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
+    """Return [C | G | ln n], shape (m P + m² + m,), of unit vectors U (m, D), or of a stack of them.
+
+    C are overlaps with the P directions, rows of `teacher` or the first axes, G those among neurons, and n squared
+    norms. `products` writes G = U Uᵀ.
+    """
     (*stack, m, _), P = U.shape, num_directions
     state = np.empty((*stack, m * P + m * m + m)) if out is None else out
     C, G = state[..., : m * P].reshape(*stack, m, P), state[..., m * P : -m].reshape(*stack, m, m)
@@ -439,6 +466,10 @@ class VectorSystem(System):
     name = "vectors"
 
     def __init__(self, problem: Problem, start: tuple[Array, Array] | None = None, more: Array = NOTHING) -> None:
+        """Prepare the flow from `start`, U (m, D) and ln n (m,), by default that of the problem.
+
+        `more` are numbers that stand before the data of the link in `parameters`.
+        """
         U, log_norm = unit_vectors(problem) if start is None else start
         (m, D), P = U.shape, problem.num_directions
         self.problem, self.shape, self.num_events = problem, (m, D), 2 * P
@@ -490,7 +521,11 @@ class VectorSystem(System):
 
 @kernel
 def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write W' = B W + A θ, B_ij = −2 c_2² w_i·w_j − c_1² |w_i| |w_j| with the growth along w_i on its diagonal."""
+    """Write W' = B W + A θ (m, D), the flow of weights with forces linear in the overlaps.
+
+    B_ij = −2 c_2² w_i·w_j − c_1² |w_i| |w_j|, plus on the diagonal the growth along w_i; A (m, P) are the weights of
+    the directions θ, and c_1, c_2 Hermite coefficients of the link.
+    """
     W, weight_rates, (a, teacher, link) = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
     (A, B, length, _, _, _, _, _), squares = work_of(sizes, work), vector(link, links.VALUE + links.HEAD, 3)
     m, P = A.shape
@@ -517,7 +552,10 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
 
 @kernel
 def linear_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the values of `write_events`, then carried weight − a_p/2: the learned mass with g for g_3."""
+    """Write the values of `write_events`, then per direction its weight carried in degrees 0 to 2, minus a_p/2.
+
+    That weight is Σ_i n_i g(C_ip)/g(1), for squared norms n, overlaps C and the kernel g of the link.
+    """
     W, (_, _, n, C, _, learned, _, _) = rows_of(y, sizes), work_of(sizes, work)
     a, _, link = numbers_of(parameters, sizes)
     (m, P), D = C.shape, W.shape[1]
@@ -541,6 +579,7 @@ class LinearisedSystem(System):
     functions = Functions(linear_rhs, linear_event_values)
 
     def __init__(self, problem: Problem) -> None:
+        """Prepare the linearised flow of a problem, from its weights."""
         weights, P = problem.reduced_weights(), problem.num_directions
         (m, D), part, coefficients = weights.shape, problem.learned_part, problem.activation.coefficients[:3]
         teacher, counted = (
