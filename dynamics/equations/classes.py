@@ -55,7 +55,11 @@ if TYPE_CHECKING:
 
 @kernel
 def class_rates(i: int, U: Matrix, F: Matrix, growth: float, s: Vector) -> tuple[float, float, float]:
-    """Return the other factor of s u_i in s Y_i, 2 S − F·u, then ℓ'/2 and Σ s u²."""
+    """Return (2 S − F·u, ℓ'/2, Σ_l s_l u_l²) of neuron i, three numbers.
+
+    u is its unit vector, F the force on it, S = `growth` its growth, s (D,) the eigenvalues of the inputs' covariance,
+    and ℓ' the rate of ln n, n its squared norm.
+    """
     radial = turn = stretch = 0.0
     for k in range(s.size):
         radial += F[i, k] * U[i, k]
@@ -67,14 +71,18 @@ def class_rates(i: int, U: Matrix, F: Matrix, growth: float, s: Vector) -> tuple
 
 @kernel
 def eigenvalues_of(parameters: Vector, sizes: Integers) -> Vector:
-    """Return s (D,)."""
+    """Return the eigenvalues s of the inputs' covariance, one per axis, a view (D,) of `parameters`."""
     counts = counts_of(sizes)
     return vector(parameters, counts.link_at - counts.axes, counts.axes)
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """U' = Y diag(s) − diag(ℓ'/2) U, ℓ' = (ln n)' = 2 Σ_l s_l u_il Y_il, Y = F + diag(2 S − F·u) U."""
+    """Write the rates of unit vectors U (m, D) and of ln n (m,): u_il' = s_l Y_il − ½ (ln n_i)' u_il.
+
+    Y_i = F_i + (2 S_i − F_i·u_i) u_i and (ln n_i)' = 2 Σ_l s_l u_il Y_il, for forces F, growth S, eigenvalues s of the
+    inputs' covariance and squared norms n.
+    """
     U, (F, growth), s = rows_of(y, sizes), split(out, sizes), eigenvalues_of(parameters, sizes)
     forces(y, F, growth, parameters, sizes, work)
     for i in range(growth.size):
@@ -86,7 +94,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Approximate diagonal of the Jacobian: factor of U_il with the bend of its force, and −4 n g(1) Σ s U² of ln n."""
+    """Write an approximate diagonal of the Jacobian, for U (m, D) and ln n (m,).
+
+    It is the factor of U_il in its rate with the bend of its force, and −4 n g(1) Σ_l s_l U_il² of ln n.
+    """
     U, (bend, growth), s = rows_of(y, sizes), split(out, sizes), eigenvalues_of(parameters, sizes)
     n, F = work_of(sizes, work).n, product_work(sizes, work).F
     m, D = U.shape
@@ -106,7 +117,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def write_units(y: Vector, sizes: Integers, state: Vector) -> None:
-    """Write unit vectors and ln n of weights."""
+    """Write unit vectors (m, D) and ln n (m,) of the weights (m, D) in y to `state`; n are squared norms."""
     W, (U, log_n) = rows_of(y, sizes), split(state, sizes)
     m, D = W.shape
     for i in range(m):
@@ -120,7 +131,7 @@ def write_units(y: Vector, sizes: Integers, state: Vector) -> None:
 
 @kernel
 def descent_work(sizes: Integers, work: Vector) -> tuple[Vector, Vector, Vector]:
-    """Return the scratch for a state, for its rates, and for the flow."""
+    """Return three views of `work`: a state of the flow, its rates, and the scratch of the flow."""
     counts = counts_of(sizes)
     size = counts.width * (counts.axes + 1)
     return vector(work, 0, size), vector(work, size, size), vector(work, 2 * size, work.size - 2 * size)
@@ -128,7 +139,7 @@ def descent_work(sizes: Integers, work: Vector) -> tuple[Vector, Vector, Vector]
 
 @kernel
 def descent_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """ŵ' = ρ (u' + ½ (ln n)' u)."""
+    """Write the rates of weights, ŵ' = ρ (u' + ½ (ln n)' u) (m, D), of unit vector u, length ρ and n = ρ²."""
     state, rate, flow_work = descent_work(sizes, work)
     write_units(y, sizes, state)
     rhs(t, state, rate, parameters, sizes, flow_work)
@@ -141,7 +152,7 @@ def descent_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Int
 
 @kernel
 def descent_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the values of the events of the flow."""
+    """Write emergence and learned mass of each direction minus their levels, at the weights, to `out` (2 P,)."""
     state, _, flow_work = descent_work(sizes, work)
     write_units(y, sizes, state)
     vectors.event_values(t, state, out, parameters, sizes, flow_work)
@@ -155,6 +166,7 @@ class ClassSystem(OverlapSystem):
     against_clusters: str | None = "its slowed clusters are derived for isotropic inputs"
 
     def __init__(self, problem: Problem) -> None:
+        """Prepare the flow of a problem with `inputs`; ValueError without them."""
         super().__init__(problem)
         axes = problem.input_axes()
         if axes is None:
@@ -171,7 +183,7 @@ class ClassSystem(OverlapSystem):
         return float(self.axes.eigenvalue.max()) * super().stiffness()
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return the overlaps C and G of a state, and n."""
+        """Return overlaps C (…, m, P) with directions and G (…, m, m) among neurons, and squared norms n (…, m)."""
         return super().unpack(self._vectors.overlaps(state))
 
     def observer(self, keep: str, monitored: Callable[[], bool] = lambda: False) -> OfStates:
@@ -187,6 +199,7 @@ class ClassDescentSystem(ClassSystem):
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem) -> None:
+        """Prepare the flow in weights from those of the problem."""
         super().__init__(problem)
         self.functions = Functions(descent_rhs, descent_event_values)
         self.work_size += 2 * self.initial_state.size
@@ -207,7 +220,10 @@ class ClassDescentSystem(ClassSystem):
 
 
 class ClassState(NamedTuple):
-    """U (m, r), one row K (m²) per class, and ln n (m,)."""
+    """Parts of a state: projections U (m, r) of unit vectors, K (classes, m²) and ln n (m,).
+
+    Row c of K holds the products of the neurons' parts on the axes of class c; n are squared norms.
+    """
 
     U: Matrix
     K: Matrix
@@ -242,7 +258,11 @@ class ClassNumbers(NamedTuple):
 
 
 class ClassTables(NamedTuple):
-    """N (m, M), Q (M, M), w (M,), the parts of Q by class (classes, M²), `second` (classes, m²), and scratch."""
+    """Parts of `work`, for m neurons and M vectors, neurons first, then directions.
+
+    Negative mean gradients N (m, M); the Gram matrix Q (M, M); weights w (M,), n of neurons and −a of directions; the
+    shares of classes in Q (classes, M²); second-order parts (classes, m²); scratch.
+    """
 
     N: Matrix
     Q: Matrix
@@ -258,14 +278,14 @@ CLASSES_AT = len(VectorCounts._fields)
 
 @kernel
 def class_counts(sizes: Integers) -> ClassCounts:
-    """Return the counts of classes."""
+    """Return the entries of `sizes` about classes by name."""
     counts = vector(sizes, CLASSES_AT, 3)
     return ClassCounts(counts[0], counts[1], counts[2] == 1, vector(sizes, CLASSES_AT + 3, counts_of(sizes).axes))
 
 
 @kernel
 def class_numbers(parameters: Vector, sizes: Integers) -> ClassNumbers:
-    """Return the numbers of the step."""
+    """Return the entries of `parameters` by name."""
     (a, teacher, link), (classes, degree, _, _) = numbers_of(parameters, sizes), class_counts(sizes)
     at = a.size + teacher.size
     s, dimensions = vector(parameters, at, classes), vector(parameters, at + classes, classes)
@@ -275,7 +295,7 @@ def class_numbers(parameters: Vector, sizes: Integers) -> ClassNumbers:
 
 @kernel
 def split_classes(y: Vector, sizes: Integers) -> ClassState:
-    """Return the parts of a state, or of rates."""
+    """Return views of a state, or of its rates: U (m, r), K (classes, m²) and ln n (m,)."""
     m, r, classes = counts_of(sizes).width, counts_of(sizes).axes, class_counts(sizes).classes
     logs = m * r + classes * m * m
     return ClassState(matrix(y, 0, m, r), matrix(y, m * r, classes, m * m), vector(y, logs, m))
@@ -283,7 +303,7 @@ def split_classes(y: Vector, sizes: Integers) -> ClassState:
 
 @kernel
 def tables(sizes: Integers, work: Vector) -> ClassTables:
-    """Return the parts of `work`."""
+    """Return the parts of `work` by name."""
     counts, classes = counts_of(sizes), class_counts(sizes).classes
     m, M = counts.width, counts.width + counts.directions
     of_parts = m * M + M * M + M
@@ -295,7 +315,10 @@ def tables(sizes: Integers, work: Vector) -> ClassTables:
 
 @kernel
 def write_parts(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the share of every class in the Gram matrix Q of neurons and directions, rows of M² numbers, and Q."""
+    """Write the share of each class of axes in the Gram matrix of neurons and directions, and their sum Q (M, M).
+
+    Shares are rows of M² numbers; a class has the axes of one eigenvalue.
+    """
     (_, Q, _, parts, _, _), (U, K, _), kinds = tables(sizes, work), split_classes(y, sizes), class_counts(sizes).kinds
     teacher, m, M = class_numbers(parameters, sizes).teacher, U.shape[0], Q.shape[0]
     parts.fill(0.0)
@@ -322,7 +345,11 @@ def write_parts(y: Vector, parameters: Vector, sizes: Integers, work: Vector) ->
 
 @kernel
 def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write w = (n, −a), and N = (F | A), F = diag(e) − n g'(G) and A = a g'(C), where Q is known."""
+    """Write the weights w = (n, −a) (M,) of neurons and directions, and negative mean gradients N (m, M).
+
+    N_ib = −w_b g'(Q_ib), with Q the Gram matrix of all vectors, g the kernel of the link, and N_ii has Σ_b (w_b
+    g'(Q_ib) Q_ib − 2 w_b g(Q_ib)) added.
+    """
     (N, Q, w, _, _, scratch), (a, _, link) = tables(sizes, work), numbers_of(parameters, sizes)
     m, M = N.shape
     value, slope = matrix(scratch, 0, m, M), matrix(scratch, m * M, m, M)
@@ -340,7 +367,10 @@ def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
 
 @kernel
 def write_pair_means(c: float, degree: int, hat: Vector, Z: Matrix) -> None:
-    """Means of φ^(R)(z_i) ψ^(S)(z_j) at z_i·z_j = c, one row of (degree + 1)² numbers for each of six pairs (φ, ψ)."""
+    """Write means of φ^(R)(z_i) ψ^(S)(z_j) at E z_i z_j = c to Z (6, (degree + 1)²), at place R (degree + 1) + S.
+
+    A row is for one of six pairs (φ, ψ) of functions of the link; `hat` are its mean derivatives E σ^(k), k = 0 … .
+    """
     size = degree + 1
     for q in range(6):
         Z[q].fill(0.0)
@@ -362,7 +392,12 @@ def write_pair_means(c: float, degree: int, hat: Vector, Z: Matrix) -> None:
 
 @kernel
 def write_halves(e: int, i: int, j: int, degree: int, hat: Vector, w: Vector, Q: Matrix, H: Matrix) -> int:
-    """Write w_a f̂_(e+r+s) Q_ai^r Q_aj^s/(r! s!) of σ, σ' and σ'', three blocks of rows; return how many (r, s) are."""
+    """Write w_a f̂_(e+r+s+o) Q_ai^r Q_aj^s/(r! s!) to H, one row per (r, s); return their number.
+
+    H has a block of rows for each o = 0, 1, 2.
+
+    f̂ = `hat` are mean derivatives of the link, w weights and Q the Gram matrix of all vectors a; r + s ≤ degree − e.
+    """
     rows, most = 0, (degree + 1) * (degree + 2) // 2
     for r in range(degree - e + 1):
         for s in range(degree - e + 1 - r):
@@ -382,7 +417,11 @@ def write_halves(e: int, i: int, j: int, degree: int, hat: Vector, w: Vector, Q:
 def join_halves(
     e: int, degree: int, whole: bool, hat: Vector, Z: Matrix, H: Matrix, Y: Matrix, P: Matrix, ends: Matrix
 ) -> None:
-    """Add the diagrams of e edges a–b to the sums over b (`ends`, rows 0–2) and over both (row 3), and to P = Z H'."""
+    """Add the diagrams with e edges between vectors a and b to `ends` and to P (rows, M).
+
+    Rows 0–2 of `ends` are sums over b, rows 3–4 over both. Z are pair means, H the halves of one vector, and Y those
+    summed over the other; `whole` tells whether P is used, at finite d.
+    """
     (most, M), count, x = Y.shape, degree - e + 1, -1
     for r in range(count):
         for s in range(count - r):
@@ -413,7 +452,11 @@ def join_halves(
 def write_share(
     i: int, j: int, noise: float, degree: int, whole: bool, hat: Vector, w: Vector, Q: Matrix, J: Matrix
 ) -> float:
-    """Return H = E[(ē² + τ²) σ'_i σ'_j], and write J: class c has d_c H + Σ_ab J_ab X_c,ab."""
+    """Return H = E[(ē² + τ²) σ'_i σ'_j], and write J (M, M), for neurons i and j.
+
+    The second-order part of a class c with d_c axes is d_c H + Σ_ab J_ab X_c,ab, X_c its share in the Gram matrix Q.
+    `noise` is τ², `hat` the mean derivatives of the link, w the weights of all vectors.
+    """
     M, size, most = w.size, degree + 1, (degree + 1) * (degree + 2) // 2
     Z, H, Y, P = np.empty((6, size * size)), np.empty((3 * most, M)), np.empty((most, M)), np.empty((most, M))
     power, ends = np.ones((M, M)), np.zeros((5, max(M, 3)))
@@ -443,7 +486,11 @@ def write_share(
 
 @kernel
 def write_noise(parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write E[e² ∇_i·∇_j]/(ρ_i ρ_j) of the axes of every class to `second`, where Q, w and parts are known."""
+    """Write E[e² ∇_i·∇_j]/(ρ_i ρ_j) on the axes of each class to `second` (classes, m²).
+
+    e is the error with label noise, ∇_i the gradient by neuron i, ρ_i its length. Q, w and shares must be written
+    before.
+    """
     (classes, degree, is_exact, _), numbers = class_counts(sizes), class_numbers(parameters, sizes)
     N, Q, w, parts, second, scratch = tables(sizes, work)
     m, M, size = N.shape[0], w.size, w.size * w.size
@@ -460,7 +507,11 @@ def write_noise(parameters: Vector, sizes: Integers, work: Vector) -> None:
 
 @kernel
 def move_class(c: int, parameters: Vector, sizes: Integers, work: Vector, out: Vector) -> None:
-    """Write s (V + Vᵀ) + s² H of a class, V its part of N X, of which D is the product with Nᵀ."""
+    """Write the rates of K of class c, before lengths are divided out, to `out` (m²): s (V + Vᵀ) + s² H.
+
+    s is the eigenvalue of the class, V the products of negative mean gradients and neurons on its axes, and H the part
+    of second order in the step.
+    """
     numbers, (N, _, w, parts, second, scratch) = class_numbers(parameters, sizes), tables(sizes, work)
     m, s, of_drift, of_noise = N.shape[0], numbers.eigenvalues[c], numbers.of_drift, numbers.of_noise
     V = matrix(scratch, 0, m, w.size)
@@ -475,7 +526,7 @@ def move_class(c: int, parameters: Vector, sizes: Integers, work: Vector, out: V
 
 @kernel
 def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Mean motion of U, K and ln n; not-a-number after a blow-up."""
+    """Write the mean rates of U (m, r), K (classes, m²) and ln n (m,) in time η · step; NaN once norms blew up."""
     numbers, (U, K, _) = class_numbers(parameters, sizes), split_classes(y, sizes)
     dU, dK, growth = split_classes(out, sizes)
     (m, r), P = U.shape, numbers.a.size
@@ -507,7 +558,10 @@ def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Intege
 
 @kernel
 def step_jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Approximate diagonal of the flow's Jacobian: the factors of U and K, and −4 n g(1) Σ s K_ii of ln n."""
+    """Write an approximate diagonal of the flow's Jacobian, for U (m, r), K (classes, m²) and ln n (m,).
+
+    It is the factors of U and K in their rates, and −4 n g(1) Σ_c s_c K_c,ii of ln n.
+    """
     numbers, (_, K, log_n) = class_numbers(parameters, sizes), split_classes(y, sizes)
     dU, dK, growth = split_classes(out, sizes)
     (N, Q, _, _, _, _), kinds, s = tables(sizes, work), class_counts(sizes).kinds, numbers.eigenvalues
@@ -531,7 +585,7 @@ def step_jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector,
 
 @kernel
 def step_normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """Scale U and K so that Σ_c K_c,ii = 1."""
+    """Scale U and K of each neuron i so that its unit vector has length 1, Σ_c K_c,ii = 1."""
     U, K, _ = split_classes(y, sizes)
     m, r = U.shape
     for i in range(m):
@@ -554,6 +608,7 @@ class ClassStepSystem(ClassSystem):
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
+        """Prepare mean steps at `learning_rate` η; `step_theory` is "infinite-d" or "finite-d"."""
         check_polynomial(problem)
         super().__init__(problem)
         self.functions = Functions(step_rhs, vectors.event_values, step_normalise, step_jacobian_diagonal)
@@ -583,7 +638,7 @@ class ClassStepSystem(ClassSystem):
         self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(M * M + classes, 2 * m * M)
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return the overlaps C and G of a state, or of a stack, and n."""
+        """Return overlaps C (…, m, P) with directions and G (…, m, m) among neurons, and squared norms n (…, m)."""
         classes, m, r = self._shape
         stack = state.shape[:-1]
         G = state[..., m * r : -m].reshape(*stack, classes, m, m).sum(axis=-3)

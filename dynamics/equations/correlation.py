@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @kernel
 def horner(s: float, powers: Vector) -> float:
-    """Sum of powers of s."""
+    """Return Σ_j powers_j s^j."""
     total = 0.0
     for j in range(powers.size - 1, -1, -1):
         total = total * s + powers[j]
@@ -45,7 +45,7 @@ def horner(s: float, powers: Vector) -> float:
 
 @kernel
 def clenshaw(s: float, series: Vector) -> float:
-    """Sum of Chebyshev polynomials of s."""
+    """Return Σ_j series_j T_j(s), with Chebyshev polynomials T_j."""
     last = now = 0.0
     for j in range(series.size - 1, 0, -1):
         now, last = 2.0 * s * now - last + series[j], now
@@ -71,7 +71,7 @@ class CorrelationNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> CorrelationNumbers:
-    """Return the numbers of a correlation."""
+    """Return the entries of `parameters` by name."""
     slope, learned, drag, rates = sizes[0], sizes[1], sizes[2], sizes[4]
     return CorrelationNumbers(
         parameters[0], parameters[1], parameters[2], parameters[3], vector(parameters, 4, slope),
@@ -88,7 +88,11 @@ def sign_matters(sizes: Integers) -> bool:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²], η from the table if rates vary."""
+    """Write the rate of x = artanh C, the overlap C of neuron and direction, in time η · step.
+
+    x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B) F/2 (a g_λ')²], with η from the table if rates vary: g_λ is the
+    smoothed correlation, B the samples of a batch, N and F the second-order means of `StepMeans`.
+    """
     C, numbers, rate = np.tanh(y[0]), numbers_of(parameters, sizes), 1.0
     if numbers.rates.size > 0:
         rate = rate_at(t, numbers.rates)
@@ -100,7 +104,11 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence |C| − its overlap (C, if the sign matters), then g_3(C) − `LEARNED_SHARE` g_3(1) a."""
+    """Write |C| minus the overlap of emergence (C, if the sign matters), then g_3(C) − `LEARNED_SHARE` g_3(1) a.
+
+    C is the overlap of neuron and direction, a the direction's coefficient, and g_3 the part of the kernel that counts
+    as learned.
+    """
     C, numbers = np.tanh(y[0]), numbers_of(parameters, sizes)
     out[0] = (C if sign_matters(sizes) else abs(C)) - numbers.emergence
     out[1] = horner(C, numbers.learned) - numbers.threshold
@@ -124,6 +132,7 @@ class CorrelationSystem(FlowSystem):
         optimizer: Optimizer | None = None,
         table: RateTable | None = None,
     ) -> None:
+        """Prepare the flow at rate 0, else mean steps at `learning_rate` or at the rates of `table`."""
         slope, squares = signal_slope(problem), problem.learned_part.coefficients**2
         drag, share = np.zeros(1), 1.0
         if learning_rate > 0.0:
@@ -201,7 +210,10 @@ def signal_powers(problem: Problem) -> Array:
 
 
 def gradient_table(problem: Problem) -> Array:
-    """Return ψ in a_0^i r^(2j), shape (i, j), of a truncated link; ValueError beyond `LARGEST_DEGREE`."""
+    """Return coefficients of ψ in a_0^i r^(2j), shape (i, j): the gradient of a sample x in w is ψ x_⊥.
+
+    a_0 = w·x, x_⊥ is the part of x orthogonal to w and r its length. ValueError beyond `LARGEST_DEGREE`.
+    """
     check_degree("differentiated as a polynomial", problem)
     c = np.array(trimmed(problem.activation.coefficients))
     powers = hermite_e.herme2poly(c / np.sqrt(np.cumprod(np.maximum(np.arange(c.size), 1.0))))
@@ -246,7 +258,11 @@ def check_degree(done: str, problem: Problem) -> None:
 
 
 class StepMeans(NamedTuple):
-    """N and V of a problem, functions of C: E|u|² is N/B + (1 − 1/B) F D²/(1 − C²), and F is `drift_share`."""
+    """Second-order means of a step, functions of the overlap C: `drag` N and `spread` V, and the number F.
+
+    E|u|² of the mean gradient u of B samples is N/B + (1 − 1/B) F D²/(1 − C²), F = `drift_share`, D its mean along the
+    direction.
+    """
 
     drag: chebyshev.Chebyshev
     spread: chebyshev.Chebyshev
@@ -254,7 +270,7 @@ class StepMeans(NamedTuple):
 
 
 def signal_slope(problem: Problem) -> Array:
-    """Return a g_λ' in powers of C."""
+    """Return a g_λ' in powers of the overlap C, lowest first: the pull on the neuron."""
     return np.asarray(polynomial.polyder(signal_powers(problem)) * problem.teacher.coefficients[0])
 
 
@@ -311,7 +327,7 @@ def step_means(problem: Problem, directions: int | None = None, batch_size: int 
 
 
 def radial_powers(problem: Problem) -> Array:
-    """Return E[y z σ'(z)], y the label and z = w·x, in powers of C; z h_k' = k h_k + √(k (k − 1)) h_{k−2}."""
+    """Return E[y z σ'(z)], y the label and z = w·x, as coefficients of powers of the overlap C, lowest first."""
     student, teacher = link_powers(problem)
     k = np.arange(float(student.size))
     product = k * student
@@ -336,7 +352,10 @@ def check_optimizer(optimizer: Optimizer | None) -> None:
 
 
 def chi_square_rule(freedom: int, count: int) -> tuple[Array, Array]:
-    """Return nodes and weights, of sum 1, of the Gauss rule of χ², by its Jacobi matrix, at any degrees of freedom."""
+    """Return nodes and weights, (count,) each, of the Gauss rule of χ² with `freedom` ≥ 0 degrees of freedom.
+
+    Weights have sum 1; for 0 there is one node, 0.
+    """
     from scipy.linalg import eigh_tridiagonal
 
     if freedom == 0:

@@ -36,7 +36,7 @@ _SHIFT, _FIRST = 44, 1023 << 8
 
 
 def octave_edges(octaves: int) -> Vector:
-    """Return the edges y − 1 of cells that split every octave of y = 1 … 2^octaves into 256 equal parts."""
+    """Return the edges of cells in y − 1, y = 1 … 2^octaves, 256 equal ones per octave, shape (256 octaves + 1,)."""
     within = 1.0 + np.arange(256) / 256
     return np.append((2.0 ** np.arange(octaves)[:, None] * within).ravel(), 2.0**octaves) - 1.0
 
@@ -46,7 +46,10 @@ def add_pair_losses(
     loss: Vector, times: Vector, coefficient: Vector, remaining: Vector, ratio: Vector, cells: Matrix, offset: int,
     places: Vector, norm: float, end: Vector,
 ) -> None:  # fmt: skip
-    """Add Σ_p a_p² ℓ(t) to `loss`, ℓ = g(1) (1 − 1/v)² + 2 (g(1) − g) / v, at times that increase.
+    """Add Σ_p a_p² ℓ_p(t) to `loss` (T,) at increasing times t; a_p² ℓ_p is the loss of pair p.
+
+    ℓ = g(1) (1 − 1/v)² + 2 (g(1) − g)/v with v = a/n, n the squared norm of the neuron, g the signal. Of pairs (P,),
+    `coefficient` is a, `remaining` R at the start and `ratio` a/n at the start; `norm` is g(1).
 
     Row i of `cells` holds four powers of the place within the cell for each of the three functions. Rows from `offset`
     on are for R ≥ 0, in octaves of 1 + places[0] R. Those before are for R < 0, in octaves of 1 − places[1] R, or in
@@ -83,7 +86,7 @@ def add_pair_losses(
 
 @kernel
 def _look_up(cells: Matrix, offset: int, remaining: float, places: Vector, values: Vector) -> None:
-    """Fill `values` with the three functions at R by the cubic of its cell."""
+    """Write g(1) − g, e^(−4Γ) and X at R = `remaining` to `values` (3,), by the cubic of its cell."""
     if remaining < 0.0 and places[2] == 0.0:
         place = -remaining * places[1]
         row = min(int(place), offset - 1)
@@ -169,7 +172,10 @@ def solve_pairs(problem: Problem, prediction: EmergencePrediction, times: ArrayL
 def _branch_loss(
     problem: Problem, prediction: EmergencePrediction, times: Array, pairs: Integers, sign: int, histories: Array | None
 ) -> tuple[Array, bool]:
-    """Return the loss of the pairs of one sign, and whether some start beyond the barrier; fill their histories."""
+    """Return the loss (T,) of the pairs whose overlap has one sign, and whether some start beyond the barrier.
+
+    `histories` (2, T, P), overlaps and squared norms, are filled for these pairs unless they are None.
+    """
     a, C = problem.teacher.coefficients, prediction.learning_overlap[pairs]
     # |C| = 1 is at infinity; the largest C below it moves as little.
     xi = np.minimum(logit_of_square(C), LARGEST_LOGIT)
@@ -186,7 +192,10 @@ def _branch_loss(
 def _histories(
     table: TransitTable, times: Array, a: Array, pairs: Integers, xi: Array, ratio: Array, sign: int, histories: Array
 ) -> Array:
-    """Fill the histories of the pairs of one branch and return their part of the loss."""
+    """Write overlaps and squared norms of pairs to their columns of `histories` (2, T, P); return their loss (T,).
+
+    `xi` and `ratio` are ξ = ln(C²/(1 − C²)) and a/n of the pairs at the start.
+    """
     (overlap, squared_norm), loss = histories, np.zeros_like(times)
     chunk = max(_HISTORY_CHUNK // times.size, 1)
     for begin in range(0, pairs.size, chunk):
@@ -205,7 +214,10 @@ def _histories(
 
 
 def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: Array) -> Array:
-    """Return the loss of many pairs by the compiled sum, in chunks of pairs."""
+    """Return the loss (T,) of many pairs by the compiled sum, in chunks of pairs.
+
+    a are their coefficients, `xi` and `ratio` ξ = ln(C²/(1 − C²)) and a/n at the start.
+    """
     times, total = times.copy(), np.zeros_like(times)  # compiled code takes no read-only arrays
     if a.size == 0:
         return total
@@ -232,7 +244,10 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
 
 
 def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
-    """Return the cells, the row at which R ≥ 0 begins, and the factors that lead from R to a cell."""
+    """Return the cells (rows, 12), the row at which R ≥ 0 begins, and three numbers that lead from R to a cell.
+
+    R is the time to wait, and `largest` the largest one.
+    """
     fastest = float(np.sum(np.arange(table.powers.size) * np.abs(table.powers)))
     octaves = int(np.ceil(np.log2(1.0 + max(largest * fastest, 1.0))))
     positive_edges = octave_edges(octaves) / fastest

@@ -25,7 +25,7 @@ SMALLEST_COORDINATE, SMALLEST_WEIGHT = 1e-15, 1e-20
 
 @kernel
 def rounded_coordinate(u: float) -> float:
-    """Return a coordinate that is safe to round, or zero."""
+    """Return a coordinate, or 0 below `SMALLEST_COORDINATE` in size, where single precision gets slow."""
     return u if abs(u) > SMALLEST_COORDINATE else 0.0
 
 
@@ -77,7 +77,7 @@ def weigh(link: Vector, mass: Vector, overlap: NDArray[Real], smallest: float, t
 
 @kernel
 def stored_block(pairs: NDArray[Real], b: int, m: int) -> NDArray[Real]:
-    """Return block b of the stored half of G: its rows, and the columns from its first row on."""
+    """Return block b of the stored half of G = U Uᵀ, a view: up to 128 rows, columns from its first row to m."""
     first = b * FIELD_BLOCK
     # Block c holds FIELD_BLOCK rows of m − c · FIELD_BLOCK numbers.
     offset = first * m - FIELD_BLOCK * FIELD_BLOCK * (b * (b - 1) // 2)
@@ -86,7 +86,10 @@ def stored_block(pairs: NDArray[Real], b: int, m: int) -> NDArray[Real]:
 
 @kernel
 def multiply_pairs(shares: range, U: NDArray[Real], pairs: NDArray[Real]) -> None:
-    """Write the products of all neurons, blocks b and B − 1 − b for b in `shares`, of B blocks: equal shares."""
+    """Write blocks of the products U Uᵀ of all m neurons to `pairs`: blocks b and B − 1 − b for each b in `shares`.
+
+    B is the number of blocks; such pairs of a long and a short block take equal time.
+    """
     m = U.shape[0]
     count = (m + FIELD_BLOCK - 1) // FIELD_BLOCK
     for low in shares:
@@ -98,13 +101,16 @@ def multiply_pairs(shares: range, U: NDArray[Real], pairs: NDArray[Real]) -> Non
 
 @entry
 def pair_products(begin: int, end: int, U: NDArray[Real], pairs: NDArray[Real]) -> None:
-    """Write parts of G = U Uᵀ to `pairs`, which has m (m + 128) / 2 numbers, rounded up to whole blocks."""
+    """Write blocks b and B − 1 − b of the products U Uᵀ, b = begin … end − 1, to `pairs`; B is their number.
+
+    `pairs` is what `pair_storage` returns.
+    """
     multiply_pairs(range(begin, end), U, pairs)
 
 
 @kernel
 def gather_rows(b: int, m: int, pairs: NDArray[Real], overlap: NDArray[Real]) -> None:
-    """Write the rows of G in block b: the stored half, and the transpose of what earlier blocks hold."""
+    """Write the rows of G = U Uᵀ in block b to `overlap` (rows, m), from the half of G that `pairs` stores."""
     first = b * FIELD_BLOCK
     block = stored_block(pairs, b, m)
     for x in range(overlap.shape[0]):
@@ -121,7 +127,10 @@ def gather_rows(b: int, m: int, pairs: NDArray[Real], overlap: NDArray[Real]) ->
 def weigh_pairs(
     link: Vector, first: int, n: Vector, overlap: NDArray[Real], smallest: float, growth: Vector, scratch: Vector
 ) -> None:
-    """Replace the overlaps of rows first, … with all neurons by −n_j g', and subtract their part of the growth."""
+    """Replace overlaps of neurons from index `first` on by −n_j g', and subtract Σ_j n_j g from `growth` (rows,).
+
+    n (m,) are squared norms, g and g' the link's kernel and its slope; weights below `smallest` become 0.
+    """
     rows, m = growth.size, n.size
     totals = np.empty(rows)
     for x in range(rows):
@@ -137,7 +146,10 @@ def add_teacher(
     link: Vector, first: int, last: int, U: Matrix, target: Target, F: Matrix, growth: Vector, pull: Vector,
     scratch: Vector,
 ) -> None:  # fmt: skip
-    """Add the teacher of rows first … last − 1; `pull` takes P numbers of each row."""
+    """Add the pull of the teacher to F and growth of the neurons `first` … `last` − 1, at unit vectors U.
+
+    `pull` is scratch of P numbers per row.
+    """
     (a, teacher), rows = target, last - first
     totals, weights = np.empty(rows), matrix(pull, 0, rows, a.size)
     if teacher.shape[0] > 0:
@@ -156,7 +168,11 @@ def add_teacher(
 def write_field(
     blocks: range, link: Vector, state: Rows, target: Target, pairs: Vector, field: Rows, work: Vector
 ) -> None:
-    """Write F and growth of blocks of rows as `field_rows` does, given where they begin."""
+    """Write F and growth of the blocks of 128 rows that begin at the indices `blocks`.
+
+    `state` is (U, n), `target` (a, teacher), `field` (F, growth); `pairs` is what `pair_products` wrote, and `work` has
+    128 (m + P) numbers.
+    """
     (U, n), (F, growth) = state, field
     m, scratch = n.size, np.empty(SCRATCH)
     for first in blocks:
@@ -203,7 +219,10 @@ def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
 def take_near(
     link: Vector, x: int, i: int, U: Matrix, n: Vector, overlap: SingleMatrix, F: Matrix, growth: Vector
 ) -> bool:
-    """Move rows near row i from `overlap` to F and growth, by products in double; return whether there are any."""
+    """Move the parts of neurons near neuron i from `overlap` to F and growth, in double; return whether there are any.
+
+    x is the row of `overlap` for neuron i; near means an overlap above `NEAR` in size.
+    """
     m, D = U.shape
     has_near = False
     for j in range(m):
@@ -225,7 +244,7 @@ def take_near(
 
 @kernel
 def are_few(weights: SingleVector, limit: float) -> bool:
-    """Return whether few weights are larger than a limit."""
+    """Return whether at most the share `LARGEST_SHARE` of the weights are above a limit in size."""
     count = 0
     for j in range(weights.size):
         count += abs(weights[j]) > limit
@@ -236,7 +255,7 @@ def are_few(weights: SingleVector, limit: float) -> bool:
 def limit_of_few(
     link: Vector, i: int, U: Matrix, n: Vector, a: Vector, weights: SingleVector, scratch: Vector
 ) -> float:
-    """Return the limit below which weights of row i do not matter if few are left, and a negative number if not."""
+    """Return the size below which weights of neuron i do not matter, −1 if too many are above it."""
     limit = SMALLEST_PART * n[i] * g1(link, 1.0)
     if not are_few(weights, limit):
         return -1.0
@@ -253,7 +272,7 @@ def limit_of_few(
 
 @kernel
 def sum_few(weights: SingleVector, limit: float, U: SingleMatrix, force: SingleVector) -> None:
-    """Set force = Σ_j w_j u_j with the weights that are larger than a limit."""
+    """Write Σ_j w_j u_j (D,) to `force`, over the weights w_j that are above a limit in size."""
     force.fill(0.0)
     for j in range(weights.size):
         w = weights[j]
@@ -267,7 +286,10 @@ def field_rows_single(
     begin: int, end: int, link: Vector, state: tuple[Matrix, SingleMatrix, Vector], a: Vector, pairs: SingleVector,
     field: Rows, work: SingleVector,
 ) -> None:  # fmt: skip
-    """Write the field (F, growth) of the state (U, U in single precision, n), directions being the first axes."""
+    """Write the field (F, growth) of rows begin … end − 1, with most products in single precision.
+
+    `state` is (U, U in single precision, n); the directions, with coefficients a, are the first P axes.
+    """
     (U, U_single, n), (F, growth) = state, field
     (m, D), scratch, pull = U.shape, np.empty(SCRATCH), np.empty(FIELD_BLOCK * a.size)
     for first in range(begin, end, FIELD_BLOCK):
@@ -301,9 +323,10 @@ def field_rows_single(
 
 
 class UnitField:
-    """Computes the field of m neurons, for directions in the rows of `teacher`; no row if they are the first P axes."""
+    """Computes the field of m neurons; directions are the rows of `teacher`, or with no row the first P axes."""
 
     def __init__(self, link: Array, workers: Workers, a: Array, teacher: Array, m: int) -> None:
+        """Prepare the field for m neurons and directions with coefficients a (P,); `link` is the data of g."""
         self._link, self._workers, self._target = link, workers, (a, teacher)
         self.pairs, self.work_size = pair_storage(m), FIELD_BLOCK * (m + a.size)
 
@@ -322,6 +345,7 @@ class SingleUnitField:
     """Computes the field with products in single precision, twice as fast; directions are the first P axes."""
 
     def __init__(self, link: Array, workers: Workers, a: Array, m: int, columns: int) -> None:
+        """Prepare the field for m neurons in `columns` dimensions, and coefficients a (P,) of directions."""
         self._link, self._workers, self._a = link, workers, a
         self._pairs, self._units = pair_storage(m, np.float32), aligned(m, columns, dtype=np.float32)
 
@@ -339,7 +363,7 @@ class SingleUnitField:
 
 
 def _halves(m: int) -> int:
-    """Return how many pairs of a long and a short block the stored half of G has."""
+    """Return the number of pairs of a long and a short block in the stored half of G = U Uᵀ of m neurons."""
     return (-(-m // FIELD_BLOCK) + 1) // 2
 
 

@@ -37,7 +37,7 @@ SHORT = 4
 
 
 def link_data(problem: Problem) -> Array:
-    """Return the data of the link of a problem; g_3 is not a number where no degree counts in learned masses."""
+    """Return the data of a problem's link (head of the module); g_3 is NaN where no degree counts as learned."""
     part = problem.learned_part
     learned = tuple((part.coefficients**2).tolist()) if part.is_defined else (float("nan"),)
     data = data_of_series(tuple(problem.activation.coefficients.tolist()), learned).copy()
@@ -48,7 +48,10 @@ def link_data(problem: Problem) -> Array:
 def with_link(
     problem: Problem, counts: Sequence[int], numbers: Sequence[Any], more: Sequence[int] | Integers = ()
 ) -> tuple[Array, Integers]:
-    """Return [numbers | data of the link], and [counts | whether the sign matters | place of the link | more]."""
+    """Return (`parameters`, `sizes`) of a system, whose parameters end with the data of the link.
+
+    They are [numbers | data of the link] and [counts | 1 if the sign matters | index of those data | more].
+    """
     flat = np.concatenate([np.ravel(part) for part in numbers])
     head = np.array([*counts, problem.information_exponent % 2, flat.size], dtype=np.int64)
     sizes = np.concatenate([head, np.asarray(more, dtype=np.int64)])
@@ -57,7 +60,10 @@ def with_link(
 
 @lru_cache(maxsize=256)
 def data_of_series(coefficients: tuple[float, ...], learned: tuple[float, ...] = (float("nan"),)) -> Array:
-    """Return the data of a link with Hermite coefficients c_0 … c_N and the coefficients of g_3."""
+    """Return the data of a link, a flat array, from Hermite coefficients c_0 … c_N.
+
+    `learned` are the coefficients of g_3, the part of the kernel that counts as learned, in powers.
+    """
     weights = [c**2 for c in coefficients]
     parts = []
     for _ in range(3):
@@ -84,13 +90,13 @@ def stored_polynomial(weights: Sequence[float]) -> list[float]:
 
 @kernel
 def link_at(parameters: Vector, place: int) -> Vector:
-    """Return the data of a link that parameters end with."""
+    """Return the data of the link, a view of `parameters` from the index `place` on."""
     return vector(parameters, place, parameters.size - place)
 
 
 @kernel
 def polynomial(data: Vector, at: int, s: float) -> float:
-    """Return the polynomial at a place of the data, by Horner's rule."""
+    """Return the value at s of the polynomial that is stored from the index `at` of `data` on."""
     lowest, count = int(data[at]), int(data[at + 2])
     q = s * s if data[at + 1] == 2.0 else s
     value = data[at + HEAD + count - 1]
@@ -104,7 +110,7 @@ def polynomial(data: Vector, at: int, s: float) -> float:
 
 @unit()
 def write_polynomial(data: Vector, at: int, s: Vector, out: Vector) -> None:
-    """Write the polynomial of each of many numbers, in blocks that stay in the fastest cache."""
+    """Write the values at s (N,) of the polynomial stored from the index `at` of `data` on to `out` (N,)."""
     for begin in range(0, s.size, BLOCK):
         size = min(BLOCK, s.size - begin)
         write_block(data, at, vector(s, begin, size), vector(out, begin, size))
@@ -112,7 +118,7 @@ def write_polynomial(data: Vector, at: int, s: Vector, out: Vector) -> None:
 
 @pasted_kernel
 def write_block(data: Vector, at: int, s: Vector, out: Vector) -> None:
-    """Write the polynomial of each number of a block: Horner's rule, a power of s in few passes, then `single`."""
+    """Write the values of a stored polynomial at the numbers s of one block to `out`, by Horner's rule."""
     stride, single, first, power = data[at + 1], data[at + 3], at + HEAD, int(data[at])
     last = first + int(data[at + 2]) - 1
     top = data[last]
@@ -141,7 +147,7 @@ def write_block(data: Vector, at: int, s: Vector, out: Vector) -> None:
 
 @unit()
 def write_both(data: Vector, s: Vector, value: Vector, slope: Vector) -> None:
-    """Write g and g' of each of many numbers; up to degree 4, such as h_4, in one pass."""
+    """Write the kernel g and its slope g' at s (N,) to `value` and `slope`; up to degree 4 in one pass."""
     if data[VALUE + 1] > 1.0 or data[VALUE + 2] > SHORT + 1.0 or data[VALUE] > 0.0:
         write_polynomial(data, int(VALUE), s, value)
         write_polynomial(data, int(data[0]), s, slope)
@@ -162,29 +168,29 @@ def g0(link: Vector, s: float) -> float:
 
 @kernel
 def g1(link: Vector, s: float) -> float:
-    """Return g'(s)."""
+    """Return g'(s), the first derivative of the link's kernel."""
     return polynomial(link, int(link[0]), s)
 
 
 @kernel
 def g2(link: Vector, s: float) -> float:
-    """Return g''(s)."""
+    """Return g''(s), the second derivative of the link's kernel."""
     return polynomial(link, int(link[1]), s)
 
 
 @kernel
 def write_g0(link: Vector, s: Vector, out: Vector) -> None:
-    """Write g of each of many numbers."""
+    """Write the link's kernel g at each number of s to `out`, of the same shape."""
     write_polynomial(link, int(VALUE), s, out)
 
 
 @kernel
 def write_g1(link: Vector, s: Vector, out: Vector) -> None:
-    """Write g' of each of many numbers."""
+    """Write the slope g' of the link's kernel at each number of s to `out`, of the same shape."""
     write_polynomial(link, int(link[0]), s, out)
 
 
 @kernel
 def write_g2(link: Vector, s: Vector, out: Vector) -> None:
-    """Write g'' of each of many numbers."""
+    """Write the second derivative g'' of the link's kernel at each number of s to `out`, of the same shape."""
     write_polynomial(link, int(link[1]), s, out)

@@ -35,7 +35,7 @@ PAIRS = 1 << 20
 
 
 def link_powers(problem: Problem) -> tuple[Array, Array]:
-    """Return c and c* of student and teacher at one length, without zeros at the end."""
+    """Return the Hermite coefficients of student and teacher, both of the length of the longer one without zeros."""
     links = [problem.activation.coefficients, problem.teacher_link.coefficients]
     count = max(len(trimmed(c)) for c in links)
     return padded(links[0], count), padded(links[1], count)
@@ -53,7 +53,11 @@ def teacher_term(problem: Problem) -> float:
 def population_loss(
     link: HermiteExpansion | DegreePart, constant: float, a: Array, C: Array, G: Array, n: Array
 ) -> Any:
-    """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
+    """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij), of shape (…).
+
+    g is the kernel of `link`, a (P,) are coefficients of directions, C (…, m, P) and G (…, m, m) overlaps with
+    directions and among neurons, n (…, m) squared norms.
+    """
     student_square = np.sum(weighed_kernel(n, link, G) * n, axis=-1)
     return without_rounding(
         constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + student_square, constant + student_square
@@ -61,7 +65,7 @@ def population_loss(
 
 
 def without_rounding(square: Any, scale: Any) -> Any:
-    """Return a mean square, a difference of terms of the size `scale`, with 0 where rounding has brought it below 0.
+    """Return a mean square, a difference of terms of size `scale`, with 0 where rounding has made it negative.
 
     It stays below 0 by more for overlaps that no vectors have.
     """
@@ -69,7 +73,7 @@ def without_rounding(square: Any, scale: Any) -> Any:
 
 
 def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart | DegreePart, overlaps: Array) -> Array:
-    """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, by blocks that stay in cache."""
+    """Return Σ_i n_i g(M_ip), shape (…, P), of overlaps M (…, m, P) and squared norms n (…, m), g the link's kernel."""
     m, columns = overlaps.shape[-2:]
     sums, size = np.zeros((*overlaps.shape[:-2], columns)), max(BLOCK // columns, 1)
     for rows in (slice(begin, begin + size) for begin in range(0, m, size)):
@@ -97,7 +101,10 @@ def largest_overlaps(problem: Problem, C: Array) -> Array:
 def events_of_directions(
     part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool, level: float
 ) -> tuple[Array, Array]:
-    """Return the values of `dynamics.equations.vectors.write_events` of some directions, which emerge at `level`."""
+    """Return max_i C_ip² − `level`, and learned mass − `LEARNED_SHARE` a_p, of each direction p, (P,) each.
+
+    C (m, P) are overlaps, of which those below 0 do not count if `sign_matters`; n (m,) are squared norms.
+    """
     size = np.maximum(C, 0.0) if sign_matters else C
     return np.max(size**2, axis=0) - level, part.mass(C, n) - LEARNED_SHARE * a
 
@@ -186,6 +193,7 @@ class NetworkDegrees:
     """The loss of a network by degree; `teacher` is E f_j*², (4,), None where f* has one of these parts alone."""
 
     def __init__(self, problem: Problem, teacher: NetworkTeacher) -> None:
+        """Prepare the parts by degree of a problem's link and of its teacher."""
         self._link, self._theta = problem.activation, teacher.theta
         if problem.teacher.is_polynomial:
             orders = np.array([component.degree for component in problem.teacher.components])

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 @pasted_kernel
 def network_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
-    """Return N, C and S of a network."""
+    """Return mean gradients N (m, m + P), the Gram matrix C and mean products of gradients S (m, m) of a network."""
     network.rhs(0.0, y, rates, parameters, sizes, work)
     S = steps.write_step_second(y, parameters, sizes, work)
     C, _, _, _, _, N, _ = network.views(sizes, work)
@@ -78,7 +78,7 @@ def network_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integer
 
 @pasted_kernel
 def committee_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
-    """Return N, C and S of a committee."""
+    """Return mean gradients N (m, m + P), the Gram matrix C and mean products of gradients S (m, m) of a committee."""
     m, M = sizes[0], sizes[0] + sizes[1]
     committee.rhs(0.0, vector(y, 2 * m, y.size - 2 * m), rates, parameters, sizes, work)
     S = committee.write_step_second(parameters, sizes, work)
@@ -89,7 +89,10 @@ def committee_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integ
 
 @kernel
 def overlaps_of(y: Vector, out: Vector, m: int, P: int) -> None:
-    """Write C = M/ρ, G = Q/(ρρᵀ) and ln ρ², ρ_i² = Q_ii, of a state of the weights."""
+    """Write overlaps C (m, P) and G (m, m) and ln n (m,) to `out`, from a state of weights [v | b | M | Q].
+
+    C = M/ρ, G = Q/(ρρᵀ), n = ρ² = diag Q.
+    """
     M, Q = matrix(y, 2 * m, m, P), matrix(y, 2 * m + m * P, m, m)
     C, G = matrix(out, 0, m, P), matrix(out, m * P, m, m)
     for i in range(m):
@@ -102,7 +105,10 @@ def overlaps_of(y: Vector, out: Vector, m: int, P: int) -> None:
 
 @pasted_kernel
 def homogeneous_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
-    """Return N, C and S of homogeneous neurons, NaN once the weights have blown up."""
+    """Return mean gradients N (m, m + P), the Gram matrix C and mean products of gradients S of homogeneous neurons.
+
+    N and S are NaN once the weights blew up.
+    """
     m, P = sizes[0], sizes[1]
     size = m * P + m * m + m
     state = vector(work, work.size - size, size)
@@ -174,7 +180,7 @@ def views_of_nodes(
 def sum_nodes(
     y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> float:
-    """Return d² E(ℓ₊ − ℓ₋)²/(4λ²) of zeroth order."""
+    """Return d² E(ℓ₊ − ℓ₋)²/(4λ²), ℓ± the loss of a sample with weights shifted by ±λ along a direction."""
     m, (numbers, student_sizes), optimizer = counts_of(sizes).width, of_network, numbers_of(parameters)
     scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, student_sizes).noise
     nodes, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
@@ -191,7 +197,7 @@ def sum_nodes(
 def write_signs(
     y: Vector, out: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> None:
-    """Write the rates of sign SGD."""
+    """Write the rates of the state [v | b | M | Q] of a network under sign SGD to `out`."""
     (numbers, student_sizes), optimizer = of_network, numbers_of(parameters)
     scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, student_sizes).noise
     lattices, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)
@@ -201,7 +207,7 @@ def write_signs(
 
 @inlined_kernel
 def inner(parameters: Vector, sizes: Integers, work: Vector) -> tuple[Vector, Integers, Vector]:
-    """Return parameters, sizes and scratch of the student's system."""
+    """Return views of `parameters`, `sizes` and `work` that belong to the student's own system."""
     counts = counts_of(sizes)
     numbers_size, first = counts.own, HEADER + counts.table
     numbers, student_sizes = (
@@ -216,6 +222,8 @@ def write_rates(
     moments: Callable[..., Moments], t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
     """Write the rates of the integrated state, from the moments of a student's gradients.
+
+    For a map they are (F(y) − y)/η of one step, or, if the flow through several steps is asked for, the rates of that.
 
     Of a map that is (F(y) − y)/η for one step, and for more the rates of the flow that it follows.
     """
@@ -254,19 +262,19 @@ def write_rates(
 
 @kernel
 def network_rates(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a network."""
+    """Write the rates of a network's state under an optimizer."""
     write_rates(network_moments, t, y, out, parameters, sizes, work)
 
 
 @kernel
 def committee_rates(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a committee."""
+    """Write the rates of a committee's state under an optimizer."""
     write_rates(committee_moments, t, y, out, parameters, sizes, work)
 
 
 @kernel
 def homogeneous_rates(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of homogeneous neurons."""
+    """Write the rates of the state of homogeneous neurons under an optimizer."""
     write_rates(homogeneous_moments, t, y, out, parameters, sizes, work)
 
 
@@ -275,14 +283,14 @@ def homogeneous_rates(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def network_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the events of a network."""
+    """Write the event values of a network at its weights."""
     numbers, student_sizes, scratch = inner(parameters, sizes, work)
     network.event_values(t, vector(y, 0, counts_of(sizes).state), out, numbers, student_sizes, scratch)
 
 
 @kernel
 def committee_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the events of a committee."""
+    """Write the event values of a committee at its weights."""
     (numbers, student_sizes, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
     committee.event_values(
         t, vector(y, 2 * counts.width, counts.state - 2 * counts.width), out, numbers, student_sizes, scratch
@@ -291,7 +299,7 @@ def committee_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes
 
 @kernel
 def homogeneous_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the events of homogeneous neurons."""
+    """Write the event values of homogeneous neurons at their weights."""
     (numbers, student_sizes, scratch), counts = inner(parameters, sizes, work), counts_of(sizes)
     m, P = counts.width, counts.axes
     state = vector(scratch, scratch.size - m * (P + m + 1), m * (P + m + 1))
@@ -418,6 +426,7 @@ class OptimizedSystem(FlowSystem):
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, base: Any, functions: Functions, learning_rate: float | RateTable, optimizer: Optimizer) -> None:
+        """Prepare the motion of the student's system `base` under an optimizer, at one rate or those of a table."""
         self._base, self.problem = base, base.problem
         problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
         m, P = problem.width, base.sizes[1]
@@ -522,7 +531,7 @@ class OptimizedSystem(FlowSystem):
         return float(base.loss(state) if is_network(self.problem) else base.loss(*base.unpack(state)))
 
     def loss(self, state: Array) -> float:
-        """Return E(f − f*)²."""
+        """Return E(f − f*)² at the weights of a state."""
         return self._loss_of(self.of_student(state))
 
     loss_of_state = loss
@@ -560,7 +569,10 @@ def _rule_of(optimizer: Optimizer) -> int:
 
 
 def _nodes_of(base: Any, rule: int, smoothing: float) -> tuple[Array, Integers, Array]:
-    """Return nodes (n, 1 + axes), the table of vectors and their mean derivatives, where means are sums over nodes."""
+    """Return nodes (n, 1 + axes), the table of links (3 (m + U),) and their mean derivatives, for sums over nodes.
+
+    Other rules get empty arrays. Of sign SGD the nodes are the entries of one `Lattice`.
+    """
     if rule != SIGN and smoothing == 0.0:
         return np.empty((0, 0)), np.empty(0, dtype=np.int64), np.empty(0)
     problem = base.problem

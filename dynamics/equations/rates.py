@@ -30,7 +30,10 @@ PROBES = 64
 
 @kernel
 def rate_at(t: float, table: Vector) -> float:
-    """Return η(t), linear between nodes; `table` has their times, two alike at a jump, then their rates."""
+    """Return the learning rate η(t) at a time t, linear between nodes and constant outside of them.
+
+    `table` (2 n,) has the times of n nodes, two alike at a jump, and then their rates.
+    """
     count = table.size // 2
     if t <= table[0] or count == 1:
         return float(table[count])
@@ -93,12 +96,12 @@ class RateTable:
         return float(np.dot(rates, rates) / np.sum(rates))
 
     def steps(self, times: Array) -> Array:
-        """Return the number of steps until some times."""
+        """Return the number of steps taken at `times`, of their shape; fractions within a step."""
         return np.interp(times, self.edges, np.arange(self.edges.size, dtype=np.float64))
 
 
 def _nodes(edges: Array, rates: Array) -> Array:
-    """Return times and rates of few nodes, between which straight lines give the rate of every step.
+    """Return [times | rates] of few nodes, one flat array; straight lines between them give the rate of every step.
 
     Nodes are middles of steps, and both ends of each stretch without jumps.
     """

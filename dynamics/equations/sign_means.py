@@ -41,7 +41,7 @@ FINE_NODES, MOST_NODES, SECONDS_OF_NODE = 2e5, 6e6, 3e-8
 
 
 class Lattice(NamedTuple):
-    """Where the means are taken: spacing and radius, the number of cubic lattices, and time and error of the rates."""
+    """A lattice of nodes: spacing and radius, 1 or 2 cubic lattices, seconds of one evaluation and error of rates."""
 
     spacing: float
     reach: float
@@ -51,7 +51,12 @@ class Lattice(NamedTuple):
 
 
 def lattice(axes: int, label_noise: float, largest: float, *, symmetric: bool, rough: bool = False) -> Lattice:
-    """Return the finest lattice of few nodes, given the largest weight; ValueError where all have too many."""
+    """Return the finest lattice of at most `FINE_NODES` nodes, else the coarsest; ValueError above `MOST_NODES`.
+
+    `axes` is the number of its dimensions, `label_noise` the standard deviation τ, and `largest` the largest weight of
+    a neuron or unit. `symmetric` says that the error is odd or even, so that one cubic lattice is enough, `rough` that
+    links are steep, bend or jump.
+    """
     from scipy.special import gammainccinv
 
     ball, nodes, chosen = math.pi ** (axes / 2.0) / math.gamma(axes / 2.0 + 1.0), math.inf, None
@@ -74,12 +79,12 @@ def lattice(axes: int, label_noise: float, largest: float, *, symmetric: bool, r
 
 
 def is_rough(link: StepLink) -> bool:
-    """Return whether a link is no `erf` and not linear."""
+    """Return whether a link is neither `erf` nor linear, so that lattices must be finer."""
     return link.kind != ERF and (link.kind != POLYNOMIAL or link.degree > 1)
 
 
 def is_symmetric(links: Sequence[StepLink], *, biased: bool) -> bool:
-    """Return whether e(−x) = ±e(x), of links of neurons and units."""
+    """Return whether the error is even or odd in x, e(−x) = ±e(x), for these links of neurons and units."""
     even = odd = True
     for link in links:
         even = even and link.kind == POLYNOMIAL and not any(link.numbers[1::2])
@@ -89,7 +94,10 @@ def is_symmetric(links: Sequence[StepLink], *, biased: bool) -> bool:
 
 @kernel
 def write_factor(Q: Matrix, M: Matrix, L: Matrix) -> None:
-    """Write the Cholesky factor of Q − M Mᵀ, of which a pivot below rounding is 0."""
+    """Write the Cholesky factor of Q − M Mᵀ to L (m, m), with 0 for a pivot below rounding.
+
+    Q (m, m) are products of neurons and M (m, P) those with the teacher's axes.
+    """
     m, P = M.shape
     L.fill(0.0)
     for i in range(m):
@@ -136,7 +144,11 @@ def sum_line(
     kind: int, weight: float, z: float, deep: float, error: float, inverse: float, points: Vector, weights: Vector,
     begin: int, end: int, means: Vector,
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
-    """Return Σ w, Σ w s, Σ w f, Σ w f x, Σ w f s and Σ w f s x along the last axis, s the sign of the last neuron."""
+    """Return Σ w, Σ w s, Σ w f, Σ w f x, Σ w f s and Σ w f s x over nodes x along the last axis, weights w.
+
+    s is the sign of the derivative of the error e by the input of the last neuron, and f = erf(e/(τ√2)) ; `error` is e
+    without that neuron, `inverse` 1/τ.
+    """
     weight_sum = signs = total = first = of_sign = first_of_sign = 0.0
     if kind == ERF:
         s = sign_of(weight)
@@ -237,7 +249,11 @@ def write_sign_rates(
     numbers: Vector, rate: float, d: float, y: Vector, scale: float, noise: float, units: Units, links: Links,
     L: Matrix, out: Vector,
 ) -> None:  # fmt: skip
-    """Write the rates of the state [v | b | M | Q] under sign SGD; `numbers` are those of `lattice`, noise is τ²."""
+    """Write the rates of the state [v | b | M | Q] under sign SGD at learning rate `rate`, in dimension d.
+
+    `numbers` are the entries of a `Lattice`, `scale` the output scale of the network, `noise` the variance τ² of
+    labels, and L the factor of `write_factor`.
+    """
     m, P = L.shape[0], units[2].shape[1]
     M, dM, dQ = matrix(y, 2 * m, m, P), matrix(out, 2 * m, m, P), matrix(out, 2 * m + m * P, m, m)
     weight, bias, factor, D = np.empty(m), np.empty(m), np.zeros((m, P + m)), P + m
