@@ -242,17 +242,17 @@ class ClassCounts(NamedTuple):
 class ClassNumbers(NamedTuple):
     """Numbers of the step."""
 
-    #: a (P,) and Θ (P, r).
+    #: Coefficients a (P,) and directions Θ (P, r) of the teacher.
     a: Vector
     teacher: Matrix
-    #: s and d_c, (classes,) each.
+    #: Eigenvalues s of the inputs' covariance and numbers d_c of axes, (classes,) each.
     eigenvalues: Vector
     dimensions: Vector
-    #: τ, and the weights of drift and noise.
+    #: Standard deviation τ of label noise, and the weights of D and of one sample in a batch.
     noise: float
     of_drift: float
     of_noise: float
-    #: f̂ (degree + 4,), and the data of the link.
+    #: Mean derivatives f̂_k = E σ^(k) of the link, with zeros behind, and the data of the link.
     hat: Vector
     link: Vector
 

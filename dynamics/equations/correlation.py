@@ -55,13 +55,13 @@ def clenshaw(s: float, series: Vector) -> float:
 class CorrelationNumbers(NamedTuple):
     """Layout of `parameters`, with N and F of `step_means` and g_3 of `dynamics.problem.emergence`."""
 
-    #: η/2B and η (1 − 1/B) F/2, with 1 for η where rates vary.
+    #: η/2B and η (1 − 1/B) F/2 for the learning rate η and B samples, with 1 for η where rates vary.
     of_drag: float
     of_drift: float
     #: The threshold of g_3 that counts as learned, and the overlap of emergence.
     threshold: float
     emergence: float
-    #: a g_λ' and g_3 in powers, and N in Chebyshev polynomials.
+    #: Pull a g_λ' and learned kernel g_3 in powers of the overlap, and N in Chebyshev polynomials.
     slope: Vector
     learned: Vector
     drag: Vector

@@ -86,7 +86,7 @@ def add_pair_losses(
 
 @kernel
 def _look_up(cells: Matrix, offset: int, remaining: float, places: Vector, values: Vector) -> None:
-    """Write g(1) − g, e^(−4Γ) and X at R = `remaining` to `values` (3,), by the cubic of its cell."""
+    """Write g(1) − g, e^(−4Γ) and X at the time to wait R = `remaining` to `values` (3,), by the cubic of its cell."""
     if remaining < 0.0 and places[2] == 0.0:
         place = -remaining * places[1]
         row = min(int(place), offset - 1)
@@ -129,7 +129,7 @@ _MOST_THREADS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DecoupledSolution:
-    """The solution of all pairs at T times, dimensionless."""
+    """Overlaps, squared norms and loss of all pairs at T times, dimensionless."""
 
     #: C and n of the matched neuron, (T, P), NaN for directions without one; None above P = 10^4.
     overlap: Array | None
@@ -266,7 +266,7 @@ def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
 
 
 def _cells(table: TransitTable, edges: Array) -> Array:
-    """Return the cubics of g(1) − g, e^(−4Γ) and X between consecutive edges in R, shape (cells, 12)."""
+    """Return the cubics of g(1) − g, e^(−4Γ) and X between `edges` in the time to wait R, shape (cells, 12)."""
     xi = table.logit_at(edges)
     slope = polynomial(np.arange(1, table.powers.size) * table.powers[1:], np.sqrt(scipy.special.expit(xi)))
     growth = 4.0 * table.growth(xi)

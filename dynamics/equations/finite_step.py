@@ -317,7 +317,7 @@ def check_polynomial(problem: Problem) -> None:
 class MomentParts(NamedTuple):
     """Moments of one step with one sample; dimensionless."""
 
-    #: E[ΔR]/η, (m, P), and the part of E[ΔS] of first order, divided by η, (m, m).
+    #: Mean changes over η of the products of neurons and directions (m, P), and of first order among neurons (m, m).
     teacher_first: Array
     student_first: Array
     #: D_ij, products of the mean gradients, and the part of second order divided by η²: base + d · slope.

@@ -56,13 +56,13 @@ class Functions:
 
 @dataclass(frozen=True, slots=True)
 class OfStates:
-    """A function of a state (N,), of a stack (..., N) if it `stacks`."""
+    """A function of a state (N,); where `stacks` returns True it also takes a stack (…, N) of states."""
 
     function: Callable[[Array], Any]
     stacks: Callable[[], bool] = lambda: True
 
     def __call__(self, state: Array) -> Any:
-        """Return the function of a state."""
+        """Return the function at a state (N,), or at each of a stack if it takes stacks."""
         return self.function(state)
 
 
@@ -119,9 +119,9 @@ class FlowSystem(System):
     against_clusters: str | None = "its slowed clusters are derived for the gradient flow, not for finite steps"
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return the overlaps of a state, and norms if the state stores them separately."""
+        """Return the overlaps of a state, matrices, and squared norms if the state stores them separately."""
         raise NotImplementedError
 
     def stiffness(self) -> float:
-        """Return the fastest relaxation rate of the flow."""
+        """Return the fastest relaxation rate of the flow, in units of 1/t; it may be a bound."""
         raise NotImplementedError

@@ -38,7 +38,7 @@ LANES, LANES_IN_SUBSPACE = 2048, 64
 class ParticleCounts(NamedTuple):
     """Counts at the start of the integers `sizes` of a mean field, read by `counts_of`."""
 
-    #: N, M, P, levels of the loss, and r.
+    #: Particles N, moments M, directions P, levels of the loss, and axes r.
     particles: int
     moments: int
     directions: int

@@ -126,16 +126,16 @@ MAP, ZEROTH_ORDER, ADAPTIVE, SIGN, PLAIN = range(5)
 class OptimizerCounts(NamedTuple):
     """First entries of `sizes`."""
 
-    #: m, P, the rule, and 1 where there is an average.
+    #: Neurons m, axes P of the teacher, the rule, and 1 where there is an average of weights.
     width: int
     axes: int
     rule: int
     averages: int
-    #: Numbers of own parameters, of the student's scratch and of a state of the weights.
+    #: Sizes of the optimizer's own parameters, of the student's scratch and of a state of the weights.
     own: int
     scratch: int
     state: int
-    #: Nodes, axes of them, and numbers of their vectors.
+    #: Number of nodes of means, of their axes, and size of the table of links.
     nodes: int
     node_axes: int
     table: int

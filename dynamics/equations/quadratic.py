@@ -48,7 +48,7 @@ class Motion:
     columns: Array
     #: Eigenvalues of A on its rows, shape (D,).
     rates: Array
-    #: Levels of the P directions in rows, and as many times.
+    #: Levels of the P directions, one row for each kind, and the times at which they were reached.
     levels: Array
     reached: Array
 

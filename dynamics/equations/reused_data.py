@@ -47,23 +47,25 @@ Function = Callable[[Array], Array]
 class ReusedData(NamedTuple):
     """The inputs of `moments`, for m neurons, r axes of the teacher and T steps; the head of the module has symbols."""
 
-    #: σ and σ', and f* as a function of z (r, points).
+    #: The link σ and its slope σ', and the target f* as a function of z (r, points).
     value: Function
     slope: Function
     target: Function
-    #: M (m, r), C (m, m), v and b (m,) at the start, and s.
+    #: Neurons on the teacher's axes M (m, r), their products C (m, m), second layer v and biases b (m,) at the start,
+    #: and the output scale s.
     overlap: Array
     gram: Array
     second_layer: Array
     bias: Array
     scale: float
-    #: τ, α, and the number 1/b of batches.
+    #: Standard deviation τ of label noise, samples per dimension α, and the number 1/b of batches in an epoch.
     label_noise: float
     ratio: float
     batches: int
     #: Whether every epoch parts the samples anew.
     reshuffle: bool
-    #: η of every step (T,), ε_w, ε_v, ε_b, and κ_w, κ_v; whether the |w_i| are kept.
+    #: Learning rate η of every step (T,); its factors ε_w, ε_v, ε_b for first layer, second layer and biases; decay
+    #: κ_w, κ_v of both layers; whether the lengths |w_i| are kept.
     rates: Array
     speeds: tuple[float, float, float]
     decay: tuple[float, float]
@@ -73,13 +75,13 @@ class ReusedData(NamedTuple):
 class Moments(NamedTuple):
     """Averages over samples at steps 0 … T, for m neurons and r axes; NaN from the step at which weights diverge."""
 
-    #: M (T + 1, m, r) and C(t,t) (T + 1, m, m).
+    #: Neurons on the teacher's axes M (T + 1, m, r), and their products C(t,t) (T + 1, m, m).
     overlap: Array
     gram: Array
-    #: v and b, (T + 1, m).
+    #: Second layer v and biases b, (T + 1, m) each.
     second_layer: Array
     bias: Array
-    #: E (f(h^t) − y)², (T + 1,).
+    #: Mean square of the error on the samples, E (f(h^t) − y)², (T + 1,).
     train_loss: Array
 
 

@@ -42,6 +42,7 @@ usage, 130 interrupted (what was computed is kept and named)
 
 
 def _parents(text: str) -> tuple[int | None, ...]:
+    """Return the parents in a text as a list of integers, with None for a token without one."""
     return tuple(None if part.strip() == "-" else natural_number(part) for part in text.split(","))
 
 
@@ -82,6 +83,7 @@ class TokenCommand(StudyCommand):
 
 
 def _command(problem: str, about: str, *options: Option) -> StudyCommand:
+    """Return the command that solves one kind of problem, with its options."""
     return TokenCommand(f"dynamics.tokens.problems:{problem}", about, (*options, LEARNING_RATE))
 
 

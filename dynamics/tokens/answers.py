@@ -177,7 +177,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
 
 
 def system_of(problem: TokenProblem) -> TokenSystem:
-    """Return the system of a problem.
+    """Return the reduced equations of a problem: their state at the start, kernels, observables and closed forms.
 
     Examples
     --------
@@ -208,6 +208,7 @@ class _Steps:
         return StagedStepper(partial(self._of_stage, rtol), ends) if ends else self._of_stage(rtol, -1, None, 0.0)
 
     def _of_stage(self, rtol: float, stage: int, start: Array | None, t0: float) -> Stepper:
+        """Return a stepper of one stage of the equations, from the state `start` at the time `t0`."""
         system = copy(self.system)
         system.sizes = np.array([*self.system.sizes[:-1], stage], dtype=np.int64)
         return stepper_of(system, self.name, rtol=rtol, atol=self.atol, start=start, t0=t0)
@@ -218,6 +219,7 @@ class _Steps:
 
 
 def _integration(run: Run, *, learning_rate: object) -> Integration:
+    """Return what the run loop needs to integrate a problem on tokens; ValueError for a bad rate."""
     rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
     system = system_of(cast("TokenProblem", run.problem))
     method = _Steps(system, run.method, run.atol, rate)
@@ -247,6 +249,7 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
 
 
 def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
+    """Warn where the learning rate of a run is above the largest one at which the full model is stable."""
     rate, limit = attributes.get("learning_rate"), attributes.get("learning_rate_limit")
     if rate is not None and limit is not None and rate > limit:
         warn(
@@ -262,7 +265,7 @@ def _schedule(system: TokenSystem, stepper: Stepper, rate: float | None) -> Save
 
 
 def _range(system: TokenSystem, stepper: Stepper) -> tuple[float, float]:
-    """Return the first and the last time to save, 0 first for equal distances, by running the stepper."""
+    """Return the first and last time to save, found by running the stepper; the first is 0 for equal distances."""
     awaited = np.isfinite(closed := system.closed_times()) | (np.isnan(closed) & system.all_are_learned)
     target, spent = system.time_scale, 0
     while np.isnan(stepper.event_times[awaited]).any():

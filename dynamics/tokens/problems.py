@@ -38,7 +38,7 @@ MOST_SAMPLES, MOST_LOGITS = 4096, 300
 
 
 def counted(least: int, most: int = MOST_SYMBOLS) -> Callable[[object, str], int]:
-    """Return the check of a number of symbols, tokens or items."""
+    """Return a check that a value is an integer from `least` to `most`, as of symbols, tokens or items."""
     return partial(checked_integer, minimum=least, maximum=most)
 
 
@@ -65,6 +65,7 @@ class TokenProblem:
     _checks: ClassVar[dict[str, Callable[[Any, str], object]]] = {}
 
     def __post_init__(self) -> None:
+        """Check all fields, each alone and then together; ValueError with the first fault."""
         types = get_type_hints(type(self))
         for field in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
             name, value = field.name, getattr(self, field.name)
@@ -120,17 +121,18 @@ class TokenProblem:
         return table_of_pairs(f"<b>{type(self).__name__}</b>, learned from tokens", rows)
 
     def _assign(self, **values: Any) -> None:
+        """Set fields of this frozen problem, while it is made."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
 
 def group_sizes(values: object, name: str) -> list[int]:
-    """Return the numbers of items or actions in groups, each at least 1."""
+    """Return `values` as a list of integers of at least 1; ValueError, which names the argument, for others."""
     return [counted(1)(size, name) for size in checked_list(values, name)]
 
 
 def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
-    """Return `count` positive numbers, checked."""
+    """Return `values` as a list of `count` positive numbers; ValueError, which names the argument, for others."""
     numbers = tuple(checked_number(value, name, positive=True) for value in checked_list(values, name))
     require(len(numbers) == count, f"Argument `{name}` must hold {count} numbers, but holds {len(numbers)}.")
     return numbers
@@ -185,6 +187,7 @@ class Composition(TokenProblem):
     initial_score: float = 0.0
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         require(not self.hops & (self.hops - 1), f"Argument `hops` must be a power of 2, but is {self.hops}.")
         require(
             self.weights is None or self.data == "mixture",
@@ -204,7 +207,7 @@ class Composition(TokenProblem):
 
     @property
     def stage_weights(self) -> Array:
-        """Weights ω of all layers in every stage, shape (stages, layers); a curriculum has one stage per layer."""
+        """Weight ω of every layer's loss in every stage, (stages, layers); a curriculum has one stage per layer."""
         if self.data == "curriculum":
             return np.eye(self.layers)
         if self.data == "hardest":
@@ -264,6 +267,7 @@ class CausalGraph(TokenProblem):
     test_length: int | None = None
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         parents = self.parents
         require(
             3 <= len(parents) <= MOST_TOKENS,
@@ -346,6 +350,7 @@ class FactualRecall(TokenProblem):
     sequence_length: int = 2
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         require(
             self.subjects % self.answers == 0,
             f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}.",
@@ -413,6 +418,7 @@ class Selection(TokenProblem):
     test_length: int | None = None
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         for name in ("tokens", "test_length"):
             length = getattr(self, name)
             require(
@@ -426,7 +432,7 @@ class Selection(TokenProblem):
         )
 
     def start(self) -> tuple[Array, Array]:
-        """Return U (selected, heads) and δ (heads, selected) at the start."""
+        """Return the read-out U (selected, heads) and score differences δ (heads, selected) at the start."""
         weights = np.random.default_rng(self.seed).normal(0.0, self.initial_scale, (2, self.selected, self.heads))
         return weights[0], weights[1].T
 
@@ -479,6 +485,7 @@ class AssociativeMemory(TokenProblem):
     dimension: int | None = None
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         require(
             (self.smoothing is not None) == (self.optimizer == "spectral"),
             f"Argument `smoothing` must be given for the spectral optimizer alone, but is {self.smoothing}.",
@@ -535,7 +542,7 @@ class AssociativeMemory(TokenProblem):
 
     @property
     def group_frequencies(self) -> Array:
-        """Frequency π_m of an item of each group."""
+        """Frequency π_m of one item of each group, shape (groups,); over all items they have sum 1."""
         if self.frequencies is not None:
             return np.array(self.frequencies, dtype=np.float64)
         sizes = np.array(self.group_sizes, dtype=np.float64)
@@ -596,6 +603,7 @@ class TriggerTask(TokenProblem):
     test_length: int | None = None
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         most = (MOST_TOKENS - 3) // 2
         gaps = self.gaps
         require(gaps[-1] <= most, f"Argument `gaps` must hold gaps of at most {most}, but is {shown(gaps)}.")
@@ -615,7 +623,7 @@ class TriggerTask(TokenProblem):
 
     @property
     def weights(self) -> Array:
-        """Probability P_l of each gap."""
+        """Probability P_l of each gap l in training, shape (gaps,)."""
         return np.array(self.gap_weights or [1.0 / len(self.gaps)] * len(self.gaps))
 
 
@@ -666,6 +674,7 @@ class PolicyGradient(TokenProblem):
     true_rewards: Sequence[float] | None = None
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         count = len(self.group_sizes)
         require(
             2 <= count <= MOST_GROUPS,
@@ -771,6 +780,7 @@ class ChainOfThought(TokenProblem):
     initial_scale: float = 0.05
 
     def _check(self) -> None:
+        """Check fields together; ValueError with the first fault."""
         limit = 2.0 / (1.0 + (self.dimension / self.examples) ** 0.5) ** 2
         require(
             self.rate < limit,
