@@ -160,11 +160,11 @@ class CorrelationSystem(FlowSystem):
         return float(np.max(np.abs(polynomial.polyval(C, bend) * (1.0 - C**2))))
 
     def unpack(self, state: Array) -> tuple[Array]:
-        """Return C, shape (1, 1)."""
+        """Return the overlap C of neuron and direction, shape (1, 1), as a tuple of one array."""
         return (np.tanh(state).reshape(1, 1),)
 
     def loss(self, C: Array) -> float:
-        """Return E(f − f*)² of f = σ(w·x); the flow descends the correlation instead."""
+        """Return E(f − f*)² of f = σ(w·x) at the overlap C (1, 1); the flow descends the correlation instead."""
         return squared_error(self.problem, np.ones((1, 1)), C)
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
@@ -192,7 +192,10 @@ LARGEST_DEGREE = 12
 
 
 def signal_powers(problem: Problem) -> Array:
-    """Return the coefficients of g_λ in powers of C; ValueError where a link beyond `LARGEST_DEGREE` is smoothed."""
+    """Return the coefficients of the smoothed correlation g_λ in powers of the overlap C, lowest first.
+
+    ValueError where a link beyond `LARGEST_DEGREE` is smoothed.
+    """
     student, teacher = link_powers(problem)
     products, smoothing = student * teacher, problem.smoothing
     if smoothing == 0.0:
@@ -232,7 +235,7 @@ def gradient_table(problem: Problem) -> Array:
 
 
 def check_degree(done: str, problem: Problem) -> None:
-    """Refuse links beyond `LARGEST_DEGREE` where they would be summed in powers."""
+    """Raise ValueError for links beyond `LARGEST_DEGREE`; `done`, such as "smoothed", is for the message."""
     for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
         degree = int(np.flatnonzero(link.coefficients).max(initial=0))
         require(
@@ -309,6 +312,7 @@ def step_means(problem: Problem, directions: int | None = None, batch_size: int 
     into = np.linalg.inv(chebyshev.chebvander(overlaps, 2 * degree))
 
     def mean(part: Array) -> chebyshev.Chebyshev:
+        """Return the mean of `part` times the squared label over nodes, a Chebyshev series in the overlap C."""
         return chebyshev.Chebyshev(into @ np.sum(labels * part, axis=(1, 2)))
 
     plain = StepMeans(mean(drag), mean(spread))

@@ -225,6 +225,7 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
     end = np.array([-table.waiting[-1], table.end_signal, table.end_gap])
 
     def chunk_loss(begin: int) -> Array:
+        """Return the loss (T,) of the pairs from index `begin` on, one chunk."""
         part = slice(begin, begin + _SUM_CHUNK)
         loss = np.zeros_like(times)
         waiting = table.remaining(xi[part])

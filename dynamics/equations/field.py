@@ -209,7 +209,7 @@ SMALLEST_PART, LARGEST_SHARE = 1e-9, 1.0 / 16.0
 
 @entry
 def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
-    """Write rows begin … end − 1 in single precision."""
+    """Write rows begin … end − 1 of U to `U_single` in single precision, with tiny coordinates as 0."""
     for i in range(begin, end):
         for k in range(U.shape[1]):
             U_single[i, k] = rounded_coordinate(U[i, k])
@@ -334,6 +334,7 @@ class UnitField:
         """Write F (m, D) and growth (m,) at unit vectors U and squared norms n; 3 m² D operations."""
 
         def rows(begin: int, end: int) -> None:
+            """Write the field of rows begin … end − 1, with scratch of their own thread."""
             work = np.empty(self.work_size)
             field_rows(begin, end, self._link, (U, n), self._target, self.pairs, (F, growth), work)
 
@@ -354,6 +355,7 @@ class SingleUnitField:
         units, pairs = self._units, self._pairs
 
         def rows(begin: int, end: int) -> None:
+            """Write the field of rows begin … end − 1, with scratch of their own thread."""
             work = np.empty(FIELD_BLOCK * sum(units.shape), dtype=np.float32)
             field_rows_single(begin, end, self._link, (U, units, n), self._a, pairs, (F, growth), work)
 

@@ -110,7 +110,7 @@ def events_of_directions(
 
 
 def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
-    """Return E(f − f*)² of neurons w (m, D) of weight 1/m with overlaps w·θ (m, P)."""
+    """Return E(f − f*)² of neurons w = `vectors` (m, D) of weight 1/m with `overlaps` w·θ (m, P)."""
     student_square = mean_of_pairs(vectors, problem.activation.kernel)
     student, teacher = link_powers(problem)
     attraction = np.polynomial.polynomial.polyval(overlaps, student * teacher).mean(axis=0)
@@ -177,13 +177,16 @@ def teacher_parts(problem: Problem, whole: float) -> Array | None:
 
 
 def told_by_degree(parts: ArrayLike, whole: float) -> Array | None:
-    """Return the parts of E f*² as `by_degree` does, (4,); None if one of these is all of it."""
+    """Return the parts of E f*² of degree 0, 1, 2 and the rest, (4,); None if one of them is all of it."""
     shares = by_degree(parts, whole)
     return None if shares.max() >= (1.0 - NEGLIGIBLE) * whole else shares
 
 
 def by_degree(parts: ArrayLike, whole: ArrayLike) -> Array:
-    """Return the parts of degree 0, 1 and 2 of a whole (…), and the rest, (…, 4), at least 0; `parts` is (3, …)."""
+    """Return the parts of degree 0, 1 and 2 and the rest of `whole` (…), shape (…, 4), each at least 0.
+
+    `parts` (3, …) are those of degree 0, 1 and 2.
+    """
     lowest = np.asarray(parts)
     remainder = whole - lowest.sum(axis=0)
     return np.asarray(np.maximum(np.moveaxis(np.concatenate([lowest, remainder[None]]), 0, -1), 0.0))

@@ -359,6 +359,7 @@ class AxisSystem(MeanFieldSystem):
         bends = (slopes * degree[:-1] * (degree[:-1] + d) / (d + 1.0))[1:]
 
         def total(coefficients: Array, dimension: float) -> Array:
+            """Return Σ_l coefficients_l C_l(α) with zonal polynomials of R^dimension."""
             polynomials = zonal_polynomials(alpha, dimension, coefficients.size)
             return sum((c * f for c, f in zip(coefficients, polynomials, strict=True)), np.zeros_like(alpha))
 
@@ -381,6 +382,7 @@ class SubspaceSystem(MeanFieldSystem):
     """
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
+        """Prepare particles at `projections` (N, r) with masses `weights` (N,), and list the monomials."""
         axes, degree = problem.teacher.span, link_powers(problem)[0].size - 1
         words: list[tuple[int, ...]] = []
         for total in range(degree + 1):
@@ -585,6 +587,7 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
     edges = overlap_edges()
 
     def record(state: Array) -> dict[str, Any]:
+        """Return the observables of a state and the laws of its overlaps."""
         observables, overlaps, weights = observe(state), system.overlaps(state), system.masses(state)
         weights = weights / weights.sum()
         if mirrored:

@@ -145,6 +145,10 @@ def error_at(
 ) -> float:  # fmt: skip
     """Return f − f* at a node, with `shift` ζ_i added to the input of each neuron i.
 
+    A node is [weight | projections of x | ζ]; y begins with second layer v and biases, `scale` is the output scale, L
+    the factor of the neurons beyond the teacher's axes, and `units`, `table` and `means` describe the teacher's units
+    and all links.
+
     Projections w_i·x + shift ζ_i of the neurons, without biases, and θ·x + β of the units are written to `z`.
     """
     (amplitudes, biases, theta), error = units, 0.0
@@ -166,7 +170,10 @@ def error_at(
 def views_of_nodes(
     y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> tuple[Matrix, Units, Integers, Vector, Matrix]:
-    """Return nodes, units, table of vectors and their mean derivatives, and L, the factor of the neurons."""
+    """Return five views: nodes (n, 1 + axes), the teacher's units, the table of links, their mean derivatives, and L.
+
+    L (m, m), which is written, is the triangular factor of the neurons beyond the teacher's axes.
+    """
     counts, (numbers, student_sizes) = counts_of(sizes), of_network
     m, P, step = counts.width, counts.axes, steps.step_numbers(numbers, student_sizes)
     units = step.weight, step.bias, step.theta
@@ -487,7 +494,7 @@ class OptimizedSystem(FlowSystem):
         return flow
 
     def of_student(self, state: Array, *, average: bool = False) -> Array:
-        """Return the state of the student's system at the weights, or at their averages."""
+        """Return the state of the student's own system, at the weights or, with `average`, at their averages."""
         m, P, size = self.counts.width, self.counts.axes, self.counts.state
         first = size + 2 * m + m * P + 2 * m * m if average else 0
         weights = state[first : first + size]
@@ -506,7 +513,7 @@ class OptimizedSystem(FlowSystem):
         return tolerance
 
     def stiffness(self) -> float:
-        """Return the fastest relaxation rate: that of the flow, divided by the label noise for Adam and sign SGD.
+        """Return the fastest relaxation rate in units of 1/t, divided by the label noise for Adam and sign SGD.
 
         Their steps divide the gradient by its size, which ends near the label noise; noise below .1 counts as .1.
         """
@@ -518,6 +525,7 @@ class OptimizedSystem(FlowSystem):
         observe = self._base.observer(keep, *monitored)
 
         def observed(state: Array) -> dict[str, Any]:
+            """Return the observables of a state, with the loss of averaged weights if there are any."""
             record = dict(observe(self.of_student(state)))
             if self._averages:
                 record["average_loss"] = self._loss_of(self.of_student(state, average=True))

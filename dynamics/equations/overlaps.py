@@ -270,7 +270,7 @@ class OverlapSystem(FlowSystem):
         return np.repeat([atol / np.sqrt(self.problem.dimension), atol], [self.initial_state.size - m, m])
 
     def stiffness(self) -> float:
-        """Return the fastest relaxation rate of a learned direction, max_p a_p · max(2 g'(1), 4 g(1))."""
+        """Return the fastest relaxation rate of a learned direction, max_p a_p · max(2 g'(1), 4 g(1)), in 1/t."""
         link = self.problem.activation
         slope, value = float(link.kernel_derivative(1.0)), link.kernel_at_one
         return float(self.problem.teacher.coefficients.max()) * max(2.0 * slope, 4.0 * value)
@@ -287,6 +287,7 @@ class OverlapSystem(FlowSystem):
         observe = self.observe if keep == "full" else self.summarise
 
         def observed(state: Array) -> dict[str, Array]:
+            """Return the observables of a state, or of a stack, with the margin (NaN if not monitored)."""
             margin = self.gram_margin(state) if monitored() else np.full(state.shape[:-1], np.nan)
             return observe(state) | {"gram_margin": np.asarray(margin)}
 

@@ -107,10 +107,11 @@ class Motion:
         return replace(moved_motion, reached=reached)
 
     def _wait(self, axis: int, level: float, longest: float) -> float:
-        """Return the time until an axis reaches a level from below, NaN if that takes longer than `longest`."""
+        """Return the time until (XXᵀ)_jj of axis j = `axis` reaches a level, NaN if that is beyond `longest`."""
         row, end = self.columns[axis], longest
 
         def above(wait: float) -> float:
+            """Return ln of (XXᵀ)_jj over the level after a time `wait`; it is above 0 where the level is passed."""
             factor = cho_factor(self.gram(wait), lower=True, check_finite=False)
             carried = np.exp(4.0 * wait * self.rates[axis]) * (row @ cho_solve(factor, row, check_finite=False))
             return float(np.log(carried / level))

@@ -59,7 +59,7 @@ class RateTable:
 
     @classmethod
     def until(cls, schedule: Schedule, last: float) -> RateTable:
-        """Return the rates of a schedule up to a time; ValueError where it ends before, or takes too many steps."""
+        """Return the rates of a schedule until `last`; ValueError where it ends before or has too many steps."""
         first, count = schedule(0), 1024
         if 0.0 < first < np.inf:
             count = int(min(max(1.1 * last / first, count), MOST_STEPS))
@@ -86,7 +86,7 @@ class RateTable:
 
     @property
     def peak(self) -> float:
-        """Largest rate."""
+        """Largest learning rate of a step."""
         return float(np.diff(self.edges).max())
 
     @property

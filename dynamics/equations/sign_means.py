@@ -115,7 +115,10 @@ def write_factor(Q: Matrix, M: Matrix, L: Matrix) -> None:
 
 @kernel
 def value_and_slope(kind: int, z: float, means: Vector) -> tuple[float, float]:
-    """Return σ(z) and σ'(z), of a polynomial by its mean derivatives E p^(j) at variance 1."""
+    """Return σ(z) and σ'(z) of a link of one `kind`.
+
+    `means` are the mean derivatives E p^(j) at variance 1 of a polynomial p, and not used for other kinds.
+    """
     if kind == ERF:
         bell, odd = normal.bell_and_odd(z)
         return odd, math.sqrt(2.0 / math.pi) * bell
@@ -177,7 +180,10 @@ def sum_lattice(
     spacing: float, reach: float, shift: float, inverse: float, weight: Vector, bias: Vector, factor: Matrix,
     units: Units, links: Links, X: Matrix, like: Matrix,
 ) -> float:  # fmt: skip
-    """Add the sums over a lattice at (k + shift) h to X (m, P + m) and `like`, and return that of all weights.
+    """Add the sums over a lattice at (k + shift) h to X (m, P + m) and `like` (m, m); return that of all weights.
+
+    X_i sums f sign(∂e/∂h_i) x, f = erf(e/(τ√2)), and `like` products of two signs: e is the error, h_i the input of
+    neuron i. h = `spacing`, `reach` is the radius of the ball and `inverse` 1/τ.
 
     Neurons have `weight` and `bias` (m,), and `factor` (m, P + m) are their components on the axes.
     """

@@ -47,7 +47,7 @@ def exponent(coefficients: Array) -> int:
 
 
 def polynomial(coefficients: Array, x: Array) -> Array:
-    """Return Σ_j coefficients_j x^j."""
+    """Return Σ_j coefficients_j x^j, shape of `x`."""
     return np.asarray(polyval(x, coefficients), dtype=np.float64)
 
 
@@ -124,6 +124,7 @@ def _first_zero(powers: Array, k: int) -> float:
     slopes = np.arange(k, powers.size) * powers[k:]
 
     def pull(xi: Array) -> Array:
+        """Return g'(C) at ξ, without its lowest power of C."""
         return polynomial(slopes, np.sqrt(scipy.special.expit(xi)))
 
     grid = np.linspace(-80.0, LAST_LOGIT, 30001)
@@ -159,7 +160,7 @@ def _from_right(panels: Array, reference: int) -> Array:
 
 
 def _quintic(knots: Array, value: Array, slope: Array, bend: Array) -> PPoly:
-    """Return the piecewise polynomial that has value, slope and second derivative at the knots."""
+    """Return the piecewise polynomial of degree 5 with `value`, `slope` and second derivative `bend` at the knots."""
     step = np.diff(knots)
     c1, c2 = step * slope[:-1], 0.5 * step**2 * bend[:-1]
     rise = np.diff(value) - c1 - c2
@@ -264,7 +265,7 @@ class TransitTable:
 
     @property
     def end_signal(self) -> float:
-        """Signal g beyond the last knot."""
+        """Signal g(C) beyond the last knot."""
         return self.norm - self.end_gap
 
     @property
@@ -280,7 +281,7 @@ class TransitTable:
         return np.where((first < self.barrier) & (last < self.barrier), value, np.inf)
 
     def logit_at(self, remaining: Array) -> Array:
-        """Return ξ with R(ξ) = `remaining`, the inverse of `remaining`."""
+        """Return ξ at which the time to wait R(ξ) is `remaining`, of its shape."""
         index = np.clip(np.searchsorted(self.waiting, -remaining, side="right") - 1, 0, self.knots.size - 2)
         after = -remaining - self.waiting[-1]
         xi = _inverse(self.remaining_pieces, index, remaining)

@@ -289,6 +289,7 @@ class StagedStepper:
     """A stepper of equations that jump at times `ends`; `make` returns that of a stage, from its start and time."""
 
     def __init__(self, make: Callable[[int, Array | None, float], Stepper], ends: tuple[float, ...]) -> None:
+        """Prepare a stepper of stages that end at `ends`; `make` makes that of one, from its index, start and time."""
         self._make, self._ends, self._stage = make, (*ends, np.inf), 0
         self._stepper, self._spent = make(0, None, 0.0), dict[str, int]()
         self._passed = np.full_like(self._stepper.event_times, np.nan)

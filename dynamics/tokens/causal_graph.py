@@ -177,7 +177,7 @@ class CausalGraphSystem(TokenSystem):
 
 
 def _fitness_of(problem: CausalGraph) -> tuple[Array, float]:
-    """Return the fitness of all keys (n, n), and the part of the loss that rows 3 and on do not change."""
+    """Return the fitness of keys (n, n), rows first, and the part of the loss that rows 3 and on do not change."""
     n, S, q = problem.length, problem.vocabulary, problem.persistence
     scale = (1.0 if problem.beta is None else problem.beta) / n
     if problem.transitions == "dirichlet":
@@ -228,6 +228,7 @@ def _drawn(problem: CausalGraph, count: int, rng: np.random.Generator) -> tuple[
     rows = np.arange(count)
 
     def successor(of: Integers) -> Integers:
+        """Return a successor of one token per sequence, (count,), drawn from its transitions."""
         tokens: Integers = np.minimum((below[rows, of] < rng.random(count)[:, None]).sum(axis=1), S - 1)
         return tokens
 

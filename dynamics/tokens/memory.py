@@ -234,6 +234,7 @@ class MemorySystem(TokenSystem):
         from scipy.integrate import quad
 
         def slowness(lead: float, rate: float) -> float:
+            """Return the time per unit of `lead`, the score of the right output above others."""
             force = rate * N / (np.exp(lead) + N - 1.0)
             return float(np.hypot(force, smoothing) / force)
 

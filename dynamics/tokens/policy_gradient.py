@@ -196,6 +196,7 @@ class PolicyGradientSystem(TokenSystem):
         k = np.arange(1, self._draws.size + 1)
 
         def slowness(z: float) -> float:
+            """Return the time per unit of the logit z of the better group."""
             good, bad = special.log_expit(z), special.log_expit(-z)
             if self._draws.size:
                 speed = np.exp(self._draws + k * good + k[::-1] * bad).sum()
