@@ -278,14 +278,14 @@ CLASSES_AT = len(VectorCounts._fields)
 
 @kernel
 def class_counts(sizes: Integers) -> ClassCounts:
-    """Return the entries of `sizes` about classes by name."""
+    """Return the number of classes, the link's degree, whether d is finite, and the class of each axis (r,)."""
     counts = vector(sizes, CLASSES_AT, 3)
     return ClassCounts(counts[0], counts[1], counts[2] == 1, vector(sizes, CLASSES_AT + 3, counts_of(sizes).axes))
 
 
 @kernel
 def class_numbers(parameters: Vector, sizes: Integers) -> ClassNumbers:
-    """Return the entries of `parameters` by name."""
+    """Return teacher, eigenvalues and sizes of classes, label noise, batch weights, and link, from `parameters`."""
     (a, teacher, link), (classes, degree, _, _) = numbers_of(parameters, sizes), class_counts(sizes)
     at = a.size + teacher.size
     s, dimensions = vector(parameters, at, classes), vector(parameters, at + classes, classes)
@@ -303,7 +303,7 @@ def split_classes(y: Vector, sizes: Integers) -> ClassState:
 
 @kernel
 def tables(sizes: Integers, work: Vector) -> ClassTables:
-    """Return the parts of `work` by name."""
+    """Return views of `work`: N, Q, w, shares and second-order parts of classes, and scratch, see `ClassTables`."""
     counts, classes = counts_of(sizes), class_counts(sizes).classes
     m, M = counts.width, counts.width + counts.directions
     of_parts = m * M + M * M + M

@@ -71,7 +71,7 @@ class CorrelationNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> CorrelationNumbers:
-    """Return the entries of `parameters` by name."""
+    """Return weights of second-order terms, levels of events, polynomials and table of rates, from `parameters`."""
     slope, learned, drag, rates = sizes[0], sizes[1], sizes[2], sizes[4]
     return CorrelationNumbers(
         parameters[0], parameters[1], parameters[2], parameters[3], vector(parameters, 4, slope),

@@ -169,7 +169,7 @@ HEADER, NUMBERS = len(OptimizerCounts._fields), len(OptimizerNumbers._fields)
 
 @kernel
 def counts_of(sizes: Integers) -> OptimizerCounts:
-    """Return the first entries of `sizes` by name."""
+    """Return sizes of student, optimizer, nodes and tables, the first entries of `sizes`, see `OptimizerCounts`."""
     return OptimizerCounts(
         sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9], sizes[10],
         sizes[11],
@@ -178,7 +178,7 @@ def counts_of(sizes: Integers) -> OptimizerCounts:
 
 @kernel
 def numbers_of(parameters: Vector) -> OptimizerNumbers:
-    """Return the first entries of `parameters` by name."""
+    """Return rate, momentum and the other settings of the optimizer from `parameters`, see `OptimizerNumbers`."""
     return OptimizerNumbers(
         parameters[0], parameters[1], parameters[2], parameters[3], parameters[4], parameters[5], parameters[6],
         parameters[7], parameters[8], parameters[9],

@@ -77,7 +77,7 @@ class OverlapWork(NamedTuple):
 
 @kernel
 def counts_of(sizes: Integers) -> OverlapCounts:
-    """Return the entries of `sizes` by name."""
+    """Return m, P, orthonormal and sign_matters (1 or 0 each), and the index of the link's data."""
     return OverlapCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4])
 
 

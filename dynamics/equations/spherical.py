@@ -64,7 +64,7 @@ class SphericalNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> SphericalNumbers:
-    """Return the entries of `parameters` by name."""
+    """Return teacher, series of g*, levels of the loss, E f*² and the link's data, views of `parameters`."""
     (a, teacher, link), counts = vectors.numbers_of(parameters, sizes), vector(sizes, SERIES_AT, 2)
     at, J, n = a.size + teacher.size, counts[0], counts[1]
     levels = vector(parameters, at + J, n + 1)
@@ -334,7 +334,7 @@ class SphericalStepWork(NamedTuple):
 
 @kernel
 def step_of(parameters: Vector, sizes: Integers) -> SphericalStep:
-    """Return the entries of `parameters` about the step by name."""
+    """Return rate γ/B, label noise τ², biases and weights (M,) and numbers of the links, from `parameters`."""
     counts = vector(sizes, SERIES_AT + 2, 2)
     M, at, end = counts[0], counts[1], counts_of(sizes).link_at
     step = vector(parameters, at - 2 * M - 2, 2)
@@ -350,7 +350,7 @@ def layout_of_step(sizes: Integers) -> Integers:
 
 @kernel
 def step_work(m: int, M: int, work: Vector) -> SphericalStepWork:
-    """Return the parts of `work` by name."""
+    """Return views of `work`: Gram matrix (M, M), N and F (m, M), V (m, m) and scratch, see `SphericalStepWork`."""
     gram, N, X = matrix(work, 0, M, M), matrix(work, M * M, m, M), matrix(work, M * M + m * M, m, M)
     at = M * M + 2 * m * M
     return SphericalStepWork(gram, N, X, matrix(work, at, m, m), vector(work, at + m * m, work.size - at - m * m))

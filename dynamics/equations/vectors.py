@@ -98,7 +98,7 @@ class ProductWork(NamedTuple):
 
 @kernel
 def counts_of(sizes: Integers) -> VectorCounts:
-    """Return the first entries of `sizes` by name."""
+    """Return m, P, D, the number of rows of θ, whether the sign matters (1 or 0) and the index of the link's data."""
     return VectorCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5])
 
 

@@ -33,7 +33,7 @@ class GraphNumbers(NamedTuple):
 
 @kernel
 def numbers_of(y: Vector, parameters: Vector, sizes: Integers) -> GraphNumbers:
-    """Return the entries of `parameters` and `sizes` by name."""
+    """Return fitness of keys (shape of y), and per row the attention at half progress and the parent, (rows,) each."""
     rows = sizes[0] - 2
     return GraphNumbers(vector(parameters, 0, y.size), vector(parameters, y.size, rows), vector(sizes, 1, rows))
 

@@ -30,7 +30,7 @@ class ChainNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector) -> ChainNumbers:
-    """Return the entries of `parameters` by name."""
+    """Return the means t_1, t_2 and t_3, the rate η and the dimension d, from `parameters`."""
     return ChainNumbers(parameters[0], parameters[1], parameters[2], parameters[3], parameters[4])
 
 

@@ -37,13 +37,13 @@ class CompositionNumbers(NamedTuple):
 
 @kernel
 def counts_of(sizes: Integers) -> CompositionCounts:
-    """Return the entries of `sizes` by name."""
+    """Return L layers, whether the loss is cross-entropy (1 or 0), the number of stages and the stage, from `sizes`."""
     return CompositionCounts(sizes[0], sizes[1], sizes[2], sizes[3])
 
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> CompositionNumbers:
-    """Return the entries of `parameters` by name; `weights` is a view (stages, L)."""
+    """Return vocabulary size N, hops k, duration of a stage and weights (stages, L) of layers, from `parameters`."""
     counts = counts_of(sizes)
     weights = matrix(parameters, 3, counts.stages, counts.layers)
     return CompositionNumbers(parameters[0], parameters[1], parameters[2], weights)

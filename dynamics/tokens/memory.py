@@ -44,7 +44,7 @@ class MemoryWork(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> MemoryNumbers:
-    """Return the entries of `parameters` by name."""
+    """Return λ, and per group the number of items and the frequency of one, (M,) each, from `parameters`."""
     M = sizes[0]
     return MemoryNumbers(parameters[0], vector(parameters, 1, M), vector(parameters, 1 + M, M))
 
@@ -57,7 +57,7 @@ def is_spectral(sizes: Integers) -> bool:
 
 @kernel
 def work_of(M: int, work: Vector) -> MemoryWork:
-    """Return the parts of the scratch by name, for M groups."""
+    """Return views of the scratch of M groups: weights (M, M), right outputs (M,) and two flat matrices (M²,)."""
     turns, scaled = vector(work, M * M + M, M * M), vector(work, 2 * M * M + M, M * M)
     return MemoryWork(matrix(work, 0, M, M), vector(work, M * M, M), turns, scaled)
 

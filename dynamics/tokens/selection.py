@@ -36,7 +36,7 @@ def counts_of(parameters: Vector, sizes: Integers) -> tuple[int, int, float]:
 
 @kernel
 def work_of(q: int, H: int, work: Vector) -> SelectionWork:
-    """Return the parts of the scratch by name."""
+    """Return views of the scratch: attention (H, q + 1) of heads to tokens, and read-out error (q, q + 1)."""
     return SelectionWork(matrix(work, 0, H, q + 1), matrix(work, H * (q + 1), q, q + 1))
 
 

@@ -47,7 +47,7 @@ class TriggerKeys(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> TriggerNumbers:
-    """Return the entries of `parameters` by name."""
+    """Return symbols S, triggers κ, probabilities of gaps (gaps,) and outputs u of keys (keys,), from `parameters`."""
     gaps = sizes[0]
     weights, outputs = vector(parameters, 2, gaps), vector(parameters, 2 + gaps, parameters.size - 2 - gaps)
     return TriggerNumbers(parameters[0], parameters[1], weights, outputs)
@@ -55,7 +55,7 @@ def numbers_of(parameters: Vector, sizes: Integers) -> TriggerNumbers:
 
 @kernel
 def keys_of(y: Vector, sizes: Integers) -> TriggerKeys:
-    """Return the entries of `sizes` about keys by name."""
+    """Return the end index of each gap (gaps,), and the indices of the scores a and b of each key (keys,)."""
     gaps, keys = sizes[0], y.size - CONTENT
     return TriggerKeys(vector(sizes, 1, gaps), vector(sizes, 1 + gaps, keys), vector(sizes, 1 + gaps + keys, keys))
 
