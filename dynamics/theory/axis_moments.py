@@ -23,13 +23,13 @@ ONE, COORDINATE, ACROSS, ALONG = range(4)
 
 
 def gaussian_points() -> Array:
-    """Return points of the midpoint rule for means over N(0, 1)."""
+    """Return equally spaced points z, shape (N,), of the midpoint rule for means over N(0, 1)."""
     return np.arange(-REACH + 0.5 * STEP, REACH, STEP)
 
 
 @np.errstate(under="ignore")
 def products_of_four(functions: Sequence[Function]) -> Array:
-    """Return E F_a F_b F_c F_d over z ~ N(0, 1) of k functions, shape (k², k²)."""
+    """Return the means E F_a F_b F_c F_d over z ~ N(0, 1) for k functions F, at row k a + b and column k c + d."""
     z = gaussian_points()
     # Every factor takes a quarter of the Gaussian, so that polynomials of high degree stay within float64.
     share = np.exp(-0.125 * z**2)
@@ -39,16 +39,18 @@ def products_of_four(functions: Sequence[Function]) -> Array:
 
 
 class AxisMoments:
-    """Moments of the n functions u_p and of the n² parts of the gradient, (p, l) at n p + l.
+    """Second and fourth moments of gradients of n neurons, each of which lies on its own axis of the inputs.
 
-    `across` and `along` are u and h of the neurons, which `scale` (n,) multiplies, and `roots` (n,) are standard
-    deviations of the inputs on the axes.
+    Neuron p has the function u_p of its coordinate, which multiplies other coordinates, and its gradient has n² parts h
+    in all, that of neuron p on axis l at number n p + l. `across` and `along` are the functions u and h of one
+    coordinate, which `scale` (n,) multiplies, and `roots` (n,) are standard deviations of the inputs on the axes.
     """
 
     #: Relative change of a quotient of Rayleigh at which iterations with these moments end.
     tolerance = 1e-10
 
     def __init__(self, across: Sequence[Function], along: Sequence[Function], scale: Array, roots: Array) -> None:
+        """Compute the means of all products of two and of four parts from those over one coordinate."""
         n = len(across)
         codes = np.full((n, n + n * n), ONE)
         for p in range(n):

@@ -18,15 +18,21 @@ MOST_DENSE = 400
 
 
 def means_of_squares(link: HermiteExpansion) -> tuple[float, ...]:
-    """Return E o, E α, E o², E oα, E oβ, E α² and E αβ, with o = 4σ², α = σ'² and β = z² over z ~ N(0, 1); E β² = 3."""
+    """Return seven means over z ~ N(0, 1) of squares of a link σ: E o, E α, E o², E oα, E oβ, E α² and E αβ.
+
+    Here o = 4σ², α = σ'² and β = z²; the eighth such mean, E β², is 3.
+    """
     powers = ((2, 0, 0), (0, 2, 0), (4, 0, 0), (2, 2, 0), (2, 0, 2), (0, 4, 0), (0, 2, 2))
     return tuple(np.array(means_of(link, powers)) * (4.0, 1.0, 16.0, 4.0, 4.0, 1.0, 1.0))
 
 
 class Squares(NamedTuple):
-    """Coefficients (L,) of learned neurons, and eigenvalues and numbers of their axes and of every other class.
+    """Mean squares of deviations of L learned neurons from their directions, on the axes of the inputs.
 
-    Squares D (L, L + classes) are on the learned axes, and on one axis of every other class.
+    `a` (L,) are the coefficients of the directions, `s` (L + classes,) the eigenvalues of the input covariance on the
+    learned axes and on one axis of every other class of equal eigenvalues, `counts` the numbers of axes that each
+    stands for, and `means` those of `means_of_squares`. Deviations squared are matrices D (L, L + classes): neuron by
+    axis.
     """
 
     a: Array
@@ -36,7 +42,7 @@ class Squares(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> Squares:
-        """Return the axes of a problem with directions on axes and c_1 = 0."""
+        """Return the squares of a problem whose directions lie on axes and whose link has c_1 = 0."""
         axes, learned = problem.input_axes(), first_learned(problem)
         a, means = problem.teacher.coefficients[learned], means_of_squares(problem.activation)
         if axes is None:
@@ -49,14 +55,22 @@ class Squares(NamedTuple):
         return cls(a, s, np.append(np.ones(a.size), beyond_of[unlearned].astype(np.float64)), means)
 
     def decay(self) -> Array:
-        """Return κ (L, L + classes): 8 a s g(1) on the axis of the neuron itself, and 2 a s g'(1) on any other."""
+        """Return the rates κ (L, L + classes) at which the flow shrinks squared deviations of neurons on axes.
+
+        They are 8 a s g(1) on the axis of the neuron itself, and 2 a s g'(1) on any other, with the coefficient a, the
+        eigenvalue s and the kernel g of the link.
+        """
         o, alpha = self.means[:2]
         kappa: Array = 2.0 * alpha * np.outer(self.a, self.s)
         np.fill_diagonal(kappa, 2.0 * o * self.a * self.s[: self.a.size])
         return kappa
 
     def noise(self, D: Array) -> Array:
-        """Return s_l² Σ_qj E[∇_pl² ∇_qj²] D_qj; terms differ by which of the axes p, l, q, j are equal."""
+        """Return the growth of the squared deviations D in a step per η², s_l² Σ_qj E[∇_pl² ∇_qj²] D_qj, in D's shape.
+
+        ∇_pl is the gradient of neuron p on axis l, for one sample, and s_l the eigenvalue of the inputs there. Terms
+        differ by which of the axes p, l, q, j are equal.
+        """
         o, v, oo, oa, ob, aa, ab = self.means
         L = self.a.size
         D = D * self.a[:, None]
@@ -76,11 +90,16 @@ class Squares(NamedTuple):
 
 
 def largest_growth(squares: Squares, batch_size: int, directions: int | None = None) -> float:
-    """Return ρ(κ⁻¹ N), N the noise of SGD per η, or of steps of zeroth order along K directions."""
+    """Return the spectral radius ρ(κ⁻¹ N): steps are stable in mean square up to the learning rate 1/ρ.
+
+    κ are the rates of decay, and N is the noise of steps of SGD of `batch_size` samples, per squared learning rate;
+    with K `directions` that of steps of zeroth order along K random directions.
+    """
     kappa = squares.decay()
 
     def product(flat: Array) -> Array:
         # Of κD, which stays of one size where D grows as 1/a.
+        """Return κ⁻¹ N applied to a flattened matrix of squared deviations, in a scaling with κ."""
         D = flat.reshape(kappa.shape) / kappa
         grown = squares.noise(D) / batch_size + (1.0 - 1.0 / batch_size) * 0.25 * kappa**2 * D
         if directions is not None:

@@ -29,9 +29,10 @@ GRID = 4001
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Escape:
-    """The way of the overlap: x = artanh C of its start and its end, and a g_λ' in powers of C.
+    """Path of the overlap C of one neuron: x = artanh C at its start and its end, and the pull a g_λ' in powers of C.
 
-    Velocities vary over lengths in x from `scale` on, so that u with x = scale · sinh u tells all of them apart.
+    a is the teacher's coefficient and g_λ the kernel of the link, smoothed by λ. Velocities vary over lengths in x from
+    `scale` on, so that the coordinate u with x = scale · sinh u tells all of them apart.
     """
 
     first: float
@@ -41,11 +42,11 @@ class Escape:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Values of u at start and end."""
+        """Values of the coordinate u = arsinh(x / scale) at the start and the end of the path."""
         return float(np.arcsinh(self.first / self.scale)), float(np.arcsinh(self.last / self.scale))
 
     def overlap(self, u: Array) -> Array:
-        """Return C at u."""
+        """Return the overlaps C = tanh(scale · sinh u) at coordinates u, in their shape."""
         return np.asarray(np.tanh(self.scale * np.sinh(u)))
 
     def grid(self) -> Array:
@@ -54,14 +55,15 @@ class Escape:
         return self.overlap(np.append(np.linspace(first, last, GRID), 0.0 if first < 0.0 < last else first))
 
     def pull(self, C: Array) -> Array:
-        """Return x' of the flow."""
+        """Return the speed x' = a g_λ'(C) of x = artanh C in the flow, in the shape of the overlaps C."""
         return np.asarray(polynomial.polyval(C, self.slope))
 
 
 def escape_of(problem: Problem, level: float | None = None) -> Escape:
-    """Return the path of the flow to an overlap of size `level`, or −`level` if it leads there; empty from beyond it.
+    """Return the path of the flow from the start to an overlap of size `level`, or to −`level` if it leads there.
 
-    By default the size is that at which the direction emerges.
+    `level`, from 0 to 1, is by default the overlap at which the direction emerges. From a start beyond it the path is
+    empty: its end is its start.
     """
     C, slope = float(problem.start().teacher_overlap[0, 0]), signal_slope(problem)
     level = math.sqrt(problem.emergence_level) if level is None else level
@@ -83,9 +85,11 @@ def mean_time(
     level: float | None = None,
     directions: int | None = None,
 ) -> float:
-    """Return η · step at which the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
+    """Return the time η · step at which the mean path of steps, or the flow, reaches an overlap; inf if never.
 
-    With K `directions` steps are of zeroth order. ValueError is raised where the means of a step are not known.
+    For `learning_rate` η = 0 it is the time of the flow. Each step averages over `batch_size` samples. `level` is the
+    size of the overlap, by default that at which the direction emerges. With `directions`, a number K, steps are of
+    zeroth order along K random directions. ValueError is raised where the means of a step are not known.
     """
     from scipy.integrate import quad
 
@@ -93,6 +97,7 @@ def mean_time(
     means = step_means(problem, directions, batch_size) if learning_rate > 0.0 else None
 
     def velocity(C: Array) -> Array:
+        """Return the mean speed of x = artanh C at overlaps C."""
         pull = way.pull(C)
         return pull if means is None else pull - slowing(means, C, pull, learning_rate, batch_size)
 
@@ -102,6 +107,7 @@ def mean_time(
         return float("inf")
 
     def pace(u: float) -> float:
+        """Return the time that the path takes per unit of its coordinate u."""
         return float(way.scale * np.cosh(u) / velocity(way.overlap(np.asarray(u))))
 
     # With full output it warns of nothing: next to a zero of x' fewer digits are right.
@@ -109,13 +115,21 @@ def mean_time(
 
 
 def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch_size: int) -> Array:
-    """Return the loss of speed ½ η C E|u|²/(1 − C²) by steps of finite size, where x' = `pull` in the flow."""
+    """Return what steps of finite size take from the speed of x = artanh C, ½ η C E|u|²/(1 − C²), at overlaps C.
+
+    E|u|² is the mean square of a step over η, from the means of a step for one sample, and `pull` the speed of x in the
+    flow at the overlaps C; all have the shape of C. η is `learning_rate`.
+    """
     size = means.drag(C) / (batch_size * (1.0 - C**2)) + (1.0 - 1.0 / batch_size) * means.drift_share * pull**2
     return np.asarray(0.5 * learning_rate * C * size)
 
 
 def staircase(problem: Problem, emergence: float, times: Array) -> Array:
-    """Return E(f − f*)² of the start before the emergence, and of the neuron on the direction after it."""
+    """Return the loss E(f − f*)² at `times`, with one jump at the time `emergence`.
+
+    Before it the neuron is that of the start, after it the neuron lies on the direction. f is the output of the
+    student, f* that of the teacher.
+    """
     way = escape_of(problem)
     C, end = float(problem.start().teacher_overlap[0, 0]), np.sign(way.last) or 1.0
     before, after = (squared_error(problem, np.ones((1, 1)), np.array([[overlap]])) for overlap in (C, end))
@@ -123,7 +137,11 @@ def staircase(problem: Problem, emergence: float, times: Array) -> Array:
 
 
 def learned_level(problem: Problem) -> float:
-    """Return the size of C at which g_3(C)/g_3(1) = a/2, where the flow leads; inf if none, NaN without degrees ≥ 3."""
+    """Return the size of the overlap C at which the direction is learned: g_3(C)/g_3(1) = a/2 on the neuron's side.
+
+    g_3 is the kernel Σ c_k² C^k of the link over degrees k ≥ 3 and a the coefficient of the direction. The level is inf
+    if no overlap is enough, and NaN for a link without degrees ≥ 3.
+    """
     from scipy.optimize import brentq
 
     part = problem.learned_part
@@ -137,7 +155,10 @@ def learned_level(problem: Problem) -> float:
 
 
 def leading_time(problem: Problem) -> float:
-    """Return the time of emergence by the lowest power of g alone; NaN with smoothing, where several powers compete."""
+    """Return the time of emergence by the lowest power of the link's kernel g alone; inf if it never emerges.
+
+    It is NaN with smoothing, where several powers compete.
+    """
     if problem.smoothing > 0.0:
         return float("nan")
     C, k, slope = float(problem.start().teacher_overlap[0, 0]), problem.information_exponent, signal_slope(problem)
@@ -151,8 +172,8 @@ def leading_time(problem: Problem) -> float:
 def largest_rate(problem: Problem, batch_size: int = 1, *, directions: int | None = None) -> float:
     """Return the learning rate above which the mean step no longer leads from the start to emergence.
 
-    With K `directions` it is that of steps of zeroth order. ValueError is raised where the means of a step are not
-    known, or where nothing emerges in the flow either.
+    Each step averages over `batch_size` samples; with K `directions` it is a step of zeroth order. ValueError is raised
+    where the means of a step are not known, or where nothing emerges in the flow either.
     """
     way, means = escape_of(problem), step_means(problem, directions, batch_size)
     emerges = way.first != way.last and np.isfinite(mean_time(problem))

@@ -34,7 +34,11 @@ INTERVALS = 8192
 
 
 class RunPlan(NamedTuple):
-    """Sizes of a simulation: runs, flow time of a step, most steps, samples of each, axes, time of the flow."""
+    """Sizes of a simulation: its runs, the flow time of a step, and further limits.
+
+    `steps` is the largest number of steps of a run, `samples` the number drawn for each step of each run, `axes` the
+    number of coordinates that are kept, and `time` the flow time of the event without noise.
+    """
 
     draws: int
     step: float
@@ -45,9 +49,10 @@ class RunPlan(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, noise_rate: float, time: float, draws: int | None = None) -> RunPlan | None:
-        """Return the plan for an event at a time of the flow, with as many runs as fit into a minute, or with `draws`.
+        """Return the plan for an event at a flow time, with as many runs as fit into a minute, or with `draws` runs.
 
-        It is None where that are fewer than an interval needs.
+        `noise_rate` is the learning rate over the batch size, to which the variance of the noise is proportional. None
+        is returned where fewer runs fit than an interval of 95 % needs.
         """
         plan = cls._of_draws(problem, noise_rate, time, draws or DRAWS[0])
         if draws is not None:
@@ -58,7 +63,7 @@ class RunPlan(NamedTuple):
 
     @classmethod
     def _of_draws(cls, problem: Problem, noise_rate: float, time: float, draws: int) -> RunPlan:
-        """Return the plan for a number of runs."""
+        """Return the plan for a number of runs, whatever they cost."""
         step = min(LARGEST_STEP * descent_limit(problem) / 2.0, time / FEWEST_STEPS)
         samples = int(np.clip(round(step / noise_rate), 1, MOST_SAMPLES))
         axes = min(problem.dimension, problem.teacher.span + problem.width + ROOM * samples)
@@ -79,9 +84,11 @@ class RunPlan(NamedTuple):
 
 
 def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> tuple[Array, float]:
-    """Return the flow times of the event "emergence" or "learned" of a direction that does not hold at the start.
+    """Return the flow times (draws,) of an event in runs with noise, and that of the run without noise.
 
-    They are those of runs with noise, (draws,), and of the run without, inf where it does not come.
+    The `event` is "emergence" or "learned", of the direction of that number from 0, and must not hold at the start.
+    Times are inf where the event does not come within the plan's steps. `noise_rate` is the learning rate over the
+    batch size.
     """
     times, alive, runs = np.full(plan.draws + 1, np.inf), np.arange(plan.draws + 1), _Runs(problem, plan, noise_rate)
     before = runs.reached(direction, event)
@@ -100,9 +107,10 @@ def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noi
 
 
 class _Runs:
-    """Weights of runs (runs, m, axes), the first without noise."""
+    """State of all runs that go on: weights (runs, m, axes) of m neurons, first those of the run without noise."""
 
     def __init__(self, problem: Problem, plan: RunPlan, noise_rate: float) -> None:
+        """Start all runs at the problem's weights, and tabulate the kernel g of the link and its derivative."""
         start = problem.reduced_weights()
         m, r, d = problem.width, problem.teacher.span, problem.dimension
         self._problem, self._plan, self._span = problem, plan, r
@@ -122,12 +130,12 @@ class _Runs:
         self._look()
 
     def keep(self, stay: NDArray[np.bool_]) -> None:
-        """Keep the runs that `stay` selects, and drop all others."""
+        """Keep the runs that the flags `stay` (runs,) select, and drop all others."""
         self._W, self._size = self._W[stay], self._size[stay]
         self._look()
 
     def _look(self) -> None:
-        """Compute norms, unit vectors and overlaps of neurons with neurons and directions."""
+        """Store norms, unit vectors, and overlaps of the neurons with neurons and directions, (runs, m, m + P)."""
         W, r = self._W[:, :, : self._used], self._span
         self._norm = np.sqrt(np.sum(W**2, axis=2))
         self._U = W / np.maximum(self._norm, 1e-300)[:, :, None]
@@ -135,7 +143,11 @@ class _Runs:
         self._Q = np.concatenate([self._U @ np.swapaxes(self._U, 1, 2), to_teacher], axis=2)
 
     def reached(self, direction: int, event: str) -> Array:
-        """Return numbers (runs,) that are 0 or positive once the event of a direction holds."""
+        """Return numbers (runs,) that are negative before the event of a direction holds, and 0 or positive after.
+
+        For "emergence" that is the largest squared overlap minus its level, for "learned" the weight of all neurons in
+        the direction minus half of the teacher's.
+        """
         C, problem = self._Q[:, :, self._W.shape[1] + direction], self._problem
         if event == "emergence":
             size = np.maximum(C, 0.0) if problem.information_exponent % 2 else C

@@ -45,10 +45,12 @@ RTOL, ATOL = 1e-11, 1e-13
 
 
 def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> Integers:
-    """Return the neuron matched with each direction, −1 for none: the pair of largest a_p |C_ip|^(k−2) first.
+    """Return the neuron matched with each direction, shape (P,), −1 for none.
 
-    Its neuron and direction are struck out, and so on. For odd k only positive overlaps count. Equal scores go to the
-    smaller neuron, then to the smaller direction.
+    `coefficients` (P,) are the weights a_p > 0 of the teacher's directions, `overlap` (m, P) the cosines C_ip of
+    neurons and directions, and k is the information exponent of the link. The pair of largest score a_p |C_ip|^(k−2) is
+    matched first; its neuron and its direction are struck out, and so on. For odd k only positive overlaps count. Of
+    equal scores that of the smaller neuron number comes first, then that of the smaller direction number.
     """
     C = np.asarray(overlap, dtype=np.float64)
     strength, a = np.maximum(C, 0.0) if information_exponent % 2 else np.abs(C), np.asarray(coefficients, np.float64)
@@ -58,9 +60,12 @@ def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_expo
 def match_by_strength(
     a: Array, strength: Array, learns: NDArray[np.bool_], information_exponent: int
 ) -> tuple[Integers, Integers]:
-    """Return the neuron of largest score for each direction, and that of largest score that learns it, (P,); or −1.
+    """Return two neurons for each direction, shape (P,) each: the first to arrive, and the one that learns it.
 
-    Scores are a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P); entries S_ip = 0 do not count.
+    Pairs are visited in the order of decreasing score a_p S_ip^(k−2), with coefficients a (P,), strengths S ≥ 0 (m, P)
+    and the information exponent k; entries S_ip = 0 do not count. `learns` (m, P) says which neurons would learn which
+    direction. The first neuron of a direction is the one of largest score among free neurons; where it does not learn
+    the direction, the next free one that does is the second. A direction without such a neuron has −1.
     """
     # The logarithm keeps the order where the power would underflow.
     with np.errstate(divide="ignore"):
@@ -118,11 +123,13 @@ def draw_matched_overlaps(
 def draw_on_both_sides(
     coefficients: Array, width: int, dimension: int, equivalent: Callable[[Array], Array], learns: bool, seed: int
 ) -> tuple[tuple[Integers, Array], tuple[Integers, Array]]:
-    """Return neurons and overlaps (P,) of the first neuron at each direction, and of the neuron that learns it.
+    """Return (neurons, overlaps) of the first neuron at each direction, and of the one that learns it; all shape (P,).
 
-    This is `draw_matched_overlaps` for a link with two unlike sides. Of the N neurons still free the largest overlap of
-    each sign is drawn, as if independent; `equivalent` returns the overlap with θ that takes as long. Where the first
-    neuron does not learn, that of the largest positive overlap does, and two neurons are used up.
+    Like `draw_matched_overlaps` this draws the outcome of greedy matching at a random start, here for a link that
+    treats the directions θ and −θ differently. Of the N neurons still free the largest overlap of each sign is drawn,
+    as if both were independent. `equivalent` maps negative overlaps to the positive ones that take as long to emerge,
+    and `learns` says whether a neuron of negative overlap learns the direction. Where it does not, the neuron of
+    largest positive overlap does, and two neurons are used up. Directions without a neuron have −1 and NaN.
     """
     from scipy.special import ndtri
 
@@ -146,7 +153,11 @@ def draw_on_both_sides(
 
 
 def _overlap_from_normal(normal: Array, dimension: int) -> Array:
-    """Return overlaps |C| that are as probable as normal numbers |z|, by a spline of ln(C² / z²) in z."""
+    """Return |C|, the overlaps of random unit vectors in `dimension`, of the same tail probability as |z| (n,).
+
+    `normal` holds absolute values z of standard normal numbers. A cubic spline of ln(C² / z²) in z maps one to the
+    other.
+    """
     from scipy.interpolate import CubicSpline
     from scipy.special import betainccinv, betaincinv, erf, erfc
 
@@ -162,7 +173,11 @@ def _overlap_from_normal(normal: Array, dimension: int) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class FarSide:
-    """The side of −θ of a link with even k that has odd coefficients too."""
+    """The side C < 0 of a link with even information exponent that has odd coefficients too.
+
+    There a neuron with overlap C < 0 with a direction θ moves towards −θ. `coefficients` are those of the Hermite
+    expansion of the link, from degree 0 on.
+    """
 
     coefficients: Array
     #: ξ = ln(C² / (1 − C²)) at which a direction emerges.
@@ -177,7 +192,10 @@ class FarSide:
 
     @property
     def share(self) -> float:
-        """r: the part of the direction of a neuron at rest on this side, in units of g(1)."""
+        """Share r = g(−s)/g(1) of the direction that a neuron reproduces at rest on this side, from 0 to 1.
+
+        g is the kernel Σ c_k² C^k of the link, and −s the overlap at which the neuron rests.
+        """
         table = transit_table(self.coefficients, -1, 0.0)
         return max(float(table.end_signal / table.norm), 0.0)
 
@@ -192,7 +210,10 @@ class FarSide:
         return self.emerges and self.share**2 > LEARNED_SHARE
 
     def equivalent(self, overlap: Array) -> Array:
-        """Return the overlaps with θ that emerge after the same time; nearly 0 where that is never."""
+        """Return the positive overlaps, in the shape of `overlap`, that emerge after the same time as these.
+
+        Positive overlaps are returned as they are; negative ones that never emerge become numbers of about 1e-100.
+        """
         worth = np.maximum(overlap, 0.0)
         is_far = overlap < 0.0
         if not self.emerges:
@@ -208,12 +229,18 @@ class FarSide:
         return worth
 
     def half_learned(self, overlap: Array, ratio: Array) -> Array:
-        """Return τ = a t until neurons of negative overlap have n g(C) = r² a g(1) / 2; `ratio` is a / n_0."""
+        """Return times a t (n,), dimensionless, after which neurons of negative overlap have half of what they reach.
+
+        The end value is the part r² a g(1) of the direction, r being `share`; its half is reached when n g(C) is that
+        large, with the kernel g of the link and the squared norm n of the neuron. `overlap` (n,) are overlaps C < 0 at
+        the start, and `ratio` (n,) the coefficient a of the direction over the squared norm at the start.
+        """
         xi = np.minimum(logit_of_square(overlap), _LARGEST)
         table = transit_table(self.coefficients, -1, float(xi.min()))
         origin = table.remaining(xi)
 
         def has_half(tau: Array) -> NDArray[np.bool_]:
+            """Return for each time tau (n,) whether the neuron has half of its end value."""
             logit = table.logit_at(origin - tau)
             inverse = table.scaled_inverse_norm(xi, ratio, tau, logit)
             return table.signal(logit) >= LEARNED_SHARE * self.share**2 * table.norm * inverse
@@ -229,7 +256,7 @@ class FarSide:
 
 
 class Pairs(NamedTuple):
-    """A neuron per direction (−1 for none), its overlap and its squared norm (NaN for none)."""
+    """A neuron for each direction (−1 for none), its overlap with it and its squared norm (NaN for none), (P,) each."""
 
     neuron: Integers
     overlap: Array
@@ -237,14 +264,18 @@ class Pairs(NamedTuple):
 
     @classmethod
     def of(cls, start: OverlapStart, neuron: Integers) -> Pairs:
-        """Return the pairs of these neurons (P,) at a start."""
+        """Return the pairs that `neuron` (P,) forms with the directions, −1 for none, with their values at a start."""
         has_neuron, directions = neuron >= 0, np.arange(neuron.size)
         overlap = np.where(has_neuron, start.teacher_overlap[neuron, directions], np.nan)
         return cls(neuron, overlap, np.where(has_neuron, start.squared_norm[neuron], np.nan))
 
 
 def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs, bool]:
-    """Return the first pairs, the pairs that learn, and whether they were drawn without the matrix of overlaps."""
+    """Return the first pair of each direction, the pair that learns it, and whether they were drawn.
+
+    The two differ only where a neuron on the side of negative overlaps, `side`, arrives first and does not learn the
+    direction. They are drawn from the law of greedy matching, without the matrix of overlaps, where that is too large.
+    """
     a, k = problem.teacher.coefficients, problem.information_exponent
     too_large = problem.width * a.size > LARGEST_MATRIX
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
@@ -285,7 +316,12 @@ def side_notes(side: FarSide, first: Pairs, learning: Pairs) -> list[str]:
 
 
 def leading_order(link: HermiteExpansion, strength: Array | float, overlap: Array) -> Array:
-    """Return T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), `strength` being a_p s_p; inf without a pair."""
+    """Return T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), the time of emergence by the lowest power alone.
+
+    k ≥ 3 is the information exponent of the link, c_k its Hermite coefficient, `strength` the product of the
+    coefficient a_p and the speed s_p of a direction (1 for isotropic inputs), and `overlap` the overlap C_0 at the
+    start. The shape is that of `overlap`; NaN overlaps, of directions without a neuron, have an infinite time.
+    """
     k = link.information_exponent
     scale = k * (k - 2) * link.coefficients[k] ** 2 * strength
     with np.errstate(over="ignore"):
@@ -299,7 +335,10 @@ def _emergence_logit(problem: Problem) -> float:
 
 
 def pair_times(problem: Problem, pairs: Pairs) -> Array:
-    """Return emergence and learned times, (2, P), of the pairs of a problem; inf without a pair."""
+    """Return emergence times and learned times, (2, P), of pairs that move alone; inf without a pair.
+
+    Times are those of the flow, dimensionless. Inputs are isotropic.
+    """
     times, a = np.full((2, pairs.overlap.size), np.inf), problem.teacher.coefficients
     # The branches of an even link are alike, and small problems pay by the call.
     branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
@@ -317,7 +356,11 @@ def pair_times(problem: Problem, pairs: Pairs) -> Array:
 
 @dataclass(frozen=True)
 class WhitenedPair:
-    """A neuron and a direction of coefficient a; dimensionless."""
+    """A neuron and a direction of coefficient a on inputs of any covariance Σ, as an exact flow of few numbers.
+
+    Its state is (Φ, ŵ): a clock Φ, from which all weights off the axes of the direction follow, and the weights ŵ on
+    them. All is dimensionless.
+    """
 
     link: HermiteExpansion
     coefficient: float
@@ -332,7 +375,11 @@ class WhitenedPair:
     level: float
 
     def times(self) -> tuple[float, float]:
-        """Return the time of emergence, 0 if it holds at the start, and that of n g(C)/g(1) = a/2; inf if never."""
+        """Return the times of the flow at which the direction emerges and is learned; inf if never.
+
+        It emerges when the squared overlap C² reaches `level`, at 0 if it does at the start, and is learned when n
+        g(C)/g(1) reaches half of the coefficient, n being the squared norm of the neuron and g the kernel of the link.
+        """
         start, a, whole = np.append(0.0, self.weight), self.coefficient, self.link.kernel_at_one
 
         def emerged(state: Array) -> float:
@@ -357,21 +404,21 @@ class WhitenedPair:
 
     @property
     def speed(self) -> float:
-        """s_p = θ̂ᵀ Σ θ̂, the eigenvalue of a direction on an axis."""
+        """Speed s_p = θ̂ᵀ Σ θ̂ of the direction θ̂, with the covariance Σ of the inputs: an eigenvalue on an axis."""
         return float(self.eigenvalue @ self.direction**2)
 
     def leading_order(self) -> float:
-        """Return the time of emergence by the lowest power of g alone."""
+        """Return the time of emergence by the lowest power of the link's kernel g alone."""
         overlap, _ = self.overlap(np.append(0.0, self.weight))
         return float(leading_order(self.link, self.coefficient * self.speed, np.asarray(overlap)))
 
     def overlap(self, state: Array) -> tuple[float, float]:
-        """Return C and n of a state (Φ, ŵ on the axes of the direction)."""
+        """Return the overlap C and the squared norm n of the neuron in a state (Φ, ŵ), shape (1 + r,)."""
         n = float(state[1:] @ state[1:] + self.square @ np.exp(2.0 * state[0] * self.around))
         return float(self.direction @ state[1:]) / np.sqrt(n), n
 
     def rates(self, _time: float, state: Array) -> Array:
-        """Return the rates of a state."""
+        """Return the time derivatives of a state (Φ, ŵ), shape (1 + r,); the time does not enter."""
         C, n = self.overlap(state)
         value, pull = (self.coefficient * float(np.polyval(polynomial, C)) for polynomial in self._polynomials)
         E = 2.0 * (value - n * self.link.kernel_at_one) - C * pull
@@ -380,7 +427,10 @@ class WhitenedPair:
     def _first(
         self, event: Callable[[Array], float], time: float, state: Array, last: float
     ) -> tuple[float, Array] | None:
-        """Return the time at which an event first holds, and the state there; None if it does not before `last`."""
+        """Return the time at which `event` first is ≥ 0, and the state there; None if it is not before `last`.
+
+        The flow starts at `time` in `state`.
+        """
         from scipy.integrate import solve_ivp
 
         if event(state) >= 0.0:
@@ -400,7 +450,10 @@ class WhitenedPair:
 
 
 def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, direction: int) -> WhitenedPair:
-    """Return the pair of a neuron and a direction on the axes of `inputs`, from reduced weights Ŵ (m, D)."""
+    """Return the pair of a neuron and a direction on the axes of `inputs`.
+
+    `weights` (m, D) are all neurons in coordinates in which the inputs have covariance 1, reduced to the axes `axes`.
+    """
     teacher, row, w = problem.teacher, np.zeros(axes.places.size), weights[neuron]
     rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
     row[: teacher.span] = rows[direction]
@@ -413,7 +466,10 @@ def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, dir
 
 
 def direction_speeds(problem: Problem) -> Array:
-    """Return s_p = θ̂_pᵀ Σ θ̂_p per direction, shape (P,), of a problem that has `inputs`; ones without."""
+    """Return the speeds s_p = θ̂_pᵀ Σ θ̂_p of the unit directions θ̂_p, shape (P,), Σ being the input covariance.
+
+    They are 1 for a problem without `inputs`.
+    """
     axes, teacher = problem.input_axes(), problem.teacher
     if axes is None:
         return np.ones(teacher.num_directions)
@@ -422,6 +478,10 @@ def direction_speeds(problem: Problem) -> Array:
 
 
 def first_learned(problem: Problem) -> Integers:
-    """Return the min(m, P) directions that are learned first, of largest a_p s_p^(k/2) as times of pairs go."""
+    """Return the numbers of the min(m, P) directions that are learned first, in increasing order.
+
+    They are those of largest a_p s_p^(k/2), to which the times of pairs are inverse: a_p is the coefficient, s_p the
+    speed of `direction_speeds` and k the information exponent.
+    """
     order = problem.teacher.coefficients * direction_speeds(problem) ** (0.5 * problem.information_exponent)
     return np.asarray(np.sort(np.argsort(-order, kind="stable")[: problem.width]))
