@@ -78,12 +78,15 @@ class AxisMoments:
         self.second = self._matrices(means * pair)
 
     def _matrices(self, vector: Array) -> tuple[Array, Array]:
-        """Return symmetric matrices of u and of the parts by their entries."""
+        """Return the symmetric matrices (n, n) and (n², n²) of which `vector` lists the upper triangles in turn."""
         size = self._pairs[0][0].size
         return self._square(vector[:size], 0), self._square(vector[size:], 1)
 
     def _square(self, entries: Array, which: int) -> Array:
-        """Return the symmetric matrix of u, or of the parts, by its entries."""
+        """Return the symmetric matrix with these entries in its upper triangle.
+
+        It is (n, n), of functions u, for `which` 0, and (n², n²), of parts of the gradient, for 1.
+        """
         rows, columns = self._pairs[which]
         matrix = np.zeros([int(rows[-1]) + 1] * 2)
         matrix[rows, columns] = matrix[columns, rows] = entries

@@ -60,10 +60,12 @@ SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
 
 @dataclass(frozen=True)
 class Units:
-    """Classes (C,) of `count` independent units each, with k functions of one Gaussian coordinate per unit.
+    """Classes of equal, independent units: each has the same k functions F of its own Gaussian coordinate.
 
-    Functions are u where `beyond` (k,) says so, and h else; `mean` (C, k) and `cumulants` 2 to 4 (C, k, …) are theirs.
-    Second moments are those of sums over n equal units, Σ_i δ_i/√n, (C k, C k), and those of differences, (C, k, k).
+    There are C classes, of `count` (C,) units each. Functions are of the kind u, which coordinates outside of the
+    teacher's axes multiply, where `beyond` (k,) says so, and of the kind h, all other parts of the gradient, else.
+    `mean` (C, k) and `cumulants`, of order 2 to 4 with shapes (C, k, k), (C, k, k, k) and (C, k, k, k, k), are those of
+    F. Second moments are those of sums over n equal units, Σ_i δ_i/√n, (C k, C k), and those of differences, (C, k, k).
     """
 
     count: Array
@@ -74,7 +76,7 @@ class Units:
     @classmethod
     @np.errstate(under="ignore")
     def of(cls, functions: Sequence[Callable[[Array], Array]], beyond: Sequence[bool]) -> Units:
-        """Return one unit with the given functions of z ~ N(0, 1)."""
+        """Return one class of one unit with the given functions of z ~ N(0, 1); `beyond` tells which are of kind u."""
         z = gaussian_points()
         # Every factor takes a quarter of the Gaussian, so that polynomials of high degree stay within float64.
         share, scale = np.exp(-0.125 * z**2), STEP / math.sqrt(2.0 * math.pi)
@@ -89,7 +91,7 @@ class Units:
         return cls(np.ones(1), np.array(beyond), mean[None], (second[None], third[None], fourth[None]))
 
     def scaled(self, squares: Array, count: Array) -> Units:
-        """Return classes of so many units, of which the functions are √squares times those of one unit."""
+        """Return classes of `count` (C,) units, whose functions are √squares (C,) times those of this one unit."""
         root = np.sqrt(squares)
         second, third, fourth = (
             root.reshape(-1, *[1] * order) ** order * cumulant for order, cumulant in enumerate(self.cumulants, start=2)
@@ -114,11 +116,16 @@ class Units:
         return out.reshape(C * k, C * k)
 
     def second(self) -> tuple[Array, Array]:
-        """Return E F Fᵀ of the sums over classes, (C k, C k), and of the differences, (C, k, k)."""
+        """Return the second moments E F Fᵀ of the sums over classes, (C k, C k), and of differences, (C, k, k)."""
         return self._placed(self.cumulants[0]) + np.outer(self._sums, self._sums), self.cumulants[0]
 
     def grown(self, X: Sequence[Array], beyond: float) -> list[Array]:
-        """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
+        """Return the fourth moments that noise of a step makes of second moments X: of sums, and of differences.
+
+        X holds a matrix (C k, C k) of sums and one (C, k, k) of differences; those returned have their shapes. With the
+        parts D of X between functions u and S between functions h, and d' = `beyond` coordinates that multiply u, they
+        are E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h).
+        """
         outer = [np.outer(flags, flags) for flags in (np.tile(self.beyond, self.count.size), self.beyond)]
         of_both, of_u_alone = (
             self.fourth(*(np.where(is_u, of_u, of_h) * matrix for is_u, matrix in zip(outer, X, strict=True)))
@@ -127,7 +134,11 @@ class Units:
         return [both + is_u * alone for both, alone, is_u in zip(of_both, of_u_alone, outer, strict=True)]
 
     def fourth(self, X: Array, Y: Array) -> tuple[Array, Array]:
-        """Return E F Fᵀ (Fᵀ X F), by the cumulants of independent units, X of sums and Y of differences."""
+        """Return the fourth moments E F Fᵀ (Fᵀ Z F) of the sums over classes, (C k, C k), and differences, (C, k, k).
+
+        Z has the part X (C k, C k) between sums and Y (C, k, k) between differences; units are independent, so that
+        cumulants of a single unit give all means.
+        """
         (covariance, third, fourth), m, (C, k) = self.cumulants, self._sums, self.mean.shape
         M, _ = self.second()
         total = float(np.sum(M * X) + np.sum(self.differences * covariance * Y))
@@ -145,7 +156,10 @@ class Units:
 
 
 def outer_axes(problem: Problem, inside: Integers = NO_AXES) -> tuple[Array, Array]:
-    """Return eigenvalues (C,) of the axes of inputs outside of `inside`, merged into few classes, and their counts."""
+    """Return eigenvalues (C,) of the inputs on all axes but those numbered in `inside`, and how many axes have each.
+
+    Neighbouring eigenvalues are merged, with their mean, where there are more than 24.
+    """
     axes = problem.input_axes()
     if axes is None:
         return np.ones(1), np.array([float(problem.dimension - inside.size)])
@@ -155,10 +169,11 @@ def outer_axes(problem: Problem, inside: Integers = NO_AXES) -> tuple[Array, Arr
 
 
 def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: int | None = None) -> float:
-    """Return 1/ρ(L⁻¹T), the learning rate up to which steps are stable in mean square.
+    """Return the learning rate up to which steps are stable in mean square, 1/ρ(L⁻¹T), for independent units.
 
-    Functions u are each multiplied by `beyond` coordinates outside of those that they depend on. Steps are of zeroth
-    order along K `directions`, or for None those of SGD.
+    In a step second moments change by −η L in first order and by η² T in second; ρ is the spectral radius. Functions u
+    are each multiplied by `beyond` coordinates outside of those that they depend on. Steps are of zeroth order along K
+    `directions`, or for None those of SGD, over `batch_size` samples.
     """
     joint, apart = units.second()
     parts = [_Part(joint, np.tile(units.beyond, units.count.size)), _Part(apart, units.beyond)]
@@ -166,6 +181,7 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: 
     weights = [size * np.where(part.outer, beyond, 1.0) for size, part in zip(sizes, parts, strict=True)]
 
     def noise(X: Sequence[Array]) -> list[Array]:
+        """Return T X for steps of one sample, without moments of u with h."""
         return [part.kept * matrix for part, matrix in zip(parts, units.grown(X, beyond), strict=True)]
 
     return _largest_rate(parts, weights, noise, batch_size, directions, (1.0, 1.0))
@@ -186,7 +202,10 @@ class Moments(Protocol):
 
 
 class _SampledMoments:
-    """Moments of functions u (N, m) and h (N, k) at points of weights (N,)."""
+    """Second and fourth moments of functions u and h as sums over N points.
+
+    The functions have the values `u` (N, m) and `h` (N, k) there, and `points` (N,) are the weights, of sum 1.
+    """
 
     tolerance = TOLERANCE
 
@@ -195,6 +214,7 @@ class _SampledMoments:
         self.second = self._mean(u, 1.0), self._mean(h, 1.0)
 
     def _mean(self, F: Array, square: Array | float) -> Array:
+        """Return E s F Fᵀ, (k, k), for functions F (N, k) and a factor s, a number or of shape (N,)."""
         return np.asarray(F.T @ ((square * self._points)[:, None] * F))
 
     def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
@@ -214,7 +234,12 @@ def sampled_limit(
     directions: int | None = None,
     rates: Rates = (1.0, 1.0),
 ) -> float:
-    """Return `limit_of_moments` of functions at points: u (N, m), h (N, k) and the weights of the points (N,)."""
+    """Return the largest learning rate that is stable in mean square, by moments that are sums over points.
+
+    `samples` are the values of the functions u (N, m), which coordinates outside multiply, of the functions h (N, k),
+    all other parts of the gradient, and the weights of the points (N,). The other arguments are those of
+    `limit_of_moments`.
+    """
     return limit_of_moments(_SampledMoments(*samples), outside, batch_size, directions, rates)
 
 
@@ -225,14 +250,17 @@ def limit_of_moments(
     directions: int | None = None,
     rates: Rates = (1.0, 1.0),
 ) -> float:
-    """Return the largest learning rate that is stable in mean square, with u multiplied by coordinates outside.
+    """Return the largest learning rate that is stable in mean square, with functions u that coordinates multiply.
 
-    `outside` are the eigenvalues (C,) of the axes of these coordinates and their counts. `rates` are Λ of the
-    parameters that u belongs to and of those of h.
+    `moments` are those of functions u and of all other parts h of the gradient. `outside` are the eigenvalues (C,) of
+    the axes of the coordinates that multiply u, and the numbers of these axes. `rates` are the relative learning rates
+    of the parameters that u belongs to and of those of h, numbers or one for each. Steps average over `batch_size`
+    samples, and are of zeroth order along K `directions`, or for None those of SGD.
     """
     eigenvalues, counts = outside
 
     def noise(X: Sequence[Array]) -> list[Array]:
+        """Return T X for steps of one sample: the blocks of u on each class of axes, and that of h."""
         weighted = (n * s * matrix for n, s, matrix in zip(counts, eigenvalues, X[:-1], strict=True))
         across, along = moments.grown(sum(weighted, np.zeros_like(of_u)), X[-1])
         of_axes = (
@@ -256,13 +284,15 @@ def _largest_rate(
     rates: Sequence[Array | float],
     tolerance: float = TOLERANCE,
 ) -> float:
-    """Return 1/ρ(L⁻¹T) by power iteration.
+    """Return the largest stable learning rate, 1/ρ(L⁻¹T), by power iteration on blocks of second moments.
 
-    `parts` make L, and `noise` returns T X for steps of one sample. `weights` are those of the inner product, and
-    `rates` Λ of each part.
+    In a step of rate η second moments X change by −η L X + η² T X. `parts` make L, `noise` returns T X for steps of SGD
+    of one sample, `weights` are those of the inner product of blocks, and `rates` the relative learning rates of each
+    part. It ends when the quotient of Rayleigh changes by less than the share `tolerance`.
     """
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
+        """Return the inner product of two lists of blocks."""
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
 
     scales = [np.eye(part.K.shape[-1]) * rate for part, rate in zip(parts, rates, strict=True)]
@@ -288,7 +318,10 @@ def _largest_rate(
 
 
 class _Part:
-    """Second moments K of u and of h, without mixed ones, and the inverse of X → K X + X K."""
+    """A block of the decay of second moments, the map X → K X + X K, and its inverse.
+
+    K holds the second moments of functions u and of functions h, without mixed ones; `beyond` tells which are u.
+    """
 
     def __init__(self, second: Array, beyond: Flags) -> None:
         self.outer = (beyond[:, None] & beyond).astype(np.float64)
@@ -297,7 +330,7 @@ class _Part:
         self._values, self._axes = np.linalg.eigh(self.K)
 
     def divided(self, Y: Array) -> Array:
-        """Return the solution X of K X + X K = Y, 0 along parameters that do not change f."""
+        """Return the solution X of K X + X K = Y, which is 0 along parameters that do not change the output f."""
         sums, back = self._values[..., :, None] + self._values[..., None, :], np.swapaxes(self._axes, -1, -2)
         zero = sums <= ZERO * sums.max(initial=0.0)
         turned = np.where(zero, 0.0, back @ Y @ self._axes / np.where(zero, 1.0, sums))
@@ -308,17 +341,20 @@ class _Part:
 
 
 class Fitted(NamedTuple):
-    """Neurons that give f = f*: weights (n, r), and the factor of the squared gradient of each, (n,)."""
+    """Neurons whose output f equals the teacher's f*: weights (n, r) on the r axes of the teacher, and shares.
+
+    `shares` (n,) are the factors that multiply the squared gradient of each neuron.
+    """
 
     weights: Array
     shares: Array
 
 
 def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: int | None = None) -> float:
-    """Return the learning rate up to which steps are stable in mean square where the student is the teacher.
+    """Return the learning rate up to which steps are stable in mean square about a student that is the teacher.
 
-    They are steps of SGD, or of zeroth order along K `directions`. Of these, on the sphere, the part of the gradient
-    along the neurons, a share 1/d of the noise, is left out.
+    They are steps of SGD of `batch_size` samples, or of zeroth order along K `directions`. Of the latter, on the
+    sphere, the part of the gradient along the neurons, a share 1/d of the noise, is left out.
     """
     on_axes, count = problem.teacher.is_orthonormal, fitted.shares.size
     if on_axes and count <= MOST_EXACT:
@@ -331,7 +367,10 @@ def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int, directions: 
 
 
 def narrow_limit(problem: Problem, batch_size: int, directions: int | None = None) -> float:
-    """Return the limit of the homogeneous student with m < P, the smaller one of the two as in `network_limit`."""
+    """Return the limit of the learning rate of a homogeneous student with fewer neurons than directions.
+
+    It is the smaller one of the limits at the start and at the end of the flow.
+    """
     # Other limits need no compiler.
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.theory.prediction import default_schedule
@@ -371,7 +410,10 @@ def fitted_neurons(problem: Problem) -> Fitted | None:
 
 
 def neurons_decouple(problem: Problem) -> bool:
-    """Return whether squared deviations of converged neurons close among themselves: orthonormal and c_1 = 0."""
+    """Return whether squared deviations of converged neurons close among themselves.
+
+    They do for a homogeneous student of orthonormal directions whose link has the Hermite coefficient c_1 = 0.
+    """
     link, teacher = problem.activation, problem.teacher
     return problem.kind == HOMOGENEOUS and teacher.is_orthonormal and (link.order < 1 or link.coefficients[1] == 0.0)
 
@@ -385,7 +427,7 @@ def degree_of(link: HermiteExpansion) -> float | None:
 
 
 def _on_axes(problem: Problem, fitted: Fitted) -> tuple[AxisMoments, tuple[Array, Array]]:
-    """Return the moments of gradients of neurons on separate axes, and the axes outside."""
+    """Return the moments of the gradients of neurons on separate axes, and (eigenvalues, counts) of all other axes."""
     link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
     places, axes = first_learned(problem), problem.input_axes()
     roots = np.ones(places.size) if axes is None else np.sqrt(axes.eigenvalues[places])
@@ -406,9 +448,9 @@ def _slopes_at(link: HermiteExpansion, length: float) -> tuple[Function, Functio
 
 
 def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
-    """Return the gradients of neurons on separate axes, and the number of coordinates outside of the axis of a neuron.
+    """Return the gradients of neurons on separate axes as units, and how many coordinates are off a neuron's axis.
 
-    A gradient is across the axis of its neuron, and along it unless its length is kept.
+    The gradient of a neuron has a part across its axis, and one along it unless the length of the neuron is kept.
     """
     link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
     length, squares = 1.0, fitted.shares
@@ -435,7 +477,12 @@ def _classes(values: Array, counts: Array, most: int) -> tuple[Array, Array]:
 
 
 def _together(problem: Problem, fitted: Fitted) -> tuple[tuple[Array, Array, Array], tuple[Array, Array]]:
-    """Return the gradients of neurons of any directions at points of the teacher's axes, and the axes outside."""
+    """Return gradients of neurons of any directions at N points of the teacher's axes, and the axes outside.
+
+    The first item holds the parts that multiply coordinates outside (N, n), all other parts (N, n r), and the weights
+    of the points (N,). The second holds eigenvalues and numbers of the other axes. With too many neurons n, the other
+    parts are left out and all axes count as outside.
+    """
     link, W, (n, r) = problem.activation, fitted.weights, fitted.weights.shape
     count, length = n * (r + 1), np.linalg.norm(W, axis=1)
     is_quick = count <= FEW_INSIDE or (count > MOST_INSIDE and problem.inputs is None)
@@ -471,11 +518,12 @@ def points(axes: int, count: int) -> tuple[Array, Array]:
 
 
 def network_limit(problem: Problem, batch_size: int, directions: int | None = None) -> tuple[float, float]:
-    """Return the limits of SGD of a network, a committee or the spherical student, at the flow's end and at its start.
+    """Return two limits of the learning rate of SGD, about the end of the flow and about the start.
 
-    With K `directions` they are those of steps of zeroth order. A deviation δ of the parameters changes f by ∇f·δ;
-    second derivatives, which f − f* multiplies, are left out. ValueError is raised where the flow is not known or does
-    not get to its end, and for fields that are not known here.
+    The student is a network, a committee or the spherical student. A deviation δ of the parameters changes the output f
+    by ∇f·δ; second derivatives, which f − f* multiplies, are left out. With K `directions` the limits are those of
+    steps of zeroth order. ValueError is raised where the flow is not known or does not get to its end, and for fields
+    that are not known here.
     """
     check_fields(problem, ("inputs",) if is_network(problem) else (), "here")
     network = as_network(problem)
@@ -510,7 +558,11 @@ def as_network(problem: Problem) -> Problem:
 
 
 def reached_state(problem: Problem) -> tuple[Array, ...]:
-    """Return v, b, M and Q of a network where its flow has learned its teacher, or where its parts have escaped."""
+    """Return second layer v (m,), biases b (m,), M and Q of a network where its flow has learned its teacher.
+
+    M (m, r) are the products of weights with the teacher's axes, and Q (m, m) those of weights with each other. Where
+    the loss does not get small, it is the state when all parts of the teacher have escaped.
+    """
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     system = NetworkSystem(problem) if problem.inputs is None else NetworkClassSystem(problem)
@@ -519,7 +571,10 @@ def reached_state(problem: Problem) -> tuple[Array, ...]:
 
 
 def _end_of_flow(system: FlowSystem, last: float, is_learned: Callable[[Array], bool] = lambda _: False) -> Array:
-    """Return the state where the flow has learned its teacher, or at the last time."""
+    """Return the state vector of the flow where `is_learned` first holds of it, or at the time `last`.
+
+    It is looked at at a few shares of `last`. ValueError is raised if the flow does not get there.
+    """
     from dynamics.integrators.methods import FlowMethod
     from dynamics.integrators.stepper import Status
 
@@ -535,14 +590,21 @@ def _end_of_flow(system: FlowSystem, last: float, is_learned: Callable[[Array], 
 
 
 def _beyond(M: Array, Q: Array) -> Array:
-    """Return components of vectors outside of some axes, (m, …), from overlaps M with these and Q with each other."""
+    """Return the components of m vectors outside of some axes, (m, …).
+
+    M (m, r) are their products with unit vectors along these axes, and Q (m, m) those with each other.
+    """
     squares, axes = np.linalg.eigh(Q - M @ M.T)
     used = squares > EMPTY_AXIS * max(float(squares[-1]), float(np.diag(Q).max()))
     return np.asarray(axes[:, used] * np.sqrt(squares[used]))
 
 
 def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int, directions: int | None) -> float:
-    """Return the limit with deviations about v, b, M and Q; those within the span of neurons count as outside."""
+    """Return the limit of the learning rate with deviations about a state (v, b, M, Q) of a network.
+
+    These are second layer, biases, and the products of weights with the teacher's axes and with each other. Deviations
+    within the span of the neurons count as outside of it.
+    """
     (v, b, M, Q), student, link = state, cast("Student", problem.student), problem.activation
     of_w, of_v, of_b = np.sqrt(student.learning_rates) * student.output_scale
     weights = np.hstack([M, _beyond(M, Q)])

@@ -56,7 +56,10 @@ NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise
 
 @np.errstate(under="ignore")
 def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]]) -> list[float]:
-    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding for polynomials and smooth links."""
+    """Return the means E[σ(z)^i σ'(z)^j z^q] over z ~ N(0, 1) of a link σ, for each (i, j, q) with i + j ≤ 4.
+
+    They are right to rounding for polynomials and smooth links.
+    """
     z, step = _grid(activation)
     # A quarter of the Gaussian with each factor keeps high degrees within float64.
     share = np.exp(-0.125 * z**2)
@@ -66,13 +69,20 @@ def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]
 
 
 def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
-    """Return midpoints, exponentially accurate for Gaussian averages of smooth functions; links may jump at 0."""
+    """Return equally spaced midpoints (N,) and their distance, for means over N(0, 1).
+
+    The rule is exponentially accurate for smooth functions; links may jump at 0, which is no midpoint.
+    """
     reach, step = 60.0 if activation.is_polynomial and activation.order > 60 else 40.0, 1.0 / 256.0
     return np.arange(-reach + 0.5 * step, reach, step), step
 
 
 class SearchNoise:
-    """B and D of `escape_bias` as functions of C, from Hermite series; Σ a² is `total`, unless given the teacher's."""
+    """What noise of SGD does to an overlap C while the student is small: its mean effect B and its spread D.
+
+    Both are those of `escape_bias`, series in C whose coefficients are products of Hermite coefficients. `total` is the
+    sum Σ a² of squared coefficients of the teacher, by default the problem's.
+    """
 
     def __init__(self, problem: Problem, total: float | None = None) -> None:
         from hermite import polynomials
@@ -101,7 +111,11 @@ class SearchNoise:
         self._surplus = float(teacher[2][0] - teacher[0][0])
 
     def __call__(self, C: Array, a: Array, dimension: Array | None = None) -> tuple[Array, Array]:
-        """Return B and D at overlaps C for a direction of coefficient a, in the problem's dimension or another."""
+        """Return drag B and spread D at overlaps C for directions of coefficients a, in the shape of C.
+
+        A step of size η changes the mean of C by −η² B and its variance by η² D. `dimension` is by default the
+        problem's.
+        """
         squared_rest, d = self.total - a**2, self.dimension if dimension is None else dimension
         of_residual = self._slope * (self.label_noise**2 + self._variance * squared_rest)
         of_direction = a**2 * polyval(C, self._stretch)
@@ -110,16 +124,17 @@ class SearchNoise:
         return 0.5 * C * length + self._tilt(C, a), of_direction + of_residual * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
-        """Return the part of B that is not in the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
+        """Return the part of the drag B that the finite-step equation lacks, in the shape of the overlaps C.
 
-        That equation moves C by −½ C H, H the relative mean square of a step: its overlap is the ratio of the mean
-        products.
+        It is E[f*² (2σσ'(x_p − C z) − 2 C σ²)], f* the teacher's output, σ the link at z = u·x for the unit vector u of
+        the neuron, x_p the coordinate along the direction. That equation moves C by −½ C H, H the relative mean square
+        of a step: its overlap is the ratio of the mean products.
         """
         mean_square_rest = self.label_noise**2 + self._variance * (self.total - a**2)
         return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self._output) + self._variance * mean_square_rest)
 
     def _tilt(self, C: Array, a: Array) -> Array:
-        """Return E[f*² 2σσ'(x_p − C z)]; directions other than p have none."""
+        """Return E[f*² 2σσ'(x_p − C z)] at overlaps C, in their shape; directions other than p add nothing to it."""
         return np.asarray(2.0 * a**2 * (polyval(C, self._cross) - C * polyval(C, self._pull)))
 
 
@@ -198,10 +213,12 @@ def escape_bias(
 def pair_delays(
     problem: Problem, noise: SearchNoise, rate: Array | float, a: Array, overlap: Array, dimension: Array | None = None
 ) -> Array:
-    """Return parts of T_η / T_0 − 1 and the scatter, (4, pairs), by quadrature in ξ = logit(C²).
+    """Return relative delays of the emergence of pairs by noise, and its scatter, shape (4, pairs).
 
-    The parts are that of the drift, the share of it that the finite-step equation has, and that of the fluctuations.
-    There may be a learning rate (pairs,) and a dimension (pairs, 1) for each pair.
+    Rows are the delay T_η / T_0 − 1 by the drift, the part of it that the finite-step equation has, the delay by the
+    fluctuations, and the standard deviation over T_0, the time of the flow. The pairs have coefficients `a` and
+    overlaps `overlap` at the start, (pairs,). `rate` is the learning rate, a number or (pairs,), and `dimension` by
+    default the problem's, else (pairs, 1). Integrals are over ξ = ln(C² / (1 − C²)).
     """
     last = float(logit_of_square(math.sqrt(problem.emergence_level)))
     xi = np.minimum(logit_of_square(overlap), last) - last
@@ -226,9 +243,12 @@ def pair_delays(
 
 
 def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread: Array, time: Array | float) -> Array:
-    """Return relative delays for each share of the drift in `losses`, that by fluctuations, and the relative scatter.
+    """Return the relative delays for each item of `losses`, that by fluctuations, and the relative scatter.
 
-    All arrays have points of the way b = `flow` on their last axis; `turn` is b', and the variance grows by `spread`.
+    All arrays have points of the path on their last axis: `dt` are times per point, `flow` is the speed b of C, `turn`
+    its derivative b', `losses` are shares of the speed that are lost, and `spread` is the growth of the variance of C
+    per unit of time. `time` is the time of the path, to which delays are relative. A delay is inf where all speed is
+    lost.
     """
     slowed = [
         np.where((h >= 1.0).any(axis=-1), np.inf, np.sum(dt * h / np.where(h < 1.0, 1.0 - h, 1.0), axis=-1) / time)
@@ -241,9 +261,12 @@ def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread
 def correlation_bias(
     problem: Problem, noise_rate: float, flow_time: float, *, level: float | None = None, directions: int | None = None
 ) -> EscapeBias:
-    """Return `escape_bias` of the objective "correlation" up to an overlap of size `level`, or to emergence.
+    """Return the effect of the step size on the time at which one neuron reaches an overlap, by correlation.
 
-    The variance of a step is η (V (1 − C²) − b²). The mean equation of steps has all of the drift's delay.
+    It is `escape_bias` for the objective "correlation", for an overlap of size `level`, by default that of emergence.
+    `noise_rate` is the learning rate over the batch size, and `flow_time` the time of the flow. With K `directions`
+    steps are of zeroth order. Arrays have one entry, NaN with a note where the means of a step are not known. The mean
+    equation of steps has all of the drift's delay.
     """
     from dynamics.equations.correlation import step_means
     from dynamics.theory.correlation import escape_of, slowing
@@ -276,7 +299,11 @@ def correlation_bias(
 
 
 class LearnedBias(NamedTuple):
-    """Effect of the step size on the time at which a direction is learned, as of `EscapeBias`; NaN where unknown."""
+    """Effect of the step size on the time at which a direction is learned; NaN where unknown.
+
+    `bias` is T_η / T_0 − 1 of the mean time, `step_bias` the part of it that the finite-step equation has too, and
+    `scatter` the standard deviation over the mean time; all dimensionless.
+    """
 
     bias: float
     step_bias: float
@@ -362,9 +389,10 @@ class LearningPair:
         self.surplus = float(square @ (nodes**2 - 1.0) * stretch.sum() / square.sum())
 
     def passage(self, learning_rate: float, time: float, *, of_products: bool = False) -> tuple[float, float]:
-        """Return the learned time of the mean, and its standard deviation; inf and NaN if it never learns.
+        """Return the learned time of the mean path, and the standard deviation of this time; inf and NaN if never.
 
-        The mean is that of SGD, or with `of_products` that of the finite-step equation.
+        Both are flow times η · step. The mean is that of SGD, or with `of_products` that of the finite-step equation.
+        `time` is the learned time of the flow: the path is followed for 10 times as long.
         """
         from scipy.integrate import solve_ivp
 
@@ -388,7 +416,11 @@ class LearningPair:
         return passed, math.sqrt(learning_rate * spread) / speed
 
     def rates(self, time: float, state: Array, learning_rate: float, of_products: bool = False) -> Array:
-        """Return the rates of C, ln n and, divided by the learning rate, their covariance: Σ_CC, Σ_Cn and Σ_nn."""
+        """Return time derivatives of the state (C, ln n, Σ_CC, Σ_Cn, Σ_nn), shape (5,).
+
+        C is the overlap of the neuron, n its squared norm, and Σ the covariance of C and ln n over the learning rate.
+        With `of_products` the motion is that of the finite-step equation.
+        """
         C, log_norm, overlaps, mixed, norms = state
         # A step of the integrator may pass |C| = 1 by rounding.
         C, n, a = min(max(C, -1.0), 1.0), math.exp(log_norm), self.coefficient
@@ -415,7 +447,7 @@ class LearningPair:
         )
 
     def _signal(self, C: float) -> Array:
-        """Return g, g' and g'' at an overlap."""
+        """Return the kernel g of the link, g' and g'' at an overlap C, shape (3,)."""
         return np.asarray(polyval(C, self.kernel))
 
 
@@ -435,7 +467,11 @@ class Rivals(NamedTuple):
 
 
 def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array) -> Rivals:
-    """Return the rivals of matched pairs whose ln T scatters by `scatter` (P,); none for directions without a pair."""
+    """Return the rivals of the matched pair of each direction: neurons or directions that noise may exchange.
+
+    `pairs` are the matched pairs, and `scatter` (P,) the standard deviations of the logarithms of their times of
+    emergence, NaN for none. Directions without a pair have no rivals and are not settled.
+    """
     from scipy.special import ndtr
 
     overlap, speed, power = problem.start().teacher_overlap, direction_speeds(problem), problem.information_exponent - 2
@@ -469,7 +505,11 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
 
 
 def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
-    """Return the times of emergence of pairs alone, (…, m, P), from overlaps or from the start; inf for never."""
+    """Return the times of emergence, (…, m, P), of every neuron with every direction, as if they were alone.
+
+    `overlap` (…, m, P) is by default that of the start. Times are those of the flow, 0 beyond the level of emergence,
+    and inf for never.
+    """
     overlap, level = problem.start().teacher_overlap if overlap is None else overlap, np.sqrt(problem.emergence_level)
     a, is_below = problem.teacher.coefficients * direction_speeds(problem), np.abs(overlap) < level
     # 0 for overlaps beyond the level: at 1, of infinite logit, there is nothing to subtract.
@@ -478,11 +518,13 @@ def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
 
 
 def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int, noise_rate: float) -> Array | None:
-    """Return draws (DRAWS,) of the flow time at which a direction, numbered from 0, emerges; None for too many pairs.
+    """Return draws (DRAWS,) of the flow time at which a direction emerges if noise exchanges neurons.
 
-    All overlaps C of neuron i are moved by independent normal numbers of deviation 1.3 min_p s b T, s and b(C) the
-    scatter of ln T and the speed of the pair alone; times have the delay of the pair. Of all directions that it can
-    reach before they are learned a neuron takes the one to which it is pulled most at the start, a_p |C|^(k−2).
+    `direction` counts from 0, `noise_rate` is the learning rate over the batch size; None is returned for more than
+    1024 pairs. All overlaps C of neuron i are moved by independent normal numbers of standard deviation 1.3 times the
+    smallest s b T over its directions: s is the scatter of ln T, b the speed of C and T the time, for the pair alone.
+    Times have the mean delay of the pair. Of all directions that it can reach before they are learned a neuron takes
+    the one to which it is pulled most at the start, of largest a_p |C|^(k−2) with the information exponent k.
     """
     m, P = problem.width, problem.num_directions
     if m * P > MOST_PAIRS:
