@@ -35,14 +35,17 @@ LONELY = 0.05
 
 
 def mean_derivatives_at(link: HermiteExpansion, count: int, variance: float, bias: float) -> Array:
-    """Return D_j = E σ^(j)(√variance z + bias) for j < count, in the sense of distributions, by quadrature."""
+    """Return D_j = E σ^(j)(√variance z + bias), j < count, over z ~ N(0, 1), shape (count,), by quadrature.
+
+    σ^(j) is the j-th derivative of the link, in the sense of distributions.
+    """
     length = math.sqrt(variance)
     c = _scaled(link, count - 1, length, bias).coefficients
     return np.array([math.sqrt(math.factorial(j)) * c[j] / length**j for j in range(count)])
 
 
 def _of_neurons(problem: Problem, count: int) -> Array:
-    """Return D_j of every neuron at the start, (m, count)."""
+    """Return the mean derivatives D_j, j < count, of the link at every neuron at the start, shape (m, count)."""
     _, b, weights = problem.network_start()
     neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
     return np.array([mean_derivatives_at(problem.activation, count, q, bias) for q, bias in neurons])
@@ -56,8 +59,10 @@ def _scaled(link: HermiteExpansion, order: int, length: float, bias: float) -> Q
 def blind_components(problem: Problem) -> tuple[str, ...]:
     """Return the names of the components of the teacher that no neuron of a `Student` can represent.
 
-    A component is f_α = s Σ_i v_i D_|α|(Q_ii, b_i) M_i^α/√(α!), which stays zero where D_|α| is: an odd link
-    without biases has D_2 = D_4 = … = 0. Norms and biases that move are tried at several values.
+    Of the component of powers α = (α_a) of the coordinates the student has f_α = s Σ_i v_i D_|α|(Q_ii, b_i)
+    M_i^α/√(α!): s is the scale of the output, v_i the second layer, b_i the bias, M_i the weights on the teacher's
+    axes, Q_ii their squared length with all others, and D_j the mean j-th derivative of the link. It stays zero where
+    D_|α| is: an odd link without biases has D_2 = D_4 = … = 0. Norms and biases that move are tried at several values.
     """
     student, components = problem.student, problem.teacher.components
     if not isinstance(student, Student) or not components:
@@ -97,7 +102,7 @@ def predicted_component_times(problem: Problem) -> Array:
 
 
 def _least_time(problem: Problem, student: Student, component: Component) -> float:
-    """Return the time of the fastest neuron; NaN if the other neurons move it before that time."""
+    """Return the flow time at which the fastest neuron learns a component alone; NaN if others move it before."""
     (v, _, weights), D = problem.network_start(), _of_neurons(problem, component.degree + 1)
     axes, alpha = list(component.axes), np.array([n for n in component.degrees if n], dtype=np.float64)
     scale, rate = student.output_scale, student.learning_rates[0]
@@ -110,7 +115,11 @@ def _least_time(problem: Problem, student: Student, component: Component) -> flo
 
 
 def escape_time(kappa: float, M: Array, alpha: Array) -> float:
-    """Return the time that dM_a/dt = κ α_a M^α/M_a, Σ α_a ≥ 3, takes from M (axes,) to infinity; inf if it stays."""
+    """Return the time that dM_a/dt = κ α_a M^α/M_a takes from M to infinity; inf if M stays bounded.
+
+    `M` (axes,) are the weights of a neuron on the axes of a monomial M^α = Π_a M_a^α_a, `alpha` (axes,) its powers, of
+    sum at least 3, and `kappa` the strength κ of the pull.
+    """
     u = M**2
     if kappa == 0.0 or (u == 0.0).any():
         return math.inf
@@ -127,6 +136,7 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
     from scipy.integrate import quad
 
     def back(r: float) -> float:
+        """Return the integrand of the time until the smallest weight passes through 0, for r from 0 to 1."""
         squares = u[rest_axes] - alpha[rest_axes] * turn * (1.0 - r * r)
         return turn / (math.sqrt(u[least]) * float(np.prod(squares ** (0.5 * alpha[rest_axes]))))
 
@@ -136,7 +146,10 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
 
 
 def _climb(u: Array, alpha: Array) -> float:
-    """Return ∫_0^∞ dτ / (2 Π (u_a + α_a τ)^(α_a/2)); with τ = e^y the integrand dies out at both ends."""
+    """Return ∫_0^∞ dτ / (2 Π_a (u_a + α_a τ)^(α_a/2)), the time of escape at κ = 1 from squares u_a of weights.
+
+    With τ = e^y the integrand vanishes at both ends.
+    """
     scale = math.log(float(np.max(u / alpha)) or 1.0)
     # As fast as e^(y/2) on either side: 80 e-folds leave less than rounding, and the rule converges exponentially.
     y = np.linspace(scale - 90.0, scale + 90.0, 6001)
@@ -178,8 +191,11 @@ def escapes_end(problem: Problem) -> float:
 def _time_apart(problem: Problem) -> float:
     """Return the time in which neurons within the span of the units tell the slowest unit from the others.
 
-    Degree 1 of f* is one vector, which many sets of units share; so where it is the first, neurons that left M = 0 tell
-    a unit from the others by M' = ε_w s v Σ_(j ≥ 2) g_j D_j M^(j−1), all units at once, with overlaps of order 1.
+    Degree 1 of the teacher f* is one vector, which many sets of units share. Where it is the first degree, neurons that
+    left M = 0 tell a unit from the others by M' = ε_w s v Σ_(j ≥ 2) g_j D_j M^(j−1), all units at once, with overlaps M
+    of order 1: ε_w is the learning rate of the first layer, s the scale of the output, v the second layer, g_j the
+    strength of the unit at order j, and D_j the mean j-th derivative of the student's link. The time is 0 where another
+    degree is the first.
     """
     units, speeds, rates = problem.teacher.units(problem.teacher_link), _speeds(problem), _rates(problem)
     orders = np.arange(2, UNIT_ORDERS + 1)
@@ -199,7 +215,11 @@ def _speeds(problem: Problem) -> Array:
 
 
 def _rates(problem: Problem) -> Array:
-    """Return ε_w s max_i |v_i D_j| of the neurons at the start, for each order j of a part of the teacher."""
+    """Return ε_w s max_i |v_i D_j| of the neurons i at the start, shape (orders,), for orders j from 0.
+
+    ε_w is the learning rate of the first layer, s the scale of the output, v_i the second layer, at least 1 if it is
+    trained, and D_j the mean j-th derivative of the link.
+    """
     student = cast("Student", problem.student)
     most = max((component.degree for component in problem.teacher.components), default=UNIT_ORDERS)
     size = np.abs(problem.network_start()[0])
@@ -209,13 +229,17 @@ def _rates(problem: Problem) -> Array:
 
 
 def _first_order(unit: Unit) -> tuple[int, Array]:
-    """Return the first order of a unit's link that is not 0, and |D_j| up to the last order that is looked at."""
+    """Return the first order j ≥ 1 of a unit's link with D_j ≠ 0, and |D_j|, j = 0 … 6, its mean derivatives."""
     D = np.abs(mean_derivatives_at(unit.link, UNIT_ORDERS + 1, 1.0, unit.bias))
     return next((j for j in range(1, UNIT_ORDERS + 1) if D[j] > NO_RATE * D.max()), 1), D
 
 
 def _parts(problem: Problem) -> Iterator[tuple[int, int, float, list[int]]]:
-    """Yield order L on new axes, degree, |g| and axes of each component of a polynomial; first order of each unit."""
+    """Yield (order, degree, strength, axes) of each component of a polynomial teacher and each unit.
+
+    The order of a component is its degree on axes that no component before it has, at least 1, and its strength
+    |f*_α|/√α!; the order and degree of a unit is the first order of its link. `axes` are numbers of the teacher's axes.
+    """
     for component in problem.teacher.components:
         factorial = math.prod(map(math.factorial, component.degrees))
         size = abs(component.value) / math.sqrt(factorial)

@@ -28,7 +28,10 @@ WINDOW_POWER = 0.75
 
 @dataclass(frozen=True, slots=True)
 class PowerLawFit:
-    """Fitted law y = prefactor · x^exponent, to `count` points of x in `window`; ± 2 standard errors hold 95 %."""
+    """A fitted law y = prefactor · x^exponent; the exponent ± 2 standard errors holds the true one in 95 % of cases.
+
+    It was fitted to the `count` points whose x lies in `window`, (lowest, highest).
+    """
 
     exponent: float
     standard_error: float
@@ -38,7 +41,10 @@ class PowerLawFit:
 
 
 def widening(samples: int) -> float:
-    """Return the factor of the standard error from this many samples, so that ± 2 of it are Student's 95.4 %."""
+    """Return the factor by which a standard error from `samples` values grows, so that ± 2 of it hold 95.4 %.
+
+    With few values Student's distribution is wider than the normal one.
+    """
     from scipy.special import stdtrit
 
     return float(stdtrit(samples - 1, 0.5 + 0.5 * math.erf(math.sqrt(2.0)))) / 2.0
@@ -118,7 +124,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
 
 
 def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
-    r"""Fit the geometric mean over runs (R, N) by a power law; the error is that of the scatter over runs.
+    r"""Return the power law of the geometric mean of runs y (R, N) over x (N,); the error is that of their scatter.
 
     .. math:: \delta s^2 = \frac{w^2}{R (R-1)} \sum_r (s_r - s)^2, \qquad w = \mathrm{widening}(R)
 
@@ -169,7 +175,11 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
 
 
 def inverse_fit(losses: Array, needed: Array) -> PowerLawFit:
-    """Return the law L ∝ n^x, fitted by `fit_runs` as n, needed (R, N), against exact and falling losses (N,)."""
+    """Return the law L ∝ n^x of losses over numbers of samples, fitted as n against L and then inverted.
+
+    `losses` (N,) fall and are exact; `needed` (R, N) are the numbers of samples that each of R runs needs to get there.
+    The window is in n.
+    """
     fit, mean = fit_runs(losses[::-1], needed[:, ::-1]), np.exp(np.log(needed).mean(axis=0))
     usable, exponent = mean[np.isfinite(mean)], 1.0 / fit.exponent
     window = (float(usable[0]), float(usable[-1])) if usable.size else (np.nan, np.nan)
@@ -180,8 +190,8 @@ def inverse_fit(losses: Array, needed: Array) -> PowerLawFit:
 def first_crossing(x: ArrayLike, y: ArrayLike, level: float, *, linear: bool = False) -> float:
     """Return the first x at which a curve is at most `level`, interpolated in log–log; NaN if never or from the start.
 
-    Not-a-number in y counts as above. With `linear` y itself is taken as linear in ln x. ValueError is raised if x does
-    not increase.
+    `x` (N,) must increase, or ValueError is raised. Not-a-number in `y` (N,) counts as above the level. With `linear`
+    the curve is taken as linear in ln x between points, so that y may be negative.
     """
     px, py = _increasing(x, "x"), np.asarray(y, dtype=np.float64)
     below = np.flatnonzero(py <= level)
@@ -267,7 +277,11 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
 
 
 def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
-    """Return the readings of `read_transfer` from ln L (W, E), with ln η* and ln L* as best rate and loss."""
+    """Return a dictionary of the readings of `read_transfer` from ln L, shape (widths, learning rates).
+
+    `m` are the widths and `eta` the learning rates. The logarithms of the best rate and of the best loss are returned,
+    not their values.
+    """
     log_rate, log_loss = np.array([_least(np.log(eta), row) for row in logs]).T
     gap, drift = np.expm1(log_loss - log_loss[-1]), np.abs(log_rate - log_rate[-1])
     x, y = (
@@ -284,7 +298,10 @@ def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
 
 
 def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
-    """Return ln η of the minimum of a curve (E,), and its value, by a parabola where both neighbours are finite."""
+    """Return ln η at the minimum of a curve of log losses (E,) over log rates (E,), and the log loss there.
+
+    A parabola is fitted where both neighbours are finite; both numbers are NaN where all losses are infinite.
+    """
     at = int(np.argmin(logs))
     near, rate, loss = slice(at - 1, at + 2), float(log_rates[at]), float(logs[at])
     if 0 < at < logs.size - 1 and np.isfinite(logs[near]).all():
@@ -295,7 +312,7 @@ def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
 
 
 def _spread(values: Array) -> Any:
-    """Return the standard deviation over resamples; NaN unless more than half of the values are finite."""
+    """Return the standard deviations over resamples, the first axis; NaN unless more than half are finite."""
     is_number = np.isfinite(values)
     deviation = np.ma.masked_array(values, ~is_number).std(axis=0)
     deviations = np.where(is_number.mean(axis=0) > 0.5, np.ma.filled(deviation, np.nan), np.nan)
@@ -303,7 +320,11 @@ def _spread(values: Array) -> Any:
 
 
 def _verdict(drift: Array, error: Array, excess: float, excess_error: float) -> str:
-    """Return "no drift", "fast", "not fast" or "undecided", see `read_transfer`."""
+    """Return "no drift", "fast", "not fast" or "undecided" on the transfer of the best learning rate over widths.
+
+    `drift` (W,) are drifts |ln η*(m)/η*(M)| of the best rate from the largest width, with standard errors `error`;
+    `excess` is the exponent by which the drift falls slower than fast transfer allows, with its standard error.
+    """
     is_number = np.isfinite(drift[:-1]) & np.isfinite(error[:-1])
     bound = _far(max(int(np.count_nonzero(is_number)), 1)) * error[:-1][is_number]
     if is_number.any() and (drift[:-1][is_number] <= bound).all():

@@ -129,7 +129,7 @@ def descent_limit(problem: Problem) -> float:
 
 
 def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> float:
-    r"""Return the largest eigenvalue of Σ^½ Hessian Σ^½ at w_p = √a_p u_p, shape of `U` (P, D), `scale` √s_l (D,).
+    r"""Return the largest eigenvalue of Σ^½ H Σ^½, H the Hessian of the loss at neurons w_p = √a_p u_p.
 
     With s = u_i·u_j and P_i = I − u_i u_iᵀ its blocks are √(a_i a_j) times
 
@@ -144,6 +144,7 @@ def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> fl
     root = np.sqrt(a)[:, None]
 
     def product(flat: Array) -> Array:
+        """Return the product of the matrix with a flattened (P, D) vector."""
         V = root * scale * flat.reshape(U.shape)
         radial = np.sum(V * U, axis=1)
         V = V - radial[:, None] * U
@@ -159,7 +160,7 @@ def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> fl
 
 
 def warn_descent_limit(learning_rate: float, limit: float) -> None:
-    """Warn if a learning rate is at or above the limit of stability."""
+    """Issue a RuntimeWarning if a learning rate is at or above the limit of stability."""
     if learning_rate >= limit:
         warn(
             f"Gradient descent loses stability at the converged student from learning rate {limit:.4g} on, and "
@@ -222,7 +223,11 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
 
 
 def _limit(problem: Problem, size: int, directions: int | None) -> float:
-    """Return the limit of plain SGD with batches, or of steps of zeroth order along K directions."""
+    """Return the limit of the learning rate of plain SGD for batches of `size` samples.
+
+    With a number K of `directions` it is that of steps of zeroth order along K random directions. ValueError is raised
+    where it is not known.
+    """
     if is_frame(problem):
         check_quadratic(problem)
         require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
@@ -267,10 +272,11 @@ def quick_limit(problem: Problem, batch_size: int, optimizer: Optimizer | str | 
 
 
 def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
-    """Return η = c a_p̄ d^(−k/2) of each target p̄, which counts directions from 1.
+    """Return the learning rate η = c a_p d^(−k/2) for each target direction p, shape of `targets`, c = `rate`.
 
-    With `inputs` it is c a s (s/tr Σ)^(k/2−1)/tr Σ², s the eigenvalue along p̄: an overlap of square s/tr Σ grows at a
-    rate a s C^(k−2), and noise takes from it at a rate η tr Σ².
+    `targets` count directions from 1, in the order of the teacher; a_p is the coefficient, d the dimension and k the
+    information exponent. With `inputs` it is c a s (s/tr Σ)^(k/2−1)/tr Σ², with the eigenvalue s of the covariance Σ
+    along p: an overlap of square s/tr Σ grows at a rate a s C^(k−2), and noise takes from it at a rate η tr Σ².
     """
     axes, a, power = problem.input_axes(), problem.teacher.coefficients[targets - 1], 0.5 * problem.information_exponent
     if axes is None:

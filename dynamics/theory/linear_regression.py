@@ -34,7 +34,7 @@ ROUNDING = 1e-12
 
 
 def checked_column(values: ArrayLike, name: str, fewest: int = 1) -> Array:
-    """Return a list as an array; ValueError unless its numbers are finite and at least 0."""
+    """Return a list as an array (N,); ValueError unless it has at least `fewest` finite numbers of at least 0."""
     column = real_column(values, name)
     holds = column.ndim == 1 and column.size >= fewest and np.isfinite(column).all() and column.min(initial=0.0) >= 0.0
     require(holds, f"Argument `{name}` must be a list of finite numbers of at least 0, but is {shown(values)}.")
@@ -258,7 +258,11 @@ def _classes(eigenvalues: ArrayLike, squares: ArrayLike) -> tuple[Array, Array, 
 def _iterated(
     values: Array, counts: Array, sums: Array, rates: Array, batch: int, optimizer: Optimizer, label_noise: float
 ) -> tuple[Array, Array]:
-    """Return the risks of the weights and of their average, (steps + 1,) each; 0 for the average without one."""
+    """Return the risks of the weights and of their average, (steps + 1,) each; 0 for the average without one.
+
+    `values`, `counts` and `sums` are distinct eigenvalues, their numbers of axes and the squared distances from the
+    target on these, summed; `rates` (steps,) are learning rates, and `batch` the samples per step.
+    """
     sgd = optimizer if isinstance(optimizer, SGD) else SGD()
     K = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
     of_gradient, of_buffer = (1.0, sgd.momentum) if sgd.nesterov else (0.0, 1.0)
@@ -273,9 +277,14 @@ def _iterated(
 
 @entry
 def take_steps(state: Matrix, values: Vector, counts: Vector, rates: Vector, settings: Vector, out: Matrix) -> None:
-    """Write the risks of weights and average before the first step and after each, (2, steps + 1); carry the state on.
+    """Write the risks of weights and average before the first step and after each into `out`, (2, steps + 1).
 
-    `settings` are τ², B, K or 0, β, 1 − δ, p, r, and α, 0 for no average and −1 for that of Polyak.
+    `state` (6, classes) holds second moments of each class of equal eigenvalues, and is carried on: E δ², E δ u and E
+    u² of the distance δ from the target and of the momentum u, and E ζ δ, E ζ u and E ζ² with the distance ζ of the
+    average. `values` and `counts` are the eigenvalues and numbers of axes of the classes, `rates` (steps,) the learning
+    rates. `settings` are the variance of the label noise, the batch size, the number of random directions or 0, the
+    momentum β, 1 − dampening, the shares of the gradient and of the momentum in a step, and the weight of the newest
+    weights in the average: 0 for no average and −1 for that of Polyak.
     """
     noise, batch, K, beta, kept, p, r, alpha = settings
     moments = np.empty(values.size)
@@ -430,7 +439,11 @@ def multi_pass_regression(
 def _of_drawn_inputs(
     lambdas: Array, sizes: Array, n: int, rng: np.random.Generator, c: float, t: Array, noise: float, full_batch: bool
 ) -> tuple[Array, Array]:
-    """Return the risk and the mean loss over the samples for one draw of n inputs, (k,) each."""
+    """Return the risk on new samples and the mean loss over the samples for one draw of n inputs, (k,) each.
+
+    `lambdas` and `sizes` (d,) are the eigenvalues of the inputs and the squared distances from the target on their
+    axes, c is the learning rate times d, `t` (k,) are steps over d, and `noise` is the variance of the label noise.
+    """
     d = lambdas.size
     inputs = rng.standard_normal((n, d)) * np.sqrt(lambdas)
     x, V = np.linalg.eigh(inputs.T @ inputs / n)
@@ -462,7 +475,11 @@ def eigenvalue_law(g: float) -> tuple[Array, Array]:
 
 
 def _noise_of_samples(x: Array, p: Array, c: float, t: Array, noise_outside: float, forces: Array) -> Array:
-    """Return δ at times and nodes, (k, N), driven by P_0 = `noise_outside` + Σ forces e^{−2cxt}."""
+    """Return the noise δ that single samples add to squared distances, at times t (k,) and nodes (N,): (k, N).
+
+    Nodes are eigenvalues x of the samples' covariance with weights p, and c is the learning rate times d. The noise is
+    driven by the mean loss P over the samples, which starts as P_0 = `noise_outside` + Σ forces e^{−2cxt} without it.
+    """
     v = np.sqrt(p) * x
     values, vectors = np.linalg.eigh(np.diag(-2.0 * c * x) + c**2 * np.outer(v, v))
     speeds, sizes = np.append(0.0, 2.0 * c * x), np.append(noise_outside, forces)

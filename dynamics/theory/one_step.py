@@ -149,7 +149,7 @@ def moments_of_overlaps(
 
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
-    """Return a matrix of finite numbers; ValueError unless it has the shape."""
+    """Return a contiguous matrix of finite numbers; ValueError unless it has the shape, which `symbols` describes."""
     matrix = np.ascontiguousarray(real_array(values, name))
     require(
         matrix.shape == shape, f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."

@@ -143,7 +143,11 @@ def predict(problem: Problem, method: str = "explicit") -> EmergencePrediction:
 def _of_pairs(
     problem: Problem, first: Pairs, learning: Pairs, times: Sequence[Array], notes: list[str], **fields: Any
 ) -> EmergencePrediction:
-    """Return a prediction from pairs and their times: at leading order, of emergence, and of learning."""
+    """Return a prediction from the first pairs, the pairs that learn, and three arrays of times (P,).
+
+    `times` are those at leading order, of emergence and of learning; `notes` are its notes, to which others are added,
+    and `fields` further fields of the prediction.
+    """
     leading, emergence, learned = times
     if problem.activation.coefficients[0] != 0.0:
         learned, notes = np.full(learned.size, np.nan), [*notes, NOTE_CONSTANT]
@@ -153,7 +157,11 @@ def _of_pairs(
 
 
 def _predict_whitened(problem: Problem) -> EmergencePrediction:
-    """Return the times of pairs matched by a_p s_p |C_0|^(k−2), s_p = θ̂_pᵀΣθ̂_p; NaN for k ≤ 2."""
+    """Return the prediction for inputs of any covariance Σ; times are NaN for information exponents k ≤ 2.
+
+    Neurons and directions are matched by a_p s_p |C_0|^(k−2), with the coefficient a_p, the speed s_p = θ̂_pᵀΣθ̂_p of
+    the direction and the overlap C_0 at the start.
+    """
     check_problem(problem, fields=("inputs",))
     a, k, start = problem.teacher.coefficients, problem.information_exponent, problem.start()
     neuron = np.full(a.size, -1, dtype=np.int64)
@@ -169,7 +177,10 @@ def _predict_whitened(problem: Problem) -> EmergencePrediction:
 
 
 def _predict_linearised(problem: Problem, method: str) -> EmergencePrediction:
-    """Return the times of the linearised flow, for k ≤ 2."""
+    """Return the prediction by the linearised flow of all neurons, for information exponents k ≤ 2.
+
+    `method` is "explicit" or "bdf".
+    """
     overlap, leading = leading_escape(problem)
     emergence, learned, carried = linear_times(problem, float(default_schedule(problem, None).times[-1]), method)
     start = problem.start()
@@ -181,7 +192,11 @@ def _predict_linearised(problem: Problem, method: str) -> EmergencePrediction:
 
 
 def _predict_correlation(problem: Problem) -> EmergencePrediction:
-    """Return the flow times at which C² is at the level of emergence, and the learned mass g_3(C)/g_3(1) at a/2."""
+    """Return the prediction for the one neuron of the objective "correlation", with arrays of one entry.
+
+    It emerges when C² reaches its level, and is learned when g_3(C)/g_3(1) reaches a/2: C is the overlap, a the
+    coefficient, and g_3 the kernel Σ c_j² C^j of the link over degrees j ≥ 3.
+    """
     from dynamics.theory.correlation import leading_time, learned_level, mean_time
 
     level, leading = learned_level(problem), leading_time(problem)
@@ -214,7 +229,10 @@ def sum_formula_loss(problem: Problem, prediction: EmergencePrediction, times: A
 
 
 def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Array, Array]:
-    """Return the increasing times of the steps of the sum formula, inf for never, and the losses between them."""
+    """Return the times of the steps of the sum formula, increasing and inf for never, (N,), and the losses, (N + 1,).
+
+    The losses are those before the first step, between two, and after the last.
+    """
     learned, a, side = prediction.predicted_learned_time, problem.teacher.coefficients, FarSide.of(problem)
     when, height = learned if prediction.carried_time is None else prediction.carried_time, a**2
     far = np.flatnonzero(prediction.matched_overlap < 0.0)
@@ -244,7 +262,11 @@ def check_decouples(problem: Problem) -> None:
 
 
 def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:
-    """Return the schedule used when none is given; see `dynamics.solve_overlaps`."""
+    """Return the times at which a flow is saved when none are given, equally spaced in ln t.
+
+    They reach to a multiple of the last learned time of `prediction`. Without one, or without such a time, the end
+    follows from the slowest relaxation of a direction.
+    """
     if prediction is not None:
         learned, emergence = prediction.predicted_learned_time, prediction.predicted_emergence_time
         learned = np.where(np.isfinite(learned), learned, emergence)

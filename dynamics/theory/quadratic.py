@@ -27,8 +27,9 @@ ITERATIONS = 60
 class QuadraticPrediction(NamedTuple):
     """When each of P directions is aligned and learned, shape (P,), in flow time; inf beyond the m strongest.
 
-    t_j = ln((1 − A_j(0))/A_j(0))/(4 a_j); and the fixed point of 4 a_j t = ln[(a_j/n)(1 + 4nt)/A_j(0)], of a frame the
-    time at which n A_j = a_j/2. 0 if it is so at the start.
+    With the alignment A_j(0) of the start, the coefficient a_j and the mean squared norm n of the neurons, direction j
+    is aligned at t_j = ln((1 − A_j(0))/A_j(0))/(4 a_j) for the level ½. It is learned at the fixed point t of 4 a_j t =
+    ln[(a_j/n)(1 + 4nt)/A_j(0)], or for a frame when n A_j = a_j/2. Times are 0 if it is so at the start.
     """
 
     aligned_time: Array
@@ -36,7 +37,7 @@ class QuadraticPrediction(NamedTuple):
 
 
 def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPrediction:
-    """Return the predicted times of a quadratic network from A_j(0) of its start."""
+    """Return the predicted times of a quadratic network from the alignments A_j(0), (P,), of its start."""
     a, A, n = problem.teacher.coefficients, initial_alignment, float(problem.start().squared_norm.mean())
     learned = _wait(a, A, LEARNED_SHARE * a / n) if is_frame(problem) else _growth_time(a, n, A)
     times = (_wait(a, A, problem.emergence_level), learned)
@@ -65,7 +66,11 @@ def strongest(coefficients: Array, width: int) -> NDArray[np.bool_]:
 
 
 def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, times: Array) -> Array:
-    """Return Σ a_j² (1 − A_j(t)), every A_j of the m strongest growing alone: A_j/(1 − A_j) ∝ e^{4 a_j t}."""
+    """Return the losses Σ a_j² (1 − A_j(t)) at times (T,), with each of the m strongest directions growing alone.
+
+    Alignments follow A_j/(1 − A_j) ∝ e^{4 a_j t} from `initial_alignment` (P,); a_j are the coefficients (P,), and the
+    others keep A_j = 0. `width` is m.
+    """
     among = strongest(coefficients, width)
     a, start = coefficients[among], scipy.special.logit(initial_alignment[among])
     remaining = np.array([np.sum(a**2 * scipy.special.expit(-(start + 4.0 * a * t))) for t in times])
@@ -73,7 +78,7 @@ def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, time
 
 
 def staircase_loss(coefficients: Array, aligned_time: Array, times: Array) -> Array:
-    """Return Σ a_j² 1{t < t_j}."""
+    """Return the losses Σ a_j² 1{t < t_j} at times (T,), with coefficients a_j and aligned times t_j, (P,) each."""
     order = np.argsort(aligned_time, kind="stable")
     remaining = np.append(np.cumsum((coefficients[order] ** 2)[::-1])[::-1], 0.0)
     return np.asarray(remaining[np.searchsorted(aligned_time[order], times, side="right")])
@@ -94,6 +99,7 @@ class QuadraticExponents(NamedTuple):
 def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
     """Return the exponents of L ~ t^{(1−2α)/α} + m^{1−2α}; NaN, with a note, where no power law holds.
 
+    L is the loss, t the flow time, m the width, and `alpha` the decay of coefficients a_j ∝ j^(−α), None for others.
     Source: Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688.
     """
     if alpha is not None and alpha > 0.5:
@@ -110,7 +116,11 @@ def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
 
 
 def power_window(teacher: Teacher, width: int, dimension: int) -> tuple[float, float]:
-    """Return the times ln(d/m)/(4 a_j) of directions 3 and min(m, r)/3, between which there may be a power law."""
+    """Return the two times between which there may be a power law of the loss; NaN if there is no such window.
+
+    They are the times ln(d/m)/(4 a_j) of the 3rd strongest direction and of the one of rank min(m, r)/3, with r
+    directions, m = `width` and d = `dimension`.
+    """
     a = np.sort(teacher.coefficients)[::-1]
     last = min(width, a.size) // FIRST_RANK
     if last <= FIRST_RANK or dimension <= width:
@@ -192,14 +202,22 @@ def frame_rivals(problem: Problem) -> tuple[Array, Array]:
 
 
 def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
-    """Return the time that a logistic growth at rates 4a takes to a level, 0 if it is there and inf if above 1."""
+    """Return the times at which alignments that grow logistically at rates 4 a reach a level; inf for levels ≥ 1.
+
+    `rates` are the coefficients a (P,), `alignment` (P,) that of the start, and `level` from 0 to 1. Times are 0 where
+    the level is reached at the start.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         wait = (scipy.special.logit(level) - scipy.special.logit(alignment)) / (4.0 * rates)
     return np.asarray(np.where(alignment >= level, 0.0, np.where(np.asarray(level) < 1.0, wait, np.inf)))
 
 
 def _growth_time(a: Array, n: float, alignment: Array) -> Array:
-    """Return the largest t with 4 a t = ln c + ln(1 + 4nt), c = a/(n A); 0 if n A ≥ a/2, inf if A = 0."""
+    """Return the times t (P,) at which directions are learned: the largest roots of 4 a t = ln c + ln(1 + 4nt).
+
+    Here c = a/(n A), with coefficients a (P,), the squared norm n of a neuron and alignments A (P,) at the start. The
+    time is 0 if n A ≥ a/2, and inf if A = 0.
+    """
     times = np.where(n * alignment >= LEARNED_SHARE * a, 0.0, np.inf)
     grows = (times > 0.0) & (alignment > 0.0)
     a, log = a[grows], np.log(a[grows] / n) - np.log(alignment[grows])

@@ -44,12 +44,15 @@ ALONG, NOISE, ACROSS = 1100, 1101, 1102
 
 
 def stream(seed: int, key: int) -> np.random.Generator:
-    """Return the generator of a seed for one of the keys."""
+    """Return the random generator of a seed for one of the keys `ALONG`, `NOISE` and `ACROSS`."""
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(key,))))
 
 
 def first_coordinates(link: HermiteExpansion, noise: float, samples: int, seed: int) -> tuple[Array, Array]:
-    """Return z (n,) and y = σ(z) + τξ (n,) of a seed; a longer sample begins with a shorter one."""
+    """Return coordinates z (n,) along the direction and labels y = σ(z) + τξ (n,), drawn for a seed.
+
+    τ is `noise` and ξ ~ N(0, 1). A longer sample begins with a shorter one of the same seed.
+    """
     z = stream(seed, ALONG).standard_normal(samples)
     return z, link.value(z) + (noise * stream(seed, NOISE).standard_normal(samples) if noise > 0.0 else 0.0)
 
@@ -59,9 +62,10 @@ def first_coordinates(link: HermiteExpansion, noise: float, samples: int, seed: 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelLaw:
-    """Means over z ~ N(0, 1) and the noise: points z, labels T(y) there, and weights that sum to 1.
+    """The joint law of z ~ N(0, 1) and the label T(y) as points: `z`, `label` and `weights` of sum 1, all (N,).
 
-    `top` is the largest label, or infinite. Components E[T h_k] of at most `tolerance` count as zero.
+    T is the transformation of labels y = σ(z) + τξ. `top` is the largest label, or infinite. Components E[T h_k], h_k
+    the normalised Hermite polynomial, of at most `tolerance` count as zero.
     """
 
     z: Array
@@ -71,12 +75,12 @@ class LabelLaw:
     tolerance: float = 0.0
 
     def mean(self, values: Array) -> float:
-        """Return the mean of values at the points."""
+        """Return the mean of values (N,) at the points."""
         return float(self.weights @ values)
 
     @property
     def square(self) -> float:
-        """E T²."""
+        """Mean square label, E T²."""
         return self.mean(self.label**2)
 
     def centred(self) -> LabelLaw:
@@ -85,17 +89,20 @@ class LabelLaw:
         return replace(self, label=self.label - mean, top=self.top - mean)
 
     def component(self, k: int) -> float:
-        """Return E[T h_k(z)], 0 where it counts as zero."""
+        """Return the component E[T h_k(z)] of the labels at degree k, 0 where it counts as zero."""
         mean = self.mean(self.label * polynomials.evaluate(k, self.z)[k])
         return mean if abs(mean) > self.tolerance else 0.0
 
     def spread(self) -> float:
-        """Return κ = E[T² (z² − 1)²]/E T²."""
+        """Return κ = E[T² (z² − 1)²]/E T², how much large labels coincide with large z²."""
         return self.mean((self.label * (self.z**2 - 1.0)) ** 2) / self.square
 
 
 def label_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
-    """Return the law of T(σ(z) + τξ); ValueError if T(y) is constant, not finite, or has no second moment."""
+    """Return the law of labels T(σ(z) + τξ), z and ξ ~ N(0, 1), with T = `transform` and τ = `noise`.
+
+    ValueError is raised if T(y) is constant, not finite, or has no second moment.
+    """
     law = _noisy_law(link, transform, noise) if noise > 0.0 else _exact_law(link, transform)
     varies = law.centred().square > 1e-12 * law.square
     require(varies, "Argument `transform` must leave labels that vary, but T(y) is constant.")
@@ -106,6 +113,7 @@ def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
     """Return the law without noise, by panels that close in on kinks and jumps."""
 
     def label(z: Array) -> Array:
+        """Return the labels T(σ(z))."""
         return transform(link.value(z))
 
     near, far = (label(np.linspace(-reach, reach, 4001)) for reach in (NEAR, FAR))
@@ -127,6 +135,7 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
     by_z, by_xi = (weights / weights.sum() for weights in (np.exp(-0.5 * z**2), np.exp(-0.5 * xi**2)))
 
     def label(at: Array, noise_at: Array) -> Array:
+        """Return the labels T(σ(z) + τξ) at all pairs of points and noises, flattened."""
         return transform((link.value(at)[:, None] + noise * noise_at).ravel())
 
     labels, weights, places = label(z, xi), np.outer(by_z, by_xi).ravel(), np.repeat(z, xi.size)
@@ -208,13 +217,18 @@ class Outlier(NamedTuple):
 
 
 def outlier(law: LabelLaw, ratio: float) -> Outlier:
-    """Return squared overlap and eigenvalue of the first eigenvector at n/d = `ratio`, for bounded T with max T > 0."""
+    """Return squared overlap and eigenvalue of the first eigenvector of (1/n) Σ T_i x_i x_iᵀ, at n/d = `ratio`.
+
+    The labels T must be bounded, with a positive maximum.
+    """
     inverse, z, T, mean, grid = 1.0 / ratio, law.z, law.label, law.mean, np.sqrt(law.square) * TRIED
 
     def slope(level: float) -> float:
+        """Return the function whose root is the edge of the spectrum, at a level above the largest label."""
         return inverse - mean((T / (level - T)) ** 2)
 
     def balance(level: float) -> float:
+        """Return the function whose root gives the eigenvalue that stands out, at a level above the largest label."""
         return inverse - mean(T * (z**2 - 1.0) / (level - T))
 
     edge = _crossing(slope, law, grid)
@@ -226,7 +240,10 @@ def outlier(law: LabelLaw, ratio: float) -> Outlier:
 
 
 def threshold_ratio(law: LabelLaw) -> float:
-    """Return the least n/d at which the first eigenvector leans on the direction; infinite if it never does."""
+    """Return the least n/d at which the first eigenvector has an overlap with the direction; inf if it never has.
+
+    n is the number of samples and d the dimension.
+    """
     z, T, mean, grid = law.z, law.label, law.mean, np.sqrt(law.square) * TRIED
 
     def excess(level: float) -> float:
@@ -238,7 +255,10 @@ def threshold_ratio(law: LabelLaw) -> float:
 
 
 def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Array) -> float:
-    """Return the first l = max T + distance at which a function is positive; the smallest l if it is so there."""
+    """Return the first level, above the largest label by one of `distances`, from which `function` is positive.
+
+    The root is refined between the distances; the smallest level is returned if the function is positive there.
+    """
     from scipy.optimize import brentq
 
     tried = distances.tolist()
@@ -268,7 +288,7 @@ class Estimator:
 
     @property
     def signal(self) -> float:
-        """ρ² = E[T h_k]²/E T² of the labels."""
+        """Squared correlation ρ² = E[T h_k]²/E T² of the labels T with the Hermite polynomial of degree k."""
         return self.law.component(self.degree) ** 2 / self.law.square
 
     @property
@@ -299,9 +319,10 @@ class Estimator:
         return max(0.0, 1.0 - c * (1.0 + 0.5 * self.law.spread() * theta) / (theta * (theta + c)))
 
     def outlier(self, dimension: int, samples: int, seed: int | None = None) -> Outlier:
-        """Return the first eigenvector's squared overlap and eigenvalue at degree 2.
+        """Return the first eigenvector's squared overlap with the direction and its eigenvalue, at degree 2.
 
-        Without a seed it is the law of bounded labels, with a seed that of the sample of the seed, by sums over it.
+        Without a seed they follow from the law of bounded labels as the dimension grows. With a seed the means are sums
+        over the sample that it draws.
         """
         law = self.law
         if seed is not None:
@@ -443,7 +464,10 @@ def predict_hierarchy(link: object, *, dimension: int, samples: Sequence[int]) -
 def checked_hierarchy(
     link: object, dimension: object, samples: Sequence[int]
 ) -> tuple[HermiteExpansion, int, list[int]]:
-    """Return g, d and the numbers of samples; TypeError or ValueError for bad arguments."""
+    """Return the link g as an expansion, the dimension d and the numbers of samples.
+
+    TypeError or ValueError is raised for bad arguments.
+    """
     g, d = hermite.expand(link), checked_integer(dimension, "dimension", minimum=4)
     require(
         d % 2 == 0, f"Argument `dimension` must be even, for eigenvalues of both signs in equal numbers, but is {d}."
@@ -460,7 +484,10 @@ def checked_hierarchy(
 
 
 def _form_law(d: int) -> tuple[Array, Array, Array]:
-    """Return p and |x|² at the points of a quadrature rule, and its weights, which sum to 1."""
+    """Return the values of p and of |x|² at the N points of a quadrature rule, and its weights of sum 1; (N,) each.
+
+    x ~ N(0, I) in dimension d, and p is the quadratic form of `predict_hierarchy`.
+    """
     v = np.sqrt(d) + np.linspace(-REACH, REACH, RADII) / np.sqrt(2.0)
     v = v[v > 0.0]
     radial = (d - 1.0) * np.log(v / np.sqrt(d)) - 0.5 * (v**2 - d)

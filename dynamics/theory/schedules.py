@@ -122,7 +122,7 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     way, means, side = escape_of(problem), step_means(problem), 1.0 if start > 0.0 else -1.0
 
     def moments(C: Array) -> tuple[Array, Array]:
-        """Return |D| and |C| V."""
+        """Return |D| and |C| V at overlaps |C|: mean change of the overlap, and its loss, per step."""
         pull = side * way.pull(side * C)
         return pull * (1.0 - C**2), side * slowing(means, side * C, pull, 2.0, size) * (1.0 - C**2)
 
@@ -148,6 +148,7 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
     limit = float(np.min(2.0 * drift / drag))
 
     def constant_steps(share: float) -> float:
+        """Return the mean number of steps at a constant learning rate, given as a share of the largest."""
         rate = share * limit
         return float(np.sum(weights / (rate * drift - 0.5 * rate**2 * drag)))
 
@@ -159,6 +160,7 @@ def best_schedule(problem: Problem, final_overlap: float = 0.9, *, batch_size: i
 
 # At the top level of the module, so that a schedule can be sent to another process.
 def _between(nodes: Array, rates: Array, steps: Array) -> Array:
+    """Return learning rates at numbers of steps, interpolated linearly between `rates` at the steps `nodes`."""
     return np.asarray(np.interp(steps, nodes, rates))
 
 
@@ -183,6 +185,7 @@ def resolved_schedule(
         return resolved_rate(problem, learning_rate, batch_size, descends=descends, optimizer=optimizer)
 
     def best(final_overlap: float = 0.9, *, batch_size: int = batch_size) -> Schedule:
+        """Return the best schedule of the problem, for plain SGD alone."""
         is_plain = checked_optimizer(optimizer).is_plain
         require(is_plain, f"Argument `optimizer` must be plain SGD for the best schedule, but is {optimizer}.")
         return best_schedule(problem, final_overlap, batch_size=batch_size)
