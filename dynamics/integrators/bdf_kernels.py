@@ -90,7 +90,7 @@ BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0
 
 @kernel
 def weighted_norm(v: Vector, weight: Vector) -> float:
-    """Return the largest weight_i |v_i|, infinity if any is not finite; see `largest_ratio`."""
+    """Return the largest weight_i |v_i| of two vectors of one size; infinity if any is not finite."""
     worst = 0
     for i in range(v.size):
         worst = max(worst, bits_of(abs(v[i]) * weight[i]))
@@ -99,14 +99,18 @@ def weighted_norm(v: Vector, weight: Vector) -> float:
 
 @kernel
 def add_scaled(out: Vector, source: Vector, factor: float) -> None:
-    """Add a multiple of one row to another; written on rows, since the compiler vectorises no loop on a matrix."""
+    """Add `factor` times a vector to `out`, in place; both are rows, since no loop on a matrix is vectorised."""
     for i in range(out.size):
         out[i] += factor * source[i]
 
 
 @kernel
 def shift(vectors: Matrix, order: int, sign: float) -> None:
-    """Move the Nordsieck array one step ahead by Pascal's triangle (sign 1), or back (sign −1)."""
+    """Move the history one step ahead (`sign` 1), or back (−1), by Pascal's triangle, in place.
+
+    The history is the Nordsieck array z_j = h^j y^(j)/j!, j = 0 … `order`, in the rows of `vectors` from ROW_NORDSIECK
+    on.
+    """
     for k in range(1, order + 1):
         for j in range(order, k - 1, -1):
             add_scaled(vectors[ROW_NORDSIECK + j - 1], vectors[ROW_NORDSIECK + j], sign)
@@ -114,9 +118,11 @@ def shift(vectors: Matrix, order: int, sign: float) -> None:
 
 @pasted_kernel
 def set_coefficients(scalars: Vector, h: float, order: int) -> None:
-    """Compute the correction polynomial Λ(x) = Σ l_j x^j and the error constants.
+    """Write the coefficients of the correction polynomial Λ(x) = Σ l_j x^j, and the error constants, to `scalars`.
 
-    Λ(x) = Π_{i<q} (1 + x/ξ_i) (1 + x/ξ*_q) with ξ_i = (t_n − t_{n−i})/h, and ξ*_q from the fixed leading coefficient.
+    Λ(x) = Π_{i<q} (1 + x/ξ_i) (1 + x/ξ*_q) with the order q, the step length h, distances of past times in steps, ξ_i =
+    (t_n − t_{n−i})/h, and ξ*_q from the fixed leading coefficient. After the step the history z_j gains l_j times the
+    correction.
     """
     lam = vector(scalars, POLYNOMIAL, MAX_ORDER + 2)
     past = vector(scalars, PAST_STEPS, MAX_ORDER + 2)
@@ -148,7 +154,7 @@ def set_coefficients(scalars: Vector, h: float, order: int) -> None:
 
 @pasted_kernel
 def change_order(vectors: Matrix, scalars: Vector, order: int, new_order: int) -> None:
-    """Lower or raise the degree of the Nordsieck array by one, keeping its values at the past points."""
+    """Lower or raise the degree of the history in `vectors` by one, in place, keeping its values at the past points."""
     past = vector(scalars, PAST_STEPS, MAX_ORDER + 2)
     lam = vector(scalars, POLYNOMIAL, MAX_ORDER + 2)
     for i in range(lam.size):
@@ -178,7 +184,10 @@ def change_order(vectors: Matrix, scalars: Vector, order: int, new_order: int) -
 
 @unit(**IMPLICIT)
 def predict(vectors: Matrix, scalars: Vector, counters: Integers, h: float) -> None:
-    """Apply the chosen order and step length to the history, and move it to the end of the step."""
+    """Apply the chosen order and the step length h to the history, and move it to the end of the step, in place.
+
+    Afterwards the history in `vectors` holds the predicted state, and `scalars` the coefficients of the step.
+    """
     q = counters[ORDER]
     if counters[NEXT_ORDER] != q:
         change_order(vectors, scalars, q, counters[NEXT_ORDER])
@@ -199,7 +208,11 @@ def predict(vectors: Matrix, scalars: Vector, counters: Integers, h: float) -> N
 
 @unit(**IMPLICIT)
 def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -> None:
-    """Choose order and growth of the next step from the error estimates of three orders."""
+    """Write order and length of the next step, from the error estimates of three orders.
+
+    `error` is that of the step that was accepted, in units of the tolerance. The order is that of the longest next
+    step.
+    """
     n, q, weight = vectors.shape[1], counters[ORDER], vectors[ROW_WEIGHT]
     if scalars[GROWTH] <= 1.0:
         # The step before was rejected: try the same length once more.
@@ -242,9 +255,10 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
 
 @pasted_kernel
 def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: Matrix, system: System) -> None:
-    """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z = preconditioned Krylov vector k.
+    """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z being the preconditioned Krylov vector k.
 
-    J z is the difference of f along z over the weighted length `reach`, or the system's product if that is 0.
+    J is the Jacobian at the state `y`. J z is a difference of the right-hand side along z, over the weighted length
+    `reach`, or the system's own product if that is 0. Vectors are rows of `vectors`.
     """
     n = vectors.shape[1]
     direction, product, filtered = vectors[ROW_DIRECTION], vectors[ROW_PRODUCT], vectors[ROW_KRYLOV + k + 1]
@@ -272,7 +286,7 @@ def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: M
 
 @pasted_kernel
 def orthogonalise(vectors: Matrix, h: Matrix, k: int) -> None:
-    """Make Krylov vector k + 1 orthonormal to the earlier ones; column k of `h` receives the coefficients."""
+    """Make Krylov vector k + 1 orthonormal to those before it, in place; column k of `h` takes the coefficients."""
     new = vectors[ROW_KRYLOV + k + 1]
     for j in range(k + 1):
         old = vectors[ROW_KRYLOV + j]
@@ -293,7 +307,7 @@ def orthogonalise(vectors: Matrix, h: Matrix, k: int) -> None:
 
 @pasted_kernel
 def rotate(h: Matrix, k: int) -> float:
-    """Update the QR factors of the Hessenberg matrix by its column k; return the new residual norm.
+    """Update the QR factors of the Hessenberg matrix `h` by its column k; return the norm of the new residual.
 
     Column MAX_KRYLOV of `h` holds the right-hand side, columns MAX_KRYLOV + 1 and + 2 the cosines and sines.
     """
@@ -323,10 +337,11 @@ def solve_linear(
     counters: Integers,
     system: System,
 ) -> None:
-    """Solve (1 − γ J) x = b for ROW_SOLUTION, J at ROW_TRIAL, and count the products with J.
+    """Write the solution x of (1 − γ J) x = b to ROW_SOLUTION of `vectors`, and count the products with J.
 
-    GMRES reduces the weighted 2-norm of b − (1 − γ J) x to the share `reduction` of that of b.  If MAX_KRYLOV products
-    do not suffice, the nonlinear iteration notices by itself.
+    J is the Jacobian at the state in ROW_TRIAL and b the row ROW_RESIDUAL. GMRES reduces the weighted 2-norm of b − (1
+    − γ J) x to the share `reduction` of that of b. Products are differences over the length `reach`, or those of the
+    system if it is 0. If MAX_KRYLOV products do not suffice, the nonlinear iteration notices by itself.
     """
     n = vectors.shape[1]
     y, solution, filter_row = vectors[slots.ROW_TRIAL], vectors[ROW_SOLUTION], vectors[ROW_FILTER]
@@ -383,9 +398,10 @@ ALIKE, ROUNDINGS, LARGEST_ROUNDING, NOISE_WEIGHT = 3.0, 10.0, 1e-4, 20.0
 
 @pasted_kernel
 def set_filter(vectors: Matrix, gamma: float, least: int) -> float:
-    """Set 1 / (weight_i (1 − γ J_ii)), or 1 / weight_i if these are all below `least`; return the largest 1 − γ J_ii.
+    """Write the weighted inverse of the preconditioner to ROW_FILTER; return the largest 1 − γ J_ii.
 
-    Growing components are left alone, so that the divisor is never below 1.
+    It is 1 / (weight_i (1 − γ J_ii)), with the diagonal J_ii of the Jacobian, or 1 / weight_i if all 1 − γ J_ii are
+    below `least`. Growing components are left alone, so that the divisor is never below 1.
     """
     largest = 1.0
     for i in range(vectors.shape[1]):
@@ -400,9 +416,12 @@ def set_filter(vectors: Matrix, gamma: float, least: int) -> float:
 
 @unit(**IMPLICIT)
 def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> bool:
-    """Solve y = y_p + e, e = γ f(y) − z_1/l_1 by inexact Newton iteration; return whether it converged.
+    """Solve y = y_p + e, e = γ f(y) − z_1/l_1 for the state y at time t by inexact Newton iteration.
 
-    It also has when nothing is left but rounding: that of a rate, 1e-15, is a million tolerances of 1e-12 if γ = 1e9.
+    Return whether it converged; y is written to ROW_TRIAL and the correction e to ROW_CORRECTION. y_p is the predicted
+    state, z_1 = h y' that of its rate, l_1 the coefficient of the formula and γ = h/l_1 for the step length h. It
+    counts as converged too when nothing is left but rounding: that of a rate, 1e-15, is a million tolerances of 1e-12
+    if γ = 1e9.
     """
     n = vectors.shape[1]
     y, e, f = vectors[slots.ROW_TRIAL], vectors[ROW_CORRECTION], vectors[ROW_SLOPE]
@@ -464,7 +483,7 @@ MOST_FAILURES, MOST_UNRESOLVED = 50, 50_000
 
 @pasted_kernel
 def accept(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Correct the history, put the state back on its constraints, and renew the error weights' base."""
+    """Correct the history, make its state the current one, put back on its constraints, and record the length h."""
     q = counters[ORDER]
     for j in range(q + 1):
         add_scaled(vectors[ROW_NORDSIECK + j], vectors[ROW_CORRECTION], scalars[POLYNOMIAL + j])
@@ -483,9 +502,9 @@ def accept(h: float, vectors: Matrix, scalars: Vector, counters: Integers, syste
 
 @pasted_kernel
 def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -> None:
-    """Restore the history and shorten the step; after three failures lower the order too.
+    """Restore the history of before the step and shorten the next try; after three failures lower the order too.
 
-    An `error` that is not finite stands for a nonlinear iteration that did not converge.
+    `error` is in units of the tolerance; one that is not finite stands for a nonlinear iteration that did not converge.
     """
     q = counters[ORDER]
     shift(vectors, q, -1.0)
@@ -507,7 +526,7 @@ def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -
 
 @pasted_kernel
 def pass_time(h: float, scalars: Vector, counters: Integers) -> None:
-    """Move the time on by an accepted step.
+    """Move the time in `scalars` on by an accepted step of length h.
 
     Steps below the resolution of the time are collected until their sum is not: after a wait of 1e13 a neuron escapes
     within a time of order 1.
@@ -550,7 +569,10 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
 
 @unit(**IMPLICIT)
 def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> int:
-    """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds."""
+    """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
+
+    Return the status, one of `STATUS_…` of the module `step_kernels`.
+    """
     vectors, scalars, counters, atol, events = arrays
     y = vectors[slots.ROW_STATE]
     t, fixed = scalars[slots.TIME], scalars[slots.FIXED_STEP]
@@ -598,7 +620,10 @@ def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> in
 def interpolate_exactly(
     t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
 ) -> None:
-    """Write the state at a time strictly within the last step, Σ_j z_j ((t − t_n)/h)^j."""
+    """Write the state at a time t strictly within the last step to `out`: Σ_j z_j ((t − t_n)/h)^j.
+
+    The history z_j belongs to the end t_n of the step, of length h.
+    """
     # The time may have moved by several short steps at once, of which this is the last.
     x = max((t - scalars[slots.TIME]) / scalars[SCALE], -1.0)
     q = counters[ORDER]
@@ -612,7 +637,7 @@ def interpolate_exactly(
 
 @unit(**IMPLICIT)
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Write the state at a time strictly within the last step."""
+    """Write the state at a time t strictly within the last step to `out`."""
     interpolate_exactly(t, out, vectors, scalars, counters, system)
 
 
@@ -621,7 +646,7 @@ _record_events = event_recorder(interpolate)
 
 @unit(**IMPLICIT)
 def record_events(arrays: Arrays, system: System) -> None:
-    """Write the times of events in the last step."""
+    """Write the times of the events that the last step passed to their row of the events."""
     _record_events(arrays, system)
 
 
@@ -640,7 +665,11 @@ def advance_through(
     jacobian_diagonal: Any,
     jacobian_product: Any,
 ) -> int:
-    """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    """Advance to the last of some increasing `targets`, writing the state at each to a row of `states`.
+
+    Return status + 8 · number of targets passed, the status being one of `STATUS_…` of the module `step_kernels`.
+    `max_steps` bounds the steps of the whole call.
+    """
     arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
     return save_through(targets, max_steps, states, arrays[:5], system)

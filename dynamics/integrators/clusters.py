@@ -58,7 +58,7 @@ NOTICED = 0.003
 
 @kernel
 def along(u: Vector, v: Vector) -> float:
-    """Return (u·v)/(u·u)."""
+    """Return (u·v)/(u·u), the part of v along u in units of u."""
     product = length = 0.0
     for k in range(u.size):
         product += u[k] * v[k]
@@ -68,7 +68,10 @@ def along(u: Vector, v: Vector) -> float:
 
 @kernel
 def make_tangent(u: Vector, v: Vector) -> None:
-    """Remove the part of v along u: in long steps a radial rounding of 1e-16 grows to errors of 1e-6 in ln n."""
+    """Remove the part of v along u, in place.
+
+    In long steps a radial rounding of 1e-16 grows to errors of 1e-6 in ln n, the logarithm of a squared norm.
+    """
     w = along(u, v)
     for k in range(u.size):
         v[k] -= w * u[k]
@@ -76,7 +79,11 @@ def make_tangent(u: Vector, v: Vector) -> None:
 
 @kernel
 def nearest_direction(u: Vector, both_poles: bool, active: Vector) -> tuple[int, float]:
-    """Return the active direction (active > 0) with which a row overlaps most, and the overlap; 0 and 0 for none."""
+    """Return the number of the direction with which a unit vector overlaps most, and the overlap; 0 and 0 for none.
+
+    Overlaps are the first entries of `u`; directions count where `active` (P,) is above 0. With `both_poles` negative
+    overlaps count by their size.
+    """
     best = overlap = 0.0
     nearest = 0
     for p in range(active.size):
@@ -88,7 +95,11 @@ def nearest_direction(u: Vector, both_poles: bool, active: Vector) -> tuple[int,
 
 @kernel
 def group_rows(U: Matrix, both_poles: bool, a: Vector, groups: Groups) -> int:
-    """Group rows by the direction that they are near, in the order of both; return the number of groups."""
+    """Group neurons by the direction that they are near, with squared overlap above 0.9; return the number of groups.
+
+    `U` (m, D) are unit vectors whose first entries are overlaps with the directions, and `a` (P,) the coefficients. The
+    members of each group, in the order of directions and neurons, are written to `groups`.
+    """
     order, first, direction, pole = groups
     m, P, count = U.shape[0], a.size, 0
     near, place = np.full(m, -1), np.zeros(P + 1, np.int64)
@@ -124,9 +135,11 @@ def weigh_group(
     drift: Vector,
     mean: Vector,
 ) -> tuple[float, float, float, float]:
-    """Write the mean velocity of direction and ln n of a group near direction p over the last step, of length h.
+    """Write the mean velocity of a group near direction p over the last step, of length h, to `drift` (D + 1,).
 
-    Returned are its mass, ‖Σ n σ(u·) − a σ(e·)‖², and the distances of both mean velocities from those at the end of
+    Its first D entries are of the mean direction, the last is of the mean of ln n; means are weighted by squared norms
+    n. Returned are the mass Σ n, the squared distance ‖Σ n σ(u·) − a σ(e·)‖² from the teacher's part, and the distances
+    of both mean velocities at the end of the step from those over it. `before` and `now` are the states at the ends of
     the step; `mean` (D,) is scratch, allocated once for all groups because that takes a notable part of small steps.
     """
     (U_before, log_before), (U, log_n, F, growth) = before, now
@@ -162,7 +175,11 @@ def weigh_group(
 
 @kernel
 def patience(rate: float, h: float, slow: float) -> float:
-    """Return how fast the mean of a mode may move, in units of `STILL`: see `division.SLOW`."""
+    """Return how fast the mean of a mode may move for a cluster to be accepted, in units of `STILL`.
+
+    `rate` is the rate of relaxation of the mode, and h the step length. Modes that relax fewer than `slow` times in a
+    step may move faster, by the fourth power.
+    """
     factor = max(1.0, slow / (h * rate))
     return rate * factor * factor * factor * factor
 
@@ -180,9 +197,12 @@ def find_clusters(
     cluster: Integers,
     drift: Matrix,
 ) -> int:
-    """Find the clusters of the next step, and their mean velocities over the last, of length h; return their number.
+    """Find the clusters of the next step and return their number.
 
-    `cluster` holds the direction of the cluster of each row in the last step, −1 for none, and takes the new ones.
+    Their members are written to `groups`, and their mean velocities over the last step, of length h, to the rows of
+    `drift`, 0 where members have changed. `a` (P,) are coefficients, `before` and `now` the states at the ends of the
+    last step. `cluster` (m,) holds the direction of the cluster of each neuron in the last step, −1 for none, and takes
+    the new ones. `slow` is that of `patience`.
     """
     order, first, direction, pole = groups
     m, value, slope = cluster.size, g0(link, 1.0), g1(link, 1.0)
@@ -334,7 +354,7 @@ def weigh_shift(
 
 @kernel
 def size_of_shift(shift: Vector) -> tuple[float, float]:
-    """Return the length of a shift of a mean direction, and the size of that of mean ln n behind it."""
+    """Return the length of the shift of a mean direction, the first D entries, and |shift of mean ln n|, the last."""
     square, D = 0.0, shift.size - 1
     for k in range(D):
         square += shift[k] * shift[k]
@@ -343,7 +363,11 @@ def size_of_shift(shift: Vector) -> tuple[float, float]:
 
 @kernel
 def write_forces_on_others(a: Vector, link: Vector, U: Matrix, cluster: Integers, forces: Vector) -> None:
-    """Write a_p |g''(C)|: a shift of cluster p by s changes the velocity of the nearest other row by s times this."""
+    """Write to `forces` (P,) how strongly a shift of each cluster changes velocities of other neurons.
+
+    It is a_p |g''(C)|, C the largest overlap of a neuron outside of cluster p: a shift by s changes the velocity of
+    that neuron by s times this. `cluster` (m,) is the direction of the cluster of each neuron, −1 for none.
+    """
     forces.fill(0.0)
     for i in range(cluster.size):
         cluster_of_row = cluster[i]
@@ -358,7 +382,7 @@ def write_forces_on_others(a: Vector, link: Vector, U: Matrix, cluster: Integers
 
 @kernel
 def shift_row(s: int, b: Vector, u: Vector) -> None:
-    """Move a row at pole s by the tangential part of a shift b of its direction."""
+    """Add the tangential part of the shift b of a direction to the unit vector u at its pole s, +1 or −1, in place."""
     w = along(u, b)
     for k in range(u.size):
         u[k] += s * (b[k] - w * u[k])

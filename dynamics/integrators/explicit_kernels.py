@@ -110,9 +110,10 @@ COLUMN_BLOCK = 512
 
 @unit()
 def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector, at: int) -> None:
-    """Set out = base + h Σ_j w_j k_j with a row of weights, four stages in a pass, of `size` columns from `at` on.
+    """Write base + h Σ_j w_j k_j to `out`: w is a row of weights of the pair and k_j the stages, rows of `stages`.
 
-    Loops run over slices from 0 on: an index that might be negative keeps them out of vector instructions.
+    `size` columns of the stages count, from column `at` on, four stages in a pass. Loops run over slices from 0 on: an
+    index that might be negative keeps them out of vector instructions.
     """
     places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
     for start in range(0, size, COLUMN_BLOCK):
@@ -137,13 +138,16 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
 
 @pasted_kernel
 def bits_of(number: float) -> int:
-    """Return the bits of a number that is not negative: they are ordered as such numbers are, not-a-number on top."""
+    """Return the bits, as an integer, of a number that is at least 0 or not a number.
+
+    They are ordered as such numbers are, with not-a-number on top.
+    """
     return int(np.float64(number).view(np.int64))
 
 
 @pasted_kernel
 def number_of(bits: int) -> float:
-    """Return the number with these bits."""
+    """Return the number that has these bits."""
     return float(np.int64(bits).view(np.float64))
 
 
@@ -172,10 +176,10 @@ STABILITY_BOUND = 6.1
 
 @pasted_kernel
 def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, system: System) -> float:
-    """Compute the state at t + h into ROW_NEW and return the error in units of the tolerance.
+    """Write the state at t + h to ROW_NEW and return the error of the step in units of the tolerance.
 
-    The first stage is in place already.  The estimate |e_5|² / √(|e_5|² + 0.01 |e_3|²) combines both embedded
-    formulas in the largest-component norm.
+    The first stage is in place already. The estimate |e_5|² / √(|e_5|² + 0.01 |e_3|²) combines both embedded formulas,
+    of orders 5 and 3, in the largest-component norm.
     """
     y, new, error = vectors[slots.ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
     stages = vectors[ROW_STAGES:ROW_DENSE]
@@ -200,7 +204,10 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
 
 @pasted_kernel
 def stability_product(vectors: Matrix, h: float) -> float:
-    """Return h |f(y_1) − f(Y_12)| / |y_1 − Y_12|, an estimate of |h λ|; infinity if f(y_1) is not finite."""
+    """Return an estimate of |h λ|, λ the fastest rate of relaxation; infinity if it is not finite.
+
+    It is h |f(y_1) − f(Y_12)| / |y_1 − Y_12|, with the state y_1 at the end of the step and Y_12 at its last stage.
+    """
     change = distance = 0.0
     for i in range(vectors.shape[1]):
         rise, run = vectors[ROW_END, i] - vectors[ROW_STAGES + 11, i], vectors[ROW_NEW, i] - vectors[slots.ROW_TRIAL, i]
@@ -215,8 +222,8 @@ def stability_product(vectors: Matrix, h: float) -> float:
 def take_steps(target: float, max_steps: int, arrays: Arrays, system: System) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
 
-    The derivative at the end of a step is taken after the state is back on its constraints, so that it serves as
-    the first stage of the next step.
+    Return the status, one of `STATUS_…` of the module `step_kernels`. The derivative at the end of a step is taken
+    after the state is back on its constraints, so that it serves as the first stage of the next step.
     """
     vectors, scalars, counters, atol, events = arrays
     y, new, end = vectors[slots.ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
@@ -276,7 +283,7 @@ def take_steps(target: float, max_steps: int, arrays: Arrays, system: System) ->
 
 @kernel
 def write_coefficients(h: float, vectors: Matrix) -> None:
-    """Write the coefficients of the dense output of the last step, from its 16 stages."""
+    """Write the seven coefficients of the dense output of the last step, of length h, from its 16 stages."""
     start, stages, dense = vectors[slots.ROW_START], vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO]
     for i in range(start.size):
         change = vectors[slots.ROW_STATE, i] - start[i]
@@ -289,7 +296,11 @@ def write_coefficients(h: float, vectors: Matrix) -> None:
 
 @kernel
 def write_polynomial(x: float, out: Vector, vectors: Matrix) -> None:
-    """Write y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), the state at the fraction x of the last step."""
+    """Write the state at the fraction x, from 0 to 1, of the last step to `out`.
+
+    It is y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))) with the state y_0 at its start, the change Δ and
+    coefficients b of the dense output.
+    """
     for i in range(out.size):
         value = vectors[ROW_DENSE + 6, i]
         for row in range(5, -1, -1):
@@ -312,7 +323,7 @@ def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: 
 
 @unit(**EXPLICIT)
 def write_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Write the state at a time strictly within the last step."""
+    """Write the state at a time t strictly within the last step to `out`."""
     if counters[slots.DENSE_READY] == 0:
         prepare_dense(vectors, scalars, counters, system)
     write_polynomial((t - scalars[slots.TIME_START]) / (scalars[slots.TIME] - scalars[slots.TIME_START]), out, vectors)
@@ -324,7 +335,7 @@ _record_events = event_recorder(write_inside)
 
 @unit(**EXPLICIT)
 def record_events(arrays: Arrays, system: System) -> None:
-    """Write the times of events in the last step."""
+    """Write the times of the events that the last step passed to their row of the events."""
     _record_events(arrays, system)
 
 
@@ -335,6 +346,10 @@ save_through = saving_steps(take_steps, write_inside, record_events)
 def advance_through(
     targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, rhs: Any, event_values: Any, normalise: Any
 ) -> int:
-    """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    """Advance to the last of some increasing `targets`, writing the state at each to a row of `states`.
+
+    Return status + 8 · number of targets passed, the status being one of `STATUS_…` of the module `step_kernels`.
+    `max_steps` bounds the steps of the whole call.
+    """
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
     return save_through(targets, max_steps, states, arrays[:5], system)

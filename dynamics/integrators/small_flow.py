@@ -63,7 +63,10 @@ CLUSTERS, INTEGERS = 6, 7
 
 @kernel
 def with_rates(vectors: Matrix, growth: Vector, sizes: Integers) -> clusters.Whole:
-    """Return the state now, its rates and a quarter of those of ln n, which are written to `growth`: a field."""
+    """Return the unit vectors, ln n, their rates and the growth (m,) of the state now.
+
+    The growth is a quarter of the rates of ln n, the logarithm of squared norms, and is written to `growth`.
+    """
     (U, log_n), (F, rates) = split(vectors[slots.ROW_STATE], sizes), split(vectors[ROW_RATES], sizes)
     for i in range(growth.size):
         growth[i] = 0.25 * rates[i]
@@ -72,7 +75,10 @@ def with_rates(vectors: Matrix, growth: Vector, sizes: Integers) -> clusters.Who
 
 @kernel
 def parts(counters: Integers, m: int) -> tuple[Integers, clusters.Groups]:
-    """Return the direction of the cluster of each neuron, and the clusters."""
+    """Return the direction of the cluster of each neuron (m,), −1 for none, and the clusters: views of `counters`.
+
+    These are (order, first, direction, pole): cluster c holds neurons order[first[c]:first[c + 1]].
+    """
     n, at = m + 1, INTEGERS
     pole, order = vector(counters, at + n, n), vector(counters, at + 2 * n, n)
     first, direction = vector(counters, at + 3 * n, n), vector(counters, at + 4 * n + 1, n)
@@ -81,14 +87,17 @@ def parts(counters: Integers, m: int) -> tuple[Integers, clusters.Groups]:
 
 @kernel
 def drift_of(c: int, vectors: Matrix, sizes: Integers) -> Vector:
-    """Return the mean velocity of a cluster over the last step, (D + 1,)."""
+    """Return the mean velocity of cluster c over the last step, (D + 1,): of its direction, then of mean ln n."""
     n = counts_of(sizes).axes + 1
     return row_part(vectors, ROW_DRIFT, c * n, n)
 
 
 @kernel
 def kept_share(h: float, rate: float) -> float:
-    """Return 1 − θ, θ = min(1, κ/(rate h)): the share of its velocity that a slowed mode keeps in the last step."""
+    """Return 1 − θ, θ = min(1, κ/(rate h)): the share of the velocity of a slowed mode taken from the last step.
+
+    `rate` is its rate of relaxation, and h the length of the step; it relaxes by at most κ = 4 in the step.
+    """
     return max(0.0, 1.0 - KAPPA / (h * rate))
 
 
@@ -103,7 +112,7 @@ def slow_clusters(
     parameters: Vector,
     sizes: Integers,
 ) -> None:
-    """Slow the mean velocity of every cluster in a step of length h, in place."""
+    """Slow the mean velocity of every cluster in a step of length h, in place, in the `rates` of the state y."""
     (strengths, _, link), counts = numbers_of(parameters, sizes), counts_of(sizes)
     value, slope, D = g0(link, 1.0), g1(link, 1.0), counts.axes
     cluster, (order, first, _, pole) = parts(counters, counts.width)
@@ -121,7 +130,7 @@ def slow_clusters(
 
 @unit()
 def divide_neurons(vectors: Matrix, scalars: Vector, counters: Integers, parameters: Vector, sizes: Integers) -> None:
-    """Make the clusters of the next step, and their mean velocities over the last one."""
+    """Find the clusters of the next step, and write them and their mean velocities over the last one."""
     (m, _, D, _, _, _), h = counts_of(sizes), scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
     cluster, groups = parts(counters, m)
     now, before = with_rates(vectors, vector(vectors[ROW_MEAN], 0, m), sizes), split(vectors[slots.ROW_START], sizes)
@@ -177,14 +186,14 @@ def land_clusters(h: float, vectors: Matrix, scalars: Vector, counters: Integers
 def slow(
     h: float, y: Vector, rates: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
 ) -> None:
-    """Call `slow_clusters`, if there are any."""
+    """Slow the mean velocities of clusters in `rates`, in place, if there are any clusters."""
     if counters[CLUSTERS] > 0:
         slow_clusters(h, y, rates, vectors, scalars, counters, system[PARAMETERS], system[SIZES])
 
 
 @kernel
 def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Compute stage s of a step of length h from ROW_START."""
+    """Write the rates at stage s, from 1, of a step of length h to their row; the step starts from ROW_START."""
     y, stages = vectors[slots.ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]
     add_stages(vectors[slots.ROW_START], stages, s, h, y.size, y, 0)
     rhs(0.0, y, stages[s], system)
@@ -199,7 +208,10 @@ def square(x: float) -> float:
 
 @unit(**EXPLICIT)
 def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> float:
-    """Return the error of a step in units of the tolerance: the root mean square of the worst neuron."""
+    """Return the error of a step of length h in units of the tolerance: the root mean square of the worst neuron.
+
+    The overlap of a neuron with the unlearned direction that it is nearest to counts for itself too.
+    """
     m, D, rtol = system[SIZES][0], system[SIZES][2], scalars[slots.RTOL]
     y, new, e5, e3 = vectors[slots.ROW_START], vectors[pair.ROW_NEW], vectors[ROW_FIVE], vectors[ROW_THREE]
     stages = vectors[ROW_STAGES:ROW_DENSE]
@@ -230,7 +242,7 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
 
 @pasted_kernel
 def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> float:
-    """Compute the state after a step of length h from ROW_START into pair.ROW_NEW; return its error."""
+    """Write the state after a step of length h from ROW_START to `pair.ROW_NEW`; return its error in tolerances."""
     first = vectors[ROW_STAGES]
     copy_row(first, vectors[ROW_RATES_START])
     slow(h, vectors[slots.ROW_START], first, vectors, scalars, counters, system)
@@ -244,7 +256,10 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
 
 @unit(**EXPLICIT)
 def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> float:
-    """Write the coefficients of the polynomial inside the last step, unless they are there; return its error / rtol."""
+    """Write the coefficients of the polynomial inside the last step, unless they are there.
+
+    Return the estimated error of the polynomial over the relative tolerance.
+    """
     m, D, h = system[SIZES][0], system[SIZES][2], scalars[LAST_STEP]
     dense, end = vectors[ROW_DENSE:ROW_ZERO], vectors[ROW_END]
     if counters[slots.DENSE_READY] == 0:
@@ -266,7 +281,7 @@ def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: 
 
 @pasted_kernel
 def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> None:
-    """Start with a step short enough to be linear."""
+    """Compute the rates at the start, and choose a first step short enough to be linear."""
     m, D = system[SIZES][0], system[SIZES][2]
     y, rates = vectors[slots.ROW_STATE], vectors[ROW_RATES]
     rhs(scalars[slots.TIME], y, rates, system)
@@ -330,7 +345,10 @@ def take_step(target: float, arrays: Arrays, system: System) -> int:
 
 @pasted_kernel
 def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> int:
-    """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds."""
+    """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
+
+    Return the status, one of `STATUS_…` of the module `step_kernels`.
+    """
     vectors, scalars, counters, atol, events = arrays
     if counters[slots.READY] == 0:
         begin(vectors, scalars, counters, atol, system)
@@ -348,7 +366,7 @@ def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> in
 
 @unit(**EXPLICIT)
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Write the state at a time strictly within the last step."""
+    """Write the state at a time t strictly within the last step to `out`."""
     if counters[slots.DENSE_READY] == 0:
         prepare_dense(vectors, scalars, counters, system)
     pair.write_polynomial((t - scalars[slots.TIME_START]) / scalars[LAST_STEP], out, vectors)
@@ -360,7 +378,7 @@ _record_events = event_recorder(interpolate)
 
 @unit(**EXPLICIT)
 def record_events(arrays: Arrays, system: System) -> None:
-    """Write the times of events in the last step."""
+    """Write the times of the events that the last step passed to their row of the events."""
     _record_events(arrays, system)
 
 
@@ -377,7 +395,11 @@ def advance_through(
     event_values: Any,
     normalise: Any,
 ) -> int:
-    """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    """Advance to the last of some increasing `targets`, writing the state at each to a row of `states`.
+
+    Return status + 8 · number of targets passed, the status being one of `STATUS_…` of the module `step_kernels`.
+    `max_steps` bounds the steps of the whole call.
+    """
     arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
     return save_through(targets, max_steps, states, arrays[:5], system)
@@ -387,7 +409,7 @@ _KEPT = (slots.ROW_STATE, slots.ROW_START, *range(ROW_STAGES, ROW_ZERO), ROW_RAT
 
 
 class SmallFlowStepper(CompiledStepper):
-    """Steps of a small coupled flow without a `large_flow.reason_against`; tolerances as for `LargeFlowStepper`."""
+    """Steps of a small coupled flow, for problems that slowed clusters suit; tolerances as for `LargeFlowStepper`."""
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float) -> None:
         system = VectorSystem(problem)
@@ -417,7 +439,7 @@ class SmallFlowStepper(CompiledStepper):
         self._system_of_vectors = system
 
     def vectors(self, t: float) -> tuple[Array, Array]:
-        """Return the unit vectors and ln n at a time within the last step, both ends included."""
+        """Return the unit vectors (m, D) and ln n (m,) at a time within the last step, both ends included."""
         return self._system_of_vectors.unpack(self._within(t))
 
     @property

@@ -75,7 +75,7 @@ def unowned_arrays(arrays: Arrays) -> Arrays:
 
 @kernel
 def events_passed(t: float, y: Vector, events: Matrix, system: System) -> bool:
-    """Evaluate all events at the current state and return whether a waiting one is at or above zero."""
+    """Write the values of all events at time t and state y; return whether one not yet recorded is at or above 0."""
     for e in range(events.shape[1]):
         events[EVENT_BEFORE, e] = events[EVENT_NOW, e]
     event_values(t, y, events[EVENT_NOW], system)
@@ -84,7 +84,7 @@ def events_passed(t: float, y: Vector, events: Matrix, system: System) -> bool:
 
 @kernel
 def is_passed(events: Matrix) -> bool:
-    """Return whether a waiting event is at or above zero."""
+    """Return whether an event (a column of `events`) without a recorded time has a value at or above 0."""
     passed = False
     for e in range(events.shape[1]):
         if np.isnan(events[EVENT_TIME, e]) and events[EVENT_NOW, e] >= 0.0:
@@ -101,7 +101,10 @@ Bracket = tuple[float, float, float, float, int]
 
 @pasted_kernel
 def next_trial(trial: int, bracket: Bracket, tolerance: float) -> float:
-    """Return a time inside a bracket by false position, or its middle."""
+    """Return a time inside a bracket of a root, by false position, or its middle in every fourth trial.
+
+    `trial` counts from 0; the time is at least half of `tolerance` away from both ends.
+    """
     low, high, low_value, high_value, _ = bracket
     t = high - high_value * (high - low) / (high_value - low_value)
     if trial % 4 == 3:
@@ -112,7 +115,10 @@ def next_trial(trial: int, bracket: Bracket, tolerance: float) -> float:
 
 @pasted_kernel
 def narrowed(bracket: Bracket, t: float, value: float) -> Bracket:
-    """Return the bracket that ends at a time with this value; an end that stays again weighs half (Illinois)."""
+    """Return the bracket of a root that ends at the time t with this value.
+
+    The value at an end that stays again is halved (Illinois method).
+    """
     low, high, low_value, high_value, side = bracket
     if value >= 0.0:
         return low, t, low_value * (0.5 if side > 0 else 1.0), value, 1
@@ -124,6 +130,7 @@ def event_recorder(interpolate: Callable[..., None]) -> Callable[..., None]:
 
     @pasted_kernel
     def record_events(arrays: Arrays, system: System) -> None:
+        """Write the times at which events rose to 0 within the last step; the start for those at 0 before."""
         vectors, scalars, counters, _, events = arrays
         start, end, now = scalars[TIME_START], scalars[TIME], events[EVENT_NOW]
         tolerance = ACCURACY * max(abs(end), end - start)
@@ -159,6 +166,7 @@ def saving_steps(
 
     @pasted_kernel
     def save_through(targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, system: System) -> int:
+        """Advance through the targets; return status + `PASSED` · number of targets passed."""
         vectors, scalars, counters = arrays[:3]
         last = counters[ACCEPTED] + counters[REJECTED] + max_steps
         for k in range(targets.size):
