@@ -50,7 +50,11 @@ Watched = tuple[Matrix, Matrix, int]
 
 @kernel
 def move(step: int, eta: float, states: States, field: Field) -> bool:
-    """Write the state after the next step into the free slot; return whether it is finite and no neuron vanished."""
+    """Write the state after the next step of size η to the free slot; return whether it is finite and no norm is 0.
+
+    `states` holds unit vectors (3, m, D) and squared norms (3, m), of which slot `step` mod 3 is the present one, and
+    `field` the force F (m, D) and growth (m,) of each neuron there.
+    """
     (units, norms), (F, growth) = states, field
     m, D = F.shape
     U, V = units[step % 3], units[(step + 1) % 3]
@@ -77,7 +81,11 @@ def move(step: int, eta: float, states: States, field: Field) -> bool:
 
 @kernel
 def passes_event(link: Vector, U: Matrix, n: Vector, target: Target, watched: Watched) -> bool:
-    """Evaluate the events at a state, unless all have passed; return whether a waiting one is at or above zero."""
+    """Write the values of all events at a state; return whether one that has not passed is at or above 0.
+
+    U (m, D) and n (m,) are unit vectors and squared norms, `target` the coefficients and directions of the teacher, and
+    `watched` (events, C, sign_matters) as at the top of this module. Once all events have passed, nothing is evaluated.
+    """
     (a, teacher), (events, C, sign_matters) = target, watched
     m, P = C.shape
     waiting = False
@@ -109,9 +117,11 @@ def descend(
     watched: Watched,
     scratch: tuple[Vector, Vector],
 ) -> int:
-    """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event; return the status.
+    """Take `count` steps of gradient descent of size η, fewer if one passes an event; return the status.
 
-    `scratch` is what `multiply_pairs` writes, and the work space of `write_field`.
+    It is one of `STATUS_…` of the module `step_kernels`. A step after which the state is not finite is not taken. The
+    number of the step, `step` (1,), the states and the events change in place. With `has_field` the field of the first
+    step is known. `scratch` is what `multiply_pairs` writes, and the work space of `write_field`.
     """
     (units, norms), m = states, field[0].shape[0]
     halves = ((m + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
@@ -140,7 +150,12 @@ def descend_by_field(
     event_values: Callable[..., None],
     normalise_: Callable[..., None],
 ) -> int:
-    """Take `count` steps y + η f(y), put back on their constraints, of any system; ends and status as of `descend`."""
+    """Take `count` Euler steps y + η f(y) of any system, each put back on its constraints; return the status.
+
+    It ends early after an event, or before a step whose state is not finite. `states` (3, n) holds the last states,
+    that of step s in row s mod 3, `numbers` the parameters, sizes and work space of the system, and the functions are
+    its own.
+    """
     system = (numbers[0], numbers[1], numbers[2], rhs_, event_values, normalise_)
     for _ in range(count):
         y, new = states[step[0] % 3], states[(step[0] + 1) % 3]
@@ -225,6 +240,7 @@ class FixedSteps(UndoneSteps):
 
     def _advance(self, target: float, max_steps: int) -> Status:
         # With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
+        """Take at most `max_steps` steps until the time reaches `target`; return the status."""
         target_step = max(math.ceil(target / self._eta) - 2, 0)
         while self._eta * target_step < target:
             target_step += 1
@@ -251,6 +267,7 @@ class FixedSteps(UndoneSteps):
         return out
 
     def _between(self, t: float, before: Array, after: Array) -> Array:
+        """Return the state at a time t between two steps, by linear interpolation."""
         share = min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
         # In this order entries that are equal in both states, such as ones on a diagonal, stay exact.
         return after + (1.0 - share) * (before - after)
@@ -287,6 +304,7 @@ class FixedSteps(UndoneSteps):
         return {"steps_accepted": int(self._step[0]), "rhs_evaluations": int(self._step[0])}
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of the arrays from which a run continues."""
         return {name: array.copy() for name, array in self._arrays().items()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -299,6 +317,7 @@ class FixedSteps(UndoneSteps):
             array[...] = state[name]
 
     def _arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays from which a run continues, by name."""
         return {**self._states(), "step": self._step, "events": self._events, "learning_rate": np.array(self._eta)}
 
 
@@ -421,7 +440,7 @@ class DescentStepper(FixedSteps):
         return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size)
 
     def _watched_after(self, step: int) -> Array:
-        """Return C and ln n without G, which has m² numbers."""
+        """Return C and ln n after a step, flattened, without the overlaps G of neurons, which are m² numbers."""
         U, norms = self._units[step % 3], self._norms[step % 3]
         C = U @ self._teacher.T if self._teacher.shape[0] > 0 else U[:, : self._a.size]
         return np.concatenate([C.ravel(), np.log(norms)])

@@ -94,9 +94,10 @@ class DeviceField:
         self.a = torch.tensor(problem.teacher.coefficients, dtype=torch.float64, device=device)
 
     def rates(self, Y: Tensor) -> Tensor:
-        """Return the rates [u' | (ln n)'] of a state (m, W).
+        """Return the rates [u' | (ln n)'] of a state (m, W): unit vectors u, then ln n, then padding.
 
-        Of this state n, its overlaps C with directions, g(G) and g(C) are left in `n`, `C`, `students` and `teachers`.
+        The attributes `n`, `C`, `students` and `teachers` then hold squared norms n, overlaps C with directions, and
+        the kernel g of the overlaps of neurons with each other and with directions.
         """
         torch, D, P = self.torch, self.D, self.a.numel()
         U, self.n, self.C = Y[:, :D], Y[:, D].exp(), Y[:, :P].clone()
@@ -116,14 +117,18 @@ class DeviceField:
         return rates
 
     def events(self) -> Array:
-        """Return max_i C_ip² − its level, then Σ_i n_i g(C_ip)/g(1) − a_p/2, of the state of the last rates."""
+        """Return the values (2 P,) of the events at the state of the last rates, positive once they have passed.
+
+        The first P are max_i C_ip² − its level, the others Σ_i n_i g(C_ip)/g(1) − a_p/2, with overlaps C_ip, squared
+        norms n_i, the kernel g of the link and coefficients a_p.
+        """
         size = self.C.clamp(min=0.0) if self.sign_matters else self.C
         largest = (size * size).amax(0) - self.level
         mass = (self.n @ self.teachers) / self.value - 0.5 * self.a
         return np.array(self.torch.cat([largest, mass]).cpu().numpy())
 
     def along(self, U: Tensor, V: Tensor) -> Tensor:
-        """Return (u·v)/(u·u) of all rows."""
+        """Return (u·v)/(u·u) for all rows u of U and v of V, (m,)."""
         quotient: Tensor = (U * V).sum(1) / (U * U).sum(1)
         return quotient
 
@@ -203,7 +208,11 @@ class DeviceClusters:
         self._held.copy_(1.0 - (KAPPA / (h * self._rates)).clamp(max=1.0))
 
     def slow(self, rates: Tensor, Y: Tensor, n: Tensor) -> None:
-        """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place (see `slow_cluster`)."""
+        """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place in `rates` (m, W).
+
+        θ is that of the last call of `pace`, and the drift is the mean velocity over the last step. `Y` (m, W) is the
+        state and n (m,) its squared norms. The method is that of `clusters.slow_cluster`.
+        """
         D, members = self._field.D, (n, self.sign, self._order, self._offsets)
         excess = ((self._means(rates, *members) - self.drift) * self._held)[self._place]
         b, growth, U, F = excess[:, :D], excess[:, D], Y[:, :D], rates[:, :D]
@@ -238,7 +247,10 @@ class DeviceClusters:
         U += b - U * self._field.along(U, b)[:, None]
 
     def _means(self, X: Tensor, n: Tensor, sign: Tensor, order: Tensor, offsets: Tensor) -> Tensor:
-        """Return Σ n s x / Σ n of each group, for the norms Σ n x / Σ n; zero for an empty group."""
+        """Return mass-weighted means of rows X (m, W) over each group, (P, W); zero for an empty group.
+
+        For vectors, at the poles s = ±1, they are Σ n s x / Σ n, for ln n Σ n x / Σ n, with squared norms n.
+        """
         weighted = X * (n * sign)[:, None]
         weighted[:, self._field.D] *= sign
         # The last column of a state is padding.

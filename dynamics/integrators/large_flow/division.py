@@ -66,10 +66,11 @@ def divide_rows(
     fast: Switches,
     leading: Integers,
 ) -> int:
-    """Find the clusters of the next step (see `find_clusters`), which neurons are fast then, and which each leads.
+    """Find the clusters of the next step, and the neurons that are fast in it; return the number of clusters.
 
-    `directions` is (a, both_poles). `fast` holds which were in the last step; `leading` takes the direction that each
-    may be about to learn, −1 for none.
+    `directions` is (a, both_poles): coefficients, and whether −θ is as good as θ. Clusters are written to `groups`,
+    `cluster` and `drift` as by `clusters.find_clusters`. `fast` (m,) says which neurons were fast in the last step, and
+    takes the new ones; `leading` (m,) takes the direction that each may be about to learn, −1 for none.
     """
     a, both_poles = directions
     count = clusters.find_clusters(h, SLOW, link, a, both_poles, before, now, groups, cluster, drift)
@@ -85,7 +86,7 @@ def divide_rows(
 
 
 class State(NamedTuple):
-    """Unit vectors and ln n, with their field and growth where known."""
+    """A state of m neurons: unit vectors U (m, D) and ln n (m,), with field F (m, D) and growth (m,) where known."""
 
     U: Array
     log_norm: Array
@@ -135,6 +136,7 @@ class Divider:
 
     def __post_init__(self) -> None:
         #: Rates of direction and norm, per teacher coefficient.
+        """Store the rates of direction and norm per coefficient."""
         self._rates = np.array([self.slope, 4.0 * self.value])
 
     def divide(self, state: State, before: State, h: float, last: Division | None) -> tuple[Division, Array]:
@@ -191,7 +193,10 @@ class Divider:
 
 
 def _cuts(sources: int, first: Integers, m: int, block: int) -> Integers:
-    """Return where blocks begin: all sources, then clusters that are never cut, then slow rows."""
+    """Return the places at which blocks begin, and the end, m: all sources, then clusters, then all other neurons.
+
+    Blocks have about `block` neurons, but clusters are never cut; `first` are the places at which clusters begin.
+    """
     cuts = [0] + ([sources] if sources else [])
     for begin, end in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
         if end - cuts[-1] > block and begin > cuts[-1]:

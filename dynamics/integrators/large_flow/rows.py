@@ -49,7 +49,11 @@ _KEPT = ("U", "F", "rest", "log_norm", "growth", "rest_growth", "times")
 
 
 class Extrapolation(NamedTuple):
-    """The rest of the field inside a step: at its fraction x it is Σ_qs x^q powers[q, s] rest[slots_s]."""
+    """A polynomial for the rest of the field inside a step, through its past values.
+
+    At the fraction x, from 0 to 1, of the step it is Σ_qs x^q powers[q, s] rest[slots_s], with `rest` (slots, m, D) and
+    `growth` (slots, m) the past values, `slots` those that count and `powers` (slots, slots) the weights.
+    """
 
     rest: Array
     growth: Array
@@ -58,13 +62,13 @@ class Extrapolation(NamedTuple):
 
     @property
     def at_end(self) -> Array:
-        """Weights of the past values at the end of the step."""
+        """Weights (slots,) of the past values at the end of the step."""
         weights: Array = self.powers.sum(axis=0)
         return weights
 
 
 class Rests:
-    """Past states, of shape (m, D), with their fields and rests."""
+    """The last states of m neurons, of shape (m, D), with their fields and the rests of the field, in four slots."""
 
     def __init__(self, m: int, D: int) -> None:
         slots = DEGREE + 2
@@ -110,10 +114,11 @@ class Rests:
         return Extrapolation(self.rest, self.rest_growth, slots, powers)
 
     def correction(self, h: float, rates: Array) -> Array:
-        """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) of each λ, ω(τ) = Π (τ + distance).
+        """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) for each rate λ of `rates`, in their shape; in units of time.
 
-        That is what an error at h of the extrapolated rest is worth over a step where a mode relaxes at the rate λ: the
-        polynomial through the rest at h too differs by the error times ω(τ)/ω(h).
+        ω(τ) is the product of the distances of τ from the times of past values. That is what an error at h of the
+        extrapolated rest is worth over a step of length h where a mode relaxes at the rate λ: the polynomial through
+        the rest at h too differs by the error times ω(τ)/ω(h).
         """
         omega, last = h * _NODES, h
         for past in (self.times[self.newest_first[1:]] - self.times[self.newest_first[0]]).tolist():
@@ -186,12 +191,13 @@ class Sources:
         dense, growth_dense = self.dense
 
         def place(begin: int, end: int) -> None:
+            """Place the sources begin … end − 1."""
             place_sources(begin, end, DOP853_C, self.ends, (dense[:parts], growth_dense[:parts]), self.at_stages)
 
         self._workers.over_parts(self.rows.size, place)
 
     def end(self, parts: int) -> tuple[Array, Array]:
-        """Return the unit vectors and ln n at the end of a step."""
+        """Return the unit vectors (S, D) and ln n (S,) at the end of a step of so many parts."""
         return self.ends[0][parts], self.ends[1][parts]
 
 
@@ -211,7 +217,11 @@ class SourcesInside:
         self._log_ends = log_ends[: late.size] + late[:, None] * (step.end.log_norm[self._rows] - log_norm)
 
     def part_at(self, x: float) -> tuple[float, tuple[Array, Array], tuple[Array, Array], tuple[Array, Array]]:
-        """Return the fraction of its part at which x lies, the states (U, ln n) at its ends, and its dense output."""
+        """Return four items for the fraction x, from 0 to 1, of the step.
+
+        They are the fraction of its part at which x lies, the states (U, ln n) at the beginning and at the end of that
+        part, and its dense output.
+        """
         part = min(int(x * self._parts), self._parts - 1)
         begin, end = ((self._ends[at], self._log_ends[at]) for at in (part, part + 1))
         return x * self._parts - part, begin, end, (self._dense[0][part], self._dense[1][part])
@@ -340,6 +350,7 @@ class Rows:
         self.workers.over_some(blocks, partial(self._run, step, dense=True, again=True))
 
     def _run(self, step: Step, blocks: Integers, thread: int, *, dense: bool, again: bool) -> None:
+        """Take blocks through the stages of a step, on the work space of a thread."""
         ends = *step.reached.vectors, self.error, self.error_within, self.tolerance, step.leading
         step_rows(
             (blocks, step.division.cuts), (again, dense, step.h), step.begin.vectors, (*step.rests,),
@@ -347,12 +358,15 @@ class Rows:
         )  # fmt: skip
 
     def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
-        """Write the full field and growth of a state."""
+        """Write the full field F (m, D) and growth (m,) of unit vectors U (m, D) and ln n (m,)."""
         self.counts["rhs_evaluations"] += 1
         self._field.write(U, np.exp(log_norm), F, growth)
 
     def follow(self, state: State, moved: Integers, before: tuple[Array, Array]) -> None:
-        """Update the field of a state after some rows have moved; `before` holds their earlier vectors and masses."""
+        """Update field and growth of a state after the neurons `moved` (K,) have moved.
+
+        `before` holds their earlier unit vectors (K, D) and squared norms (K,).
+        """
         if moved.size > LARGEST_MOVE * self.error.size:
             self.field(state.U, state.log_norm, state.F, state.growth)
             return
@@ -367,9 +381,10 @@ class Rows:
     def partial(
         self, state: State, F: Array, growth: Array, blocks: Integers | None = None, *, is_rest: bool = False
     ) -> None:
-        """Write the force of fast sources, active directions and a row's cluster, or the field minus it if `is_rest`.
+        """Write a part of the field of a state to F and `growth`, or the field minus this part if `is_rest`.
 
-        All rows are written, or those of some blocks.
+        The part is the force of fast sources, of directions without a cluster, and of a neuron's own cluster. All
+        neurons are written, or those of some blocks.
         """
         division = self._division
         sources = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
@@ -389,6 +404,7 @@ class Rows:
         count = -(-U.shape[0] // GRAIN)
 
         def part(begin: int, end: int) -> None:
+            """Write the blocks of rows begin … end − 1, and those that mirror them."""
             for b in {block for low in range(begin, end) for block in (low, count - 1 - low)}:
                 rows, later_rows = slice(GRAIN * b, GRAIN * (b + 1)), slice(GRAIN * (b + 1), None)
                 np.matmul(U[rows], U[rows].T, out=G[rows, rows])
@@ -398,7 +414,11 @@ class Rows:
         self.workers.over_parts((count + 1) // 2, part)
 
     def event_values(self, U: Array, log_norm: Array) -> Array:
-        """Return max_i C_ip² − its level of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+        """Return the values (2 P,) of the events of all directions, positive once they have passed.
+
+        The first P are max_i C_ip² − its level, with the overlaps C_ip; the others are Σ_i n_i g(C_ip)/g(1) − a_p/2,
+        with squared norms n_i, the kernel g of the link and coefficients a_p.
+        """
         values = np.empty(2 * self.a.size)
         events_of_rows(self.link, U, log_norm, self.a, self.sign_matters, values)
         return values

@@ -44,7 +44,10 @@ STAGES, ENDS = tuple_of(CUBE, MATRIX), tuple_of(MATRIX, VECTOR, VECTOR, VECTOR, 
 
 @kernel
 def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) -> None:
-    """Add Σ_q weights_q rest[slots_q] of row i, three values at most, in one pass."""
+    """Add Σ_q weights_q rest[slots_q, i] to `out` (D,): the extrapolated rest of the field of neuron i.
+
+    `rest` (slots, m, D) holds past values of the rest of the field, at most three of which have a weight.
+    """
     last = slots.size - 1
     v, w, x = weights[0], weights[1] if last > 0 else 0.0, weights[2] if last > 1 else 0.0
     m, D = rest.shape[1], out.size
@@ -56,7 +59,7 @@ def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) 
 
 @kernel
 def rest_number(i: int, weights: Vector, slots: Integers, rest_growth: Matrix) -> float:
-    """Return Σ_q weights_q rest_growth[slots_q] of row i."""
+    """Return Σ_q weights_q rest_growth[slots_q, i], the extrapolated rest of the growth of neuron i."""
     total = 0.0
     for q in range(slots.size):
         total += weights[q] * rest_growth[slots[q], i]
@@ -65,7 +68,11 @@ def rest_number(i: int, weights: Vector, slots: Integers, rest_growth: Matrix) -
 
 @kernel
 def end_sums(base: Vector, stages: Cube, x: int, count: int, h: float, new: Vector, e5: Vector, e3: Vector) -> None:
-    """Write the state at the end of a step and both error estimates of one neuron, of the same `count` stages."""
+    """Write the end of a step of one neuron and both error estimates, (D,) each, from its stages.
+
+    `base` is its state at the start and `stages` (stages, rows, D), of which row x is read; h is the length of the step
+    and `count` the number of stages with a weight. The errors of order 5 and 3, `e5` and `e3`, are per unit of h.
+    """
     places = DOP853_PLACES[END]  # `count` is an argument lest the compiler write the loop over stages out
     for k in range(new.size):
         new[k] = base[k]
@@ -84,7 +91,7 @@ def end_sums(base: Vector, stages: Cube, x: int, count: int, h: float, new: Vect
 
 @kernel
 def combine_number(stages: Matrix, x: int, weights: Vector, h: float) -> float:
-    """Return h Σ_s w_s k_s for the number of one row."""
+    """Return h Σ_s w_s k_s for row x of the stages k (stages, rows) of ln n, with weights w."""
     total = 0.0
     for s in range(weights.size):
         if weights[s] != 0.0:
@@ -94,7 +101,10 @@ def combine_number(stages: Matrix, x: int, weights: Vector, h: float) -> float:
 
 @pasted_kernel
 def combined_error(five: float, three: float, h: float, count: float) -> float:
-    """Return h |e_5|²/√(count (|e_5|² + 0.01 |e_3|²)) of the squares of both errors, infinity if not finite."""
+    """Return h |e_5|²/√(count (|e_5|² + 0.01 |e_3|²)), the error of a step, infinity if not finite.
+
+    `five` and `three` are the squares of the errors of order 5 and 3 in tolerances, summed over `count` numbers.
+    """
     total = five + 0.01 * three
     if not total < np.inf:
         return np.inf
@@ -105,7 +115,13 @@ def combined_error(five: float, three: float, h: float, count: float) -> float:
 def row_error(
     y: Vector, new: Vector, growth_stages: Matrix, x: int, h: float, e5: Vector, e3: Vector, tolerance: Vector, p: int
 ) -> float:
-    """Return the error of one row in tolerances: root mean square over its D + 1 numbers, or that of its overlap p."""
+    """Return the error of one neuron in units of the tolerance: root mean square over its D + 1 numbers.
+
+    Where the overlap with direction p ≥ 0 has a larger error by itself, that is returned. `y` and `new` (D,) are its
+    unit vector at both ends, `growth_stages` (stages, rows) the stages of ln n, of which row x is read, `e5` and `e3`
+    (D,) the errors of order 5 and 3 per unit of h, and `tolerance` the absolute and relative one of coordinates, and
+    that of ln n.
+    """
     D = y.size
     atol, rtol, atol_norm = tolerance[0], tolerance[1], tolerance[2]
     q5 = (combine_number(growth_stages, x, DOP853_WEIGHTS[ERRORS, :END], 1.0) / atol_norm) ** 2
@@ -125,7 +141,11 @@ def row_error(
 def write_cubic(
     i: int, x: int, h: float, rise: Vector, growth_rise: float, all_stages: Stages, polynomials: Dense
 ) -> None:
-    """Write the three lowest coefficients of the dense output of one row: the cubic by both ends and their rates."""
+    """Write the three lowest coefficients of the dense output of neuron i: the cubic by both ends and their rates.
+
+    `rise` (D,) and `growth_rise` are the changes of its vector and of ln n in the step of length h; its stages are row
+    x of `all_stages`.
+    """
     (stages, growth_stages), (dense, dense_growth) = all_stages, polynomials
     for k in range(rise.size):
         dense[0, i, k] = rise[k]
@@ -182,7 +202,11 @@ def finish_row(
 
 @entry
 def events_of_rows(link: Vector, U: Matrix, log_n: Vector, a: Vector, sign_matters: bool, out: Vector) -> None:
-    """Write events: max_i C_ip² − its level (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    """Write the events of a state to `out` (2 P,), which are positive once they have passed.
+
+    The first P are max_i C_ip² minus the level of emergence, with C > 0 only if the sign matters; the others are Σ_i
+    n_i g(C_ip)/g(1) − a_p/2. C_ip are overlaps, n_i squared norms, a_p coefficients and g the kernel of the link.
+    """
     C = np.ascontiguousarray(U[:, : a.size]).reshape(a.size * log_n.size)
     write_events(C, np.exp(log_n), a, link, int(sign_matters), np.empty(C.size), out)
 
@@ -191,7 +215,11 @@ def events_of_rows(link: Vector, U: Matrix, log_n: Vector, a: Vector, sign_matte
 def mass_of_rest(
     link: Vector, rows: Integers, p: int, state: tuple[Matrix, Vector, Matrix, Vector], out: Vector
 ) -> None:
-    """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change; the state has its F and growth."""
+    """Write Σ_i n_i g(C_ip)/g(1) over the neurons `rows`, and its rate of change, to `out` (2,).
+
+    C_ip are overlaps with direction p, n_i squared norms and g the kernel of the link. The state is (U, ln n, field,
+    growth).
+    """
     U, log_n, F, growth = state
     kernel_at_one = g0(link, 1.0)
     out[0] = out[1] = 0.0
@@ -205,7 +233,10 @@ def mass_of_rest(
 
 @kernel
 def number_inside(dense: Vector, x: float, start: float, end: float) -> float:
-    """Return one number at the fraction x of a step, given its seven coefficients; see `stepper.inside`."""
+    """Return one number at the fraction x, from 0 to 1, of a step, from the seven coefficients `dense`.
+
+    `start` and `end` are its values at the ends; a correction of the end comes in as x² (3 − 2 x).
+    """
     value = dense[6]
     for q in range(5, -1, -1):
         value = dense[q] + (x if q % 2 == 1 else 1.0 - x) * value
@@ -225,7 +256,11 @@ def events_inside(
     polynomials: Dense,
     out: Vector,
 ) -> None:
-    """Write max C_ip² and Σ n g(C_ip)/g(1) over some rows at the fraction x of a step."""
+    """Write max C_ip² and Σ n g(C_ip)/g(1) over the neurons `rows` at the fraction x of a step to `out` (2,).
+
+    C_ip are overlaps with direction p, n squared norms and g the kernel of the link. With `sign_matters` only C > 0
+    counts for the maximum. `begin` and `end` are the states at the ends, `polynomials` the dense output between them.
+    """
     (U, log_n), (U_end, log_end), (dense, dense_growth) = begin, end, polynomials
     kernel_at_one = g0(link, 1.0)
     out[0] = out[1] = 0.0
@@ -240,7 +275,7 @@ def events_inside(
 
 @kernel
 def move_inside(i: int, x: float, u: Vector, polynomials: Dense, out: Vector) -> float:
-    """Write the unit vector of row i at the fraction x of a step that begins at u; return the change of ln n."""
+    """Write the vector of neuron i at the fraction x of a step that begins at u to `out`; return the change of ln n."""
     dense, dense_growth = polynomials
     total = dense_growth[6, i]
     for k in range(out.size):
@@ -258,7 +293,7 @@ def move_inside(i: int, x: float, u: Vector, polynomials: Dense, out: Vector) ->
 
 @kernel
 def inverse_length(u: Vector) -> float:
-    """Return 1/|u|."""
+    """Return 1/|u| of a vector."""
     square = 0.0
     for k in range(u.size):
         square += u[k] * u[k]
@@ -267,7 +302,11 @@ def inverse_length(u: Vector) -> float:
 
 @entry
 def rows_inside(x: float, begin: State, end: State, polynomials: Dense, out: State) -> None:
-    """Write unit vectors and ln n at the fraction x of a step; see `stepper.inside`."""
+    """Write unit vectors and ln n of all neurons at the fraction x, from 0 to 1, of a step to `out`.
+
+    `begin` and `end` are the states at the ends, `polynomials` the dense output between them. A correction of the end
+    comes in as x² (3 − 2 x).
+    """
     (U, log_n), (U_end, log_end), (dense, dense_growth), (vectors, log_out) = begin, end, polynomials, out
     late = x * x * (3.0 - 2.0 * x)
     for i in range(log_n.size):
@@ -288,7 +327,11 @@ Lag = tuple[Cube, Matrix, Integers, Vector, Matrix, Vector]
 
 @kernel
 def miss_of_row(i: int, u: Vector, F: Matrix, growth: Vector, lag: Lag, miss: Vector) -> float:
-    """Write the tangential error of the extrapolated rest of row i; return the error of its (ln n)'."""
+    """Write the tangential error of the extrapolated rest of the field of neuron i to `miss` (D,).
+
+    Return the error of its (ln n)'. `F` and `growth` are the whole field at the end of the step, where its unit vector
+    is u.
+    """
     rest, rest_growth, slots, weights, part, part_growth = lag
     D = u.size
     for k in range(D):
@@ -315,12 +358,14 @@ def weigh_shifts(
     out: tuple[Cube, Matrix],
     plan: Plan,
 ) -> None:
-    """Write the shift of clusters begin … end − 1 at the end of a step of length h from `start`; see `weigh_shift`.
+    """Write by how much clusters begin … end − 1 miss their place at the end of a step of length h from `start`.
 
-    `modes` is (rates, shares, drift, direction of the cluster of each row), and `out` (shift, size). `shift` (2, c, D +
-    1) takes the shift b of the mean direction and β of mean ln n, then the mean error of the extrapolated rest, of
-    which modes that the stages follow get `shares`; `size` (c, 3) |b|, |β| and the largest change of another row's
-    velocity by them.
+    `out` is (shift, size). `shift` (2, c, D + 1) takes the shift b of the mean direction and β of mean ln n, as
+    `clusters.weigh_shift` computes them, then the mean error of the extrapolated rest of the field. `size` (c, 3) takes
+    |b|, |β| and the largest change of another neuron's velocity by them. `ratio` is h over the sum of this step's and
+    the last step's length. `modes` is (rates, shares, drift, direction of the cluster of each neuron): rates of
+    relaxation and shares of the error of the rest that a mode feels, (c, 2) for direction and norm, and mean velocities
+    over the last step, (c, D + 1).
     """
     (rates, shares, drift, cluster), (U, log_n, F, growth), (shift, size) = modes, state, out
     order, pole, first, direction = plan[0][ORDER], plan[0][POLE], plan[1][FIRST], plan[1][DIRECTION]
@@ -353,7 +398,11 @@ def weigh_shifts(
 
 @entry
 def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift: Cube, plan: Plan) -> None:
-    """Move members of the `chosen` clusters by `shift`, and by `share` times the error of each member's rest."""
+    """Move the members of the clusters numbered in `chosen` by `shift`, in place in the state.
+
+    They also move by `share` times the difference of the error of their rest of the field from its mean. `shift` is
+    that of `weigh_shifts`.
+    """
     of_rows, clusters, (U, log_n, F, growth) = plan[0], plan[1], state
     D = U.shape[1]
     miss = np.empty(D)
@@ -376,7 +425,7 @@ def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift
 
 @kernel
 def add_members(link: Vector, begin: int, end: int, u: Matrix, log_n: Vector, F: Matrix, growth: Vector) -> None:
-    """Add the forces of rows begin … end − 1 of a block, a cluster, on each other."""
+    """Add the forces of the neurons begin … end − 1 of a block, a cluster, on each other to field and growth."""
     D = u.shape[1]
     for x in range(begin, end):
         for z in range(begin, end):
@@ -403,9 +452,11 @@ def force_of_sources(
     scratch: Vector,
     plan: Plan,
 ) -> None:
-    """Write the force of the fast sources on rows.
+    """Write the force of the S fast sources on R neurons to their field F (R, D) and growth (R,).
 
-    The rows are the sources from number `own` on, or no sources if it is negative. `overlap` holds a number per pair.
+    The neurons, unit vectors u (R, D), are the sources from number `own` on, or no sources if `own` is negative; no
+    source has a force on itself. `sources` (S, D) and `mass` (S,) are unit vectors and squared norms, and `overlap`
+    scratch, a number per pair.
     """
     R, S = growth.size, mass.size
     if S == 0:
@@ -427,7 +478,11 @@ def force_of_sources(
 def add_clusters(
     counts: Integers, u: Matrix, log_n: Vector, F: Matrix, growth: Vector, link: Vector, peak: float
 ) -> None:
-    """Add the forces of the other members of their clusters on rows, and a row's own −n_i g(1), g(1) = `peak`."""
+    """Add the forces between members of clusters to the field of a block, and −n_i g(1) to each growth.
+
+    `counts` holds the size of the cluster that begins at each place of the block, 1 for a neuron of none and 0 inside
+    one; `peak` is g(1), of the kernel g of the link.
+    """
     for x in range(counts.size):
         growth[x] -= np.exp(log_n[x]) * peak
     for x in range(counts.size):
@@ -437,14 +492,17 @@ def add_clusters(
 
 @kernel
 def direction_of(i: int, of_rows: Integers, clusters: Integers) -> int:
-    """Return the direction of the cluster of row i, −1 for a row of none."""
+    """Return the direction of the cluster of neuron i, −1 if it is in none."""
     c = of_rows[CLUSTER, i]
     return int(clusters[DIRECTION, c]) if c >= 0 else -1
 
 
 @kernel
 def add_weighted(a: Vector, u: Vector, value: Vector, slope: Vector, F: Vector) -> tuple[float, float, float]:
-    """Add a g'(u) to F, for as many numbers as there are in a; return the sums of a g(u), F u and u²."""
+    """Add a g'(u) to F, in place, for the entries of a; return the sums of a g(u), F u and u².
+
+    `value` and `slope` hold g(u) and g'(u); a are coefficients, u overlaps with the directions.
+    """
     total = radial = length = 0.0
     for p in range(a.size):
         f = F[p] + a[p] * slope[p]
@@ -457,7 +515,7 @@ def add_weighted(a: Vector, u: Vector, value: Vector, slope: Vector, F: Vector) 
 
 @kernel
 def products_with(u: Vector, F: Vector) -> tuple[float, float]:
-    """Return F·u and u·u."""
+    """Return the products F·u and u·u of two vectors."""
     radial = length = 0.0
     for k in range(u.size):
         radial += F[k] * u[k]
@@ -467,9 +525,10 @@ def products_with(u: Vector, F: Vector) -> tuple[float, float]:
 
 @kernel
 def add_teacher(link: Vector, u: Vector, own: int, teacher: Matrix, F: Vector, scratch: Vector) -> tuple[float, float]:
-    """Add to a row the force of active directions and of `own`, the direction of its cluster (−1 for none).
+    """Add to the field F (D,) of one neuron the force of directions without a cluster and of its own direction.
 
-    Returned are what they add to the growth, and (F·u)/(u·u).
+    `own` is the direction of its cluster, −1 for none. Return the share of these directions in its growth, and
+    (F·u)/(u·u), with its unit vector u.
     """
     total = radial = length = 0.0
     P = teacher.shape[1]
@@ -492,7 +551,7 @@ def add_teacher(link: Vector, u: Vector, own: int, teacher: Matrix, F: Vector, s
 
 @kernel
 def write_difference(v: Vector, w: Vector, out: Vector) -> None:
-    """Write v − w to another vector; a separate function, so that the loop is vectorised."""
+    """Write v − w to `out`; a separate function, so that the loop is vectorised."""
     for k in range(out.size):
         out[k] = v[k] - w[k]
 
@@ -508,7 +567,12 @@ def partial_rows(
     numbers: Vector,
     plan: Plan,
 ) -> None:
-    """Write the partial field (F, growth) at one state for some blocks, or the field less it."""
+    """Write a part of the field of some blocks, and of their growth, to `out`; with `is_rest` the whole less it.
+
+    The part is the force of fast sources, of directions without a cluster, and of a neuron's own cluster and its
+    direction. `state` is (U, ln n, field, growth), `sources` the unit vectors and squared norms of the sources, and
+    `numbers` scratch. Block b holds the places cuts[b] … cuts[b + 1] − 1 in the order of the plan.
+    """
     (U, log_n, field, field_growth), (out_F, out_growth), (vectors, mass) = state, out, sources
     D, S = U.shape[1], mass.size
     of_rows, clusters, teacher, link = plan
@@ -542,7 +606,7 @@ Rests = tuple[Cube, Matrix, Integers, Matrix]
 
 @kernel
 def write_weights(x: float, powers: Matrix, weights: Vector) -> None:
-    """Write the weights of the past rests at the fraction x of the step."""
+    """Write the weights of the past rests of the field at the fraction x of the step, Σ_p x^p powers[p], (q,)."""
     for q in range(weights.size):
         weights[q] = 0.0
         for p in range(weights.size - 1, -1, -1):
@@ -571,7 +635,11 @@ def stage_of_sources(
     work: tuple[Vector, Vector, Vector],
     plan: Plan,
 ) -> None:
-    """Compute stage s of sources `first` … `last` − 1 in a part of the step, and their state at the next stage."""
+    """Compute stage s of the sources `first` … `last` − 1 in a part of the step, and their state at the next.
+
+    `part` is the length of the part, its number and how many there are; `path` holds vectors and masses of all sources
+    at the stages, and the stages.
+    """
     (h, number, parts), (rest, rest_growth, slots, rest_powers), (weights, room, scratch) = part, rests, work
     U, log_n, sources, mass, stages = unowned(start[0]), start[1], unowned(path[0]), unowned(path[1]), unowned(path[2])
     growth_stages, of_rows, teacher, link, D = unowned(path[3]), plan[0], unowned(plan[2]), plan[LINK], U.shape[1]
@@ -636,9 +704,10 @@ def place_sources(
     polynomials: tuple[NDArray[np.float64], Cube],
     out: tuple[Cube, Matrix],
 ) -> None:
-    """Write unit vectors and masses of sources begin … end − 1 at some fractions of a step, by the dense output.
+    """Write unit vectors and squared norms of sources begin … end − 1 at fractions `times` of a step to `out`.
 
-    `ends` holds the vectors and ln n where its parts begin, and `polynomials` the dense output of each.
+    They come from the dense output of its parts: `ends` holds the vectors and ln n where these begin, and `polynomials`
+    the dense output of each.
     """
     (starts, log_starts), (dense, dense_growth), (vectors, mass) = ends, polynomials, out
     parts = dense.shape[0]
@@ -757,9 +826,10 @@ def settle_rows(
 
 @entry
 def add_moves(begin: int, end: int, moves: tuple[Matrix, Vector], still: Switches, state: Whole, plan: Plan) -> None:
-    """Add the change of the field, by K rows that moved, to rows begin … end − 1 that stood `still`.
+    """Add the change of the field by K neurons that moved to the neurons begin … end − 1 that stood `still`.
 
-    `moves` holds the unit vectors of the K rows after and before, (2 K, D), and their masses, negative before.
+    `moves` holds the unit vectors of the K neurons after and before, (2 K, D), and their squared norms, negative
+    before. Field and growth of the state change in place.
     """
     (U, _, F, growth), (vectors, mass), scratch = state, moves, np.empty(SCRATCH)
     for first in range(begin, end, FIELD_BLOCK):
@@ -775,7 +845,10 @@ def add_moves(begin: int, end: int, moves: tuple[Matrix, Vector], still: Switche
 
 @entry
 def renew_rows(begin: int, end: int, rows: Integers, mass: Vector, state: Whole, plan: Plan) -> None:
-    """Write the whole field of groups begin … end − 1 of eight rows each; `mass` (m,) is that of all rows."""
+    """Write the whole field and growth of groups begin … end − 1, of eight each, of the neurons `rows`.
+
+    `mass` (m,) is the squared norm of every neuron.
+    """
     (U, _, F, growth), (_, _, teacher, link), scratch = state, plan, np.empty(SCRATCH)
     for first in range(TOGETHER * begin, min(TOGETHER * end, rows.size), TOGETHER):
         group = rows[first : first + TOGETHER]

@@ -87,7 +87,10 @@ def tolerances(problem: Problem, rtol: float, atol: float) -> tuple[float, float
 
 
 def factor_of(error: float) -> float:
-    """Return the largest ratio of the next step's length to this one's, by its error in units of the tolerance."""
+    """Return the largest ratio of the next step's length to this one's, by its error in units of the tolerance.
+
+    It is 0 for an error that is not finite.
+    """
     return SAFETY * error**-0.125 if np.isfinite(error) else 0.0
 
 
@@ -145,6 +148,7 @@ class ClusterStepper(ABC):
         """Return copies of the arrays of `state`."""
 
     def _tried(self) -> int:
+        """Return the number of steps tried so far."""
         return self._counts["steps_accepted"] + self._counts["steps_rejected"]
 
     @abstractmethod
@@ -213,9 +217,10 @@ def polynomial(coefficients: Any, x: float) -> Any:
 
 
 def inside(x: float, begin: Pair, end: Pair, dense: Pair) -> Pair:
-    """Return unit vectors and ln n at the fraction x of a step, given both at its ends and the coefficients of both.
+    """Return unit vectors and ln n at the fraction x, from 0 to 1, of a step, from those at its ends.
 
-    A later correction of the end comes in as x² (3 − 2 x), without a change of slope at either end.
+    `dense` holds the coefficients of both. A later correction of the end comes in as x² (3 − 2 x), without a change of
+    slope at either end.
     """
     out = np.empty_like(begin[0]), np.empty_like(begin[1])
     rows_inside(x, begin, end, dense, out)
@@ -269,6 +274,7 @@ class DenseOutput:
         values, out, of_sources = before.copy(), np.empty(2), np.zeros(2)
 
         def values_at(t: float) -> Array:
+            """Return the values of all events at time t."""
             x = (t - step.time) / step.h
             for p, share in shares.items():
                 ends = step.begin.vectors, step.end.vectors, passes.dense
@@ -297,7 +303,10 @@ class DenseOutput:
         return self._sources
 
     def _share(self, rows: Integers, p: int) -> Callable[[float], float]:
-        """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""
+        """Return the cubic x -> Σ n g(C_p)/g(1) over the neurons `rows`, x being the fraction of the step.
+
+        n are squared norms, C_p overlaps with direction p and g the kernel of the link.
+        """
         step, of_begin, of_end = self._step, np.empty(2), np.empty(2)
         for state, out in ((step.begin, of_begin), (step.end, of_end)):
             mass_of_rest(self._rows.link, rows, p, state.whole, out)
@@ -464,6 +473,7 @@ class LargeFlowStepper(ClusterStepper):
 
     def _attempt(self, h: float, parts: int, division: Division, drift: Array) -> Step:
         # The field where the stages end is written by `settle`, and the end itself.
+        """Return the step of length h from the present state, with places for its results, before it is computed."""
         at, slot = (self._at + 1) % 3, self._rests.free_slot()
         reached = self._rests.state(slot)
         end = State(self._ring[0][at], self._ring[1][at], reached.F, reached.growth)
@@ -486,7 +496,11 @@ class LargeFlowStepper(ClusterStepper):
             parts = max(min(int(np.ceil(needed)), MOST_PARTS), parts + 1)
 
     def _settle(self, step: Step) -> float:
-        """Correct a step by the full field at its end; return the error of lag and of clusters in tolerances."""
+        """Correct a step by the full field at its end.
+
+        Return the larger one of the error by the extrapolated rest of the field and that by misplaced clusters, in
+        tolerances.
+        """
         rows, rests, h, state = self.rows, self._rests, step.h, step.reached
         shares, slot = rests.correction(h, np.append(step.division.rates, 0.0)), rests.free_slot()
         correction = float(shares[-1])
@@ -496,6 +510,7 @@ class LargeFlowStepper(ClusterStepper):
         displaced = self._land(step, lag, shares)
 
         def part(begin: int, end: int) -> None:
+            """Correct the neurons begin … end − 1."""
             settle_rows(begin, end, correction, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
 
         rows.workers.over_rows(part)
@@ -521,6 +536,7 @@ class LargeFlowStepper(ClusterStepper):
         modes = division.rates, shares[:-1].reshape(-1, 2), step.drift, division.cluster
 
         def weigh(begin: int, end: int) -> None:
+            """Weigh the clusters begin … end − 1."""
             weigh_shifts(
                 begin, end, h, ratio, modes, step.begin.vectors, state.whole, lag, (shift, size), division.plan
             )
