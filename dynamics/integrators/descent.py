@@ -120,8 +120,8 @@ def descend(
     """Take `count` steps of gradient descent of size η, fewer if one passes an event; return the status.
 
     It is one of `STATUS_…` of the module `step_kernels`. A step after which the state is not finite is not taken. The
-    number of the step, `step` (1,), the states and the events change in place. With `has_field` the field of the first
-    step is known. `scratch` is what `multiply_pairs` writes, and the work space of `write_field`.
+    number of the step, `step` (1,), the states and the events change in place. With `has_field` the field is known
+    already, for one step. `scratch` is what `multiply_pairs` writes, and the work space of `write_field`.
     """
     (units, norms), m = states, field[0].shape[0]
     halves = ((m + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
@@ -239,8 +239,8 @@ class FixedSteps(UndoneSteps):
         return status, np.array(states)
 
     def _advance(self, target: float, max_steps: int) -> Status:
-        # With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
         """Take at most `max_steps` steps until the time reaches `target`; return the status."""
+        # With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
         target_step = max(math.ceil(target / self._eta) - 2, 0)
         while self._eta * target_step < target:
             target_step += 1

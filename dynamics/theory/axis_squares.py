@@ -98,8 +98,8 @@ def largest_growth(squares: Squares, batch_size: int, directions: int | None = N
     kappa = squares.decay()
 
     def product(flat: Array) -> Array:
-        # Of κD, which stays of one size where D grows as 1/a.
         """Return κ⁻¹ N applied to a flattened matrix of squared deviations, in a scaling with κ."""
+        # Of κD, which stays of one size where D grows as 1/a.
         D = flat.reshape(kappa.shape) / kappa
         grown = squares.noise(D) / batch_size + (1.0 - 1.0 / batch_size) * 0.25 * kappa**2 * D
         if directions is not None:

@@ -135,8 +135,8 @@ class Divider:
     leading: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
-        #: Rates of direction and norm, per teacher coefficient.
         """Store the rates of direction and norm per coefficient."""
+        #: Rates of direction and norm, per teacher coefficient.
         self._rates = np.array([self.slope, 4.0 * self.value])
 
     def divide(self, state: State, before: State, h: float, last: Division | None) -> tuple[Division, Array]:

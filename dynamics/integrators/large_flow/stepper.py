@@ -472,8 +472,8 @@ class LargeFlowStepper(ClusterStepper):
         self._counted = {}
 
     def _attempt(self, h: float, parts: int, division: Division, drift: Array) -> Step:
-        # The field where the stages end is written by `settle`, and the end itself.
         """Return the step of length h from the present state, with places for its results, before it is computed."""
+        # The field where the stages end is written by `settle`, and the end itself.
         at, slot = (self._at + 1) % 3, self._rests.free_slot()
         reached = self._rests.state(slot)
         end = State(self._ring[0][at], self._ring[1][at], reached.F, reached.growth)
