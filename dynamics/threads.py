@@ -108,6 +108,7 @@ def interruption() -> Callable[[], bool]:
     asked = _asked.get()
 
     def is_interrupted() -> bool:
+        """Return whether this run was asked to end."""
         if asked is not None and asked.is_set:
             asked.seen = True
             return True
@@ -181,6 +182,7 @@ class _Worker(threading.Thread, Generic[Result]):
         self._context_of_work.run(variable.set, flag)
 
     def run(self) -> None:
+        """Do the work unless the flag is set, and keep its result or exception."""
         self._begun = True
         try:
             if not self._flag.is_set:
@@ -258,6 +260,7 @@ class Workers:
         smallest_of_long: int = SMALLEST_STATE,
     ) -> None:
         def worth(least: int) -> int:
+            """Return the number of threads for states of at least so many numbers."""
             wanted = available_cores() if rows * columns >= least else 1
             return max(min(wanted if threads is None else threads, MOST_THREADS, rows), 1)
 
@@ -310,7 +313,10 @@ class Workers:
         self._share(marks, lambda begin, end, thread: work(blocks[begin:end], thread))
 
     def _is_one(self, count: int) -> bool:
-        """Return whether range(count) is one piece for this thread: small flows make thousands of such passes."""
+        """Return whether `count` items are one piece for the calling thread alone.
+
+        Small flows make thousands of such passes.
+        """
         return self._pool is None and 0 < count <= self._groups
 
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
@@ -328,6 +334,7 @@ class Workers:
             return
 
         def take(part: tuple[int, int], thread: int) -> None:
+            """Do a part in pieces, then every part that no thread has begun."""
             while True:
                 for first in range(*part, self._groups):
                     give_way(given_up)
@@ -349,7 +356,7 @@ class Workers:
 
 
 def _even(first: int, last: int, parts: int) -> list[int]:
-    """Return the beginnings of `parts` parts of about the same length of range(first, last), and the last end."""
+    """Return parts + 1 integers from `first` to `last`, which cut the range into parts of about the same length."""
     return [first + round((last - first) * part / parts) for part in range(parts + 1)]
 
 

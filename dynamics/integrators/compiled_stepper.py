@@ -91,6 +91,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         return status, saved if self._unit_vectors is None or not passed else self._unit_vectors.overlaps(saved)
 
     def _advance(self, target: float, max_steps: int) -> Status:
+        """Take at most `max_steps` steps until the time reaches `target`; return the status."""
         return self._through(np.array([target], dtype=np.float64), max_steps, np.empty((0, 0)))[0]
 
     def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
@@ -101,10 +102,12 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         return Status(status), passed
 
     def _end(self, *, last: bool) -> Array:
+        """Return the state at the end of the last step, or at its start unless `last`."""
         end: Array = self._vectors[slots.ROW_STATE if last else slots.ROW_START]
         return end
 
     def _write_inside(self, t: float, out: Array) -> None:
+        """Write the state at a time t strictly within the last step to `out`."""
         # A time within the last step needs no further one.
         self._advance_through(np.array([t]), 0, out[None], *self._of_steps)
 
@@ -132,5 +135,6 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         return {"scalars": scalars, "counters": counters, "events": self._events}
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of the arrays from which `restore` continues."""
         small = {name: array.copy() for name, array in self._small_arrays().items()}
         return {"vectors": self._vectors[list(self._layout.kept)], **small}

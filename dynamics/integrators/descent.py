@@ -361,9 +361,11 @@ class EulerStepper(FixedSteps):
         self._events[1] = self._event_values(self.time, states[-1], np.arange(event_times.size))
 
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
+        """Take `count` steps in compiled code; return the status."""
         return int(descend_by_field(count, step, events, self._eta, self._ring, *self._arguments))
 
     def _state_after(self, step: int) -> Array:
+        """Return a copy of the state after one of the last two steps."""
         state: Array = self._ring[step % 3].copy()
         return state
 
@@ -421,6 +423,7 @@ class DescentStepper(FixedSteps):
         self._workers.close()
 
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
+        """Take `count` steps, in compiled code or with threads that share rows; return the status."""
         has_field = self._workers.count > 1
         states, field, target = (self._units, self._norms), (self._F, self._growth), (self._a, self._teacher)
         scratch, watched = (self._unit_field.pairs, self._work), (events, self._C, self._sign_matters)
@@ -436,6 +439,10 @@ class DescentStepper(FixedSteps):
         return STATUS_REACHED
 
     def _state_after(self, step: int) -> Array:
+        """Return [C | G | ln n], flattened, after one of the last two steps.
+
+        These are overlaps with directions and of neurons with each other, and logarithms of squared norms.
+        """
         slot = step % 3
         return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size)
 

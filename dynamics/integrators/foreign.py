@@ -128,6 +128,7 @@ class ScipyStepper(ForeignStepper):
         self._look_at_events()
 
     def _step(self, target: float) -> bool:
+        """Take one step of scipy; return whether it succeeded. The target has no effect."""
         del target
         if not self._last_finite:
             return False
@@ -151,6 +152,7 @@ class ScipyStepper(ForeignStepper):
         }
 
     def _rhs(self, t: float, y: Array) -> Array:
+        """Return y' at a time and state, as scipy asks for it."""
         # A step may be as many evaluations as the state has components.
         give_way(whether_given_up())
         out = np.empty(y.size)
@@ -278,6 +280,7 @@ class SundialsStepper(ForeignStepper):
         self._look_at_events()
 
     def _step(self, target: float) -> bool:
+        """Take one internal step of CVODE towards a target; return whether it succeeded."""
         if self._accepted == 0:
             self._rhs(self.time, self._state, self._result)
             if not self._last_finite:
@@ -300,11 +303,13 @@ class SundialsStepper(ForeignStepper):
         return {"steps_accepted": self._accepted, **self._counts}
 
     def _rhs(self, t: float, y: Array, out: Array) -> None:
+        """Write y' at a time and state, as CVODE asks for it, and count the evaluation."""
         self._point[:] = y
         self._evaluate(t, self._point, out)
         self._counts["rhs_evaluations"] += 1
 
     def _multiply(self, t: float, y: Array, _slope: Array, v: Array, out: Array) -> None:
+        """Write the product of the Jacobian with v, as CVODE asks for it."""
         self._point[:] = y
         self._vector[:] = v
         self._system.jacobian_product(t, self._point, self._vector, out)
@@ -324,11 +329,13 @@ class SundialsStepper(ForeignStepper):
     def _precondition(
         self, _t: float, _y: Array, _slope: Array, r: Array, z: Array, gamma: float, _delta: float, _side: int
     ) -> None:
+        """Write to z the residual r divided by the preconditioner 1 − min(γ D, ½), D the diagonal of the Jacobian."""
         if gamma != self._gamma:
             self._invert(gamma)
         np.multiply(r, self._inverse, out=z)
         self._counts["preconditioner_solves"] += 1
 
     def _invert(self, gamma: float) -> None:
+        """Renew the inverse of the preconditioner for a number γ."""
         self._gamma = gamma
         self._inverse[:] = 1.0 / (1.0 - np.minimum(gamma * self._diagonal, LARGEST_PRODUCT))

@@ -77,6 +77,7 @@ class MapStepper:
 
     @property
     def _current(self) -> EulerStepper | CompiledStepper:
+        """The stepper that takes the steps now: of the map, or of the flow."""
         return self._exact if self._flow is None else self._flow
 
     @property
@@ -103,6 +104,7 @@ class MapStepper:
         return self._through(times, max_steps, saves=True)
 
     def _through(self, times: Array, max_steps: int, *, saves: bool) -> tuple[Status, Array]:
+        """Advance through increasing times; return the status, and the states at those passed if `saves`."""
         last, passed = self._tried() + max_steps, [np.empty((0, self._tolerances.atol.size))]
         while True:
             if self._leaves and times[0] > self.time:
@@ -119,6 +121,7 @@ class MapStepper:
                 return (Status.REACHED if times.size == 0 else status), np.concatenate(passed)
 
     def _tried(self) -> int:
+        """Return the number of steps tried so far, of the map and of flows."""
         counts = self.statistics()
         return counts["steps_accepted"] + counts["steps_rejected"]
 
@@ -182,6 +185,7 @@ class MapStepper:
         return bool(growth < LARGEST_GROWTH)
 
     def _follow_flow(self) -> None:
+        """Continue along the flow, from the last step of the map."""
         self._flow = self._make(self._exact.state_now(), self._exact.time)
         self._began, self._looked = (self._exact.time, 0), 0
 
@@ -204,6 +208,7 @@ class MapStepper:
         self._next, self._wait = self._exact.step + self._wait, min(2 * self._wait, LONGEST_WAIT)
 
     def _counts_of_flow(self, flow: CompiledStepper) -> NDArray[np.int64]:
+        """Return the counts (3,) of a flow in the order of `COUNTS`, with evaluations of the map."""
         counts = flow.statistics()
         numbers: NDArray[np.int64] = np.array([counts[name] for name in COUNTS])
         numbers[-1] *= self._terms
@@ -231,6 +236,7 @@ class MapStepper:
         return self._copies() if before is None else before
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of the arrays from which `restore` continues."""
         arrays = self._exact.state()
         arrays["map_steps"] = np.array(
             [self._next, self._wait, self._leaves, self._looked, self._passed, self._began[1], *self._ended.tolist()]
@@ -258,5 +264,6 @@ class MapStepper:
 
 
 def _tried_by(flow: CompiledStepper) -> int:
+    """Return the number of steps that a flow has tried."""
     counts = flow.statistics()
     return counts["steps_accepted"] + counts["steps_rejected"]

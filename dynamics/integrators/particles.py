@@ -55,9 +55,12 @@ Numbers = tuple[Vector, Integers, Vector]
 def sweep_blocks(
     part: tuple[int, int], h: float, vectors: Vectors, rtol: float, slopes: Matrix, results: Results, numbers: Numbers
 ) -> None:
-    """Take the particles of a part, from its begin to its end, through one step h, at the given slopes (STAGES, M).
+    """Take the particles from number part[0] to part[1] − 1 through one step of length h, with known moments.
 
-    Adds to the sums, raises both errors, in units of the tolerance, and keeps the stages where there is room for them.
+    `slopes` (12, M) are the slopes at the 12 stages that follow from the moments guessed there. The sums over particles
+    at the stages and at the end are added to `results[0]` (13, M), the stages are kept in `results[1]` where that has
+    columns, and both errors of the step, in units of the tolerance, are raised in `results[2]` (2,). `vectors` are the
+    state at the start, that at the end, which is written, and the absolute tolerance.
     """
     y, new, atol = vectors
     sums, stored_stages, errors = results
@@ -91,7 +94,7 @@ def sweep_blocks(
 
 @entry
 def write_fields(sums: Matrix, moments: Matrix, slopes: Matrix, numbers: Numbers) -> None:
-    """Write moments, and the slopes that follow from them, of every row of sums."""
+    """Write the moments, and the slopes that follow from them, for every row of `sums`, all of shape (N, M)."""
     parameters, sizes, work = numbers
     for s in range(sums.shape[0]):
         law.moments_from_sums(sums[s], moments[s], parameters, sizes)
@@ -144,6 +147,7 @@ class ParticleStepper(CompiledStepper):
         )
 
     def _advance(self, target: float, max_steps: int) -> Status:
+        """Take at most `max_steps` steps until the time reaches `target`; return the status."""
         if self._counters[slots.READY] == 0:
             self._begin()
         for _ in range(max_steps):
@@ -254,6 +258,7 @@ class ParticleStepper(CompiledStepper):
         vectors, rtol = (start, new, self._atol), float(self._scalars[slots.RTOL])
 
         def parts(first: int, last: int) -> None:
+            """Sweep the parts `first` … `last` − 1."""
             numbers = (parameters, sizes, np.empty_like(scratch))
             for part in range(first, last):
                 ends = int(marks[part]), min(int(marks[part + 1]), count)

@@ -104,17 +104,20 @@ def put_back(function: Callable[..., None], y: Vector, numbers: tuple[Any, ...])
 
 @kernel
 def _zeros(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write zeros to `out`."""
     for i in range(out.size):
         out[i] = 0.0
 
 
 @kernel
 def _product(t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Do nothing: the product with a Jacobian of systems that have none."""
     pass
 
 
 @kernel
 def _as_it_is(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """Leave a state without constraints as it is."""
     pass
 
 

@@ -144,7 +144,10 @@ class Cached:
         return self._used(lambda function: function(*arguments))
 
     def _used(self, use: Callable[[Any], Any]) -> Any:
-        """Return what is made of the function: with its files, after they are removed, or in memory."""
+        """Return use(function), with the compiled function on disk, or in memory if that fails twice.
+
+        After the first failure the files of the function are removed.
+        """
         if self._function is None:
             is_interpreted()
         for removed in (False, True):
@@ -164,7 +167,7 @@ class Cached:
         return use(self._function)
 
     def _decorated(self, removed: bool) -> Any:
-        """Return the function made with files, after removing them if asked to, or without files."""
+        """Return the compiled function, kept on disk where possible; with `removed` its files are removed before."""
         is_typed = self.py_func.__code__.co_filename.startswith("<")
         is_ours = self.py_func.__module__.partition(".")[0] in PACKAGES and not is_typed
         try:
@@ -184,7 +187,7 @@ class Cached:
 
 
 def _clear(directory: Path, beginning: str) -> None:
-    """Remove the machine code in files of a directory of Numba's whose names begin so."""
+    """Remove the files of machine code in a directory whose names start with `beginning`."""
     for path in directory.glob(f"{glob.escape(beginning)}*.nb[ic]"):
         path.unlink(missing_ok=True)
 
@@ -204,7 +207,7 @@ def _calls_other_files(function: Callable[..., Any]) -> bool:
 
 
 def named_in(function: Callable[..., Any]) -> list[Any]:
-    """Return what the names in a function stand for, those of modules that it names included."""
+    """Return the objects that the names in a function stand for, and those in modules that it names."""
     names = _names(function.__code__)
     own = [function.__globals__[name] for name in names if name in function.__globals__]
     own += [cell.cell_contents for cell in function.__closure__ or ()]
@@ -213,5 +216,6 @@ def named_in(function: Callable[..., Any]) -> list[Any]:
 
 
 def _names(code: CodeType) -> set[str]:
+    """Return all names in the code of a function and of those inside it."""
     inner = [each for each in code.co_consts if isinstance(each, CodeType)]
     return set(code.co_names).union(*map(_names, inner))

@@ -95,12 +95,13 @@ def _code_state() -> str:
 
 
 def _note(question: str) -> Path:
+    """Return the path of the note that all functions of a kind of question are compiled."""
     digest = hashlib.sha256(f"{_code_state()}{question}".encode()).hexdigest()[:24]
     return _directory() / f"{digest}.compiled"
 
 
 def note_compiled(question: str) -> None:
-    """Note beside machine code that all functions which a kind of question needs are compiled."""
+    """Write a note, beside the machine code, that all functions of a kind of question are compiled."""
     if question in _noted or is_interpreted():
         return
     _noted.add(question)

@@ -51,6 +51,7 @@ def entry(function: Function) -> Function:
         return function
 
     def made(cache: bool) -> Any:
+        """Return the function as Numba compiles it, after all units that it calls."""
         prepare(function)
         return numba.njit(cache=cache, **OPTIONS)(function)
 
@@ -74,6 +75,7 @@ class Callback(types.WrapperAddressProtocol):
 
 @typeof_impl.register(Callback)
 def _type_of_callback(value: Callback, _context: Any) -> Any:
+    """Return Numba's type of a callback."""
     return value.type
 
 
@@ -91,6 +93,7 @@ def callback(function: Callable[..., None], signature: Any) -> Any:
 
 @functools.cache
 def _compiled(function: Any, signature: Any) -> Callback:
+    """Return the callback of a kernel for a signature, made once per process."""
     made = unit_of(function)
     return Callback(addressed(function.py_func, signature) if made is None else made.make(), signature)
 
@@ -119,6 +122,7 @@ def _view(flat: NDArray[Number], start: int, shape: Any) -> NDArray[Number]:
 
 @overload(_view, strict=False, jit_options=cast("Any", BARE))
 def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
+    """Return the function that Numba compiles for `_view`."""
     del start, shape
     size = flat.dtype.bitwidth // 8
 

@@ -21,7 +21,7 @@ from hermite.arrays import Integers, Matrix, Vector
 
 @intrinsic
 def _instruction(typing_context: Any, a: Any, b: Any, c: Any) -> Any:  # noqa: ARG001 (numba gives and counts them)
-    """One instruction where the processor has it; the C library's function elsewhere, with the same bits."""
+    """Return a b + c rounded once: one instruction where the processor has it, else the C library's function."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         return builder.fma(*arguments)
@@ -47,7 +47,7 @@ SMALLEST_TRANSPOSED = 4096
 
 @kernel
 def product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> None:
-    """Set out = left right."""
+    """Write the matrix product of `left` and `right` to `out`."""
     np.dot(left, right, out)
 
 
@@ -59,7 +59,10 @@ def is_stopped(sizes: Integers) -> bool:
 
 @kernel
 def multiply_until(left: Matrix, right: NDArray[Any], out: Matrix, sizes: Integers) -> None:
-    """Do what `product_until` does, for transposed matrices too."""
+    """Write the matrix product of `left` and `right` to `out`, by blocks of rows.
+
+    `right` may be transposed. No more is written once the step is given up, which the last of `sizes` says.
+    """
     inner, columns = left.shape[1], out.shape[1]
     block = max(int(LARGEST_PRODUCT / (inner * columns + 1)), 1)
     for first in range(0, out.shape[0], block):
@@ -71,13 +74,19 @@ def multiply_until(left: Matrix, right: NDArray[Any], out: Matrix, sizes: Intege
 
 @unit()
 def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Set out = left right by blocks of rows; write no more once the step is given up."""
+    """Write the matrix product of `left` and `right` to `out`, by blocks of rows.
+
+    No more is written once the step is given up, which the last of `sizes` says.
+    """
     multiply_until(left, right, out, sizes)
 
 
 @unit()
 def transposed_product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Set out = left rightᵀ, as `product_until` does; few numbers by loops, four columns at a time."""
+    """Write left rightᵀ to `out`: small products by loops, four columns at a time, others by blocks of rows.
+
+    No more is written once the step is given up, which the last of `sizes` says.
+    """
     if left.size * out.shape[1] > SMALLEST_TRANSPOSED:
         multiply_until(left, right.T, out, sizes)
         return
@@ -104,7 +113,10 @@ GRAM_ROWS = 32
 
 @unit()
 def gram_until(U: Matrix, out: Matrix, scratch: Vector, sizes: Integers) -> None:
-    """Set out = U Uᵀ, in blocks of rows left of the diagonal and their transposes; `scratch` has as many numbers."""
+    """Write U Uᵀ to `out` (m, m), in blocks of rows left of the diagonal and their transposes.
+
+    `scratch` has at least 32 m numbers. No more is written once the step is given up, which the last of `sizes` says.
+    """
     m = U.shape[0]
     if m < 4 * GRAM_ROWS:
         transposed_product_until(U, U, out, sizes)

@@ -76,7 +76,7 @@ class Unit:
         return self.compiled
 
     def _definition(self) -> Callable[..., Any]:
-        """Return what Numba asks for the type of a call and for its instructions."""
+        """Return the function by which Numba learns the type of a call and its instructions."""
 
         def generate(context: Untyped, builder: Untyped, _: Untyped, values: Untyped) -> Untyped:
             kinds = [context.get_value_type(kind) for kind in self.signature.args]
@@ -111,7 +111,10 @@ def choice(**kinds: Any) -> Callable[[Function], Function]:
 
 
 def _decorator(kinds: dict[str, Any], *, is_choice: bool) -> Callable[[Function], Function]:
+    """Return the decorator of units, or of choices; `kinds` are further types of annotations."""
+
     def decorate(function: Function) -> Function:
+        """Return what stands for a unit in compiled code, the function itself where nothing is compiled."""
         if is_interpreted():
             return function
         made = Unit(function, signature_of(function, KINDS | kinds), is_choice=is_choice)
@@ -126,7 +129,7 @@ def tuple_of(*kinds: Any) -> Any:
 
 
 def unit_of(function: Any) -> Unit | None:
-    """Return the unit that something stands for in compiled code, or None."""
+    """Return the unit that an object stands for in compiled code, or None."""
     return _units.get(id(function))
 
 

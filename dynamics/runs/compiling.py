@@ -42,7 +42,11 @@ OF_OPTIMIZERS = Expected(119, 10)
 
 
 def expected_compilation(answer: str, *, has_optimizer: bool = False, decouples: bool = True) -> Expected | None:
-    """Return the compilation by the first run of an answer, None if unknown; only a problem of k ≥ 3 `decouples`."""
+    """Return what the first run of an answer compiles, in numbers of functions and seconds; None if unknown.
+
+    Answers with an optimizer other than SGD compile further functions, and so do problems of information exponent below
+    3, for which `decouples` is false.
+    """
     if has_optimizer:
         return OF_OPTIMIZERS
     return (None if decouples else EXPECTED.get(f"{answer}, k <= 2")) or EXPECTED.get(answer)
@@ -112,6 +116,7 @@ class CompilationNotice(Compilation):
             self._bar = None
 
     def _say(self) -> None:
+        """Print the line on stderr, or above the bars that are shown."""
         self._is_said = True
         about = (
             "" if self.expected is None or not self.expected.functions else f" (about {self.expected.seconds:.0f} s)"

@@ -68,6 +68,7 @@ def environment() -> str:
 
 
 def _processor() -> str:
+    """Return the name of the processor, as the operating system tells it."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -148,7 +149,11 @@ def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]
 
 
 def prediction_attributes(prediction: EmergencePrediction) -> dict[str, Any]:
-    """Return the theory of predicted times, None for matched pairs, and the shares of directions that −θ takes."""
+    """Return the attributes of an answer that describe its prediction, None for those without a value.
+
+    They are the theory of the predicted times, None for matched pairs, and the share of a direction that a neuron on
+    its opposite side reproduces.
+    """
     theory = None if prediction.theory == PAIRS else prediction.theory
     return {"prediction_theory": theory, "far_side_share": prediction.far_side_share}
 

@@ -91,6 +91,7 @@ def give_name(temporary: Path, target: Path, *, replaces: bool) -> None:
 
 
 def _copy(source: Path, target: Path, *, replaces: bool) -> None:
+    """Copy a file to a name, and to the disk; FileExistsError if the name is taken and `replaces` is false."""
     with source.open("rb") as content, target.open("wb" if replaces else "xb") as copy:
         try:
             shutil.copyfileobj(content, copy)

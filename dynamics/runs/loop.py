@@ -107,6 +107,7 @@ class _Flow(Run):
         return snapshot_of(self._stepper, self.result(StopReason.UNFINISHED))
 
     def result(self, reason: str) -> RunResult:
+        """Return the result so far, with a reason why the run ended."""
         records = Records.of(self.records.columns, len(self.records))  # the arrays are shared: they never change
         # Compiling is told by itself.
         elapsed = clock.perf_counter() - self._started - (compiled_seconds() - self._compiled)
@@ -122,6 +123,10 @@ class _Flow(Run):
         self._advance(self._stepper.time)
 
     def take(self) -> StopReason | None:
+        """Take a chunk of steps towards the next record; return a reason to stop, or None.
+
+        A flow that leaps through many saved times makes their records too.
+        """
         leaper, began, first, wrong = self._leaper(), clock.perf_counter(), len(self.records), None
         if leaper is None:
             status = self._advance(float(self._times[first]))
@@ -139,6 +144,7 @@ class _Flow(Run):
         time, began = float(self._times[len(self.records)]), clock.perf_counter()
 
         def observe() -> None:
+            """Add the record of the state at the saved time."""
             # In memory that the next state takes: new pages cost more than a copy.
             self._state = self._stepper.interpolate(time, self._state)
             self.records.append(self._observe(self._state))
@@ -151,6 +157,7 @@ class _Flow(Run):
         return None if self._sound is None else self._sound(self.records)
 
     def _leaper(self) -> LeapingStepper | None:
+        """Return the stepper if it is to go through many saved times in one call, None otherwise."""
         return leaping(self._stepper) if self._most and self.steps > 1 else None
 
     def _advance(self, time: float) -> Status:
@@ -220,12 +227,14 @@ def run_with_file(
     """
 
     def stored(snapshot: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
+        """Return the dataset of a snapshot and the parts of its checkpoint."""
         looser = None if looser_run is None else looser_run.snapshot()
         dataset = labelled(snapshot.result, None if looser is None else looser.result)
         parts = {RUN: packed(snapshot, records=False), LOOSER_RUN: None if looser is None else packed(looser)}
         return dataset, {name: part for name, part in parts.items() if part is not None and snapshot.state is not None}
 
     def followed() -> tuple[RunResult, xr.Dataset]:
+        """Return the result and dataset of the run, after its looser run and its file are done."""
         result = follow(
             trackers=[*trackers, *file.trackers(stored)],
             begun=begun_snapshot(file, RUN),
@@ -283,6 +292,7 @@ class _Remote(Tracker):
         return snapshot
 
     def check(self, view: Run) -> StopReason | None:
+        """Give a snapshot that was asked for; return a reason to stop if another thread wants that."""
         self.time = view.time
         with suppress(Empty):
             self._asked.get_nowait().set_result(view.snapshot())
@@ -363,7 +373,11 @@ def observer_of(loss: Callable[[Array], float]) -> OfStates:
 
 
 def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:
-    """Return the estimated errors of the loss at saved times and of the times of events, NaN where unknown."""
+    """Return estimated errors of the loss at saved times, (T,), and of the times of events; NaN where unknown.
+
+    They follow from the difference between `result`, a run at tolerance `rtol`, and the same run at a looser one. The
+    error of an event that only one of the two finished runs saw is infinite.
+    """
     events = event_errors(result.event_times, looser.event_times, rtol)
     _mark_unresolved(events, result, looser)
     loss, looser_loss = _losses(times.size, result, looser)
@@ -371,6 +385,7 @@ def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: f
 
 
 def _losses(count: int, *results: RunResult) -> list[Array]:
+    """Return the losses (count,) at saved times of each of some results, NaN where no time was reached."""
     return [stack_records(result.records, count, lambda: {"loss": 0.0})["loss"] for result in results]
 
 
@@ -381,7 +396,11 @@ def _mark_unresolved(errors: Array, first: RunResult, second: RunResult) -> None
 
 
 def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
-    """Return estimated errors of the loss from a looser run, NaN where a loss is NaN, at the start that of rounding."""
+    """Return estimated errors of the loss at saved times, (T,), from the run and a looser one; NaN where unknown.
+
+    `loss` and `looser` are the losses of both at `times`, and `rtol` is the tolerance of the run. At the start the
+    error is that of rounding.
+    """
     difference = np.abs(loss - looser)
     is_later = np.isfinite(difference) & (times > 0.0)
     if not is_later.any():
@@ -397,7 +416,10 @@ def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
 
 
 def event_errors(times: Array, looser: Array, rtol: float) -> Array:
-    """Return the estimated errors of event times, from those of the looser run; NaN where either is NaN."""
+    """Return estimated errors of event times, in their shape, from those of a looser run; NaN where either is NaN.
+
+    `rtol` is the tolerance of the run, which bounds relative errors from below.
+    """
     difference = np.abs(times - looser)
     is_known = np.isfinite(difference) & (times > 0.0)
     if is_known.any():

@@ -64,7 +64,10 @@ class Checkpoint(Tracker):
 
 
 def labelled_arrays(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[list[str], Any]]:
-    """Return arrays as variables of a dataset; no two share a dimension."""
+    """Return arrays as variables of a dataset, (dims, array) by name; no two share a dimension.
+
+    `prefix` is put in front of all names.
+    """
     return {
         f"{prefix}{name}": ([f"{prefix}{name}_{axis}" for axis in range(np.ndim(array))], np.asarray(array))
         for name, array in arrays.items()
@@ -231,9 +234,11 @@ class RunFile:
             self.target.unlink(missing_ok=True)
 
     def _replaces(self) -> bool:
+        """Return whether the file of that name is the one that this run may replace."""
         return self._own is not None and self._own == fingerprint(self.target)
 
     def _written(self, result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> bool:
+        """Write a result and return whether that succeeded; warn of failure or another place."""
         trouble = self.trouble
         try:
             self.store(result, compress=compress)

@@ -80,6 +80,7 @@ def check_name(kinds: str, name: object) -> None:
 
 
 def _check_attributes(attributes: dict[object, Any], owner: str) -> None:
+    """Raise TypeError unless netCDF stores all attributes; `owner` is text that says whose they are."""
     for key, value in attributes.items():
         check_name("attributes", key)
         require(

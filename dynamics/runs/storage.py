@@ -113,6 +113,7 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
     """
 
     def written() -> None:
+        """Write the file under a temporary name, and give it its own."""
         place = _place(target)
         temporary = _temporary(place)
         try:
@@ -184,7 +185,7 @@ def _is_taken(target: Path, *, replaces: bool) -> bool:
 
 
 def _hidden(target: Path) -> str:
-    """Return the prefix of temporary names of a target; a long name is cut, since names have at most 255 bytes."""
+    """Return how temporary names of a target begin; a long name is cut, since names have at most 255 bytes."""
     if len(target.name) <= 50:
         return f".{target.name}."
     return f".{target.name[:50]}-{zlib.crc32(os.fsencode(target.name)):08x}."
@@ -203,6 +204,7 @@ def _temporary(target: Path) -> Path:
 
 
 def _fill(temporary: Path, write: Write) -> None:
+    """Write a file at a temporary path, and its content to the disk."""
     write(temporary)
     flush(temporary)
 
@@ -223,6 +225,7 @@ def check_structure(path: Path, content: bytes | None = None) -> None:
     import h5py
 
     def address(group: h5py.Group) -> int:
+        """Return the place of a group in the file."""
         return int(h5py.h5o.get_info(group.id).addr)
 
     _check_heaps(path)
@@ -440,6 +443,7 @@ def _write(tree: xr.DataTree, compression: Mapping[str, object], path: Path) -> 
     }
 
     def fill(file: Any) -> None:
+        """Write all groups to an open file."""
         for group, dataset in small.items():
             dataset.dump_to_store(as_store(file, None if group == ROOT else group, mode="w"), encoding=encoding[group])
         for group, name in large:

@@ -51,7 +51,7 @@ _part: contextvars.ContextVar[tuple[str, float, float]] = contextvars.ContextVar
 
 @contextmanager
 def part_of_work(name: str, before: float = 0.0, after: float = 0.0) -> Iterator[None]:
-    """Give bars of runs in the body a name, and the steps of SGD that other runs take before and after them."""
+    """Give the bars of runs in the body a name; `before` and `after` are steps of SGD of other runs around them."""
     token = _part.set((name, before, after))
     try:
         yield
@@ -264,6 +264,7 @@ class Run(ABC):
         return next(filter(None, reasons), None) or (StopReason.INTERRUPTED if self._is_interrupted() else None)
 
     def _take_chunk(self) -> StopReason | None:
+        """Take a chunk of steps, then ask the trackers; return a reason to stop, or None."""
         self.intact = False
         if (failure := self.take()) is not None:
             return failure
@@ -313,7 +314,7 @@ class Tracker(Protocol):
 
 
 class SecondsLeft:
-    """Forecast of the seconds that a run still takes, if its cost per octave of time grows as in the last octaves."""
+    """Forecast of the seconds that a run still takes, if its cost grows as over the last octaves of time."""
 
     def __init__(self, time: float) -> None:
         self._times, self._seconds = [time], [0.0]
@@ -368,7 +369,7 @@ class Progress(Tracker):
             self._bar = open_bar(self._settings, total=1.0, bar_format=FORMAT_OF_FLOWS, **named)
 
     def show(self, time: float, state: str = "") -> None:
-        """Advance the bar to a time, with the text `state`."""
+        """Advance the bar to a flow time, with `state`, text behind the time."""
         if self._bar is not None:
             done = np.log1p(time / self._first) / np.log1p(self._end / self._first)
             stepping = self._bar.format_dict["elapsed"] - (compiled_seconds() - self._compiled)

@@ -177,6 +177,7 @@ def escapes_end(problem: Problem) -> float:
     trace = problem.dimension if axes is None else axes.trace
 
     def wait(order: int, root: float) -> float:
+        """Return the time, over the rate, in which a neuron leaves M = 0 by a pull of order L; `root` is √d."""
         return {1: 1.0, 2: max(2.0 * math.log(root), 1.0)}.get(order, float(root ** (order - 2)))
 
     times = [

@@ -383,9 +383,11 @@ class WhitenedPair:
         start, a, whole = np.append(0.0, self.weight), self.coefficient, self.link.kernel_at_one
 
         def emerged(state: Array) -> float:
+            """Return C² minus the level of emergence."""
             return self.overlap(state)[0] ** 2 - self.level
 
         def mass(state: Array) -> float:
+            """Return n g(C)/g(1) minus half of the coefficient."""
             C, n = self.overlap(state)
             return n * float(np.polyval(self._polynomials[0], C)) / whole - LEARNED_SHARE * a
 

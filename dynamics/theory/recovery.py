@@ -247,6 +247,7 @@ def threshold_ratio(law: LabelLaw) -> float:
     z, T, mean, grid = law.z, law.label, law.mean, np.sqrt(law.square) * TRIED
 
     def excess(level: float) -> float:
+        """Return the function whose root lies at the threshold, at a level above the largest label."""
         return mean(T * (z**2 - 1.0) / (level - T) - (T / (level - T)) ** 2)
 
     if not any(excess(law.top + distance) > 0.0 for distance in grid.tolist()):

@@ -95,6 +95,7 @@ class SearchNoise:
 
         @np.errstate(under="ignore")
         def project(function: Array) -> Array:
+            """Return the coefficients of a function of z, given at the points, in normalised Hermite polynomials."""
             return np.asarray(basis @ (function * root) * step)
 
         # σ², x σ², x² σ² against σ'², z σ'², z² σ'², σ σ' and z σ σ'.
@@ -399,6 +400,7 @@ class LearningPair:
         goal = math.log(LEARNED_SHARE * self.coefficient * self._signal(1.0)[0])
 
         def learned(_t: float, state: Array, *_step: object) -> float:
+            """Return ln(n g(C)) minus its value when the direction is learned."""
             return float(state[1]) + math.log(self._signal(float(state[0]))[0]) - goal
 
         learned.terminal = True  # type: ignore[attr-defined]

@@ -81,6 +81,7 @@ class FallingBack:
 
     @property
     def _current(self) -> Stepper:
+        """The stepper that takes the steps now."""
         return self._first if self._second is None else self._second
 
     @property
@@ -143,6 +144,7 @@ class FallingBack:
             self._look()
 
     def _tried(self) -> int:
+        """Return the number of steps that the first stepper has tried."""
         counts = self._first.statistics()
         return counts["steps_accepted"] + counts["steps_rejected"]
 

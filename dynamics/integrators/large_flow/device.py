@@ -362,6 +362,7 @@ class TorchFlowStepper(ClusterStepper):
         return self._counts | {"rhs_evaluations": self._evaluations}
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies on the host of the arrays from which `restore` continues."""
         clusters, tensors, numbers = self.clusters, {"now": self.now}, [self._time, self._h]
         if self._length is not None:
             tensors |= {name: getattr(clusters, name) for name in ("cluster", "sign", "drift")} | {"begin": self.begin}
@@ -410,6 +411,7 @@ class TorchFlowStepper(ClusterStepper):
         return self._look()
 
     def _prepare(self) -> None:
+        """Make the clusters of the next step, and store its beginning."""
         self._length_before = self._length or 0.0
         self.clusters.divide(self.now, self.begin, self.now_rates, self._length or 1.0)
         self.begin.copy_(self.now)
@@ -425,6 +427,7 @@ class TorchFlowStepper(ClusterStepper):
         return error, error_within, 0.0
 
     def _withdraw(self) -> None:
+        """Go back to the beginning of a step that cannot be taken."""
         self.now.copy_(self.begin)
         self._forget()
         self._time_last = self._time
@@ -464,6 +467,7 @@ class TorchFlowStepper(ClusterStepper):
         self._error.copy_((self._step * five / total).max())
 
     def _evaluate_stage(self, s: int) -> None:
+        """Write the rates at stage s of the step, with clusters slowed."""
         Y = self.begin + self._step * self._sum(s, s)
         self._stages[s].copy_(self.field.rates(Y))
         self.clusters.slow(self._stages[s], Y, self.field.n)
@@ -491,6 +495,7 @@ class TorchFlowStepper(ClusterStepper):
         return self._look()
 
     def _normalise(self, Y: Tensor) -> None:
+        """Scale the unit vectors of a state (m, W) to length 1, in place."""
         U = Y[:, : self.field.D]
         U /= U.norm(dim=1, keepdim=True)
 

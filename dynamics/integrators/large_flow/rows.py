@@ -391,6 +391,7 @@ class Rows:
         self.counts["partial_evaluations"] += 1
 
         def part(some: Integers, thread: int) -> None:
+            """Write the part of the field of some blocks, on the work space of a thread."""
             work, out = self._work[thread], (F, growth)
             partial_rows(some, division.cuts, state.whole, sources, is_rest, out, work, division.plan)
 

@@ -209,7 +209,10 @@ class ClusterStepper(ABC):
 
 
 def polynomial(coefficients: Any, x: float) -> Any:
-    """Return x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), the change since the beginning of a step."""
+    """Return the change from the beginning of a step to its fraction x, from 0 to 1.
+
+    It is x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), with the seven `coefficients` b, numbers or arrays.
+    """
     total = coefficients[6]
     for q in range(5, -1, -1):
         total = coefficients[q] + (x if q % 2 == 1 else 1.0 - x) * total
@@ -438,6 +441,7 @@ class LargeFlowStepper(ClusterStepper):
         return State(U, log_norm, now.F, now.growth)
 
     def _prepare(self) -> None:
+        """Divide the neurons for the next step, and renew the rests of the field where the division changes."""
         self._counted, self._next_part = self.statistics(), self._part
         begin, h = (self._now, 1.0) if self._last is None else (self._last.begin, self._last.h)
         division, self._drift = self._divider.divide(self._now, begin, h, self._division)
@@ -449,6 +453,10 @@ class LargeFlowStepper(ClusterStepper):
                 self._rests.subtract(slot, self.rows.partial)
 
     def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
+        """Compute a step of length h; return three errors in tolerances: of its end, inside it, and of its rest.
+
+        The second is 0 unless `dense`, and the third 0 where another one is too large.
+        """
         assert self._division is not None
         rows, error, error_within, self._dense_is_ready = self.rows, 0.0, 0.0, dense
         if self._division.sources.size == 0:
@@ -466,9 +474,11 @@ class LargeFlowStepper(ClusterStepper):
         return error, error_within, self._settle(step) if settles else 0.0
 
     def _lag_factor(self, excess: float, past: int = 0) -> float:
+        """Return the largest ratio of the next step's length to this one's, by the error of the rest of the field."""
         return super()._lag_factor(excess, past or self._rests.newest_first.size)
 
     def _withdraw(self) -> None:
+        """Forget the counts of a step that cannot be taken."""
         self._counted = {}
 
     def _attempt(self, h: float, parts: int, division: Division, drift: Array) -> Step:
@@ -555,6 +565,7 @@ class LargeFlowStepper(ClusterStepper):
         return largest
 
     def _accept(self, h: float, h_next: float) -> None:
+        """Make the step that was tried the last one, record its events, and set the length of the next."""
         step = self._tried_step
         end, output = step.time + h, DenseOutput(self.rows, step, ready=self._dense_is_ready)
         before, now, times = self._events, self.rows.event_values(*step.end.vectors), self.event_times
