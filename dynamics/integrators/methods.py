@@ -135,9 +135,10 @@ SMALLEST_STIFF_RTOL = 1e-9
 
 
 def choose_method(system: FlowSystem, last_time: float) -> str:
-    """Return "explicit" or "stiff" by the number of steps that stability alone would force on the explicit pair.
+    """Return "explicit" or "stiff" for a flow up to the time `last_time`.
 
-    The explicit pair of order 8 is stable to a step of about 6 over the fastest rate.
+    The explicit pair of order 8 is stable to a step of about 6 over the fastest rate; "stiff" is chosen where that
+    alone would force too many steps on it.
     """
     stability_steps = system.stiffness() * last_time / 6.0
     if stability_steps * EXPLICIT_STAGES * system.seconds_of_rates > EXPLICIT_SECONDS:

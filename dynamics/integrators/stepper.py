@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Status(IntEnum):
-    """Why `Stepper.advance` returned."""
+    """Reason why `Stepper.advance` returned: the time was reached, steps ran out, or no step succeeds."""
 
     REACHED = 0
     MAX_STEPS = 1
@@ -46,16 +46,19 @@ class Stepper(Protocol):
         """Time at which each event was passed; not-a-number until then; the start if passed there."""
 
     def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds.
+
+        Return the reason. The last step may go beyond the target.
+        """
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the state at a time within the last step."""
+        """Return the state (n,) at a time within the last step, both ends included; in `out` if that is given."""
 
     def derivative(self, t: float) -> Array:
-        """Return y' at a time within the last step."""
+        """Return the rates y' (n,) of the state at a time within the last step."""
 
     def statistics(self) -> dict[str, int]:
-        """Return counts of steps and evaluations."""
+        """Return counts of steps and evaluations by name."""
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit.
@@ -86,7 +89,11 @@ def end_threads(stepper: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
-    """Control of the steps: tolerances, or a forced length (0: adaptive) and order (0: chosen)."""
+    """Control of the steps: tolerances of the error of a component y_i in a step, atol_i + rtol |y_i|, and limits.
+
+    `fixed_step` forces the length of every step and `fixed_order` the order of "bdf", from 1 to 5; 0 leaves the choice
+    to the method. All are dimensionless.
+    """
 
     rtol: float
     atol: Array  # of each component, (n,)
@@ -95,6 +102,7 @@ class Tolerances:
     fixed_order: int = 0
 
     def __post_init__(self) -> None:
+        """Raise ValueError for values out of range."""
         for name, holds, requirement in (
             ("rtol", self.rtol > 0.0, "positive"),
             ("atol", np.all(self.atol > 0.0), "positive"),
@@ -107,13 +115,13 @@ class Tolerances:
 
 
 def check_inside(t: float, start: float, end: float) -> None:
-    """Refuse a time outside the last step."""
+    """Raise ValueError for a time t outside the last step, from `start` to `end`."""
     if not start <= t <= end:
         refuse(f"Argument `t` must be within the last step [{start}, {end}], but is {t}.")
 
 
 def check_stored(state: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> None:
-    """Refuse a stored state that lacks an array or holds one of another shape."""
+    """Raise ValueError unless a stored state holds the array `name` with this shape."""
     stored_shape = np.shape(state[name]) if name in state else None
     if stored_shape != shape:
         refuse(f"Argument `state` must hold `{name}` of shape {shape}, but has {stored_shape}.")
@@ -129,7 +137,7 @@ class UndoneSteps(ABC):
 
     @abstractmethod
     def _advance(self, target: float, max_steps: int) -> Status:
-        """Take steps as `advance` does."""
+        """Take steps until the time is at least `target` or `max_steps` were tried; return the reason of the end."""
 
     @abstractmethod
     def _copies(self) -> dict[str, NDArray[np.generic]]:
@@ -181,11 +189,11 @@ class SystemStepper(ABC):
 
     @abstractmethod
     def _end(self, *, last: bool) -> Array:
-        """Return the state at the beginning or at the end of the last step."""
+        """Return the state at the end of the last step, or at its start unless `last`."""
 
     @abstractmethod
     def _write_inside(self, t: float, out: Array) -> None:
-        """Write the state at a time strictly within the last step."""
+        """Write the state at a time t strictly within the last step to `out`."""
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step, shape (n,), on the polynomial of the step."""
@@ -212,9 +220,13 @@ class SystemStepper(ABC):
         return out
 
     def _record_events(self, times: Array, before: Array, now: Array) -> None:
-        """Locate the events that were passed in the last step, given their values at both ends."""
+        """Write to `times` when the events were passed in the last step, given their values at both ends.
+
+        All arrays have one entry per event, and `times` are NaN for those that have not passed.
+        """
 
         def values_at(t: float) -> Array:
+            """Return the values of all events at time t."""
             values = np.empty_like(times)
             self._system.event_values(t, self._within(t), values)
             return values
@@ -225,11 +237,12 @@ class SystemStepper(ABC):
 def record_crossings(
     times: Array, before: Array, now: Array, interval: tuple[float, float], values_at: Callable[[float], Array]
 ) -> None:
-    """Write the time of each waiting event that is at or above zero at the end of a step.
+    """Write the time of each event that has risen to zero by the end of a step to `times`, in place.
 
-    An event counts as passed at its first rise to zero; one that rises and falls back within a single step is not seen.
-    `times` are not-a-number while waiting, and changed in place. `before` and `now` are the values at both ends of the
-    interval, whose ends are equal at the initial state, and `values_at` gives them at a time strictly within.
+    `times` (events,) are not-a-number for events that have not passed; only these are looked at. `before` and `now`
+    (events,) are the values at both ends of the interval, which are equal at the initial state, and `values_at` returns
+    all values at a time strictly within. An event counts as passed at its first rise to zero; one that rises and falls
+    back within a single step is not seen.
     """
     # Imported here because the exact solution of a quadratic network compiles nothing.
     from dynamics.integrators.step_kernels import ACCURACY, MOST_TRIALS, narrowed, next_trial

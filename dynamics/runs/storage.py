@@ -575,6 +575,7 @@ def opened(path: Path) -> xr.Dataset:
 
 
 def _check_seal(path: Path) -> None:
+    """Raise StorageError for a file that has changed since it was written."""
     require(
         not is_changed(path),
         f"File {str(path)!r} must hold what was written to it, but has changed since: it is damaged.",
@@ -748,6 +749,7 @@ def to_table(
 
 
 def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:
+    """Return the dims by which a table has rows if none are asked for: those of measured times, else the commonest."""
     measured = next((name for name in _TIMES if name in dataset), None)
     if measured is not None:
         return dataset[measured].dims
@@ -756,6 +758,7 @@ def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:
 
 
 def _checked_rows(per: object, dataset: xr.Dataset) -> tuple[str, ...]:
+    """Return the dims that a caller asks for as a tuple; TypeError or ValueError for others than the dataset's."""
     if not isinstance(per, Sequence) or not all(isinstance(name, str) for name in per):
         refuse(f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}.", error=TypeError)
     names = (per,) if isinstance(per, str) else tuple(per)

@@ -200,7 +200,7 @@ class Run(ABC):
 
     @abstractmethod
     def take(self) -> StopReason | None:
-        """Take at most `steps` steps towards the next record; return the reason if the run cannot continue, or None."""
+        """Take at most `steps` steps towards the next record; return a reason if the run cannot continue, or None."""
 
     @abstractmethod
     def record(self) -> str | None:
@@ -208,7 +208,7 @@ class Run(ABC):
 
     @abstractmethod
     def snapshot(self) -> Any:
-        """Return a snapshot from which the run can continue."""
+        """Return a snapshot of the run, from which it can continue."""
 
     def begin(self) -> None:  # noqa: B027 (nothing to do is a good beginning)
         """Prepare for the first step."""
@@ -218,7 +218,7 @@ class Run(ABC):
         raise NotImplementedError
 
     def derivative(self) -> Array:
-        """Return y' at `time`."""
+        """Return the rates y' of the state at `time`; runs of SGD have none."""
         raise NotImplementedError
 
     def statistics(self) -> dict[str, int]:
@@ -412,7 +412,7 @@ class StepProgress(Progress):
 
 
 class MaxRuntime(Tracker):
-    """Stop after a wall-clock budget in seconds."""
+    """Tracker that stops a run after a wall-clock budget in seconds."""
 
     patient = True
 
@@ -561,5 +561,5 @@ class Soundness:
 
 
 def outgrown(series_error: float) -> StopReason | None:
-    """Return the reason to stop a run if this bound on the error of its means is too large, else None."""
+    """Return the reason to stop a run if the error of its means, `series_error`, is too large, else None."""
     return None if series_error <= LARGEST_SERIES_ERROR else StopReason.SERIES_TOO_SHORT

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Variable(NamedTuple):
-    """Metadata of one variable, wherever it appears."""
+    """Metadata of one variable of datasets: dims, meaning in words, and symbol in LaTeX."""
 
     dims: tuple[str, ...]
     long_name: str

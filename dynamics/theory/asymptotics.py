@@ -34,11 +34,13 @@ FEWEST_DIRECTIONS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsymptoticExponents:
-    """Exponents of the scaling laws for a_p ∝ p^(−β), β > ½, or a_p ∝ r^p, k ≥ 3; NaN where no law holds, as notes say.
+    """Exponents x of scaling laws of the loss L and of times T_p; NaN where no law holds, as `notes` say.
 
-    With τ = β + αk/2 for inputs with eigenvalues l^(−α), β for isotropic ones, L ∝ t^((1−2β)/τ), m^(1−2β),
-    n^((1−2β)/(2τ)) at a step size tuned to the last wanted direction, and (m t)^((1−2β)/(1+τ)), at the best width
-    m ∝ (m t)^(1/(1+τ)); T_p ∝ p^τ (tr Σ)^(k/2−1), tr Σ ∝ d^(1−α) for α < 1.
+    Coefficients of the directions are a_p ∝ p^(−β), β > ½, or geometric, and the information exponent k is at least 3.
+    With τ = β + αk/2 for inputs with eigenvalues l^(−α) of the covariance Σ, β for isotropic ones, L ∝ t^((1−2β)/τ) in
+    the flow time t, m^(1−2β) in the width m, n^((1−2β)/(2τ)) in samples n at a step size tuned to the last wanted
+    direction, and (m t)^((1−2β)/(1+τ)) in compute m t, at the best width m ∝ (m t)^(1/(1+τ)). Directions emerge at
+    times T_p ∝ p^τ (tr Σ)^(k/2−1), with tr Σ ∝ d^(1−α) for α < 1 in dimension d.
     """
 
     loss_time: float
@@ -94,16 +96,20 @@ def asymptotic_exponents(
 
 
 def spectral_decay(problem: Problem) -> float | None:
-    """Return the decay α of the eigenvalues of the inputs along the directions; None where they have no power law."""
+    """Return the decay α of the eigenvalues of the inputs along the directions, 0 for isotropic inputs.
+
+    It is None where they follow no power law.
+    """
     if problem.inputs is None:
         return 0.0
     return problem.inputs.alpha if problem.teacher.directions is None else None
 
 
 def ideal_curve(count: int, beta: float, ranks: tuple[float, float] | None = None) -> tuple[Array, Array]:
-    """Return r and the idealised loss L(r) in units of E f*², a staircase seen at points equal in ln r.
+    """Return numbers r of learned directions (400,), equally spaced in ln r, and the idealised loss L(r) there.
 
-    `ranks` are the smallest and largest r, by default 1 and P^0.75.
+    L is in units of its start and a staircase: `count` is the number P of directions, with coefficients p^(−β). `ranks`
+    are the smallest and largest r, by default 1 and P^0.75.
     """
     tail = np.append(np.cumsum((np.arange(1, count + 1.0) ** (-2.0 * beta))[::-1])[::-1], 0.0)
     low, high = (1.0, float(round(count**WINDOW_POWER))) if ranks is None else ranks

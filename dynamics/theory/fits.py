@@ -51,7 +51,7 @@ def widening(samples: int) -> float:
 
 
 def _increasing(values: ArrayLike, name: str) -> Array:
-    """Return an array of one dimension; ValueError unless its numbers increase, which NaN does not."""
+    """Return numbers as an array (N,); ValueError unless they increase and none is NaN."""
     column = real_column(values, name)
     require(column.ndim == 1, f"Argument `{name}` must have one dimension, but has shape {column.shape}.")
     require(not np.isnan(column).any(), f"Argument `{name}` must hold numbers alone, but has NaN.")

@@ -71,7 +71,10 @@ def resolved_rate(
 
 
 def stable_rate(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float:
-    """Return the limit of the learning rate of any SGD with B samples per step; ValueError where none is known."""
+    """Return the learning rate up to which steps of an optimizer with `batch_size` samples are stable.
+
+    It is known for SGD and steps of zeroth order, of any problem; ValueError is raised where it is not.
+    """
     amplification, directions = _limited(optimizer)
     if is_correlation(problem):
         from dynamics.theory.correlation import largest_rate  # needs a compiler, which the other limits do not
@@ -85,7 +88,11 @@ def stable_rate(problem: Problem, batch_size: int, optimizer: Optimizer | str | 
 
 
 def _limited(optimizer: Optimizer | str | None) -> tuple[float, int | None]:
-    """Return the number that divides the limit of plain SGD, and the number K of random directions, None for SGD."""
+    """Return a factor that divides the limit of plain SGD for an optimizer, and its number of random directions.
+
+    The factor is that of momentum, 1 without; the number is None but for steps of zeroth order. ValueError is raised
+    for optimizers without a limit.
+    """
     chosen = checked_optimizer(optimizer)
     if isinstance(chosen, ZerothOrder):
         return 1.0, chosen.directions
@@ -263,7 +270,10 @@ def _in_known_digits(limit: float) -> float:
 
 
 def quick_limit(problem: Problem, batch_size: int, optimizer: Optimizer | str | None = None) -> float | None:
-    """Return `stable_rate` where a formula gives it; None where it needs a flow or is not known."""
+    """Return `stable_rate`, the limit of the learning rate, where a formula gives it at once.
+
+    None is returned where it needs a flow or is not known.
+    """
     by_formula = is_frame(problem) or fitted_neurons(problem) is not None
     try:
         return stable_rate(problem, batch_size, optimizer) if by_formula else None
@@ -287,7 +297,7 @@ def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
 
 
 def target_losses(problem: Problem, targets: Integers) -> Array:
-    r"""Return the loss of each target p̄ at which p̄ directions are learned, the last of them by half.
+    r"""Return the loss at which p directions are learned, the last of them by half, for each target p.
 
     .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)
     """

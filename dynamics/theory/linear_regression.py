@@ -110,8 +110,9 @@ def linear_regression_steps(
     learning_rate : float or Schedule
         η > 0, in units of 1/λ, or one for every step.
     steps : int
+        Number of steps, at least 1.
     batch_size, label_noise : int and float, default 1 and 0
-        B, fresh samples per step, and τ ≥ 0.
+        B, fresh samples per step, and the standard deviation τ ≥ 0 of the noise of labels.
     optimizer : SGD or ZerothOrder, optional
         What a step does with the gradient; plain SGD by default. Smoothing has no effect on a squared error of w·x.
 

@@ -252,7 +252,7 @@ def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Ar
 
 
 def check_decouples(problem: Problem) -> None:
-    """Raise ValueError unless k ≥ 3, so that directions are learned independently of each other."""
+    """Raise ValueError unless the information exponent k is at least 3: then directions are learned one by one."""
     k = problem.information_exponent
     require(
         k >= 3,
@@ -284,10 +284,11 @@ def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -
 
 
 def default_committee_schedule(problem: Problem) -> SaveAt:
-    """Return the default schedule of a committee.
+    """Return the times at which a committee is saved when none are given, equally spaced in ln t.
 
-    Beyond k = 2 one neuron of length 1 alone obeys C' = k a_p c_k² C^(k−1) near the equator and leaves it after
-    C(0)^(2−k) / (k (k − 2) a_p c_k²).
+    Above k = 2, the information exponent, one neuron of length 1 alone obeys C' = k a_p c_k² C^(k−1) for small overlaps
+    C and leaves them after C(0)^(2−k) / (k (k − 2) a_p c_k²), with the coefficient a_p of a direction and c_k of the
+    link. The end is a multiple of the longest such time.
     """
     k = problem.information_exponent
     if k <= 2:

@@ -35,7 +35,7 @@ MOST_STEPS = 2.0**53
 
 @dataclass(frozen=True, repr=False)
 class BestSchedule(Schedule):
-    """The schedule of fewest mean steps, `best_schedule`; after its last step the rate is constant.
+    """The schedule of fewest mean steps, as `best_schedule` returns it; after its last step the rate is constant.
 
     Attributes
     ----------

@@ -78,7 +78,7 @@ def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
 
 
 class SearchNoise:
-    """What noise of SGD does to an overlap C while the student is small: its mean effect B and its spread D.
+    """Effect of the noise of SGD on an overlap C while the student is small: its mean B and its spread D.
 
     Both are those of `escape_bias`, series in C whose coefficients are products of Hermite coefficients. `total` is the
     sum Σ a² of squared coefficients of the teacher, by default the problem's.
@@ -358,7 +358,10 @@ def learned_bias(
 
 
 class LearningPair:
-    """One neuron and the direction that it learns, with the noise that all other directions make."""
+    """One neuron and the direction that it learns, with the noise that all other directions add to each step.
+
+    `passage` returns the time at which the direction is learned.
+    """
 
     def __init__(self, problem: Problem, prediction: EmergencePrediction, direction: int) -> None:
         self.link, a = problem.activation, problem.teacher.coefficients

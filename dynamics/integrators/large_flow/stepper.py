@@ -157,13 +157,17 @@ class ClusterStepper(ABC):
 
     @abstractmethod
     def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
-        """Compute a step of length h; return the errors of its end, of its polynomial if `dense`, and of its lag.
+        """Compute a step of length h; return three errors, each in units of its tolerance.
 
-        They are in units of tolerances. Where one is too large, those that follow need not be computed.
+        They are those of its end, of its polynomial if `dense`, and of the extrapolated rest of the field. Where one is
+        too large, those that follow need not be computed.
         """
 
     def _lag_factor(self, excess: float, past: int = 1) -> float:
-        """Return the largest ratio of the next step's length to this one's, by the error of a lag of `past` values."""
+        """Return the largest ratio of the next step's length to this one's, by the error of the extrapolated rest.
+
+        `excess` is that error in tolerances, and `past` the number of past values through which it was extrapolated.
+        """
         return float(LAG_SAFETY * excess ** (-1.0 / (past + 1.0)))
 
     @abstractmethod
