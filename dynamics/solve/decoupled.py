@@ -133,7 +133,10 @@ def _dataset(
     values: Mapping[str, Array],
     notes: Sequence[str],
 ) -> xr.Dataset:
-    """Return the dataset of an answer whose events are at the predicted times; times that never come are NaN."""
+    """Return the dataset of an answer whose events are at the predicted times; times that never come are NaN.
+
+    `values` maps names of variables to arrays, `schedule` has the times along "time", and `notes` are joined by "; ".
+    """
     times = {
         "emergence_time": prediction.predicted_emergence_time,
         "learned_time": prediction.predicted_learned_time,

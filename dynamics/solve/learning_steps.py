@@ -104,7 +104,7 @@ class LearningSteps:
         return table_of_pairs(f"<b>Direction {self.direction}</b>, {self.event}", rows)
 
     def _said(self) -> dict[str, str]:
-        """Return texts of steps and samples; without an interval only the steps of the flow, with one digit."""
+        """Return mean and scatter as texts, by "steps" and "samples"; without an interval "steps" alone."""
         if not math.isfinite(self.steps):
             return {"steps": "never" if math.isinf(self.steps) else "unknown"}
         if not math.isfinite(self.steps_deviation):
@@ -113,7 +113,7 @@ class LearningSteps:
         return {name: with_error(size * self.steps, size * self.steps_deviation) for name, size in units.items()}
 
     def _interval(self, form: str) -> str:
-        """Return the interval, formatted by `form`, "" if it is unknown."""
+        """Return the two ends of the 95 % interval, in steps, within the text `form`; "" if the interval is unknown."""
         if not math.isfinite(self.steps_deviation):
             return ""
         ends = (self.steps_low, self.steps_high)
@@ -122,12 +122,12 @@ class LearningSteps:
 
 
 def stored_steps(steps: Sequence[LearningSteps]) -> dict[str, str]:
-    """Return the attribute of an answer that holds steps of directions."""
+    """Return the attribute of an answer, as {name: JSON text}, that stores the steps of some directions."""
     return {STEPS_ATTRIBUTE: json.dumps([asdict(entry) for entry in steps])}
 
 
 def steps_of(answer: xr.Dataset) -> list[LearningSteps]:
-    """Return the steps of directions that an answer holds, none if they were not asked for."""
+    """Return the steps that `stored_steps` has put into an answer, one entry per direction, or an empty list."""
     stored = json.loads(str(answer.attrs.get(STEPS_ATTRIBUTE, "[]")))
     return [LearningSteps(**(entry | {"notes": tuple(entry["notes"])})) for entry in stored]
 
@@ -267,7 +267,11 @@ def learning_steps(
 def _step(
     answer: xr.Dataset, learning_rate: object, batch_size: object, optimizer: object
 ) -> tuple[float, int, bool, Optimizer]:
-    """Return learning rate, batch size, whether the answer is one of finite steps, and the optimizer."""
+    """Return learning rate, batch size, whether the answer is one of finite steps of SGD, and the optimizer.
+
+    Arguments that are None are those of the answer. Raise ValueError if they contradict it, if its learning rate
+    varies, or if the noise of the optimizer is not known for its problem.
+    """
     stepped = "step_theory" in answer.attrs
     settings = {"learning_rate": learning_rate, "batch_size": batch_size}
     require(
@@ -304,7 +308,10 @@ def _step(
 
 
 class _Times(NamedTuple):
-    """Times of an event in runs of SGD, in flow time: mean, delay, standard deviation, and ends of the interval."""
+    """Times of an event in runs of SGD, in flow time: mean, delay, standard deviation, ends of the 95 % interval.
+
+    `delay` is the mean less the time of the answer; `notes` are sentences on what is not modelled.
+    """
 
     mean: float
     delay: float
@@ -320,6 +327,7 @@ def _unknown(time: float, cause: str) -> _Times:
 
 
 def _is_known(problem: Problem, size: int, chosen: Optimizer) -> bool:
+    """Return whether theory has the noise of an optimizer on batches of `size` samples for a problem."""
     return isinstance(chosen, SGD) or (isinstance(chosen, ZerothOrder) and is_correlation(problem) and size == 1)
 
 
@@ -335,6 +343,12 @@ def _times(
     *,
     stepped: bool,
 ) -> _Times:
+    """Return the times of an event in runs of SGD, by theory of pairs, by drawn runs, or unknown.
+
+    `place` is the index of the direction, `event` "emergence" or "learned", `rate` η, `size` the samples per step,
+    `time` that of the answer, and `draws` the number of runs to draw, None to draw only where needed. `stepped` says
+    that the answer has the mean effect of finite steps already.
+    """
     if not _is_known(problem, size, chosen):
         return _unknown(time, f"how the noise of {chosen} scatters times is unknown")
     if draws is None and not is_drawn(problem):
@@ -369,7 +383,11 @@ def is_drawn(problem: Problem) -> bool:
 def _of_drawn_runs(
     problem: Problem, place: int, event: str, rate: float, size: int, time: float, draws: int | None, *, stepped: bool
 ) -> _Times:
-    """Return the times of drawn runs; for the answer of a flow, its time scaled by drawn over noiseless times."""
+    """Return the times of an event in drawn runs of the noisy equations; unknown above the limit of stability.
+
+    Arguments are those of `_times`. For the answer of a flow, drawn times are multiplied by its `time` over the time of
+    a drawn run without noise.
+    """
     if (note := _above_limit(problem, rate, size)) is not None:
         return _unknown(time, note)
     plan = theory.RunPlan.of(problem, rate / size, time, draws)
@@ -407,7 +425,10 @@ def _above_limit(problem: Problem, rate: float, size: int) -> str | None:
 def _scattered(
     problem: Problem, place: int, event: str, rate: float, size: int, time: float, scatter: float, *, stepped: bool
 ) -> _Times:
-    """Return the times of drawn runs where noise scatters times by a share beyond leading order."""
+    """Return the times of drawn runs if noise scatters times by so large a share that the leading order does not hold.
+
+    `scatter` is the standard deviation of ln T of theory; the other arguments are those of `_times`.
+    """
     note = f"noise scatters times by a share of {scatter:.2g}, beyond leading order"
     if not (can_be_drawn(problem) and 0.0 < time < math.inf):
         return _unknown(time, note)
@@ -426,7 +447,12 @@ def _of_pair(
     *,
     stepped: bool,
 ) -> _Times:
-    """Return the times of a matched pair; the interval also covers runs in which noise exchanges neurons."""
+    """Return the times of an event for a direction and its matched neuron, to leading order in the noise of SGD.
+
+    `directions` is the number of random directions per step of a zeroth-order optimizer, else None; the other arguments
+    are those of `_times`. Where noise may exchange the neurons that find the directions, the interval also covers such
+    runs.
+    """
     if not (is_correlation(problem) or decouples(problem)):
         return _unknown(
             time,

@@ -124,7 +124,11 @@ def solve_mean_field(
 def mean_field_integration(
     run: Run, *, particles: int | None, quadrature: str, tracers: ArrayLike | None
 ) -> Integration:
-    """Return the integration of the particles of a mean field."""
+    """Return the integration of the particles that stand for an infinitely wide network, and of tracers that follow it.
+
+    `particles` is their number, None for the default, `quadrature` the rule that places them, and `tracers` (n, r) are
+    starts, in the r coordinates of the teacher, of neurons that the field moves but that do not act on it.
+    """
     from dynamics.integrators.particles import stepper_of_particles
 
     problem = run.problem
@@ -177,7 +181,11 @@ def mean_field_integration(
 def _particles(
     problem: Problem, count: int, rule: str, followers: Array
 ) -> tuple[equations.MeanFieldSystem, equations.MeanFieldSystem, Array]:
-    """Return the system of the particles, that of particles and tracers, and the weights of all particles."""
+    """Return the system of the particles, that of particles and tracers, and the weights (count,) of all particles.
+
+    `followers` (n, r) are the starts of tracers; without any, both systems are one. If one half of the particles
+    mirrors the other, the systems hold one half only.
+    """
     projections, whole = equations.start_particles(problem, count, rule)
     weights = whole
     # Where one half of the particles mirrors the other, the systems have one half.
@@ -200,10 +208,11 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def default_mean_field_schedule(problem: Problem) -> SaveAt:
-    """Return the schedule used when none is given, in units of the time of a neuron of overlap 1/√d alone.
+    """Return the default saved times, geometric about the time that a single neuron of overlap 1/√d takes to align.
 
-    With b = a c_j c*_j j of the smallest a_p and the first degree j that both links have, it grows as
-    C' = b C^(j−1), which takes 1/b, ln(√d)/b, d^((j−2)/2)/((j − 2) b) for j = 1, 2, more.
+    With links Σ_j c_j h_j of the student and Σ_j c*_j h_j of the teacher, j the first degree at which both coefficients
+    differ from 0, a the smallest coefficient of a direction and b = a c_j c*_j j, the overlap of such a neuron grows as
+    C' = b C^(j−1). This takes the time 1/b for j = 1, ln(√d)/b for j = 2, and d^((j−2)/2)/((j − 2) b) beyond.
     """
     count = min(problem.activation.coefficients.size, problem.teacher_link.coefficients.size)
     drive = problem.activation.coefficients[:count] * problem.teacher_link.coefficients[:count]
@@ -221,7 +230,11 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
 
 
 def loss_rise(loss: Array, rtol: float) -> dict[str, object]:
-    """Return whether the loss never rises by more than `rtol` of its largest value, and its largest rise."""
+    """Return two attributes on the rise of a loss (times,), by name.
+
+    "loss_is_monotone" says whether it never rises by more than `rtol` of its largest value, "largest_loss_rise" is the
+    largest rise between two saved times.
+    """
     finite_loss = loss[np.isfinite(loss)]
     rise = float(np.max(np.diff(finite_loss), initial=0.0))
     return {
@@ -231,7 +244,7 @@ def loss_rise(loss: Array, rtol: float) -> dict[str, object]:
 
 
 def warn_of_rise(attributes: Mapping[str, object]) -> None:
-    """Warn of a loss that rises."""
+    """Warn if the attributes of an answer say that its loss rises, which a gradient flow excludes."""
     if not attributes["loss_is_monotone"]:
         rise = attributes["largest_loss_rise"]
         warn(f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`.")

@@ -125,7 +125,11 @@ def solve_network(
 def network_integration(
     run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
 ) -> Integration:
-    """Return the integration of a two-layer network."""
+    """Return the integration of a two-layer network; its `Student` says which layers are trained.
+
+    Without a `learning_rate` it is the gradient flow; with one, gradient descent or SGD with `batch_size` samples per
+    step.
+    """
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
     step, schedule = step.planned(run, lambda: default_network_schedule(problem, is_short=not step.is_plain))
@@ -172,7 +176,7 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 def network_step(
     problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object, optimizer: object
 ) -> StepSettings:
-    """Return the settings of steps of finite size; on the sphere their theory is "infinite-d" alone."""
+    """Return the checked settings of steps; for a first layer on the sphere the default theory is "infinite-d"."""
     step = steps.checked_step(learning_rate, method, step_theory, batch_size, optimizer, problem=problem)
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")

@@ -128,7 +128,11 @@ def solve_overlaps(
 def overlap_integration(
     run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object, device: str | None
 ) -> Integration:
-    """Return the integration of the coupled flow, or of its mean steps."""
+    """Return the integration of the overlaps of the homogeneous student: the gradient flow, gradient descent, or SGD.
+
+    Without a `learning_rate` it is the flow; with one, the mean steps of SGD with `batch_size` samples per step by the
+    theory `step_theory`. `device` names where large arrays are, such as "cuda", None for this processor.
+    """
     problem, P = run.problem, run.problem.num_directions
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
     steps.refuse_beside_map(step, device=device)
@@ -265,7 +269,11 @@ def solve_committee(
 def committee_integration(
     run: Run, *, learning_rate: object, step_theory: str, batch_size: object, optimizer: object
 ) -> Integration:
-    """Return the integration of a committee."""
+    """Return the integration of a committee, a network whose second layer is fixed.
+
+    Without a `learning_rate` it is the gradient flow; with one, SGD with `batch_size` samples per step, by the theory
+    `step_theory`, "infinite-d" or "finite-d".
+    """
     from dynamics.equations.committee import CommitteeSystem
 
     problem, P = run.problem, run.problem.num_directions
@@ -306,16 +314,17 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def default_flow_schedule(problem: Problem) -> SaveAt:
-    """Return the default saved times of a flow, which follow the predicted times if theory has them."""
+    """Return the default saved times of a flow, spread over its predicted times if theory has them."""
     return theory.default_schedule(problem, predict(problem) if has_pairs(problem) else None)
 
 
 def has_pairs(problem: Problem) -> bool:
-    """Return whether predicted times are those of matched pairs."""
+    """Return whether theory predicts times direction by direction, each with one matched neuron."""
     return problem.information_exponent > 2 or is_correlation(problem)
 
 
 def _warn_margin(attributes: Mapping[str, Any]) -> None:
+    """Warn if the least eigenvalue of G − C T⁻¹ Cᵀ, not negative for exact overlaps, is below the tolerance."""
     margin = attributes.get("smallest_gram_margin", 0.0)
     if margin < -GRAM_WARNING * attributes["rtol"]:
         warn(

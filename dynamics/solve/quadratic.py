@@ -44,28 +44,34 @@ class JumpStepper:
         return self
 
     def attributes(self, _stepper: Stepper) -> dict[str, object]:
-        """Return no attributes, since there is one method alone."""
+        """Return an empty dict: this answer has one method alone, so a dataset need not name it."""
         return {}
 
     @property
     def time(self) -> float:
-        """End of the last jump."""
+        """Flow time at the end of the last jump."""
         return self._course.time
 
     @property
     def event_times(self) -> Array:
-        """Times at which directions were aligned, then those at which they were learned; NaN if not yet."""
+        """Times (2 P,) at which the P directions were aligned, then those at which they were learned, or NaN."""
         return np.concatenate(self._course.reached)
 
     def advance(self, target: float, max_steps: int) -> Status:
-        """Jump until a time is reached, or `max_steps` times."""
+        """Take exact jumps until the time `target` is reached, or `max_steps` of them.
+
+        Return which of the two ended the call.
+        """
         last = self._jumps + max_steps
         while self.time < target and self._jumps < last:
             self._course, self._jumps = self._course.towards(target), self._jumps + 1
         return Status.REACHED if self.time >= target else Status.MAX_STEPS
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:  # noqa: ARG002
-        """Return U and V as one array, at the end of the last jump alone."""
+        """Return the state, the matrices U and V of the motion in one flat array.
+
+        `t` must be the end of the last jump.
+        """
         check_inside(t, self.time, self.time)
         return self._course.numbers()
 
@@ -75,11 +81,11 @@ class JumpStepper:
         return self._course.velocity()
 
     def observe(self, numbers: Array) -> Mapping[str, object]:
-        """Return the record of a state."""
+        """Return the observables of a state, by name; `numbers` is a flat array as `interpolate` returns it."""
         return self._course.standing(numbers).record()
 
     def statistics(self) -> dict[str, int]:
-        """Return the number of jumps."""
+        """Return the number of jumps so far, as "steps_accepted"."""
         return {"steps_accepted": self._jumps}
 
     def state(self) -> dict[str, NDArray[np.generic]]:
@@ -163,7 +169,10 @@ def solve_quadratic(problem: Problem, **shared: Unpack[TimedArguments]) -> xr.Da
 
 
 def quadratic_integration(run: Run) -> Integration:
-    """Return the integration of a quadratic network."""
+    """Return the exact solution of a quadratic network (link h_2) as an integration, with the predictions of theory.
+
+    Its constants are the losses of the sigmoid and of the staircase formula (times,), and predicted times (P,).
+    """
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
     schedule = run.schedule(lambda: default_quadratic_schedule(problem))
     jumps_needed(schedule.times, float(a.max()))
@@ -200,7 +209,7 @@ def quadratic_integration(run: Run) -> Integration:
 
 
 def quadratic_numbers(problem: Problem, times: int) -> tuple[float, float]:
-    """Return approximate counts of the numbers in memory: those of the motion, and of the records at `times` times."""
+    """Return approximate counts of numbers in memory: of the motion, and of the records at `times` times."""
     m, count = problem.width, problem.num_directions
     return float(ARRAYS_OF_MOTION * m * (count + m)), float(ARRAYS_OF_RECORDS * times * count)
 
@@ -219,7 +228,11 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def default_quadratic_schedule(problem: Problem) -> SaveAt:
-    """Return the schedule used when none is given; see `solve_quadratic`."""
+    """Return the default saved times, from a tenth of the strongest direction's time to past that of the last.
+
+    They are geometric. The time of a direction of coefficient a is max(ln(d/m), 1)/(4 a) for d dimensions and m
+    neurons. The last time is cut where more than `DEFAULT_JUMPS` jumps would be taken.
+    """
     a = np.sort(problem.teacher.coefficients)[::-1]
     wait = max(np.log(problem.dimension / problem.width), 1.0) / 4.0
     first, last = 0.1 * wait / a[0], LAST_ALIGNED_FACTOR * wait / a[min(problem.width, a.size) - 1]

@@ -154,7 +154,10 @@ def predict_recovery(
 
 
 def single_direction(problem: object) -> Problem:
-    """Return the problem; raise TypeError or ValueError unless its labels are σ(θ·x) + τξ."""
+    """Return `problem` itself; raise TypeError or ValueError unless its labels are σ(θ·x) + τξ.
+
+    These are a link σ of one direction θ with coefficient 1, and label noise τξ, ξ standard normal.
+    """
     if not isinstance(problem, Problem):
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", error=TypeError)
     check_fields(problem, FIELDS_OF_STUDENT, "here")
@@ -173,7 +176,11 @@ def single_direction(problem: object) -> Problem:
 
 
 def direction_attributes(estimator: Estimator, dimension: int, transform: object) -> dict[str, object]:
-    """Return the attributes of an estimator that are known before any sample."""
+    """Return the attributes of a spectral estimator of one direction that are known before any sample is drawn.
+
+    Among them are its degree k, the sign of its signal, the number of samples of its threshold, None if it has none,
+    and that number over d^max(1, k/2), d the `dimension`.
+    """
     k, threshold = estimator.degree, estimator.threshold(dimension)
     has_threshold = k > 1 and not np.isnan(threshold)
     return {

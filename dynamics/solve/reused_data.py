@@ -229,7 +229,12 @@ def checked_data(
     reshuffle: object,
     draws: object,
 ) -> tuple[ReusedData, int]:
-    """Return the data of the motion and the points of a group; refuse more steps than memory or noise allow."""
+    """Return the data of the motion, and the number of random points of each of the `GROUPS` groups, a power of 2.
+
+    `samples` is a number, or a text such as "1.5d" in units of the dimension; `steps` is the number of SGD steps, all
+    epochs together; `learning_rate` is one number or a schedule; `draws` is the number of random points of all groups.
+    Raise ValueError or TypeError for bad arguments, and for more steps than memory, noise, or the Sobol sequence allow.
+    """
     check_problem(problem, NETWORK)
     count = checked_integer(steps, "steps", minimum=1)
     size = points_of_group(checked_integer(draws, "draws", minimum=FEWEST, maximum=MOST))
@@ -282,7 +287,7 @@ def checked_data(
 
 
 def points_of_group(draws: int) -> int:
-    """Return the number of points of each group, a power of 2."""
+    """Return the points of each group, the least power of 2 with which all groups together have `draws`."""
     return 1 << (-(-draws // GROUPS) - 1).bit_length()
 
 
@@ -319,7 +324,7 @@ def samples_of(samples: object, dimension: int) -> float:
 
 
 def _target(problem: Problem) -> Callable[[Array], Array]:
-    """Return f* as a function of the coordinates that it depends on, (r, points)."""
+    """Return f* as a function of the coordinates on the r axes of the teacher: it maps (r, points) to (points,)."""
     teacher = problem.teacher
     if (polynomial := teacher.target) is not None:
         return lambda z: polynomial.value(z.T)
@@ -330,7 +335,11 @@ def _target(problem: Problem) -> Callable[[Array], Array]:
 
 
 def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -> tuple[list[Moments], bool]:
-    """Return the moments of each finished group of points, and whether Ctrl-C was pressed."""
+    """Return the moments of each finished group of `size` random points, and whether the run was interrupted.
+
+    Group g is drawn from the generator of [`seed`, g]; groups share the cores. Raise KeyboardInterrupt after Ctrl-C if
+    fewer than two groups are finished, since their differences are the errors.
+    """
     must_stop, stopped, drawn_parts = interruption(), threading.Event(), []
     interrupted = False
 
@@ -367,7 +376,11 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
 
 
 def _without_noise(values: Mapping[str, Array]) -> StopReason:
-    """Set values to NaN from the first step whose loss is noise or not finite; return why the answer ends."""
+    """Set all values to NaN from the first step whose loss is noise or not finite, in place.
+
+    Return why the answer ends. `values` maps names to arrays with steps first; "loss" and its standard error
+    "loss_error" (steps,) decide.
+    """
     error, (of_loss, of_first) = values["loss_error"], MOST_NOISE
     bad = ~(error <= of_loss * values["loss"] + of_first * values["loss"][0])
     if not bad.any():
@@ -393,12 +406,12 @@ def _losses(system: NetworkSystem, groups: Sequence[Moments]) -> Array:
 
 
 def _normalised(moments: Moments) -> tuple[Array, Array, Array]:
-    """Return M_ia/|w_i|, w_i·w_j/(|w_i| |w_j|) and |w_i|²."""
+    """Return the overlaps M_ia/|w_i| and w_i·w_j/(|w_i| |w_j|), and |w_i|², of moments M (…, m, r) and Q (…, m, m)."""
     n = np.einsum("...ii->...i", moments.gram)
     length = np.sqrt(n)
     return moments.overlap / length[..., None], moments.gram / (length[..., None] * length[..., None, :]), n
 
 
 def _standard_error(values: Array) -> Array:
-    """Return the standard error of the mean over groups, (groups, times); exactly 0 where they are equal."""
+    """Return the standard errors (times,) of the means of values (groups, times), exactly 0 where all are equal."""
     return np.asarray(np.std(values - values[0], axis=0, ddof=1) / np.sqrt(len(values)))

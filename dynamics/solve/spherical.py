@@ -114,7 +114,11 @@ def solve_spherical(
 
 
 def spherical_integration(run: Run, *, learning_rate: object, step_theory: str, batch_size: object) -> Integration:
-    """Return the integration of a spherical network."""
+    """Return the integration of a spherical network, whose neurons all keep length 1, for the arguments of a run.
+
+    `learning_rate` is None for the gradient flow, or the η of SGD with `batch_size` samples per step; `step_theory`
+    must be "infinite-d", the only one that this student has.
+    """
     problem, P = run.problem, run.problem.num_directions
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     step = sgd_step(problem, learning_rate, step_theory, batch_size)
@@ -160,6 +164,7 @@ def spherical_integration(run: Run, *, learning_rate: object, step_theory: str, 
 
 
 def _system(problem: Problem, step: StepSettings) -> SphericalSystem | SphericalStepSystem:
+    """Return the equations of the gradient flow, or those of SGD if `step` has a learning rate."""
     from dynamics.equations.spherical import SphericalStepSystem, SphericalSystem
 
     if step.learning_rate is None:
@@ -262,7 +267,13 @@ def solve_coupling(
 
 
 def _integrated(problem: Problem, nodes: Array, particles: int, rtol: float, atol: float) -> dict[str, Array]:
-    """Return the distance at all nodes, its Frobenius norm, that of the noise, the largest growth, and the bound."""
+    """Return the linearised distance of m neurons from their mean-field law, and a bound, at the times `nodes` (n,).
+
+    The mean field is followed with `particles` particles at the tolerances `rtol` and `atol`. Keys of the result are
+    "neuron_gap" (n, m, D), the distance in coordinates; "linear_error" (n,), its Frobenius norm; "noise_size" (n,), the
+    norm of the term that drives it; "largest_growth" (n,), the rate at which it can grow; and "linear_error_bound"
+    (n,). The linear equation is integrated by the Runge-Kutta method of order 4.
+    """
     from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
     from dynamics.equations.vectors import unit_vectors
 
@@ -315,7 +326,7 @@ def _integrated(problem: Problem, nodes: Array, particles: int, rtol: float, ato
 
 
 def _nodes(times: Array, largest_step: float) -> tuple[Array, NDArray[np.intp]]:
-    """Return increasing nodes from 0 to the last time, at most a step apart, and the places of the saved times."""
+    """Return nodes from 0 to the last of `times`, at most `largest_step` apart, and the indices of `times` in them."""
     stops = times if times[0] == 0.0 else np.concatenate([[0.0], times])
     counts = np.maximum(np.ceil(np.diff(stops) / largest_step), 1.0).astype(np.intp)
     parts = [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(stops, stops[1:], counts, strict=False)]
@@ -398,7 +409,10 @@ def solve_correlation(
 def correlation_integration(
     run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
 ) -> Integration:
-    """Return the integration of the overlap of one neuron."""
+    """Return the integration of the overlap of one neuron with one direction under the objective "correlation".
+
+    `learning_rate` is None for the flow; `batch_size` is in samples per step, and `optimizer` None for plain SGD.
+    """
     problem = run.problem
     step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)
     prediction, stepped = predict(problem), step.learning_rate is not None
@@ -428,7 +442,10 @@ def correlation_integration(
 def correlation_step(
     problem: Problem, learning_rate: object, step_theory: object, batch_size: object, optimizer: object = None
 ) -> StepSettings:
-    """Return the settings of steps; refuse a problem or steps that the equations do not describe."""
+    """Return the checked settings of steps; raise ValueError for a problem or steps that the equations do not describe.
+
+    `learning_rate` None stands for the flow; `step_theory` must be None or "finite-d".
+    """
     require(is_correlation(problem), "Argument `problem` must have `objective` 'correlation' here, but has 'squared'.")
     require(
         step_theory in (None, "finite-d"),

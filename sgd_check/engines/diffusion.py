@@ -64,7 +64,7 @@ LARGEST_RISE = 1.1
 
 @kernel
 def product(A: Matrix, i: int, B: Matrix, j: int) -> float:
-    """Return the product of two rows."""
+    """Return the inner product of row i of A and row j of B."""
     total = 0.0
     for c in range(A.shape[1]):
         total += A[i, c] * B[j, c]
@@ -73,7 +73,10 @@ def product(A: Matrix, i: int, B: Matrix, j: int) -> float:
 
 @kernel
 def kernel_and_slopes(squares: Vector, q: float) -> tuple[float, float, float]:
-    """g, g' and g'' at q, for g(s) = Σ_j c_j² s^j."""
+    """Return g(q), g'(q) and g''(q) of g(q) = Σ_j c_j² q^j, the mean of σ(x) σ(y) over normal x, y of correlation q.
+
+    `squares` holds the squared Hermite coefficients c_j² of the link σ.
+    """
     value = slope = bend = 0.0
     for j in range(squares.size - 1, -1, -1):
         bend = bend * q + 2.0 * slope
@@ -84,9 +87,12 @@ def kernel_and_slopes(squares: Vector, q: float) -> tuple[float, float, float]:
 
 @kernel
 def write_mean_gradient(W: Matrix, vectors: Vectors, squares: Vector, G: Matrix) -> None:
-    """Write u_i, n_i, ρ_i and Q at the weights W (m, D), and the mean gradient ρ_i (κ_i u_i + Σ_b N_ib v_b).
+    """Write the mean gradient E[e ∇_i], (m, D), of the neurons at the weights W (m, D) to G.
 
-    N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib].
+    With lengths ρ_i = |W_i|, directions v_b of the m neurons and of the teacher, their weights w_b (ρ_b² of a neuron,
+    minus the coefficient of a teacher's unit) and overlaps Q_ib = v_i·v_b, G_i = ρ_i (κ_i v_i + Σ_b N_ib v_b), where
+    N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib], and g is `kernel_and_slopes`. The directions, weights,
+    lengths and overlaps of the neurons in `vectors` are overwritten too.
     """
     V, w, rho, Q = vectors
     m, D = W.shape
@@ -112,7 +118,12 @@ def write_mean_gradient(W: Matrix, vectors: Vectors, squares: Vector, G: Matrix)
 
 @kernel
 def write_smoothed(y1: float, y2: float, axes: Matrix, link: Link, s: Matrix, polynomials: Vector) -> None:
-    """s_e(c) = E[σ^(e)(z_c) | y]/√e!, by h_(n+1) = (μ h_n − √n q² h_(n−1))/√(n+1) for E[h_n(z_c) | y]."""
+    """Write s (rows, M), s_e(c) = E[σ^(e)(z_c) | y]/√e!, for every vector c and derivative e of the link σ.
+
+    z_c is the projection of a sample on vector c, and y = (y1, y2) are two coordinates of the sample that are held, on
+    which vector c has the parts `axes` (2, M). With z_c of mean μ and part q² of its variance known from y,
+    E[h_n(z_c) | y] follows from h_(n+1) = (μ h_n − √n q² h_(n−1))/√(n+1). `polynomials` is scratch.
+    """
     table, roots = link[1], link[2]
     K = table.shape[1] - 1
     for c in range(s.shape[1]):
@@ -131,7 +142,12 @@ def write_smoothed(y1: float, y2: float, axes: Matrix, link: Link, s: Matrix, po
 
 @kernel
 def write_axes(i: int, j: int, vectors: Vectors, axes: Matrix, powers: Cube) -> float:
-    """Project all v on u_i and on the rest of u_j; write the powers of the rest of Q; return that rest's length."""
+    """Write the parts of all vectors on the plane of neurons i and j, and powers of their products outside it.
+
+    Row 0 of `axes` (2, M) receives the parts on the direction of neuron i, row 1 those on the rest of neuron j
+    orthogonal to it (0 if both directions are one); `powers[e]` (M, M) the e-th powers of the products of the vectors
+    outside that plane. Return the length of the rest of neuron j, 0 if it counts as none.
+    """
     V, _, _, Q = vectors
     M, D = V.shape
     square = 0.0
@@ -156,7 +172,11 @@ def write_axes(i: int, j: int, vectors: Vectors, axes: Matrix, powers: Cube) -> 
 
 @kernel
 def write_neighbours(w: Vector, link: Link, bench: Bench) -> float:
-    """Return E[ē² | y]; write w_c E[ē σ'_c | y] and w_c E[ē σ''_c | y] to rows 2 and 3."""
+    """Return the mean E[e² | y] of the squared error without label noise, given two coordinates y of the sample.
+
+    Write w_c E[e σ'(z_c) | y] and w_c E[e σ''(z_c) | y] of every vector c, whose weight in the error is w_c, to rows 2
+    and 3 of the small arrays in `bench`; `write_smoothed` and `write_axes` have filled its other arrays.
+    """
     s, small, powers = bench[0], bench[1], bench[2]
     roots = link[2]
     M = w.size
@@ -178,7 +198,12 @@ def write_neighbours(w: Vector, link: Link, bench: Bench) -> float:
 
 @kernel
 def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, bench: Bench) -> float:
-    """Return E[e² σ'_i σ'_j], and write the coefficients of v_c ⊗ v_c' in E[e² ∇_i ∇_jᵀ]/(ρ_i ρ_j)."""
+    """Return E[e² σ'_i σ'_j], and write the coefficients of v_c ⊗ v_c' in E[e² ∇_i ∇_jᵀ]/(ρ_i ρ_j).
+
+    e is the error of one sample with label noise of standard deviation `noise`, σ'_i the slope of the link of neuron i,
+    ∇_i the gradient of the output in its weights and ρ_i its length. The coefficients are the sixth array of `bench`,
+    (M, M), with M the number of vectors v_c, neurons first and then teacher directions.
+    """
     V, w, _, _ = vectors
     s, small, powers, sums, rows, coefficients, line = bench
     M, top = V.shape[0], s.shape[0] - 2
@@ -230,9 +255,11 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
 
 @kernel
 def write_covariance(law: Law, scratch: Scratch, levels: Matrix) -> None:
-    """Write the covariance of the mean gradient G of a batch, its lower half on the visible axes, and beyond.
+    """Write the covariance of the gradient of a batch, given the mean gradient G (m, D) in `scratch`.
 
-    To `levels` go, per η², the relative variance of w_i in one step, and the largest of it on one visible axis.
+    Its lower half on the D visible axes is (m D, m D), row i D + p for neuron i and axis p; `beyond` (m, m) is that of
+    the neurons on each axis that is not visible. To row 0 of `levels` (2, m) goes, per η², the variance of w_i in one
+    step over |w_i|², and to row 1 the largest share of it on one visible axis.
     """
     link, settings = law
     vectors, bench, (G, covariance, beyond) = scratch
@@ -284,7 +311,10 @@ def write_factor(A: Matrix) -> None:
 
 @kernel
 def fastest_rate(i: int, reach: float, vectors: Vectors, squares: Vector) -> float:
-    """Bound the rates at which G_i changes along the flow while overlaps stay within `reach` of where they are."""
+    """Return a bound on the rates, per unit of Σ η, at which the mean gradient G_i of neuron i changes along the flow.
+
+    It holds while the overlaps Q_ib of neuron i stay within `reach`, from 0 to 1, of where they are.
+    """
     _, w, _, Q = vectors
     value_at_one, _, _ = kernel_and_slopes(squares, 1.0)
     total = 6.0 * w[i] * value_at_one
@@ -298,7 +328,10 @@ def fastest_rate(i: int, reach: float, vectors: Vectors, squares: Vector) -> flo
 
 @kernel
 def step_ratio(rate: float, G: Matrix, levels: Matrix, vectors: Vectors, squares: Vector) -> float:
-    """Largest root mean square of |Δw_i|/|w_i| in one step of SGD, or relative change of a mean gradient."""
+    """Return the largest relative change in one step of SGD at learning rate `rate`, over all neurons; dimensionless.
+
+    It is the root mean square of |Δw_i|/|w_i|, or the relative change of the mean gradient if that is larger.
+    """
     largest = 0.0
     for i in range(G.shape[0]):
         moved = np.sqrt(levels[0, i] + product(G, i, G, i) / vectors[1][i])
@@ -311,7 +344,12 @@ def choose_span(
     remaining: int, rate: float, settings: Settings, G: Matrix, levels: Matrix, vectors: Vectors,
     squares: Vector
 ) -> int:  # fmt: skip
-    """Return how many steps of SGD the next diffusion step takes, from the state and the noise levels last seen."""
+    """Return how many steps of SGD, 1 to `remaining`, the next diffusion step takes.
+
+    `rate` is the learning rate now, G (m, D) the mean gradient, `levels` (2, m) the noise of one step as
+    `write_covariance` left it. The span keeps the relative variance that noise gives a neuron, and the relative change
+    of its drift, below the two tolerances in `settings`.
+    """
     drift_tolerance, noise_tolerance = settings[0], settings[1]
     m, span = G.shape[0], float(remaining)
     for i in range(m):
@@ -340,14 +378,21 @@ def choose_span(
 
 @kernel
 def move_by_mean(W: Matrix, total: float, share: float, vectors: Vectors, squares: Vector, G: Matrix) -> None:
-    """Take half the mean of a span: w ← w − ½ E_1 G(w − share E_1 G(w)), where G(w) is known."""
+    """Take half of the mean movement of a span, w ← w − ½ E_1 G(w − share E_1 G(w)).
+
+    E_1 = `total` is Σ η over the span.  G (m, D) is the mean gradient at W (m, D) before the call; both are
+    overwritten, G by the one at the shifted weights.
+    """
     write_mean_gradient(W - share * total * G, vectors, squares, G)
     W -= 0.5 * total * G
 
 
 @kernel
 def write_triangle(W: Matrix, rows: Matrix) -> None:
-    """Write to the last m axes of W the lower-triangular matrix with the products of `rows`, which is spent."""
+    """Write to the last m axes of W (m, D) the lower-triangular matrix that has the inner products of `rows` (m, axes).
+
+    `rows` is overwritten.
+    """
     m, axes = rows.shape
     r = W.shape[1] - m
     for j in range(m):
@@ -365,9 +410,12 @@ def write_triangle(W: Matrix, rows: Matrix) -> None:
 
 @kernel
 def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector, gammas: Vector) -> None:
-    """Add noise of covariance E_2 C on the visible axes and E_2 K on the s others, and turn these into the former.
+    """Add to W (m, D) noise of covariance E_2 C on the visible axes and E_2 K on each of the s other axes, E_2 = Σ η².
 
-    The rows gain A T, A Aᵀ = E_2 K, with T (m, min(m, s)) lower-trapezoidal, chi(s − j) on the diagonal, N(0, 1) below.
+    `total` is E_2 over the span; C (m D, m D) and K (m, m) are covariances per η², and are overwritten by their
+    Cholesky factors. The axes that are new are turned into the last m visible ones: the rows gain A T with A Aᵀ = E_2 K
+    and T (m, min(m, s)) lower-trapezoidal, chi(s − j) numbers on its diagonal, from `gammas`, and N(0, 1) numbers below
+    it, from `normals` behind the m D of the visible axes.
     """
     m, D = W.shape
     r, new = D - m, gammas.size
@@ -396,7 +444,7 @@ def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector
 
 @kernel
 def sums_of_rates(first: int, count: int, span: Span) -> tuple[float, float]:
-    """Σ η and Σ η² over `count` steps from `first` on."""
+    """Return the sums of η and of η² over `count` steps of a span, from its step `first` on."""
     _, rate, sums = span
     if sums.shape[1] == 0:
         return rate * count, rate * rate * count
@@ -441,7 +489,10 @@ def take_step(seed: int, runs: Runs, draws: Draws, span: Span, law: Law, scratch
 
 @entry
 def take_diffusion_steps(seeds: Integers, runs: Runs, draws: Draws, span: Span, law: Law, scratch: Scratch) -> None:
-    """Bring every run named in `seeds` to the end of its span, of its random numbers, or to NaN beyond the cap."""
+    """Take diffusion steps of the runs in `seeds` until their span or their block of random numbers ends.
+
+    The arrays of `runs` are overwritten. A run whose squared norms exceed the cap in `law` gets weights NaN and stops.
+    """
     weights, left, used, _, _ = runs
     for seed in seeds:
         while left[seed] > 0 and used[seed] < draws[0].shape[1]:
@@ -527,13 +578,18 @@ def series_of(expansion: HermiteExpansion) -> Series:
 
 
 def _noise(value: Array, slope: Array, weight: Array) -> Array:
+    """Return the moments E σ⁴, E σ'⁴, E σ²σ'² and E σ² E σ'², (4,), given values, slopes and weights of grid points."""
     total = weight.sum()
     means = [float(weight @ product) / total for product in (value**4, slope**4, (value * slope) ** 2)]
     return np.array([*means, float(weight @ value**2) * float(weight @ slope**2) / total**2])
 
 
 def link_tables(coefficients: Array) -> Link:
-    """Return c_j², the table c_(e+n) sqrt(binom(e+n, e)), √j, and the nodes (y_1, y_2, weight) of both rules."""
+    """Return what kernels need of a link with Hermite coefficients c_0 … c_K, as five arrays.
+
+    They are c_j² (K + 1,); the table c_(e+n) sqrt(binom(e+n, e)), (K + 3, K + 1), row e and column n; √j for j up to K
+    + 3; and the nodes (y_1, y_2, weight), one per row, of Gauss-Hermite rules in one dimension (y_2 = 0) and in two.
+    """
     c = np.trim_zeros(coefficients, "b")
     K = c.size - 1
     table = np.zeros((K + 3, K + 1))
@@ -667,10 +723,11 @@ class DiffusionEngine(SeededRuns, SpanEngine):
         return ended
 
     def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps in float64."""
+        """Return overlaps of all runs in float64; with `student` also those among the neurons."""
         return measured(self._weights, self._span, self._directions, student=student)
 
     def _advance_seeds(self, seeds: Integers, scratch: Scratch, span: Span, given_up: Callable[[], bool]) -> bool:
+        """Take the runs `seeds` to the end of their span on one thread; return False if they were stopped before."""
         runs = (self._weights, self._left, self._used, self._levels, self._tally)
         pending = seeds
         while pending.size:
@@ -683,6 +740,7 @@ class DiffusionEngine(SeededRuns, SpanEngine):
         return True
 
     def _draw(self, seed: int) -> None:
+        """Draw the normal and gamma numbers of the next `BLOCK_STEPS` diffusion steps of one run."""
         axes, lengths = self._generators[seed]
         axes.standard_normal(out=self._normals[seed])
         if self._shapes.size:
@@ -690,6 +748,7 @@ class DiffusionEngine(SeededRuns, SpanEngine):
         self._used[seed] = 0
 
     def _write_attributes(self) -> None:
+        """Write to `attributes` the size of the largest step, whether steps were small, and their number."""
         ratios, tail = self._tally[:, 0], self._kurtosis / max(self._steps, 1)
         failed, changed = int(np.sum(ratios > SMALL_STEP)), "a step changed weights or gradients by over"
         reasons = [f"{changed} {SMALL_STEP:g} of themselves in {failed} runs"] if failed else []
@@ -772,6 +831,7 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         return Measurement(overlap, gram, np.where(np.isnan(overlap[:, :, 0]), np.nan, self._n))
 
     def _step(self, wait: float, rate: float) -> None:
+        """Take one midpoint step of all runs' overlaps, of length `wait` in time Σ η, at learning rate `rate`."""
         M = self._state["overlap"]
         drift, noise = self._drift_and_noise(M, rate)
         middle, _ = self._drift_and_noise(M + 0.5 * wait * drift, rate)
@@ -781,7 +841,10 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         M[:] = _bounded(M + wait * middle + np.sqrt(2.0 * rate * wait) * half @ _within(drawn, M))
 
     def _drift_and_noise(self, M: Array, rate: float) -> tuple[Array, Array]:
-        """Return the drift and D."""
+        """Return the drift (runs, m, P) of the overlaps M per unit of time, and the matrix D (runs, m, m) of their noise.
+
+        Over a time t at η = `rate`, the noise has covariance 2 η t D between neurons and I − MᵀM between directions.
+        """
         a, n, transposed = self._a, self._n, M.transpose(0, 2, 1)
         S, identity = (M * a) @ transposed, np.eye(self._width)
         square = n**2 * self._width - 2.0 * n * np.trace(S, axis1=1, axis2=2) + np.sum(a**2) + self._noise**2
@@ -791,7 +854,7 @@ class FrameDiffusion(SeededRuns, SpanEngine):
 
 
 def _within(drawn: Array, M: Array) -> Array:
-    """Return drawn (I − MᵀM)^(1/2), by the eigenvalues of M Mᵀ."""
+    """Return drawn (I − MᵀM)^(1/2) for each run, by the eigenvalues of M Mᵀ; both arrays are (runs, m, P)."""
     values, vectors = np.linalg.eigh(M @ M.transpose(0, 2, 1))
     factor = -1.0 / (1.0 + np.sqrt(np.clip(1.0 - values, 0.0, None)))
     along = vectors.transpose(0, 2, 1) @ M
@@ -799,7 +862,7 @@ def _within(drawn: Array, M: Array) -> Array:
 
 
 def _bounded(M: Array) -> Array:
-    """Return M with singular values of at most 1."""
+    """Return M (runs, m, P) with singular values above 1 set to 1."""
     values, vectors = np.linalg.eigh(M @ M.transpose(0, 2, 1))
     scale = 1.0 / np.sqrt(np.maximum(values, 1.0))
     return np.asarray((vectors * scale[:, None]) @ (vectors.transpose(0, 2, 1) @ M))

@@ -44,7 +44,13 @@ REPLAYED_STEPS = 2**13
 
 
 def teacher_of(problem: Problem) -> Teacher:
-    """Return the teacher of a problem."""
+    """Return the teacher of a problem as arrays (a, β, θ, groups, links) for compiled code.
+
+    The teacher is f*(x) = Σ_p a_p σ_p(θ_p·x + β_p) with its units sorted by link: a and β (units,), θ (units, r), or
+    (0, r) if unit p looks at axis p and all have one link. Row l of `groups` (links + 1, 2) holds the first unit of
+    link l and where its data begin in the flat array `links`; the last row holds the numbers of units and of entries of
+    `links`. A polynomial teacher has no units, no groups, and `links` is the program that evaluates it.
+    """
     teacher, network = problem.teacher, is_network(problem)
     if teacher.target is not None:
         empty, program = np.empty(0), polynomial_program(teacher.target.exponents, teacher.target.powers)
@@ -63,7 +69,12 @@ def teacher_of(problem: Problem) -> Teacher:
 
 @entry
 def write_labels(teacher: Teacher, axes: int, samples: Matrix, labels: Vector, batch: int) -> None:
-    """Add f*(x) to all labels, (steps · B,): sample b of row t begins in column b · axes of `samples`."""
+    """Add the teacher's output f*(x) to every entry of `labels`, in place.
+
+    `samples` has one row per step, in which the r teacher coordinates of sample b begin in column b · axes, where
+    `axes` is the number of coordinates of a sample. `labels` (steps · B,) has the B = `batch` samples of one step after
+    another; before the call it holds their noise. `teacher` is the result of `teacher_of`.
+    """
     a, biases, directions, groups, links = teacher
     r = directions.shape[1]
     rows = max(CHUNK // batch, 1)
@@ -122,7 +133,7 @@ class WorkRows(NamedTuple):
 
 @inlined_kernel
 def rows_of(work: Matrix, m: int) -> WorkRows:
-    """Return the first m numbers of each row of `work`."""
+    """Return views of the first m numbers of the seven rows of `work`, under their names in `WorkRows`."""
     return WorkRows(
         row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m), row_part(work, 3, 0, m),
         row_part(work, 4, 0, m), row_part(work, 5, 0, m), row_part(work, 6, 0, m),
@@ -131,7 +142,12 @@ def rows_of(work: Matrix, m: int) -> WorkRows:
 
 @inlined_kernel
 def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int, buffers: Buffers) -> bool:
-    """Write H and g of homogeneous neurons for batch t; return whether every error is finite."""
+    """Write how strongly each sample of batch t pushes each homogeneous neuron; return whether every error is finite.
+
+    The student is f(x) = Σ_i |w_i|² σ(z_i), z_i = w_i·x/|w_i|. With the error e_b of sample b and `rate` = η/B, the
+    push of neuron i along sample b is H[b, i] = (η/B) e_b |w_i| σ'(z_i), and the factor of its own weights in the step
+    is g_i = 1 − (η/B) Σ_b e_b (2 σ(z_i) − z_i σ'(z_i)), in the row `keep` of `work`. Both are overwritten.
+    """
     samples, _, labels = draws
     work, scratch, H, _, _ = buffers
     axes, m = W.shape
@@ -168,9 +184,11 @@ def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int
 def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: Matrix) -> None:
     """Bring the factor of [g L − h (x | new)] back to lower-triangular form by two sweeps of Givens rotations.
 
-    L begins in row `first` of W, x in that column of row t of `samples`. The first sweep, from the last axis on, turns
-    (x | new) into a multiple of the first axis, which leaves one entry above the diagonal of L per row; the second
-    removes it. The column that both share is carried along in the last row of `work`, after g and h.
+    L is the m x m lower-triangular factor of the m neurons in one eigenvalue class of the inputs, g and h (m,) are the
+    factors of a step of one sample, x holds the sample on the m axes of L, and `new` is its length on all other axes of
+    the class. L begins in row `first` of W, x in column `first` of row t of `samples`. The first sweep, from the last
+    axis on, turns (x | new) into a multiple of the first axis, which leaves one entry above the diagonal of L per row;
+    the second removes it. The column that both share is carried along in the last row of `work`, after g and h.
     """
     m = W.shape[1]
     _, _, _, _, g, h, column = rows_of(work, m)
@@ -212,7 +230,11 @@ def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: 
 
 @kernel
 def triangular_factor(A: Matrix, rows: int, products: Vector) -> None:
-    """Overwrite the first m of some rows of A by R of A = Q R, with anything below; `products` holds m numbers."""
+    """Overwrite the first m of `rows` rows of A (·, m) by the triangle R of A = Q R, by Householder reflections.
+
+    Entries on and above the diagonal are R; those below it are left without meaning. `products` is scratch of m
+    numbers.
+    """
     m = A.shape[1]
     for j in range(m):
         square = 0.0
@@ -252,9 +274,13 @@ def factor_batch(H: Matrix, products: Vector) -> None:
 def turn_batch(
     W: Matrix, first: int, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector
 ) -> None:
-    """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m), which is overwritten.
+    """Add the movement of a batch on new axes to a triangular factor, and turn these axes away again.
 
-    The factor begins in row `first` of W; N has √(2 gammas) on its diagonal and `below`, row by row, under it.
+    The m neurons have a triangular factor (m, m) that begins in row `first` of W and is overwritten. On axes that no
+    neuron had before, the batch moves them by Hᵀ N, where H (B, m) holds the push of each sample on each neuron and is
+    overwritten, and N (min(B, m), count) is the lower-trapezoidal Bartlett factor of the samples on these axes: √(2
+    gammas) on its diagonal, with `gammas` (count,), and `below`, row by row, under it. `stack` (m + count, m) and
+    `products` (m,) are scratch.
     """
     batch, m = H.shape
     count = gammas.size
@@ -284,7 +310,10 @@ def turn_batch(
 
 @inlined_kernel
 def weigh_class(s: float, plain: Vector, g: Vector) -> None:
-    """Write g of rows of eigenvalue s, given that of isotropic inputs."""
+    """Write the factors g_i = 1 − s + s · plain_i of the weights on axes whose inputs have variance s.
+
+    `plain` (m,) are the factors for inputs of variance 1.
+    """
     for i in range(g.size):
         g[i] = (1.0 - s) + s * plain[i]
 
@@ -293,7 +322,13 @@ def weigh_class(s: float, plain: Vector, g: Vector) -> None:
 def move(  # noqa: PLR0912 (loops over entries)
     W: Matrix, axes: Axes, draws: Draws, t: int, buffers: Buffers, decays: bool
 ) -> None:
-    """Take the step of batch t, W ← g W − Σ Hᵀ x, and turn its new axes away; if it `decays`, g has no Σ."""
+    """Take the step of batch t, w_i ← g_i w_i − Σ_b h_ib x_b, and turn its new axes away so that W keeps its form.
+
+    On an axis of variance s, h_ib is s H[b, i] and g_i is `weigh_class`(s) of the factors in `work`; with `decays`, as
+    for networks, g is the same on every axis. W (D, m) is overwritten. `axes` holds the variance (D,) of each row of W,
+    the first row of each triangular factor, and the number of new axes of each; `draws` the samples, gammas and labels
+    of all steps.
+    """
     s, factors, new_axes = axes
     samples, gammas, _ = draws
     work, _, H, pushes, stack = buffers
@@ -334,7 +369,12 @@ def move(  # noqa: PLR0912 (loops over entries)
 
 @entry
 def take_lone_steps(W: Matrix, _layers: Layers, rates: Vector, student: Student, axes: Axes, draws: Draws) -> int:
-    """Take the steps of `take_steps` for one homogeneous neuron and one axis of the teacher, in a third of the time."""
+    """Take the steps of one homogeneous neuron against one teacher axis, in a third of the time of `take_steps`.
+
+    W (2, 1) holds the coordinate of the neuron on the teacher's axis and the length of its rest, and is overwritten;
+    `rates` (steps,) are the learning rates of batches of one sample. Return how many steps were taken before one
+    failed.
+    """
     link, (samples, gammas, labels) = student[0], draws
     scratch = np.empty(scratch_size(link, 1))
     w1, w2 = W[0, 0], W[1, 0]
@@ -359,7 +399,14 @@ def take_lone_steps(W: Matrix, _layers: Layers, rates: Vector, student: Student,
 def weigh_network(
     W: Matrix, layers: Matrix, rate: float, student: Student, draws: Draws, t: int, buffers: Buffers
 ) -> bool:
-    """Write H, g and the two sums of a network for batch t; return whether every error is finite."""
+    """Write how strongly each sample of batch t pushes each neuron of a network; return whether every error is finite.
+
+    The student is f(x) = s Σ_i v_i σ(w_i·x + b_i), with rows v and b of `layers` (2, m). With the error e of a sample
+    and `rate` = η/B, H[b, i] = (η/B) ε_w s e v_i σ'_i is the push on w_i along sample b, ε_w the relative rate of the
+    first layer. Rows of `work` receive the sums (η/B) Σ e σ_i (`of_v`) and (η/B) Σ e σ'_i (`of_b`) over the batch, and
+    the factor g_i of the weights (`keep`): 1 less their decay, or, for neurons of kept length, the one that makes the
+    step tangent.
+    """
     link, motion, radii = student
     samples, _, labels = draws
     work, scratch, H, _, _ = buffers
@@ -396,7 +443,10 @@ def weigh_network(
 
 @kernel
 def put_back(W: Matrix, radii: Vector, factors: Vector) -> None:
-    """Scale the neurons to the lengths `radii`."""
+    """Scale the columns of W (D, m) in place, one per neuron, to the lengths `radii`; do nothing if `radii` is empty.
+
+    `factors` is scratch of m numbers.
+    """
     factors[:] = 0.0
     for c in range(W.shape[0]):
         for i in range(radii.size):
@@ -410,7 +460,11 @@ def put_back(W: Matrix, radii: Vector, factors: Vector) -> None:
 
 @inlined_kernel
 def weigh(W: Matrix, layers: Layers, rate: float, student: Student, draws: Draws, t: int, buffers: Buffers) -> bool:
-    """Write H, g and the sums of a network, which has layers, for batch t; return whether every error is finite."""
+    """Write the pushes H and factors g of the student for batch t into `buffers`; return whether every error is finite.
+
+    `layers` (2, m) are second layer and biases of a network (`weigh_network`), None for homogeneous neurons
+    (`weigh_homogeneous`). `rate` is η/B.
+    """
     if layers is None:  # the other branch is not compiled then
         return weigh_homogeneous(W, rate, student[0], draws, t, buffers)
     return weigh_network(W, layers, rate, student, draws, t, buffers)
@@ -418,7 +472,12 @@ def weigh(W: Matrix, layers: Layers, rate: float, student: Student, draws: Draws
 
 @entry
 def take_steps(W: Matrix, layers: Layers, rates: Vector, student: Student, axes: Axes, draws: Draws) -> int:
-    """Take one step per learning rate: O(m² + m r) operations on one sample each."""
+    """Take one SGD step per entry of `rates` (steps,), η/B each; return how many were taken before one failed.
+
+    W (D, m) and, for a network, `layers` (2, m) with second layer and biases are overwritten. `draws` are the samples,
+    gammas and labels of all steps. A step fails if an error is infinite or not a number. A sample costs O(m² + m r)
+    operations, with m neurons and r teacher axes.
+    """
     link, motion, radii = student
     batch, m = draws[2].shape[1], W.shape[1]
     work, stack = np.empty((7, m)), np.empty((m + np.append(axes[2], 0).max(), m))
@@ -442,7 +501,12 @@ def take_steps(W: Matrix, layers: Layers, rates: Vector, student: Student, axes:
 def take_frame_steps(
     W: Matrix, _layers: Layers, rates: Vector, frame: tuple[Vector, Vector], axes: Axes, draws: Draws
 ) -> int:
-    """Take one step of a frame per learning rate, on a sample that is overwritten; `frame` is a and σ0 (1,)."""
+    """Take one step of a frame, orthogonal neurons of one length, per learning rate; return how many were taken.
+
+    W (r + m, m) is overwritten, and so are the samples. `frame` is the teacher's coefficients a (P,) and the length
+    (1,) of every neuron; links are h_2(z) = (z² − 1)/√2, and the step keeps the neurons orthogonal. The third part of
+    `draws` is the noise of the labels, not the labels.
+    """
     a, radius = frame
     samples, gammas, noise = draws
     m = W.shape[1]
@@ -607,7 +671,7 @@ class ProjectedEngine(SteppedRuns):
         return axes, make_motion(problem, axes)
 
     def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps in float64."""
+        """Return overlaps of all runs in float64; with `student` also those among the neurons."""
         return self._measured(self._now("weights"), student=student)
 
     def _now(self, name: str) -> Array:
@@ -621,10 +685,14 @@ class ProjectedEngine(SteppedRuns):
             return measured(weights.transpose(0, 2, 1), self._span, self._motion.directions, student=student)
 
     def layers(self) -> Array:
-        """Return v and b of a network."""
+        """Return the second layer v and the biases b of all runs of a network, shape (seeds, 2, m)."""
         return self._now("layers").copy()
 
     def _take(self, arrays: list[Array], rates: Array, draws: Draws) -> int:
+        """Take steps at `rates` (steps,) with the arrays of one run, on these draws; return how many were taken.
+
+        The labels in `draws` hold their noise before the call, and the teacher's output is added.
+        """
         motion, axes = self._motion, self._axes
         samples, _, labels = draws
         if motion.teacher is not None:
@@ -634,7 +702,11 @@ class ProjectedEngine(SteppedRuns):
 
 
 def make_replay(problem: Problem) -> SampleReplay:
-    """Return the samples of runs of plain SGD on isotropic inputs, with batches of one."""
+    """Return the samples of runs of plain SGD on isotropic inputs, with batches of one, as they are drawn from a seed.
+
+    `start` of the result holds the weights at the start as columns (r + m, m); `draws(seed, steps)` yields, block by
+    block, the coordinates of samples (block, r + m) on the same axes and the noise of their labels (block,).
+    """
     start = reduced_factor(problem.reduced_weights(), problem.teacher.span)
 
     def draws(seed: int, steps: int) -> Iterator[tuple[Array, Array]]:

@@ -40,7 +40,12 @@ Memory = tuple[Matrix, Matrix, Matrix]
 
 
 def moves_of(optimizer: SGD, first: int, rates: Array) -> Array:
-    """Return the moves of steps n = first, first + 1, … at learning rates η: (steps, 5)."""
+    """Return the five factors of each step n = first, first + 1, … of SGD with momentum β, shape (steps, 5).
+
+    With the velocity u, the weights w, the average a and the gradient ∇ at w, a step is u ← row[0] u + row[1] ∇, then w
+    ← w + row[2] u + row[3] ∇ with the u of before, and a ← a + row[4] (w − a). `rates` (steps,) are learning rates η
+    per batch. Step 0 has no dampening, since the velocity then begins with the gradient.
+    """
     steps = first + np.arange(rates.size)
     beta = np.full(rates.size, optimizer.momentum)
     push = np.where(steps == 0, 1.0, 1.0 - optimizer.dampening)
@@ -59,7 +64,11 @@ class Slots(NamedTuple):
 
 @inlined_kernel
 def write_pushes(move: Vector, H: Matrix, slots: Slots, pushes: Matrix) -> None:
-    """Write the factors of the samples for all columns, k m in a row, those of u before those of w."""
+    """Write the factor of each sample of a batch in the velocity u, the weights w and the average a of each neuron.
+
+    `move` (5,) is one row of `moves_of`, H (B, m) the factor of each sample in the gradient of each neuron. Row b of
+    `pushes` (B, k m) receives m numbers for each of the k columns that are kept, in the order u, w, a.
+    """
     k, slot = slots
     m = H.shape[1]
     for b in range(H.shape[0]):
@@ -73,7 +82,12 @@ def write_pushes(move: Vector, H: Matrix, slots: Slots, pushes: Matrix) -> None:
 
 @inlined_kernel
 def mix(C: Columns, c: int, first: int, move: Vector, s: float, G: Vector, slots: Slots) -> None:
-    """Replace the columns u, w and a of neurons `first`, … on axis c by their combinations in one step."""
+    """Apply the part of a step that multiplies the neurons' own columns, on axis c, to neurons `first`, `first` + 1, ….
+
+    C (k, D, m) holds velocity u, weights w and average a, those that are kept. With the gradient s G_i w_i, s the
+    variance of the inputs on axis c, `move` (5,) of `moves_of` gives the new u, w and a; the parts along samples are
+    added later.
+    """
     k, slot = slots
     m = C.shape[2]
     if slot > 0:
@@ -91,7 +105,10 @@ def mix(C: Columns, c: int, first: int, move: Vector, s: float, G: Vector, slots
 
 @inlined_kernel
 def turn_lower(C: Columns, c: int, neuron: int, x: Vector) -> None:
-    """Turn axes c and c + 1, those of u and w of a neuron, so that u has no part on the second."""
+    """Turn axes c and c + 1 so that the velocity u of a neuron has no part on the second; C and x are overwritten.
+
+    C (k, D, m) holds the columns u, w and a of all neurons, x (D,) a sample on the same axes; all are turned alike.
+    """
     k, _, m = C.shape
     upper, lower = C[0, c, neuron], C[0, c + 1, neuron]
     if lower != 0.0:
@@ -110,9 +127,11 @@ def turn_lower(C: Columns, c: int, neuron: int, x: Vector) -> None:
 def sweep_up(
     C: Columns, first: int, x: Vector, new: float, move: Vector, of_g: float, G: Vector, slots: Slots, carry: Matrix
 ) -> tuple[float, float]:
-    """Mix the columns of a factor, and turn a sample, `new` of it on a new axis, onto the first, `carry`.
+    """Mix the columns of a factor for one step, and turn a sample onto one axis by Givens rotations.
 
-    Return its length, and the part of the last column on the new axis.
+    The factor has k m rows of C (k, D, m) from row `first` on; x (D,) is the sample on these axes, `new` its length on
+    all others, `of_g` the variance of the inputs on the factor's axes. The row of the columns on the axis of the sample
+    is written to `carry` (k, m). Return the length of the sample, and the part of the last column on the new axis.
     """
     k, _, m = C.shape
     square, before, beyond = new * new, abs(new), 0.0
@@ -167,7 +186,13 @@ def sweep_down(C: Columns, first: int, carry: Matrix, beyond: float) -> None:
 def turn_batch_columns(
     C: Columns, first: int, s: float, gammas: Vector, below: Vector, buffers: Buffers, memory: Memory
 ) -> None:
-    """Turn away the new axes of a batch from a factor that begins in row `first` and was moved on the others."""
+    """Add the movement of a batch on new axes to the factor of all k m columns, and turn these axes away.
+
+    The factor has k m rows of C (k, D, m) from row `first` on, which have taken the step on all older axes, and is
+    overwritten. `s` is the variance of the inputs there, `gammas` and `below` are the Bartlett factor of the samples on
+    new axes as `projected.turn_batch` takes it, and `buffers` and `memory` are scratch, with the pushes of
+    `write_pushes`.
+    """
     k, _, m = C.shape
     work, _, _, scaled, stack = buffers
     pushes, _, factor = memory
@@ -189,7 +214,12 @@ def move_columns(
     C: Columns, move: Vector, slots: Slots, axes: Axes, draws: Draws, t: int, buffers: Buffers, memory: Memory,
     decays: bool,
 ) -> None:  # fmt: skip
-    """Take the step of batch t, and turn its new axes away; if it `decays`, G has no Σ."""
+    """Take the step of batch t for velocities, weights and averages C (k, D, m), and turn its new axes away.
+
+    `move` (5,) is the row of `moves_of` for the step, `axes` holds the variance (D,) of each row, the first row of each
+    triangular factor and its number of new axes; `work` and H hold what `weigh` wrote for the batch. With `decays`,
+    as for networks, the gradient's part along w is the same on every axis; otherwise it has the variance as a factor.
+    """
     s, factors, new_axes = axes
     samples, gammas, _ = draws
     work, _, H, scaled, _ = buffers
@@ -231,7 +261,10 @@ def move_columns(
 
 @kernel
 def move_layer(layers: Columns, row: int, gradient: Vector, move: Vector, slots: Slots) -> None:
-    """Take the step of a row, second layer or biases."""
+    """Take the step of one row of `layers` (k, 2, m), 0 for the second layer v and 1 for the biases b, in place.
+
+    `gradient` (m,) is that of the row, and `move` (5,) the row of `moves_of` that updates velocity, value and average.
+    """
     k, slot = slots
     for i in range(gradient.size):
         moved = layers[slot, row, i] + move[3] * gradient[i]
@@ -247,7 +280,12 @@ def move_layer(layers: Columns, row: int, gradient: Vector, move: Vector, slots:
 def take_remembered_steps(
     C: Columns, layers: Columns | None, moves: Matrix, constants: tuple[Slots, Student], axes: Axes, draws: Draws
 ) -> int:
-    """Take one step per move; return how many were taken before one failed."""
+    """Take one step of SGD with momentum or averages per row of `moves`; return how many were taken before one failed.
+
+    C (k, D, m) and, for a network, `layers` (k, 2, m) hold velocity, value and average, and are overwritten. `moves`
+    (steps, 5) are those of `moves_of`, `draws` the samples, gammas and labels of all steps. A step fails if an error is
+    infinite or not a number.
+    """
     slots, student = constants
     link, motion, _ = student
     k, rows, m = C.shape
@@ -295,6 +333,7 @@ class RememberingEngine(ProjectedEngine):
         return axes, motion._replace(start=start, take=take_remembered_steps, student=(slots, motion.student))
 
     def _now(self, name: str) -> Array:
+        """Return the current weights or layers of all runs, without their velocity and average."""
         return self._state[name][:, self._slots.weights]
 
     def measure_average(self) -> tuple[Measurement, Array | None]:
@@ -306,6 +345,7 @@ class RememberingEngine(ProjectedEngine):
         return measurement, None if layers is None else layers[:, -1].copy()
 
     def _take(self, state: list[Array], rates: Array, draws: Draws) -> int:
+        """Take steps at the rates η/B (steps,) with one run's arrays, and count them; return how many were taken."""
         *arrays, steps = state
         moves = moves_of(self._optimizer, int(steps[0]), rates * self._axes.batch)
         taken = super()._take(arrays, moves, draws)

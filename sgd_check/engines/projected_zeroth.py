@@ -44,7 +44,11 @@ DIRECTIONS, NEW, LEFT, LAYER_NUMBERS, FIRST = range(5)
 
 @kernel
 def write_factor(N: Matrix, draws: Draws, t: int, cursor: int) -> None:
-    """Write the Bartlett factor of the samples in new axes; its entries below the diagonal begin in column `cursor`."""
+    """Write the Bartlett factor N (rows, new) of the samples of step t on axes that no neuron had before.
+
+    N is lower-trapezoidal: √(2 gamma) on its diagonal, and below it N(0, 1) numbers, row by row, from column `cursor`
+    of row t of the samples on.
+    """
     samples, gammas, _ = draws
     for b in range(N.shape[0]):
         for q in range(N.shape[1]):
@@ -56,7 +60,11 @@ def write_factor(N: Matrix, draws: Draws, t: int, cursor: int) -> None:
 
 @inlined_kernel
 def write_gradient(W: Matrix, N: Matrix, samples: Matrix, t: int, buffers: Buffers, gradient: Matrix) -> None:
-    """Write η ∇_i, one column each, on all axes, given g and H of `projected`; H is overwritten."""
+    """Write the gradient of the batch loss times the learning rate, column i for the weights of neuron i.
+
+    `gradient` (axes + new, m) has the axes of W (axes, m) first, then the new axes, on which the samples are N (B,
+    new). `work` and H (B, m) hold what `projected.weigh` wrote for batch t; H is overwritten.
+    """
     work, _, H, _, _ = buffers
     axes, m = W.shape
     rows = rows_of(work, m)
@@ -77,7 +85,10 @@ def write_gradient(W: Matrix, N: Matrix, samples: Matrix, t: int, buffers: Buffe
 
 @inlined_kernel
 def write_slopes(gradient: Matrix, layout: Integers, samples: Matrix, t: int, slopes: Vector) -> None:
-    """Write η ∇·z_k of the first layer for each direction."""
+    """Write η ∇·z_k, the learning rate times the slope of the loss along each random direction z_k, to `slopes`.
+
+    `gradient` (axes + new, m) is η ∇, and `layout` tells where the directions begin in row t of `samples`.
+    """
     size = gradient.size
     flat = vector(gradient, 0, size)
     for k in range(slopes.size):
@@ -93,7 +104,12 @@ def write_quotients(  # noqa: PLR0912 (loops over entries)
     W: Matrix, layers: Matrix, N: Matrix, rate: float, constants: Constants, layout: Integers, draws: Draws, t: int,
     buffers: Buffers, slopes: Vector,
 ) -> None:  # fmt: skip
-    """Write η [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε of a network for each direction."""
+    """Write η [ℓ(w + εz_k) − ℓ(w − εz_k)]/2ε of a network for each direction z_k to `slopes` (directions,).
+
+    ℓ is the mean over batch t of half the squared error, w all trained weights, ε the smoothing, `rate` η/B. W (axes,
+    m) are the weights of the first layer and `layers` (2, m) the second layer v and the biases b; N (B, new) holds the
+    samples on new axes. `layout` tells where the directions lie in a row of samples.
+    """
     (link, motion, _), motions = constants
     samples, _, labels = draws
     work, scratch, _, _, _ = buffers
@@ -141,7 +157,13 @@ def move_along(  # noqa: PLR0912 (loops over entries)
     W: Matrix, slopes: Vector, rate: float, keep: float, layout: Integers, draws: Draws, t: int, moved: Matrix,
     stack: Matrix, products: Vector,
 ) -> bool:  # fmt: skip
-    """Take the step W ← keep W − rate/K Σ_k slope_k z_k, in turned axes; return whether all slopes are finite."""
+    """Take the step W ← keep W − (rate/K) Σ_k slope_k z_k, in turned axes; return whether all slopes are finite.
+
+    K is the number of random directions z_k and `slopes` (K,) are η times the slopes of the loss along them; `rate` is
+    the rate of the first layer over that of the step, `keep` 1 less the decay of the step. W (axes, m) is overwritten,
+    its last m rows by a triangular factor. `moved` (axes + new, m) receives (rate/K) Σ_k slope_k z_k; `stack` and
+    `products` are scratch.
+    """
     samples, gammas, _ = draws
     axes, m = W.shape
     new, left, size = layout[NEW], layout[LEFT], moved.size
@@ -184,7 +206,12 @@ def move_along(  # noqa: PLR0912 (loops over entries)
 def take_zeroth_steps(
     W: Matrix, layers: Layers, rates: Vector, constants: Constants, layout: Integers, draws: Draws
 ) -> int:
-    """Take one step per learning rate; return how many were taken before one failed."""
+    """Take one zeroth-order step per learning rate; return how many were taken before one failed.
+
+    W (axes, m) and, for a network, `layers` (2, m) with second layer and biases are overwritten. `rates` (steps,) are
+    η/B, `layout` tells where the random directions lie in a row of samples (`DirectionAxes`). A step fails if an error
+    or a slope is infinite or not a number.
+    """
     student, motions = constants
     link, motion, _ = student
     samples, _, labels = draws

@@ -165,7 +165,7 @@ class CurveTest(NamedTuple):
     level: float = np.nan
 
     def runs_needed(self) -> float:
-        """Return the number of runs with this scatter that see an error of 30 %; inf if no number does."""
+        """Return how many runs of this scatter see a relative error of 30 % in time; inf if no number does."""
         runs, distance = self.curve.runs.shape[0], np.abs(self.curve.dilated - self.curve.theory)[:, self.places]
         if self.power >= POWER:
             return float(runs)
@@ -182,7 +182,10 @@ class CurveTest(NamedTuple):
         return bool(np.nanmin(np.nanmax(distance, axis=1)) <= self.allowance)
 
     def row(self, rate: float, count: int, excuse: str = "") -> Row:
-        """Return the row of evidence, if `count` tests share a rate of false alarms."""
+        """Return the row of evidence of this test, if `count` tests share the `rate` of false alarms by Bonferroni.
+
+        `excuse` is a sentence on another cause of a difference, "" if there is none.
+        """
         curve, distance = self.curve, self.mean - self.predicted
         at = int(np.argmax(np.abs(self.score if self.score.any() else np.nan_to_num(distance))))
         width = self.allowance / curve.range
@@ -217,7 +220,10 @@ class CurveTest(NamedTuple):
 
 
 def places_of(theory: Array, saved: Switches | None = None) -> Integers:
-    """Return the places at which a curve is tested, spread evenly over its total variation, among `saved` ones."""
+    """Return the indices of the times at which a curve `theory` (times,) is tested, at most `MOST_PLACES` of them.
+
+    They divide the total variation of the curve evenly, and are among those that `saved` (times,) marks.
+    """
     way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(theory)))])
     eligible = np.arange(theory.size) if saved is None else np.flatnonzero(saved)
     if way[-1] == 0.0:
@@ -254,7 +260,7 @@ def assess_curves(curves: list[Curve], rate: float, others: int = 0) -> tuple[li
 
 
 def _assess_censored(curve: Curve, places: Integers, level: float) -> CurveTest:
-    """Return the test of one time that some runs do not reach.
+    """Return the test of one time that some runs do not reach, at the two-sided level `level`.
 
     Nothing is tested, and p is 1, for runs at two learning rates or if half of the runs lack the time.
     """
@@ -322,7 +328,10 @@ def power_of(curve: Curve, places: Integers, error: Array, freedom: Array, level
 
 
 def allowance_of(curve: Curve, places: Integers) -> float:
-    """Return the half-width b of the band around the theory."""
+    """Return the half-width of the band around the theory, in the units of the curve.
+
+    It is a share of the curve's range, plus the square of the effect of the step size, which bounds what is left of it.
+    """
     unit = curve.range
     effect = float(np.max(curve.effect[places])) / unit
     return unit * (TOLERANCE + SECOND_ORDER * effect**2)
@@ -374,6 +383,7 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
 
 
 def _error(dataset: xr.Dataset, name: str) -> Array | None:
+    """Return the standard error of a variable, stored with `_error` behind its name, or None."""
     return dataset[f"{name}_error"].values if f"{name}_error" in dataset else None
 
 
@@ -405,7 +415,10 @@ def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
 
 
 def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
-    """Return the eigenvalues of E ∂_a f ∂_b f of runs (seeds, times, directions), NaN where a run blew up."""
+    """Return the eigenvalues of the matrix E[∂_a f ∂_b f] over teacher axes a and b, (seeds, times, directions).
+
+    f is the output of the network, and entries are NaN where a run blew up.
+    """
     system = NetworkSystem(problem)
     names = ("second_layer", "bias", "squared_norm", "teacher_overlap", "student_overlap")
     v, b, n, C, G = (simulation[name].values for name in names)
@@ -480,7 +493,12 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
 
 
 def without_step(runs: Sequence[Array], simulations: Sequence[xr.Dataset], *, stepped: bool) -> tuple[Array, Array]:
-    """Return values (runs, times) free of the step size to first order, and a bound of the second order (times,)."""
+    """Return the values of runs without the first-order effect of the step size, and a bound (times,) of the rest.
+
+    `runs` holds one array (runs, times) for each of one or two simulations. With two, the effect is extrapolated from
+    their effective learning rates. With one, the values are unchanged, and the bound is their scatter if `stepped`,
+    that is if the theory has the mean effect of steps, else 0.
+    """
     if len(runs) == 1:
         values = runs[0]
         return values, values.std(axis=0, ddof=1) if stepped and values.shape[0] > 1 else np.zeros(values.shape[1])
@@ -513,7 +531,11 @@ def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> 
 def curve_verdict(
     problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float
 ) -> xr.DataTree:
-    """Test all curves and times that prediction and runs have in common; curves decide, times can only refute."""
+    """Return the verdict on all common curves and times; curves decide, times can only refute.
+
+    `simulations` are runs at one learning rate, or at two, the coarser first; `rate` is the rate of false alarms of the
+    whole verdict.
+    """
     pairs, curves, times, starts = paired_runs(simulations), [], [], []
     lacking = too_few(pairs.size)
     end = min(float(part.attrs["end_time"]) for part in simulations)
@@ -567,7 +589,10 @@ def looks_of(tests: Sequence[CurveTest], starts: Sequence[PathTest]) -> int:
 
 
 def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:
-    """Return the variables by `quantity` and `look`."""
+    """Return variables of a verdict by name, one entry per test.
+
+    Those "look_…" are (tests, places), NaN beyond a test's places; the others are (tests,).
+    """
     names = ("time", "mean", "prediction", "error", "z")
     table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in names}
     for at, test in enumerate(tests):
@@ -599,7 +624,10 @@ def _excuse(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], tests: Se
 def _reason(
     rows: Sequence[Row], prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float, end: float
 ) -> str:
-    """Return the sentence that gives the reason of the word."""
+    """Return the sentence that gives the reason of the verdict's word.
+
+    `end` is the time at which the shortest runs end.
+    """
     word, p_value = word_of(rows), global_p_value(rows)
     moving = [row for row in rows if not np.isnan(row.power)]
     refuting = [row for row in rows if row.p_value < rate]

@@ -105,7 +105,12 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
 def learned_expectation(
     problem: Problem, prediction: xr.Dataset, noise_rate: float, emergence: Expectation, end: float
 ) -> Expectation:
-    """Return the prediction of learned times; bands are (−inf, inf) without a scatter, and of emergence after `end`."""
+    """Return the predicted learned times (P,), with the bands in which the mean of their logarithms may lie.
+
+    `noise_rate` is learning rate over batch size, `emergence` the expectation of times of emergence, and `end` the
+    length of the runs. A band is (−inf, inf) without a scatter of theory, and where the emergence is predicted after
+    `end`.
+    """
     time = predicted_times(prediction, "learned_time")
     delay, scatter, stepped = np.full((3, time.size), np.nan)
     has_law = (emergence.scatter <= LARGEST_SCATTER) & (problem.inputs is None)
@@ -132,7 +137,10 @@ def learned_expectation(
 
 
 def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
-    """Return the expected times of alignment (P,) of a frame of orthogonal neurons, with their bands."""
+    """Return the expected times of alignment (P,) of a frame of orthogonal neurons, with their bands.
+
+    `time` (P,) are the predictions of the flow, `rate` is learning rate over batch size.
+    """
     drag, advance, scatter = theory.frame_escape(problem, rate)
     first = time == np.nanmin(time, initial=np.inf)
     rivals, alone = theory.frame_rivals(problem)
@@ -154,7 +162,12 @@ def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
 def _wide_band(
     lateness: Array, scatter: Array, has_law: Switches, rivals: theory.Rivals, later: Array, *, stepped: bool
 ) -> tuple[Array, Array]:
-    """Return the band of directions that are not isolated; `later` is ln of the time over that of the pair alone."""
+    """Return the lower and upper end (P,) of the band of ln(T_SGD/T) for directions that others may influence.
+
+    `lateness` and `scatter` (P,) are the expected delay, relative, and the standard deviation of ln T; `has_law` marks
+    where both are known, `rivals` tells which directions other neurons may reach first, and `later` (P,) is ln of the
+    predicted time over that of the pair alone. `stepped` says that the prediction has the mean effect of steps.
+    """
     square = np.nan_to_num(scatter) ** 2
     low, high = -0.5 * square, 2.0 * np.log1p(lateness)
     if stepped:
@@ -169,14 +182,17 @@ def _wide_band(
 def _band(
     wide: tuple[Array, Array], isolated: Switches, lateness: Array, scatter: Array, of_search: Array
 ) -> tuple[Array, Array]:
-    """Return the band, that of isolated directions around its centre; `of_search` is the s of its width."""
+    """Return the lower and upper ends (P,) of the band: about a centre for isolated directions, else `wide`.
+
+    The centre is ln(1 + lateness) − scatter²/2; the width grows as `of_search`⁴, a scatter of ln T.
+    """
     centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
     width = TOLERANCE + NEXT_ORDER * np.nan_to_num(of_search) ** 4
     return np.where(isolated, centre - width, wide[0]), np.where(isolated, centre + width, wide[1])
 
 
 def _unknown(problem: Problem, time: Array, cause: str, *, stepped: bool) -> Expectation:
-    """Return predicted times without a band of theory, with a note on the cause."""
+    """Return predicted times without a band of theory, with a note on the `cause`, a phrase that ends the sentence."""
     if stepped and problem.information_exponent > 2:
         note = f"Theory gives no scatter, so that of the runs was taken: {cause.removesuffix('.')}."
         return Expectation.uniform(time, notes=(note,))

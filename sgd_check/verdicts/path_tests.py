@@ -45,7 +45,11 @@ SAME_TIME = 1e-9
 
 
 class PathTest(NamedTuple):
-    """The test of one quantity against theory: its name `what`, its normal score and its two-sided p-value."""
+    """The test of one quantity against theory: its name `what`, its normal score and its two-sided p-value.
+
+    For the scatter of times the score is not negative and p is one-sided: the chance of as many runs far from the
+    median.
+    """
 
     what: str
     score: float
@@ -149,7 +153,11 @@ def _level(curve: Array, due: Integers, *, falls: bool) -> int | None:
 
 
 def _lag(times: Array, path: Array, level: float, start: float, end: float, tolerance: float) -> float:
-    """Return the time from a start until a path passes a level, or the end; NaN if the path is saved too coarsely."""
+    """Return the time from `start` until a path passes a level, or until `end` if it never does.
+
+    The result is NaN if the path is saved too coarsely. `path` (times,) is the curve that rises to `level`. The saved
+    times next to the passing must not be farther apart than the tolerance, in ln of the time since the start.
+    """
     passed = np.flatnonzero((times > start) & (path >= level))
     if passed.size == 0:
         return end - start
@@ -173,7 +181,11 @@ def _beyond(quantity: str, distance: Array, allowance: float) -> list[PathTest]:
 
 
 class LossBand(NamedTuple):
-    """Loss of the runs, and predicted loss with its bounds, (times,) each; p is NaN if the loss is not tested."""
+    """Loss of the runs, and predicted loss with its bounds, (times,) each.
+
+    `loss_compared` marks the times that are tested, `loss_z` (times,) are their normal scores, NaN at others, and
+    `loss_p_value` is the p-value of all times together, NaN against one predicted curve.
+    """
 
     mean_loss: Array
     loss_standard_error: Array
@@ -221,7 +233,11 @@ def against_curve(
 def against_sample(
     times: Array, losses: Array, predicted_times: Array, predicted_losses: Array, first_emergence: float
 ) -> LossBand:
-    """Return the comparison of losses (runs, times) of runs and of predicted runs; z is the normal score of ranks."""
+    """Return the comparison of the losses of runs with those of predicted runs, time by time.
+
+    `losses` (runs, times) are at `times`, `predicted_losses` (predicted runs, predicted times) at `predicted_times`;
+    `first_emergence` is the earliest predicted time, and a share of it is left out. z is the normal score of ranks.
+    """
     mean, error = _mean_and_error(losses)
     predicted = interpolated(predicted_times, predicted_losses, times)
     expected, its_error = _mean_and_error(predicted)
@@ -243,7 +259,7 @@ def against_sample(
 
 
 def critical_score(count: int, rate: float) -> float:
-    """Return the score that none of `count` times exceeds with probability 1 − rate at least, by Bonferroni."""
+    """Return the normal score that none of `count` tests exceeds with probability 1 − `rate` or more, by Bonferroni."""
     return float(special.ndtri(1.0 - rate / (2 * max(count, 1))))
 
 

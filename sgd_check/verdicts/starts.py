@@ -72,9 +72,9 @@ def tests_of_starts(problem: Problem, prediction: xr.Dataset, simulation: xr.Dat
 
 
 def start_apart(problem: Problem, prediction: xr.Dataset, solution: xr.Dataset, tolerance: float) -> str:
-    """Return the quantity whose first record differs from a solution by a share above `tolerance`; else "".
+    """Return the name of the first quantity whose start in a prediction differs from a solution; "" if none does.
 
-    The allowed difference grows by the way that the solution has made since the start.
+    The allowed difference is the share `tolerance` of the largest start, plus the way that the solution has made since.
     """
     for name, start in start_of(problem).items():
         first, unit = _first_record(prediction, name, start), float(np.abs(start).max(initial=0.0)) or 1.0
@@ -87,7 +87,11 @@ def start_apart(problem: Problem, prediction: xr.Dataset, solution: xr.Dataset, 
 
 
 def _gaps(name: str, start: Array, prediction: xr.Dataset, simulation: xr.Dataset) -> Iterator[PathTest]:
-    """Yield the test of the first record of the prediction, and that of the first record of the runs."""
+    """Yield a test of the first record of the prediction, and one of the first record of the runs, against the start.
+
+    `start` has the exact values of the quantity `name` at time 0. A record without noise is tested for equality, a
+    later one by Student's t over runs, with an allowance for the way since the start.
+    """
     theory, runs = _first_record(prediction, name, start), _first_record(simulation, name, start)
     unit = float(np.abs(start).max(initial=0.0)) or 1.0
     quantity = f"{WORDS[name]} at the start"
@@ -143,18 +147,22 @@ def _records(dataset: xr.Dataset, name: str) -> tuple[Array, Array | None]:
 
 
 def _hardly_moved(moves: Array, unit: float) -> bool:
+    """Return whether the root mean square over runs of all moves (runs, …) is a small share of `unit`."""
     return bool(np.sqrt(np.mean(moves**2, axis=0)).max(initial=0.0) <= LARGEST_MOVE * unit)
 
 
 def _exact(quantity: str, gap: Array, unit: float) -> PathTest:
-    """Return the test of numbers without noise: any difference beyond the tolerance is certain."""
+    """Return the test of numbers without noise: a gap of more than `START_DIFFERENCE` times `unit` is certain."""
     worst = float(gap.ravel()[np.argmax(np.abs(gap))])
     score = float(np.copysign(np.inf, worst)) if abs(worst) > START_DIFFERENCE * unit else 0.0
     return PathTest(quantity, score, two_sided(score))
 
 
 def _noisy(quantity: str, gap: Array, allowed: Array, unit: float) -> PathTest:
-    """Return Student's t-test of the mean of a gap (runs, …) beyond an allowance, by Bonferroni over its entries."""
+    """Return Student's t-test of the mean of gaps (runs, …) beyond what is `allowed`, by Bonferroni over the entries.
+
+    `unit` is the size of the quantity, which bounds rounding; the result is the entry with the largest score.
+    """
     runs, mean = len(gap), gap.mean(axis=0)
     # Runs that differ by rounding alone are numbers without noise.
     error = np.maximum(gap.std(axis=0, ddof=1), np.finfo(np.float32).eps * unit) / np.sqrt(runs)

@@ -47,7 +47,12 @@ _FEWEST_BEYOND = 10
 
 
 def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
-    """Return Z of every sound run and direction, shape (runs, P); NaN if samples or theory are not known."""
+    """Return the part Z of ln T that the noise of the samples explains in each sound run, (runs, P), dimensionless.
+
+    Z[k, p] is the shift of the logarithm of the emergence time of direction p in run k, to first order, from the
+    samples that are drawn again from the seed. It is NaN for directions that are predicted to emerge after the end of
+    the runs or of the budget of samples, and everywhere if the samples or the theory of single pairs are not known.
+    """
     runs, attrs = np.flatnonzero(sound_runs(simulation)), simulation.attrs
     values = np.full((runs.size, problem.num_directions), np.nan)
     # The samples must be known from the seeds, and single pairs must escape from noise of mean 0.
@@ -78,10 +83,12 @@ def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
 def _path_of(
     problem: Problem, prediction: EmergencePrediction, replay: SampleReplay, p: int
 ) -> tuple[float, Callable[[Array, Array, Array, Array], float]]:
-    """Return the time T_0 of a direction and its neuron alone, and the function that gives Σ ξ/b over steps.
+    """Return the time until direction p emerges from its neuron alone, and a function that sums its noise.
 
-    The neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its pair has
-    learned it. Both change how much is explained, not the mean.
+    The function takes the times of steps (n,), their samples (n, axes), teacher link values (n, P) and label noise
+    (n,), and returns Σ ξ/b: the noise ξ of each step in the overlap, over the drift b of the overlap. The neuron turns
+    towards p, with the rest of its start in proportion; a direction counts in f* until its pair has learned it. Both
+    change how much is explained, not the mean.
     """
     link, coefficients, P = problem.activation, problem.teacher.coefficients, problem.num_directions
     neuron, first = int(prediction.matched_neuron[p]), float(prediction.matched_overlap[p])
@@ -231,11 +238,15 @@ def assess_direction(
 
 
 def _seen(*sides: OneSided | None) -> bool:
+    """Return whether every side has a test that sees its error with probability `POWER` or more."""
     return all(side is not None and side.power >= POWER for side in sides)
 
 
 def shares_of_rate(time: Array, end: float) -> Array:
-    """Return the share of the rate of every direction, of sum 1; all after the end of the runs have one together."""
+    """Return the share of the rate of false alarms that the test of each direction has, from their predicted times.
+
+    Directions predicted after `end`, the length of the runs, have one share together; NaN has none. The sum is 1.
+    """
     later = time > end
     weights = np.where(later, 1.0 / max(int(later.sum()), 1), np.where(np.isnan(time), 0.0, 1.0))
     return np.asarray(weights / max(float(weights.sum()), 1.0))
@@ -286,14 +297,21 @@ def one_sided(
 
 
 def middle(values: Array) -> float:
-    """Return the mean without the censored runs and as many of the earliest; NaN if half or more are censored."""
+    """Return the mean of values (runs,) without the censored runs, which are NaN, and as many of the earliest.
+
+    The result is NaN if half of the runs or more are censored.
+    """
     censored = int(np.count_nonzero(np.isnan(values)))
     kept = np.sort(values)[censored : values.size - censored]
     return float(kept.mean()) if kept.size else np.nan
 
 
 def scatter(values: Array, horizon: float) -> float:
-    """Return the standard deviation of values; with censored ones that of the values cut about their middle."""
+    """Return the standard deviation of values (runs,), such as ln T.
+
+    NaN marks runs beyond the `horizon`, which is in the same units. With censored runs it is that of the values cut at
+    equal distances to both sides of their middle.
+    """
     centre, missing = middle(values), np.isnan(values)
     if not missing.any() or np.isnan(centre):
         return float(np.where(missing, horizon, values).std(ddof=1))
@@ -307,7 +325,10 @@ def _sizes(distances: Array) -> Integers:
 
 
 def _students_t(distances: Array, total: float | None = None) -> float:
-    """Return Student's t of numbers, or of numbers of these sizes with another sum, kept within what scipy takes."""
+    """Return Student's t of the hypothesis that numbers have mean 0, cut to ±1e5.
+
+    With `total`, the numbers are taken to have this sum instead, but the same squares.
+    """
     total = float(distances.sum()) if total is None else total
     count, squares = distances.size, float(distances @ distances)
     scatter = max(count * squares - total**2, 1e-12 * count * squares, 1e-300)
@@ -315,7 +336,7 @@ def _students_t(distances: Array, total: float | None = None) -> float:
 
 
 def _law_of_minus(sizes: Integers, length: int) -> Array:
-    """Return the chances that the sizes with a minus sum to 0, 1, …, by adding one size of random sign at a time."""
+    """Return the probabilities (length,) that sizes which get a minus by fair signs sum to 0, 1, …."""
     law = np.zeros(length)
     law[0] = 1.0
     for size in sizes.tolist():
@@ -325,7 +346,10 @@ def _law_of_minus(sizes: Integers, length: int) -> Array:
 
 
 def _critical_t(distances: Array, level: float) -> float:
-    """Return the least Student's t that the test over signs rejects for numbers of these sizes; inf if none."""
+    """Return the least Student's t at which the test over random signs rejects numbers of these sizes.
+
+    `level` is two-sided. The result is inf if no outcome is rejected, and 0 if every outcome is.
+    """
     sizes = _sizes(distances)
     whole = int(sizes.sum())
     law = _law_of_minus(sizes, min(whole // 2, SUM_POINTS) + 1)
@@ -339,9 +363,11 @@ def _critical_t(distances: Array, level: float) -> float:
 
 
 def kaplan_meier(emergence: Array, horizon: float, times: Array) -> Array:
-    """Return the Kaplan–Meier estimate S of P(T > t) and its 95 % interval, (3, times); NaN beyond the horizon.
+    """Return the Kaplan–Meier estimate of P(T > t) and its 95 % interval, (3, times): value, low, high.
 
-    Intervals are by Greenwood's formula for ln(−ln S), and exact ones of as many runs all alike where S is 1 or 0.
+    They are NaN beyond the `horizon`. `emergence` (runs,) are the times T, NaN where a run ended at the horizon before.
+    Intervals are by Greenwood's formula for ln(−ln S), and exact ones of as many runs all alike where the estimate S is
+    1 or 0.
     """
     from scipy import stats
 
@@ -361,7 +387,10 @@ def kaplan_meier(emergence: Array, horizon: float, times: Array) -> Array:
 
 
 def expected_survival(time: float, delay: float, scatter: float, times: Array) -> Array:
-    """Return P(T > t) of the log-normal law of mean `time` (1 + delay), `scatter` of ln T; NaN if one is unknown."""
+    """Return P(T > t) at `times` of the log-normal law of T; NaN if a parameter is not finite.
+
+    The mean of T is `time` (1 + `delay`), and `scatter` is the standard deviation of ln T.
+    """
     if not (np.isfinite(time) and np.isfinite(delay) and np.isfinite(scatter)):
         return np.full(times.shape, np.nan)
     with np.errstate(divide="ignore"):
@@ -382,7 +411,10 @@ def log_rank(first: Array, second: Array, horizon: float) -> float:
 
 
 def log_rank_scores(emergence: Array, horizon: float) -> Array:
-    """Return the log-rank scores 1{emerged} − Λ(T) of the runs of both samples together, of sum 0."""
+    """Return the log-rank scores 1{emerged} − Λ(T) of the runs of both samples together, (runs,), of sum 0.
+
+    Λ is the Nelson–Aalen cumulative hazard of all runs; runs with time NaN are censored at the horizon.
+    """
     emerged = np.isfinite(emergence)
     times = np.where(emerged, emergence, np.inf)
     at, counts = np.unique(times[emerged], return_counts=True)
@@ -442,7 +474,11 @@ def _censored(emergence: Array, horizon: float) -> Any:
 
 
 def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float, level: float) -> TimeTest | None:
-    """Return the test of one direction against a sample of predicted times; None with fewer than four of either."""
+    """Return the test of one direction against a sample of predicted times; None with fewer than four of either.
+
+    `predicted` and `simulated` (runs,) are times, NaN beyond the `horizon`. `p` is the two-sided p-value of the pair,
+    which the caller has from permutations, and `level` that at which the power is computed.
+    """
     samples = (predicted, simulated)
     if min(sample.size for sample in samples) < FEWEST_RUNS or not any(np.isfinite(s).any() for s in samples):
         return None
