@@ -121,12 +121,12 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
 
 
 def finite_part(values: Array) -> Array:
-    """Return the values that are finite: of a history those that were saved before the run ended."""
+    """Return the finite ones of some values, in order: of a history those that were saved before the run ended."""
     return np.asarray(values[np.isfinite(values)])
 
 
 def run_values(dataset: xr.Dataset, **values: Any) -> dict[str, Any]:
-    """Return the end of a run, its last loss, its findings and the notes as plain values."""
+    """Return the end of a run, its last loss, the further `values` and its notes as plain values, ready for JSON."""
     attrs, finite = dataset.attrs, finite_part(dataset["loss"].values)
     return {
         "title": attrs["title"],
@@ -225,10 +225,10 @@ def level_table(values: Mapping[str, Any]) -> list[Table]:
 
 
 def degree_rows(dataset: xr.Dataset) -> list[dict[str, object]]:
-    """Return the parts of f* by degree that are not 0: mean square, time at which half is left, and rest at the end.
+    """Return one row per part of f* by Hermite degree that is not 0: mean square, half time, and rest at the end.
 
-    Between saved times a part is taken to be exponential; inf: it is never below half. None where the loss is not told
-    by degree.
+    The half time is the time at which half of the part is left; between saved times a part is taken to be exponential,
+    and inf stands for never below half. The list is empty where the loss is not told by degree.
     """
     if "degree_loss" not in dataset:
         return []
@@ -352,7 +352,10 @@ def _drawings(dataset: xr.Dataset) -> list[Drawing]:
 def exponent_table(
     laws: Sequence[Mapping[str, Any]], in_words: list[str], expected: Mapping[str, str], note: str
 ) -> list[Table]:
-    """Return the table of fitted laws with their expected exponents as {column: key}; none if there is no law."""
+    """Return a list with the table of fitted laws, empty if there is no law.
+
+    `expected` maps the title of a column to the key of a law that has its expected exponent.
+    """
     if not laws:
         return []
     columns = {"law": "what", "x, fitted": "fitted", "standard error": "standard_error", "from": "from", "to": "to"}
@@ -381,7 +384,11 @@ def exponents(dataset: xr.Dataset) -> list[dict[str, object]]:
 def _law(
     what: str, x: Array, y: Array, window: tuple[float, float], asymptotic: float, predicted: Array | None
 ) -> dict[str, object]:
-    """Return the power law of y in x, of the sum formula for y if there is one, and the asymptotic one."""
+    """Return the fitted power law of y in x, as values by name, with the exponents of theory beside it.
+
+    `window` is the range of x of the fit; `predicted` are the values of y by the sum formula, None without one; `what`
+    names the law in words.
+    """
     good = np.isfinite(y) & (y > 0) & (x > 0)
     fit = fit_power_law(x[good], y[good], window=window)
     finite_size, expected = None, ""
@@ -401,7 +408,7 @@ def fitted_law(what: str, fit: PowerLawFit, asymptotic: float) -> dict[str, obje
 
 
 def law_in_words(law: Mapping[str, Any], expected: str) -> str:
-    """Return a fitted exponent with its error and its window, the one expected at this size, and the asymptotic one."""
+    """Return a fitted exponent with error and window, the text `expected`, and the asymptotic exponent in words."""
     (start, end), asymptotic = law["window"], law["asymptotic"]
     limit = f"asymptotic {asymptotic:.3f}" if math.isfinite(asymptotic) else "no asymptotic law"
     return f"x = {with_error(law['fitted'], law['standard_error'])} on [{start:.3g}, {end:.3g}]{expected}; {limit}"
@@ -681,5 +688,6 @@ def _has_both_times(dataset: xr.Dataset) -> Array:
 
 
 def _predicted_loss(dataset: xr.Dataset) -> Array | None:
+    """Return the loss of the sum formula (times,), None if the answer lacks it or it is not finite."""
     loss = dataset["predicted_loss"].values if "predicted_loss" in dataset else None
     return None if loss is None or not np.isfinite(loss).all() else loss

@@ -117,16 +117,19 @@ class Run:
         return schedule_until(save_at, self.shared.get("t_max"), default() if save_at is None else save_at)
 
     def estimates(self, method: str) -> bool:
-        """Return whether errors are estimated: by default for all methods but those of SciPy."""
+        """Return whether errors are estimated: as `error_estimate` says, by default for all methods but SciPy's."""
         return not method.startswith("scipy:") if self.error_estimate is None else self.error_estimate
 
     def neurons(self) -> dict[str, object]:
-        """Return the coordinates of overlaps of neurons."""
+        """Return the labels 0 to m − 1 of the dims of neurons, by name; with "summary" there is no dim "neuron_2"."""
         numbers = np.arange(self.problem.width)
         return dict.fromkeys(("neuron", "neuron_2") if self.keep == "full" else ("neuron",), numbers)
 
     def cut(self, make: Callable[[Problem], tuple[Method, Callable[[Array], float]]]) -> HalvedOrder | None:
-        """Return the flow that `make` builds with links of half their order, None where `halved` returns None."""
+        """Return the flow with the link's series cut at half its order, to estimate the error of the cut.
+
+        None if not needed. `make` builds the method and the loss of a problem.
+        """
         half = halved(self.problem, self.rtol)
         return None if half is None else HalvedOrder(*make(half[0]), half[1])
 
@@ -178,7 +181,7 @@ def _kinds(value: object) -> object:
 
 
 class Method(Protocol):
-    """A method chosen for a system."""
+    """A method chosen for a system of equations; `name` is that of the method, such as "explicit"."""
 
     name: str
 
@@ -191,7 +194,10 @@ class Method(Protocol):
 
 @dataclass
 class PlainMethod:
-    """A method of `dynamics.integrators` for any system."""
+    """A method of `dynamics.integrators` for any system.
+
+    `atol` is the absolute tolerance, `make` builds the stepper.
+    """
 
     system: System
     name: str
@@ -254,7 +260,11 @@ class Integration:
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
     def carried_out(self, run: Run, trackers: Sequence[Tracker]) -> tuple[RunResult, xr.Dataset]:
-        """Return the result of the run and its dataset."""
+        """Return the result of the run, with its records, and the labelled dataset; both may end early.
+
+        With a `loss`, a second run at a looser tolerance is taken beside, and the differences estimate the numerical
+        errors.
+        """
         with ExitStack() as context:
             context.enter_context(self.threads())
             stepper, times, beside = self.method.stepper(run.rtol), self.schedule.times, None
@@ -276,7 +286,11 @@ class Integration:
     def labelled(
         self, run: Run, stepper: Stepper, result: RunResult, looser: RunResult | None, cut: RunResult | None = None
     ) -> xr.Dataset:
-        """Return the dataset of a run that may have ended early, with NaN for records that it lacks."""
+        """Return the dataset of a run that may have ended early, with NaN for records that it lacks.
+
+        `looser` is the run at a looser tolerance, and `cut` that with the link's series cut at half its order, from
+        which the errors are estimated; None without an estimate.
+        """
         count, times = len(self.schedule), self.schedule.times
         by_degree = {} if self.teacher_by_degree is None else {"teacher_by_degree": self.teacher_by_degree}
         values: dict[str, object] = {
@@ -323,7 +337,7 @@ class Integration:
         )
 
     def _by_name(self, times: Array) -> dict[str, object]:
-        """Return the times of events, one array per name, or one number."""
+        """Return the times of events (events,) split by name: one array per name, or one number."""
         times_by_name, end = dict[str, object](), 0
         for name, count in self.events.items():
             times_by_name[name] = times[end] if count is None else times[end : end + count]

@@ -64,6 +64,7 @@ class Answer:
 
 @functools.cache
 def _defaults(function: str) -> dict[str, object]:
+    """Return the default of every parameter of the function at a path "module:function", except the first, by name."""
     parameters = list(inspect.signature(resolve_name(function)).parameters.items())[1:]
     return {name: parameter.default for name, parameter in parameters}
 

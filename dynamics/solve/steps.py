@@ -37,7 +37,12 @@ STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size", "optimiz
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """The settings of steps of finite size: rate, theory, batch size, optimizer and schedule; no rate is the flow."""
+    """The settings of steps of finite size; without a `learning_rate` they stand for the gradient flow.
+
+    `step_theory` is "finite-d" or "infinite-d" for SGD, None for the flow and for gradient descent. `batch_size` is in
+    samples per step. `varying` is the schedule of a learning rate that is not one number, and `table` its rates up to
+    the last time. `takes_all` says that every step of a map is taken, none passed over.
+    """
 
     #: η > 0, dimensionless; of a schedule the first, and the largest once `table` is known; None for the flow.
     learning_rate: float | None = None
@@ -55,7 +60,7 @@ class StepSettings:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments by name, as files store them."""
+        """The arguments "learning_rate", "step_theory", "batch_size" and, if given, "optimizer" as files store them."""
         rate = self.learning_rate if self.varying is None else repr(self.varying)
         values = {"learning_rate": rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
         return values if self.optimizer is None else {**values, "optimizer": str(self.optimizer)}
@@ -91,10 +96,11 @@ class StepSettings:
         return self.optimizer.amplification if isinstance(self.optimizer, SGD) else 1.0
 
     def planned(self, run: Run, of_flow: Callable[[], SaveAt]) -> tuple[StepSettings, SaveAt]:
-        """Return the settings of a run, with the rates of a schedule, and its saved times, for a map the nearest steps.
+        """Return the settings of a run, with the table of rates of a schedule, and the times to be saved.
 
-        By default these are those of the flow at its pace. Refuse records beyond the memory, and an estimate of errors
-        where all steps are taken: they have no tolerance that a looser run could relax.
+        `of_flow` makes the default times, those of the flow, which are divided by the pace of an optimizer. For a map
+        the times are moved to the nearest steps. Raise ValueError for records beyond the memory, and for an estimate of
+        errors where all steps are taken: they have no tolerance that a looser run could relax.
         """
         if run.method == MAP and not self.takes_all:
             return replace(self, takes_all=True).planned(run, of_flow)
@@ -122,9 +128,10 @@ class StepSettings:
     def method(
         self, system: FlowSystem, run: Run, save_at: SaveAt, stiff: str = "bdf", device: str | None = None
     ) -> FlowMethod:
-        """Return the method of a run: for "auto" the explicit one or `stiff`, the faster one up to the last time.
+        """Return the method that integrates a run up to the last of the saved times.
 
-        On a device that is `stiff`.
+        For "auto" it is the explicit method or the one named `stiff`, whichever is expected to be faster; on a `device`
+        it is `stiff`.
         """
         last, name = float(save_at.times[-1]), run.method
         if self.is_map:
@@ -158,7 +165,12 @@ def checked_step(
     *,
     problem: Problem | None = None,
 ) -> StepSettings:
-    """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default."""
+    """Return the checked settings of the steps of a run; raise ValueError or TypeError for arguments that contradict.
+
+    Without a learning rate they are those of the flow. With one, method "gradient-descent" takes its steps on the mean
+    loss; any other method integrates the mean steps of SGD, by the theory "finite-d" unless the optimizer needs
+    another.
+    """
     descends = method == "gradient-descent"
     size, chosen, varying, first_rate = _checked_settings(
         problem, learning_rate, batch_size, optimizer, descends=descends
@@ -186,7 +198,7 @@ def checked_step(
 def _checked_settings(
     problem: Problem | None, learning_rate: object, batch_size: object, optimizer: object, *, descends: bool = False
 ) -> tuple[int, Optimizer | None, Schedule | None, object]:
-    """Return the batch size, the optimizer, the schedule, if there are any, and the first learning rate."""
+    """Return batch size, optimizer or None, schedule or None, and learning rate, under a schedule that of step 0."""
     size = checked_integer(batch_size, "batch_size", minimum=1)
     chosen = None if optimizer is None else checked_optimizer(optimizer)
     if isinstance(learning_rate, str) and problem is not None:
@@ -198,7 +210,7 @@ def _checked_settings(
 def sgd_step(
     problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object, optimizer: object = None
 ) -> StepSettings:
-    """Return the settings of steps of SGD, for a student whose theory of steps is `step_theory`."""
+    """Return the settings of steps of SGD by the theory `step_theory`, or of the flow if `learning_rate` is None."""
     size, chosen, varying, first_rate = _checked_settings(problem, learning_rate, batch_size, optimizer)
     rate = learning_rates.checked_learning_rate(first_rate, "map")
     check_needless("batch_size", size, 1, rate is not None)
@@ -207,7 +219,10 @@ def sgd_step(
 
 
 def check_needless(name: str, value: object, usual: object, steps: bool, where: str = "given") -> None:
-    """Refuse an argument of steps of SGD where none are taken."""
+    """Raise ValueError if an argument of steps of SGD differs from its default `usual` where none are taken.
+
+    `steps` says whether steps are taken. `where` ends the sentence "unless `learning_rate` is …".
+    """
     value_text = value if isinstance(value, Optimizer) else shown(value)
     require(
         steps or value == usual,
@@ -216,7 +231,10 @@ def check_needless(name: str, value: object, usual: object, steps: bool, where: 
 
 
 def checked_schedule(learning_rate: object) -> Schedule | None:
-    """Return a schedule that equations take, None for anything but a function of the step."""
+    """Return `learning_rate` if it is a schedule that the equations take, None if it is a number, a text or None.
+
+    Raise TypeError for any other callable.
+    """
     if isinstance(learning_rate, Schedule):
         check_bearable(learning_rate)
         return learning_rate
@@ -230,7 +248,7 @@ def checked_schedule(learning_rate: object) -> Schedule | None:
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
-    """Return the finite-step equations for a step theory, the flow otherwise."""
+    """Return the equations of the overlaps: those of the flow, of gradient descent, or of the mean steps of SGD."""
     rate, theory = settings.learning_rate, settings.step_theory
     if (optimized_system := optimized(problem, settings)) is not None:
         return cast("OverlapSystem", optimized_system)
@@ -305,7 +323,7 @@ def refuse_beside_map(settings: StepSettings, method: str = "auto", device: str 
 def step_notes(
     problem: Problem, settings: StepSettings, limit: float | None, prediction: EmergencePrediction | None
 ) -> tuple[str, ...]:
-    """Return notes on the share of the limit, and on the delay of emergence."""
+    """Return sentences on the equation of steps, its share of the stable rate, and the delay by noise."""
     if settings.step_theory is None or settings.learning_rate is None:
         return ()
     rate, size = settings.learning_rate, settings.batch_size

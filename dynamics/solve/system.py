@@ -194,7 +194,7 @@ class StoredSystem:
         return dict(self.stored)
 
     def arrays(self) -> dict[str, tuple[Dims, Array]]:
-        """Return nothing."""
+        """Return an empty dict, since the arrays are stored with the result."""
         return {}
 
     @classmethod
@@ -204,6 +204,7 @@ class StoredSystem:
 
 
 def _check(system: object) -> None:
+    """Raise TypeError unless `system` is an instance of a subclass of System whose fields can be stored."""
     if not isinstance(system, System):
         kind = system.__name__ if isinstance(system, type) else type(system).__name__
         refuse(
@@ -256,7 +257,10 @@ def solve_system(system: System, *, save_at: SaveAt, **shared: Unpack[SystemArgu
 
 
 def system_integration(system: System, schedule: SaveAt, run: Run) -> Integration:
-    """Return the integration of a user's own system."""
+    """Return the integration of a user's own system.
+
+    Raise ValueError or TypeError if its methods do not fit together.
+    """
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
     has_loss = observables.get("loss") == ()
@@ -295,7 +299,7 @@ def system_integration(system: System, schedule: SaveAt, run: Run) -> Integratio
 
 
 def stored_again(system: object, stored: StoredSystem, place: str) -> System:
-    """Return the system if its parameters are those in the file; raise StorageError otherwise."""
+    """Return `system` if its class and fields are those in the file at `place`; raise StorageError otherwise."""
     then = stored.parameters()
     if not isinstance(system, System):
         argument = "none is given" if system is None else f"{shown(system)} is given"
@@ -337,10 +341,15 @@ class _Equations(interface.System):
         self.functions = interface.Functions(*(_function(system, name) for name in SIGNATURES))
 
     def absolute_tolerance(self, atol: float) -> Array:  # noqa: ARG002
+        """Return the absolute tolerance of each component, (N,), as the user's system set it."""
         return self.atol
 
 
 def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> Stepper:
+    """Return a stepper of the equations.
+
+    Raise TypeError if they do not compile, ValueError if they write bad numbers.
+    """
     start, named = equations.initial_state, equations.named
     try:
         bound = BoundSystem(equations, implicit=method in ("bdf", "sundials"))
@@ -356,7 +365,10 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> Ste
 
 
 def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -> Array:
-    """Return the `count` numbers that a function writes; refuse fewer or more."""
+    """Return the `count` numbers that `fill` writes into the array it receives; raise ValueError for fewer or more.
+
+    `name` is that of the user's function, and `named` that of the system, both for the message.
+    """
     whole = np.full(count + _MARGIN, _UNTOUCHED)
     with suppress(IndexError):  # of functions that Python runs
         fill(whole[:count])
@@ -396,10 +408,15 @@ def _function(system: System, name: str) -> Any:
 
 
 def _named(system: System) -> str:
+    """Return how messages call a system, such as "system Growth"."""
     return f"system {type(system).__name__}"
 
 
 def _vector(values: ArrayLike, name: str, named: str) -> Array:
+    """Return values as a new array of one dimension.
+
+    Raise ValueError for another shape or numbers that are not finite.
+    """
     vector = np.array(_array(values, f"`{name}` of {named}"))
     require(vector.ndim == 1, f"`{name}` of {named} must have one dimension, but has shape {vector.shape}.")
     _check_finite(vector, name, named)
@@ -407,11 +424,13 @@ def _vector(values: ArrayLike, name: str, named: str) -> Array:
 
 
 def _check_finite(values: Array, name: str, named: str, place: str = "") -> None:
+    """Raise ValueError, with the first bad position, unless all values are finite."""
     if (bad := np.flatnonzero(~np.isfinite(values))).size:
         refuse(f"`{name}` of {named} must be finite{place}, but is {values[bad[0]]} at position {bad[0]}.")
 
 
 def _array(values: ArrayLike, name: str) -> Array:
+    """Return values as an array of real numbers; raise TypeError if they are none."""
     try:
         return real_array(values, name)
     except TypeError:
@@ -419,6 +438,7 @@ def _array(values: ArrayLike, name: str) -> Array:
 
 
 def _integers(values: Any, name: str, named: str) -> Integers:
+    """Return values as an int64 array; raise TypeError unless they are integers of at least 0."""
     try:
         return np.array(checked_integers(values, name, "integers"), dtype=np.int64)
     except (TypeError, ValueError):
@@ -438,13 +458,17 @@ def _dims(system: System, attribute: str) -> dict[str, Dims]:
 
 
 def _are_texts(values: Sequence[object]) -> bool:
+    """Return whether all values are text."""
     return all(isinstance(value, str) for value in values)
 
 
 def _lengths(
     system: System, observables: Mapping[str, Dims], coords: Mapping[str, Any], start: Array
 ) -> dict[str, int]:
-    """Return the length of every dim, by the observables of the start and the coordinates."""
+    """Return the length of every dim by name, as the coordinates and the observables of the start have it.
+
+    Raise ValueError if a dim has two lengths, or an observable other dims than it declares.
+    """
     named, lengths = _named(system), {}
     for name, labels in coords.items():
         require(
@@ -487,7 +511,7 @@ def _count(name: str, dims: Dims, lengths: Mapping[str, int], named: str) -> int
 def _variables(
     observables: Mapping[str, Dims], event_times: Mapping[str, Dims], coords: Mapping[str, Any]
 ) -> dict[str, Variable]:
-    """Return the labels of each variable: those of `VARIABLES` if it has the name with the same dims."""
+    """Return dims and label of each variable, from the table of this package if that has it with these dims."""
     dims_of = {name: ("time", *dims) for name, dims in observables.items()} | {name: (name,) for name in coords}
     of_system = {
         name: Variable(dims, name.replace("_", " "), "") for name, dims in (dims_of | dict(event_times)).items()
@@ -503,6 +527,7 @@ def _variables(
 
 
 def _is_problem(value: object) -> bool:
+    """Return whether a value has the methods `parameters` and `arrays` of a problem."""
     return all(callable(getattr(value, name, None)) for name in ("parameters", "arrays"))
 
 

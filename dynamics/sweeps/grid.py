@@ -92,6 +92,7 @@ class Grid:
 
     @cached_property
     def _keys(self) -> frozenset[str]:
+        """The keys that change the problem; all other keys are options of the study."""
         return frozenset(keys_of(self.problem))
 
     def __iter__(self) -> Iterator[SweepPoint]:
@@ -100,7 +101,11 @@ class Grid:
 
     @cached_property
     def surveyed(self) -> Surveyed:
-        """Common properties of all points; each point is made once, and so checked."""
+        """The sizes, the ends and a digest of all points; each point is made once, and so checked.
+
+        `sizes` (points, 2) are estimates of the work of a point and its dimension; `ends` holds the first and the last
+        point of each link; `digest` is a text that changes with anything on which the answers depend.
+        """
         shared = {name: _plain(value) for name, value in self.options.items()}
         common = f"{__version__} {name_of_study(self.study)} {MAGIC!r} {json.dumps(shared, sort_keys=True)}"
         digest = hashlib.sha256(common.encode())
@@ -122,7 +127,7 @@ class Grid:
         return Surveyed(sizes, tuple(point for pair in ends.values() for point in pair), digest.hexdigest()[:32])
 
     def thinned(self, most: int) -> Grid:
-        """Return a grid of at most `most` of the points, evenly spread, ends of axes included."""
+        """Return a grid with at most `most` of the points: evenly spaced values of each axis, with both ends."""
         count = max(self.shape)
         while math.prod(min(size, count) for size in self.shape) > most:
             count //= 2
@@ -223,6 +228,10 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> object:
 
 
 def _axis(name: str, values: Any) -> Axis:
+    """Return the axis of a key of the grid.
+
+    Raise TypeError or ValueError unless `values` is a list of distinct values.
+    """
     is_list = hasattr(values, "__iter__") and not isinstance(values, (str, bytes))
     require(is_list, f"Grid key `{name}` must hold a list of values, but holds {shown(values)}.", error=TypeError)
     count = len(values) if isinstance(values, Sized) else 0

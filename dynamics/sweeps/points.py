@@ -74,6 +74,7 @@ def registered_path(name: str) -> str | None:
 
 
 def _installed() -> dict[str, str]:
+    """Return the studies of installed packages, from name to path "module:function"."""
     return {entry.name: entry.value for entry in metadata.entry_points(group=ENTRY_POINTS)}
 
 
@@ -122,7 +123,10 @@ def check_options(study: Study, options: Mapping[str, object], keys: Iterable[st
 
 
 def compile_study(study: Study, problem: Any, options: Mapping[str, object]) -> str:
-    """Take the first step of a study, which compiles its kernels; return its refusal, "" if it takes the step."""
+    """Take the first step of a study, which compiles its kernels.
+
+    Return why it refuses the problem, "" if it does not.
+    """
     from dynamics.solve.integration import chosen_method
 
     answer = next((entry for entry in ANSWERS if entry.sweeps and entry.function == study), None)
@@ -348,7 +352,10 @@ class Point(NamedTuple):
 
 
 def packed_point(dataset: xr.Dataset) -> bytes:
-    """Return a dataset as the bytes of a file; one with anything but numbers and text as netCDF holds it."""
+    """Return a dataset as the bytes of a file: a mark, a checksum, a description in JSON, and the numbers.
+
+    A dataset with anything but numbers and text, such as dates, is converted as netCDF would hold it.
+    """
     import xarray as xr
 
     # Text and numbers of any size can be told per point; netCDF has integers of 64 bits.

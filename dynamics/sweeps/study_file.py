@@ -144,6 +144,10 @@ def _check_name(name: object, trusted: str | None) -> None:
 
 
 def _tables(path: str) -> dict[str, dict[str, Any]]:
+    """Return the tables of a study file by name, {} for missing ones.
+
+    Raise UsageError for entries that are no known table.
+    """
     stored = read_toml(path, "Argument FILE")
     for name, table in stored.items():
         if name in TABLES and not isinstance(table, dict):
@@ -158,6 +162,7 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
 
 
 def _refuse_others(table: str, entries: dict[str, object], allowed: tuple[str, ...]) -> None:
+    """Raise UsageError if the entries of a table have a key that is not allowed."""
     menu = f"one of {', '.join(allowed)}" if len(allowed) > 1 else f"`{allowed[0]}`"
     for key in entries:
         if key not in allowed:

@@ -94,7 +94,7 @@ class Survey:
         return f"point_{name}" if taken else name
 
     def add(self, index: int, point: Point) -> None:
-        """Record the sizes, variables and attributes of a point."""
+        """Record the sizes, variables and attributes of the point with number `index`."""
         for name, size in point.sizes.items():
             merged_name = self.renamed(name)
             self.sizes[merged_name] = max(self.sizes.get(merged_name, 0), size)
@@ -105,7 +105,7 @@ class Survey:
                 self._add_attribute(self.renamed(name), index, value)
 
     def _add_variable(self, name: str, variable: PointVariable, *, is_coordinate: bool) -> None:
-        """Record a variable, and whether a coordinate agrees with those of earlier points."""
+        """Record a variable of a point; a coordinate stays shared while it agrees with those of earlier points."""
         shared = variable.values if is_coordinate else None
         merged_name = self.renamed(name)
         merged = self.variables.get(merged_name)
@@ -121,7 +121,7 @@ class Survey:
         merged.shared = None if shared is None or merged.shared is None else _common(merged.shared, shared)
 
     def _add_attribute(self, name: str, index: int, value: object) -> None:
-        """Record an attribute as numbers or text of the grid."""
+        """Record an attribute of the point with number `index` in an array over all points, of numbers or of text."""
         number = isinstance(value, (int, float))
         if isinstance(value, list) and not any(isinstance(entry, str) for entry in value):
             value = np.array(value)  # as netCDF gives it back
@@ -147,7 +147,7 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite:
 
 
 def _fill(grid: Grid, points: PointDirectory, merged: Any) -> None:
-    """Write the answers to an open file."""
+    """Write the answers of all points to the open netCDF file `merged`."""
     files, survey = points.files(), Survey(grid)
     for index, path in files.items():
         survey.add(index, read_point(path))
@@ -173,7 +173,10 @@ def _fill(grid: Grid, points: PointDirectory, merged: Any) -> None:
 
 
 def _write_frame(merged: Any, survey: Survey, failures: dict[int, str]) -> None:
-    """Write axes, shared coordinates and variables of one value per point; create all other variables."""
+    """Write axes, shared coordinates and variables of one value per point to the file.
+
+    Create the others without values. `failures` maps the number of a failed point to its reason.
+    """
     grid = survey.grid
     axes = tuple(axis.name for axis in grid.axes)
     for axis in grid.axes:
@@ -225,7 +228,10 @@ def _create(
 
 
 def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
-    """Return chunks of one point for a large variable, None where the library may choose."""
+    """Return the chunks of a large variable, one point each and cut to at most `CHUNK_BYTES`.
+
+    None lets the library choose. `shape` is that of the variable at one point.
+    """
     item = np.dtype("f8").itemsize
     if item * len(grid) * np.prod(shape, dtype=float) <= CHUNK_BYTES:
         return None
@@ -408,7 +414,10 @@ def _directory(grid: Grid, output: Path, *, overwrite: bool = False) -> PointDir
 def _answer(
     grid: Grid, target: Path, executor: Executor | None, workers: int, progress: bool | None, *, overwrite: bool
 ) -> None:
-    """Ask the points that have no answer yet, and merge all into the target."""
+    """Ask all points that have no answer yet, merge the answers into `target`, and warn of points that failed.
+
+    Points are asked by the `executor` if there is one, else by `workers` processes, or in this process for 0.
+    """
     pool: GivenExecutor | WorkerPool
     with _directory(grid, target, overwrite=overwrite) as directory:
         missing = sorted(set(range(len(grid))) - directory.done())
@@ -458,6 +467,7 @@ def begin_points(grid: Grid) -> None:
 
 
 def _check_pickles(grid: Grid) -> None:
+    """Raise ValueError unless study, problem and options can be pickled, as worker processes need."""
     point = grid.point(0)
     try:
         pickle.dumps((grid.study, point.problem, point.options))

@@ -91,6 +91,7 @@ def run_points(
 
 
 def _died(future: Future[Any]) -> bool:
+    """Return whether the worker of a task died, or the task was cancelled for that reason."""
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
 
 
@@ -113,7 +114,7 @@ class GivenExecutor:
         self._given: set[Future[object]] = set()
 
     def submit(self, function: Callable[..., object], *arguments: Any) -> Future[Any]:
-        """Hand out one task."""
+        """Submit one task to the executor and return its future."""
         future = self._executor.submit(function, *arguments)
         self._given = {running for running in self._given if not running.done()} | {future}
         return future
@@ -156,7 +157,7 @@ class WorkerPool:
         self._stop(at_once=kind is not None)
 
     def submit(self, function: Callable[..., object], *arguments: Any) -> Future[Any]:
-        """Hand out one task; the first starts the processes."""
+        """Submit one task to the processes and return its future; the first call starts them."""
         try:
             with starts_processes():
                 self._starts = self._starts or [
@@ -183,6 +184,7 @@ class WorkerPool:
         self._start()
 
     def _start(self) -> None:
+        """Start the processes, each with one end of a new pipe."""
         self._worker_end, self._lifeline = self._context.Pipe(duplex=False)
         arguments = (self._worker_end, variables_of_user())
         with starts_processes():
@@ -190,6 +192,7 @@ class WorkerPool:
         self._starts = []
 
     def _stop(self, *, at_once: bool) -> None:
+        """End the processes, `at_once` by closing the pipe, otherwise after the tasks that run."""
         if at_once:
             self._lifeline.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -255,6 +258,7 @@ def start_worker(lifeline: Connection, variables: Mapping[str, str | None]) -> N
 
 
 def _exit_with(lifeline: Connection) -> None:
+    """Wait until the other end of the pipe closes, and end this process then."""
     with suppress(EOFError, OSError):
         lifeline.recv_bytes()
     os._exit(1)
@@ -276,7 +280,11 @@ def check_cluster(what: str) -> None:
 
 @contextmanager
 def cluster_executor(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Executor]:
-    """Connect to a scheduler, or start a cluster of processes of one thread, which ends after the body."""
+    """Return a context that gives an executor of dask, which ends after the body.
+
+    It is that of the scheduler at the address `scheduler`, or of a new local cluster of `workers` processes of one
+    thread.
+    """
     check_cluster("A cluster")
     import distributed as untyped
 
@@ -306,4 +314,5 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
 
 
 def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C in this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the parent acts on it

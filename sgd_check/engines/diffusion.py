@@ -841,7 +841,7 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         M[:] = _bounded(M + wait * middle + np.sqrt(2.0 * rate * wait) * half @ _within(drawn, M))
 
     def _drift_and_noise(self, M: Array, rate: float) -> tuple[Array, Array]:
-        """Return the drift (runs, m, P) of the overlaps M per unit of time, and the matrix D (runs, m, m) of their noise.
+        """Return the drift (runs, m, P) of the overlaps M per unit of time, and the matrix D (runs, m, m) of the noise.
 
         Over a time t at η = `rate`, the noise has covariance 2 η t D between neurons and I − MᵀM between directions.
         """

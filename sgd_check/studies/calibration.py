@@ -39,12 +39,13 @@ DEFAULT_RATES = (0.05, 0.3)
 
 
 def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
+    """Return a theory whose curves and times of events all come at `factor` times their time."""
     later = theory.assign_coords(time=theory["time"] * factor)
     return later.assign({name: factor * theory[name] for name in ("emergence_time", "learned_time")})
 
 
 def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
-    """Return a theory in which everything after the emergence takes longer by a factor."""
+    """Return a theory in which everything after the emergence of direction 1 takes `factor` times as long."""
     times, emergence = theory["time"], float(theory["emergence_time"][0])
     stretched_times = times.where(times <= emergence, emergence + (times - emergence) / factor)
     slowed = theory[["loss", "squared_norm"]].map(np.log).interp(time=stretched_times.values).map(np.exp)
@@ -68,7 +69,11 @@ CASES = (*THEORIES, "SGD at 5 times the rate", "SGD from 0.9 of the overlap")
 
 
 def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
-    """Return verdict counts of all repetitions at every learning rate, without an interrupted repetition."""
+    """Return the counts of verdicts over all repetitions, by learning rate and case, as a dataset.
+
+    `rates` are learning rates, and `end` is the flow time at which the runs end. A repetition that is interrupted is
+    not counted.
+    """
     shape = (rates.size, len(CASES))
     counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
     with study.stepping() as meter:
@@ -86,7 +91,11 @@ def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
 def _calibrate(
     study: SgdStudy, index: int, rate: float, steps: int, counts: Array, visible: Array, meter: Meter
 ) -> None:
-    """Add verdicts at one learning rate to `counts` (cases, verdicts), and write the `visible` errors (cases, 1)."""
+    """Add the verdicts at one learning rate to `counts` (cases, verdicts), and write `visible` errors (cases, 1).
+
+    `index` is the place of `rate` among all learning rates, which sets the seeds, and `steps` the number of SGD steps
+    of each run. A visible error is the least relative error of a time that the verdict sees, in the median.
+    """
     repetitions, level = study.settings["repetitions"], study.settings["false_alarm_rate"]
     plan, visible_errors = make_plan(rate, steps, None), []
     theory = solve_overlaps(
@@ -112,7 +121,11 @@ def _calibrate(
 
 
 def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
-    """Return right runs, runs at five times the stated learning rate, and runs from a smaller overlap."""
+    """Return three simulations: right runs, runs at a wrong learning rate, and runs from a smaller overlap.
+
+    The wrong rate is `WRONG_RATE` times the stated one; `records` (integers) are the steps that are saved, of `steps`
+    in all runs, and `seeds` those of every simulation. All three are labelled with the right problem and `rate`.
+    """
     problem, fast = study.problem, np.unique(np.rint(records / WRONG_RATE).astype(int))
     later = lone_neuron(problem.information_exponent, problem.dimension, 0.9)
     cases = (
@@ -132,7 +145,11 @@ def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, 
 
 
 def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
-    """Return verdict counts of all repetitions of every kind, without an interrupted comparison."""
+    """Return the counts of verdicts over all repetitions, by kind of problem and case of error, as a dataset.
+
+    Variables also hold how many of the errors were large, and the median of their effects on times and on curves. A
+    comparison that is interrupted is not counted.
+    """
     names, cases, repetitions = study.settings["kinds"], of_kinds.CASES, study.settings["repetitions"]
     counts = np.zeros((2, len(names), len(cases), len(VERDICTS)))
     effects = np.full((repetitions, len(names), len(cases), 2), np.nan)
@@ -168,7 +185,10 @@ def _calibration_of_kinds(study: SgdStudy) -> xr.Dataset:
 
 
 def lone_neuron(information_exponent: int, dimension: int, factor: float = 1.0) -> Problem:
-    """Return one neuron of link h_k at an overlap of 0.35 times a factor from the one direction, label noise 0.2."""
+    """Return one neuron of link h_k, k = `information_exponent`, at overlap 0.35 · `factor` with the one direction.
+
+    Its squared length is 0.01, and the label noise has standard deviation 0.2.
+    """
     return Problem(
         activation=f"he{information_exponent}",
         teacher=Teacher([1.0]),

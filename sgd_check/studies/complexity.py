@@ -60,13 +60,16 @@ class Cell(NamedTuple):
 
     @property
     def expected_steps(self) -> float:
-        """Number of steps of a typical run."""
+        """Number of SGD steps until the emergence in a typical run."""
         time = self.finite_step_time if np.isfinite(self.finite_step_time) else self.flow_time
         return time / self.learning_rate
 
 
 def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
-    """Return the dataset of all runs; the short ones come first, so that an interruption leaves many of them."""
+    """Return the dataset of the runs of all `cells`.
+
+    Those with few steps come first, so that an interruption leaves many of them.
+    """
     count, exponents = study.settings["seeds"], study.settings["smoothing_exponents"]
     optimizers = study.settings.get("optimizers")
     coords = {
@@ -97,7 +100,12 @@ def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
 
 
 def _values(study: SgdStudy, cells: list[Cell], time: Array, blown: Array, d: Array) -> Values:
-    """Return the variables of times and blow-ups (links, …, dimensions, runs), with their last dims."""
+    """Return the variables of the study, each as its last dims and its array.
+
+    Arrays have the axes of the links in front. `time` (links, …, dimensions, runs) are flow times of emergence, NaN if
+    never, `blown` of that shape is 1 for runs that blew up, and `d` (dimensions,) the dimensions, over which exponents
+    are fitted.
+    """
     *links, _, count = time.shape
     names = ("learning_rate", "flow_time", "finite_step_time", "asymptotic")
     numbers = np.array([[getattr(cell, name) for cell in cells] for name in names])
@@ -140,10 +148,11 @@ def _values(study: SgdStudy, cells: list[Cell], time: Array, blown: Array, d: Ar
 
 
 def agreement(deviations: Array, runs: int) -> float:
-    """Return the p-value of means at these deviations from the equation, by Student's law and a χ² over all of them.
+    """Return the p-value of the hypothesis that measured means agree with the equation, by a χ² over all dimensions.
 
-    Examples
-    --------
+    `deviations` are the gaps of means of ln T in standard errors, NaN where unknown, each from `runs` runs, and are
+    taken to follow Student's law.
+
     >>> round(agreement(np.array([0.5, -1.0]), 16), 3)
     0.555
     """
@@ -266,7 +275,11 @@ def _checked_optimizers(optimizers: object, smoothings: Sequence[float] | None) 
 
 
 def cell_of(k: int, exponent: float | None, pair: Problem, rate: float, optimizer: Optimizer = PLAIN) -> Cell:
-    """Return the cell of a pair of the squared error, or of its smoothing by λ = d^e, at the rate c."""
+    """Return the cell of a link h_k at one dimension d: step size, times of theory, exponent of the samples in d.
+
+    `pair` is the problem of one neuron and one direction. `exponent` e smooths the landscape by λ = d^e; None keeps the
+    squared error. `rate` is c in η = c d^(−k/2), before smoothing and random directions scale η.
+    """
     d, directions = pair.dimension, optimizer.directions if isinstance(optimizer, ZerothOrder) else None
     eta, asymptotic = rate * d ** (-0.5 * k), k - 1.0 - (2.0 * k - 4.0) * (exponent or 0.0)
     if directions is not None:

@@ -50,7 +50,11 @@ class TargetCurve(NamedTuple):
 
 
 def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: Problem) -> xr.Dataset:
-    """Return the dataset of all runs; those after an interruption are NaN."""
+    """Return the dataset of all runs at the learning rate of each target; runs after an interruption are NaN.
+
+    `small` is the theory at the size of the runs, `ends` (targets,) the steps of the runs of each target, and `large` a
+    larger problem, of which theory alone is computed.
+    """
     problem, rate, runs = study.problem, study.settings["rate"], study.settings["seeds"]
     wide, shape = theory_curve(large, _spread_targets(large, 20), rate), (ends.size, runs)
     rates = theory.tuned_rates(problem, small.targets, rate)
@@ -103,7 +107,11 @@ def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: 
 
 
 def _exponents(small: TargetCurve, reached: Array, large: TargetCurve) -> tuple[Array, Array]:
-    """Return x of L ∝ n^x by source, and its standard error, from fits of n against L, which is exact."""
+    """Return the exponents x of L ∝ n^x by source, (sources,), and their standard errors, 0 where theory is exact.
+
+    Sources are, in order, SGD, the theory of pairs at the same size, that at a larger size, the sum formula there, and
+    the asymptotic law. Fits are of ln n against ln L, where n (`reached`, targets x runs) are samples until loss L.
+    """
     mean, error = log_means(reached)
     sgd, used = theory.fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
     of_pairs = theory.fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))

@@ -31,7 +31,10 @@ GRID = ("link", "label_noise", "ratio")
 
 
 def _epochs(study: SgdStudy) -> xr.Dataset:
-    """Return the dataset of theory and runs at each point of the grid; points after an interruption are NaN."""
+    """Return the dataset of theory and runs at each point of the grid of links, label noises and ratios n/d.
+
+    Points after an interruption are NaN.
+    """
     settings = study.settings
     axes = [settings["links"], settings["label_noises"], settings["ratios"]]
     epochs, batches, rate, runs = (settings[name] for name in ("epochs", "batches_per_epoch", "rate", "seeds"))
@@ -113,7 +116,10 @@ def worth_of(reused: Array, fresh: Array) -> Array:
 
 
 def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> Problem:
-    """Return the problem of one neuron that starts orthogonal to the one direction."""
+    """Return the problem of one neuron of a network that starts orthogonal to the one direction, whose link is `link`.
+
+    `settings` has "dimension", "initial_norm", the length of the weights at the start, and "activation".
+    """
     start = np.zeros((1, settings["dimension"]))
     start[0, 1] = settings["initial_norm"]
     return Problem(
@@ -126,7 +132,10 @@ def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> P
 
 
 def _seconds(settings: dict[str, Any], steps: float) -> float:
-    """Return an estimate of the seconds of theory and runs, from a burst of the runs on the most samples."""
+    """Return an estimate of the seconds of theory and runs together, from a short measurement of the largest runs.
+
+    `steps` is the number of steps of all runs together.
+    """
     ratios, batches = settings["ratios"], settings["batches_per_epoch"]
     samples = round(ratios[-1] * settings["dimension"])
     share = float(np.mean(ratios)) / ratios[-1]

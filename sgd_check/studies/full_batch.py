@@ -43,7 +43,10 @@ LEAD = 2.0
 
 
 def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr.Dataset:
-    """Return the dataset of all runs, small dimensions first; those after an interruption are NaN."""
+    """Return the dataset of all runs of a link, small dimensions first; runs after an interruption are NaN.
+
+    `law` is the prediction of spectral recovery, and `slope` that of n/d in ln d for online SGD.
+    """
     settings = study.settings
     dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
     spectral, descent = np.full((2, len(dimensions), len(ratios), runs), np.nan)
@@ -89,12 +92,18 @@ def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr
 
 
 def _expected(d: int, slope: float) -> float:
-    """Return an estimate of the steps that online SGD needs, by its mean step: ln(√d/4) over the rate of growth."""
+    """Return an estimate of the steps of online SGD until it arrives, by its mean step from the start at dimension d.
+
+    It is 2 ln(√(d · arrived)/lead), at least 2, times `slope` · d.
+    """
     return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * slope * d
 
 
 def _arrivals(problem: Problem, rate: float, seeds: range, end: float, meter: Meter) -> Array:
-    """Return the number of samples after which each run of online SGD arrives, NaN if it does not by the end."""
+    """Return the number of samples (runs,) after which each run of online SGD arrives, NaN if not within `end` steps.
+
+    To arrive is to reach the squared overlap `ARRIVED`; `rate` is the learning rate η.
+    """
     engine = make_engine("scalar", problem, EngineOptions(seeds=tuple(seeds)))
     tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
     numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(1.01)))
@@ -110,7 +119,11 @@ def _arrivals(problem: Problem, rate: float, seeds: range, end: float, meter: Me
 
 
 def _measured_slope(d: Array, online: Array) -> dict[str, float]:
-    """Return the slope of n/d in ln d as measured with its standard error, if two dimensions have it."""
+    """Return the measured slope of n/d in ln d and its standard error, by name; {} below two dimensions.
+
+    `d` (dimensions,) are the dimensions, `online` (dimensions, runs) the samples that runs needed, NaN if they did not
+    arrive.
+    """
     is_known = np.isfinite(online).all(axis=1)
     if np.count_nonzero(is_known) < 2:
         return {}
@@ -120,7 +133,10 @@ def _measured_slope(d: Array, online: Array) -> dict[str, float]:
 
 
 def _seconds(link: str, settings: dict[str, Any], arrivals: float) -> float:
-    """Return an estimate of the seconds of the steps, from bursts of the largest descent and of online SGD."""
+    """Return an estimate of the seconds of all runs, from short measurements of the largest descent and of online SGD.
+
+    `arrivals` is the expected number of online steps of one run of each dimension, all dimensions together.
+    """
     runs, d = settings["seeds"], settings["dimensions"][-1]
     batch = round(max(settings["ratios"]) * d)
     sizes = sum(dimension * round(r * dimension) for dimension in settings["dimensions"] for r in settings["ratios"])
@@ -217,14 +233,18 @@ def full_batch_recovery(
 
 
 def descent_problem(link: str, d: int) -> Problem:
-    """Return the problem of one small neuron that descends the squared error."""
+    """Return the problem of one neuron of length 0.001, with fixed second layer, and one direction."""
     return Problem(
         activation=link, teacher=Teacher([1.0]), width=1, dimension=d, student="committee", initial_norm=1e-3
     )
 
 
 def online_slope(link: str, rate: float) -> float:
-    """Return the slope of n/d in ln d at η = c/d for a link with c_1 = 0, inf where noise outweighs the drift."""
+    """Return the slope of n/d in ln d of online SGD at learning rate c/d, c = `rate`, for a link with c_1 = 0.
+
+    n is the number of samples until the neuron has found the direction. The slope is inf where noise outweighs the
+    drift.
+    """
     expansion = hermite.expand(link)
     slope_squared = integrate(expansion.derivative, 0).norm_squared
     drift = 2.0 * float(expansion.coefficients[2]) ** 2

@@ -87,7 +87,7 @@ class Kind:
         return float(self.runs * self.steps * (1 if self.step_theory else 3))
 
     def theory(self, problem: Any) -> xr.Dataset:
-        """Return the theory of a problem, beyond the end of the runs too."""
+        """Return the theory of a problem by the kind's `step_theory`, to 1.5 times the end of the runs."""
         plan = make_plan(self.rate, self.steps, None)
         late = self.end * np.linspace(1.0, 1.5, 11)[1:]
         save_at = SaveAt.at(np.concatenate([plan.times(plan.recorded), late]))
@@ -99,7 +99,7 @@ class Kind:
         return dynamics.solve_problem(problem, **asked)
 
     def simulated(self, problem: Any, seeds: range) -> Any:
-        """Return the runs, as `compared` takes them."""
+        """Return the runs with these seeds: one dataset, or, if the flow is tested, a list of two, at η and at η/2."""
         rates = (self.rate,) if self.step_theory else (self.rate, self.rate / 2)
         runs = [
             simulate(
@@ -169,7 +169,7 @@ class ReusedKind(Kind):
         return float(self.runs * self.steps)
 
     def theory(self, problem: Any) -> xr.Dataset:
-        """Return the theory of a problem."""
+        """Return the theory of a problem for samples that are used again, to 1.3 times the steps of the runs."""
         steps = round(LATE * self.steps) + 2
         return dynamics.solve_reused_data(
             problem,
@@ -182,7 +182,7 @@ class ReusedKind(Kind):
         )
 
     def simulated(self, problem: Any, seeds: range) -> Any:
-        """Return the runs."""
+        """Return the runs with these seeds on n = 1.5 d samples each, all steps recorded."""
         samples = round(1.5 * problem.dimension)
         return simulate(
             problem,
@@ -212,11 +212,11 @@ class TokenKind(Kind):
         return float(self.runs * self.steps)
 
     def theory(self, problem: Any) -> xr.Dataset:
-        """Return the theory of a problem."""
+        """Return the equations' solution of a problem of tokens at the learning rate of the kind."""
         return dynamics.tokens.solve(problem, None, self.rate, keep="summary", progress=False)
 
     def simulated(self, problem: Any, seeds: range) -> Any:
-        """Return the runs."""
+        """Return as many runs as there are seeds, on the processor."""
         return sgd_check.tokens.simulate(
             problem,
             learning_rate=self.rate,
@@ -238,6 +238,7 @@ class TokenKind(Kind):
 
 
 def _over_time(theory: xr.Dataset) -> list[str]:
+    """Return the names of the variables of a theory that hold real numbers over time."""
     return [
         str(name)
         for name, variable in theory.data_vars.items()
@@ -252,6 +253,7 @@ def _at(variable: xr.DataArray, times: Array, new_times: Array) -> Array:
 
 
 def _with(theory: xr.Dataset, values: dict[str, Array]) -> xr.Dataset:
+    """Return a theory with other values of some variables, by name, with the dims and attributes of before."""
     return theory.assign({name: theory[name].copy(data=array) for name, array in values.items()})
 
 
@@ -282,7 +284,10 @@ def planted(right: xr.Dataset, wrong: xr.Dataset) -> xr.Dataset:
 
 
 def _lone(start: int, lead: float = 1.0, strength: float = 1.0, *, k: int, drawn: tuple[float, float]) -> Problem:
-    """Return one neuron of link h_k at a drawn overlap, with label noise 0.2."""
+    """Return one neuron of link h_k at an overlap drawn from the interval `drawn`, with label noise 0.2.
+
+    `start` is the seed. `lead` multiplies the overlap, and `strength` is the coefficient of the one direction.
+    """
     C = lead * np.random.default_rng(start).uniform(*drawn)
     overlaps = ([[C]], [[1.0]], [0.1**2])
     return Problem(
@@ -426,6 +431,7 @@ KINDS: dict[str, Kind] = {
 
 
 def _noisier(kind: Kind, start: int) -> xr.Dataset:
+    """Return the theory of a kind, from the start with this number, for twice the label noise."""
     problem = kind.problem(start)
     return kind.theory(replace(problem, label_noise=2.0 * problem.label_noise))
 
@@ -445,11 +451,12 @@ ERRORS: dict[str, Callable[[Kind, int], xr.Dataset]] = {
 
 
 def _stepped(kind: Kind, start: int, optimizer: Optimizer) -> xr.Dataset:
+    """Return the theory of a kind, from the start with this number, for another optimizer."""
     return replace(kind, optimizer=optimizer).theory(kind.problem(start))
 
 
 def errors_of(name: str) -> list[str]:
-    """Return the names of the errors of a kind other than those in time."""
+    """Return the names of the errors that are planted in theories of the kind `name`, except those of a time factor."""
     kind, errors = KINDS[name], ["start x 1.15", "teacher x 1.15", "teacher x 1.3"]
     if isinstance(kind, TokenKind):
         return [errors[0], "learning rate x 1.3"]
@@ -479,7 +486,12 @@ def theories_of(name: str, start: int) -> dict[str, xr.Dataset]:
 
 
 def compared(name: str, start: int, seeds: range, false_alarm_rate: float) -> dict[str, tuple[str, Effect]]:
-    """Return the verdict on every theory of a kind from a start, against the same runs, and the effect of its error."""
+    """Return, by name of the error, the verdict on each theory of a kind, and the effect of the error.
+
+    All theories are compared with the same runs.
+
+    `start` is the number of the start, `seeds` are those of the runs.
+    """
     kind = KINDS[name]
     problem, theories = kind.problem(start), theories_of(name, start)
     runs = kind.simulated(problem, seeds)

@@ -64,9 +64,10 @@ class SgdStudy(PreparedStudy):
 
     @contextmanager
     def stepping(self) -> Iterator[Meter]:
-        """Return the context in which the steps are taken; an interruption ends it and is recorded.
+        """Return a context in which the steps of a study are taken, with a bar.
 
-        That a learning rate may be above the limit of stability is the subject of studies, and no reason to warn.
+        It gives a `Meter` to be told the steps. An interruption ends the body and is recorded. Warnings that a learning
+        rate may be above the limit of stability are suppressed, since that limit is the subject of studies.
         """
         total, progress = round(self.steps), self.progress
         with warnings.catch_warnings(), under_way(total, progress, unit="step", unit_scale=True) as meter:
@@ -85,7 +86,10 @@ class SgdStudy(PreparedStudy):
         batch_size: int = 1,
         reshuffle: bool = True,
     ) -> xr.Dataset:
-        """Return the runs of one point, recorded at the steps `records`; `simulate` takes the further `options`."""
+        """Return the runs of one point of the study, recorded at the steps `records` (integers).
+
+        `steps` is the number of SGD steps of each run; the further arguments are those of `simulate`.
+        """
         return simulate(
             problem,
             learning_rate=learning_rate,
