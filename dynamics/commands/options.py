@@ -208,6 +208,7 @@ def read_pairs(name: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _read(name: str) -> bytes:
+    """Return the bytes of the file that "@FILE" names; raise ValueError if it cannot be read or is too large."""
     try:
         with Path(name[1:]).expanduser().open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -219,6 +220,7 @@ def _read(name: str) -> bytes:
 
 
 def _array_of(content: bytes, name: str) -> Any:
+    """Return the array of real numbers in the bytes of an .npy file; `name` is that of the file, for the message."""
     from numpy.lib.format import read_array
 
     from hermite.arrays import real_array
@@ -230,6 +232,7 @@ def _array_of(content: bytes, name: str) -> Any:
 
 
 def _of_numpy(content: bytes, name: str) -> list[float]:
+    """Return the numbers in the bytes of an .npy file whose array has one row or one column."""
     import numpy as np
 
     values = _array_of(content, name)
@@ -242,6 +245,7 @@ def _of_numpy(content: bytes, name: str) -> list[float]:
 
 
 def _decoded(content: bytes, name: str) -> str:
+    """Return the bytes of a file as text, of UTF-16 or UTF-8; raise ValueError if they are neither."""
     try:
         text = content.decode("utf-16" if content.startswith(WIDE) else "utf-8-sig")
     except UnicodeDecodeError:
@@ -265,6 +269,7 @@ def _rows_of(text: str) -> tuple[list[tuple[int, list[str]]], str | None]:
 
 
 def _of_text(text: str, name: str) -> list[float]:
+    """Return the numbers in a text, without names of columns in its first line and numbers of rows before them."""
     rows, separator = _rows_of(text)
     if len(rows) > 1 and not any(map(_is_number, rows[0][1])):
         is_numbered = len(rows[0][1]) == 2 and _counts_rows(rows[1:])
@@ -303,6 +308,7 @@ def _counts_rows(rows: list[tuple[int, list[str]]]) -> bool:
 
 
 def _fields(line: str, separator: str | None) -> list[str]:
+    """Return the fields of a line without spaces and quotes; a separator at the end begins no field."""
     fields = [_unquoted(field.strip()) for field in line.split(separator)]
     return fields[:-1] if len(fields) > 1 and not fields[-1] and separator != "\t" else fields
 
@@ -323,6 +329,7 @@ def _number(field: str) -> float:
 
 
 def _is_number(field: str) -> bool:
+    """Return whether a field is a finite number."""
     return math.isfinite(_number(field))
 
 

@@ -410,6 +410,7 @@ def _drawn(findings: Findings, figure: Path, style: str, dpi: int, *, replaces: 
 
 
 def _attempt(write: Callable[..., tuple[Path, str]], *arguments: Any, **options: Any) -> tuple[Path | None, str]:
+    """Return the result of writing a file, its path and a sentence; the path is None if it could not be written."""
     from dynamics.runs.storage import StorageError
 
     try:

@@ -143,11 +143,13 @@ def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[st
 
 
 def _study(catalogue: Catalogue, values: Mapping[str, object]) -> int:
+    """Run a study from the command line, with a notice of compilation; return the exit code."""
     with parsing.noticed_compilation(values):
         return _named_study(catalogue, values)
 
 
 def _named_study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
+    """Run the study that the command line names, with its checked options; return the exit code."""
     name, command = values["name"], catalogue.studies[values["name"]]
     values = parsing.completed(values, options_of(name, command))
     typed = {option: values[option.key] for option in command.options if values[option.key] not in (None, False)}

@@ -37,6 +37,7 @@ def plot_claim(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
 
 
 def _theorem(dataset: xr.Dataset) -> Found:
+    """Return the numbers of the check of the theorem on one start, with a row per direction, and sentences on them."""
     columns = {"direction": "direction", "Delta_b": "delta_b_of_direction", "Delta_c": "delta_c_of_direction"}
     columns |= {"irrelevant before": "irrelevant_before", "irrelevant after": "irrelevant_after"}
     names = ("delta_b", "delta_c", "delta_c_leading_order", "unused_squared_norm")
@@ -51,6 +52,7 @@ def _theorem(dataset: xr.Dataset) -> Found:
 
 
 def _theorem_study(dataset: xr.Dataset) -> Found:
+    """Return the numbers of the check of the theorem by dimension, means over starts, and sentences on them."""
     means = dataset.mean("start")
     columns = {"dimension": "dimension", "Delta_b": "delta_b", "Delta_c": "delta_c"}
     columns |= {"leading order": "delta_c_leading_order", "unused norm": "unused_squared_norm"}
@@ -60,6 +62,7 @@ def _theorem_study(dataset: xr.Dataset) -> Found:
 
 
 def _decoupling(dataset: xr.Dataset) -> Found:
+    """Return measured over predicted times by dimension, with standard errors over starts, and a sentence on them."""
     points, starts = [], dataset.sizes["start"]
     for at, dimension in enumerate(dataset["dimension"].values.tolist()):
         ratio = dataset["time_ratio"].values[at]

@@ -68,7 +68,10 @@ class Rounded(float):
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
-    """Return an element; a trailing underscore of an attribute's name is dropped, others become hyphens."""
+    """Return an HTML element with children and attributes.
+
+    A trailing underscore of an attribute's name is dropped, and other underscores become hyphens.
+    """
     named = {name.rstrip("_").replace("_", "-"): legal(value) for name, value in attributes.items()}
     result = ElementTree.Element(tag, named)
     last: Element | None = None
@@ -84,7 +87,7 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
 
 
 def resource(name: str) -> str:
-    """Return the text of a file of this room."""
+    """Return the text of a file that lies in the folder of this package."""
     return resources.files("dynamics.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -194,7 +197,10 @@ class History(NamedTuple):
 
 
 def sign_matters(dataset: xr.Dataset) -> bool:
-    """Return whether negative overlaps do not count: for odd k, except for a network with its own second layer."""
+    """Return whether negative overlaps do not count as emerged.
+
+    They do not for an odd information exponent k, except for a network with its own second layer.
+    """
     if "second_layer" in dataset:
         return False
     require(
@@ -210,7 +216,7 @@ def counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
 
 
 def squared_overlap(dataset: xr.Dataset) -> Array:
-    """Return the largest squared overlap per time and direction, as emergence counts it."""
+    """Return the largest squared overlap of a neuron per time and direction, (times, P), as emergence counts it."""
     history = next((name for name in OVERLAPS.variables if name in dataset), "")
     require(history, "Argument `dataset` must hold an overlap history, but has none.")
     overlap = dataset[history].values.astype(np.float64)
@@ -218,7 +224,7 @@ def squared_overlap(dataset: xr.Dataset) -> Array:
 
 
 def component_ratio(dataset: xr.Dataset) -> Array:
-    """Return f_α/f*_α, shape (…, time, component)."""
+    """Return the components of the network over those of the teacher, dimensionless, shape (…, time, component)."""
     return np.asarray(dataset["component"].values / dataset["teacher_component"].values)
 
 

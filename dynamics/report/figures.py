@@ -154,7 +154,7 @@ def power(base: str, exponent: float, error: float = np.nan) -> str:
 
 
 def formula(value: float, error: float = np.nan) -> str:
-    """Return a number as mathtext, rounded by its standard error where that is known; 2.0e-7 becomes 2.0·10⁻⁷."""
+    """Return a number as mathtext, rounded by its standard error where that is known: 2.0e-7 becomes 2.0·10⁻⁷."""
     text = re.sub(r"e([+-])0*(\d+)", lambda m: rf"\cdot 10^{{{m[1].strip('+')}{m[2]}}}", with_error(value, error))
     text = re.sub(r"^(-?)1\\cdot ", r"\1", text).replace("±", r"\pm")
     return f"${text}$"
@@ -166,26 +166,32 @@ def component_formula(name: str) -> str:
 
 
 def spread_rows(count: int, most: int) -> list[int]:
-    """Return the places of the shown rows or curves: of all, or of at most `most`, spread evenly in the logarithm."""
+    """Return the indices of the shown rows or curves: all, or at most `most` of `count`, evenly in the logarithm."""
     if count <= most:
         return list(range(count))
     return sorted({round(x) - 1 for x in np.geomspace(1, count, most)})
 
 
 def spread_times(count: int, most: int) -> list[int]:
-    """Return the places of at most `most` of `count` times, spread evenly."""
+    """Return the indices of at most `most` of `count` times, evenly spread, with the first and the last."""
     return sorted(set(np.linspace(0, count - 1, most).round().astype(int).tolist()))
 
 
 def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
-    """Return colours, shape (count, 4), from dark to bright for ordered curves; the ends are places in the map."""
+    """Return RGBA colours (count, 4) from dark to bright for ordered curves.
+
+    `first` and `last`, from 0 to 1, are the ends of the part of the colour map "viridis" that is used.
+    """
     from matplotlib import colormaps
 
     return colormaps["viridis"](np.linspace(first, last, count))
 
 
 def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown: bool = False) -> Figure:
-    """Return a new figure of some inches on a screen, in the style that holds; pyplot knows it if it is `shown`."""
+    """Return a new figure in the current style; pyplot knows it if it is `shown`.
+
+    `size` is width and height in inches on a screen; styles for print change them.
+    """
     inches, widths = size, STYLES[_CURRENT.get()].widths
     if widths is not None:
         width = widths[size[0] > 8.0]  # a figure that is wide on a screen takes the page, not a column
@@ -209,7 +215,10 @@ def new_panels(
 def figure_of(
     plot: Callable[..., object], *arguments: Any, size: tuple[float, float] = ONE_PANEL, shape: Sequence[int] = ()
 ) -> Figure:
-    """Return a new figure, drawn by a function of some arguments and the axes; panels in one column share their x."""
+    """Return a new figure of `size` inches that `plot` draws, called with the arguments and the axes.
+
+    `shape` are rows and columns of panels, one panel by default; panels in one column share their x.
+    """
     options: dict[str, Any] = {"sharex": True, "height_ratios": (2.2, 1.0)} if len(shape) == 1 else {}
     figure, panels = new_panels(size, *shape, **options)
     plot(*arguments, panels)
@@ -304,7 +313,7 @@ def check_drawable(dataset: Any, **variables: tuple[str, ...]) -> None:
 
 
 def small(ax: Axes, part: float = SMALL) -> float:
-    """Return the size of small letters in a panel, in points."""
+    """Return the size of small letters in a panel, in points: `part` times that of the label of the x axis."""
     return part * float(ax.xaxis.label.get_fontsize())
 
 
@@ -369,7 +378,7 @@ def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[ob
     """Name rising curves: each at its side if there is room, else in the legend, and many by a colour bar.
 
     `what` is the symbol of the quantity that differs, `names` are its values, and `ends` the places along x where the
-    curves have risen, NaN where they have not; scale and limits of the panel must be set.
+    curves have risen, NaN where they have not. Scale and limits of the panel must be set before.
     """
     texts = [f"{what} = {name}" if what else str(name) for name in names]
     along = ax.transAxes.inverted().transform(ax.transData.transform([(x, 0.5) for x in ends]))[:, 0]
@@ -386,7 +395,10 @@ def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[ob
 
 
 def colour_bar(ax: Axes, what: str, values: Sequence[object], colours: Any, place: tuple[float, float]) -> None:
-    """Draw the colours of curves as a bar within a panel, with the first, a middle and the last value at its side."""
+    """Draw the colours of curves as a bar within a panel, with the first, a middle and the last value at its side.
+
+    `place` is its lower left corner, from 0 to 1 across the panel.
+    """
     bar = ax.inset_axes((*place, 0.035, 0.34))
     bar.imshow(np.asarray(colours)[:, None], aspect="auto", origin="lower", interpolation="nearest")
     named = sorted({0, (len(values) - 1) // 2, len(values) - 1}) if len(values) > MOST_NAMED else range(len(values))
@@ -459,22 +471,26 @@ def steps_in_words(attrs: Mapping[object, object]) -> str:
 
 
 def mean_band(runs: Array, axis: int = 0) -> tuple[Array, Array]:
-    """Return the mean over an axis of runs, and two standard errors of it; 0 for one run."""
+    """Return the mean over an axis of runs, and two standard errors of it, which are 0 for one run."""
     error = runs.std(axis=axis) / np.sqrt(max(runs.shape[axis] - 1, 1))
     return runs.mean(axis=axis), BAND * error
 
 
 def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: object, alpha: float = 0.2, **line: Any) -> None:
-    """Draw a curve with a band around it, of the curve and the ends of the band."""
+    """Draw a curve with a band around it.
+
+    `curves` are the curve, the lower and the upper end of the band, each like x.
+    """
     middle, low, high = curves
     ax.plot(x, middle, color=colour, **line)
     ax.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)
 
 
 def log_band(runs: Array) -> tuple[Array, Array, Array]:
-    """Return the geometric mean over positive runs (run, x), and two standard errors below and above it; else NaN.
+    """Return the geometric mean (x,) over positive runs (run, x), and the lower and upper ends of two standard errors.
 
-    The band ends where the runs do, since the error of few runs may exceed their range.
+    They are NaN where no run is positive. The band ends where the runs do, since the error of few runs may exceed their
+    range.
     """
     is_positive = np.isfinite(runs) & (runs > 0.0)
     logs = np.ma.masked_array(np.log(np.where(is_positive, runs, 1.0)), ~is_positive)
@@ -486,7 +502,10 @@ def log_band(runs: Array) -> tuple[Array, Array, Array]:
 
 
 def share_bars(share: Array, count: int) -> Array:
-    """Return the lengths of 95 % intervals below and above shares of `count` runs (Wilson's score), shape (2, …)."""
+    """Return the lengths of 95 % intervals below and above shares of `count` runs, by Wilson's score, shape (2, …).
+
+    `share` holds numbers from 0 to 1.
+    """
     square = BAND**2 / count
     middle, half = (share + square / 2.0), BAND * np.sqrt(share * (1.0 - share) / count + square / (4.0 * count))
     ends = np.array([middle - half, middle + half]) / (1.0 + square)

@@ -338,6 +338,7 @@ class Summary:
         return "\n".join(self._findings.lines())
 
     def _repr_html_(self) -> str:
+        """Return the verdict, the sentences and the tables of an answer as HTML, for notebooks."""
         findings = self._findings
         sentences = [element("p", text) for text in findings.sentences]
         parts = [*verdict_elements(findings.verdict, findings.cautions), *sentences]

@@ -240,6 +240,7 @@ def _plot_reused_losses(dataset: xr.Dataset, ax: Axes) -> None:
 
 
 def _plot_reused_overlaps(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw the largest final overlap of a neuron with each axis over epochs, with bands, into `ax`."""
     last = dataset["teacher_overlap"].values[np.flatnonzero(np.isfinite(dataset["loss"].values))[-1]]
     for axis, colour in enumerate(figures.shades(last.shape[1], 0.85)):
         best = int(np.argmax(np.abs(last[:, axis])))

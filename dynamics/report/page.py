@@ -297,6 +297,7 @@ def _variable(name: str, array: xr.Variable) -> dict[str, object]:
 
 
 def _pairs(caption: str, rows: Mapping[str, object]) -> list[Element]:
+    """Return a table of names and values as elements of a page, or no element without rows."""
     return table(caption, [{"name": name, "value": cell_text(value)} for name, value in rows.items()]) if rows else []
 
 

@@ -165,5 +165,6 @@ def _plot_emergence(lines: xr.DataArray, name: str, varied: Sequence[str], ax: A
 
 
 def _label(place: xr.Dataset | xr.DataArray, names: Sequence[str]) -> str:
+    """Return the coordinates `names` of a point of a sweep as text, such as "beta = 1, seed = 0"."""
     values = ((name, place[name].values.item()) for name in names)
     return ", ".join(f"{name} = {f'{value:.4g}' if isinstance(value, float) else value}" for name, value in values)

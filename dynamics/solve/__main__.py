@@ -132,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(typed: Mapping[str, object]) -> int:
+    """Solve a new problem, or resume a run, as the command line says; return the exit code."""
     try:
         if typed["resume"]:
             return _resume(typed)
@@ -148,6 +149,7 @@ def _run(typed: Mapping[str, object]) -> int:
 
 
 def _options(typed: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the checked values of all options by key, with the model that some options imply."""
     if typed["model"] is None:  # options of one model alone imply it
         implied = [option.models for option in OPTIONS if typed[option.key] not in (None, False)]
         implied = [CORRELATION] if typed["objective"] == CORRELATION[0] else implied
@@ -230,6 +232,7 @@ def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
 
 
 def _require_absent(option: Option, text: object, model: str) -> None:
+    """Raise UsageError if an option is typed that `model` does not have."""
     require_usage(
         text in (None, False) or model in option.models,
         f"Option --{option.name} must be absent for --model {model}, but is {text}.",
@@ -301,6 +304,7 @@ def _tabulated(name: str, order: int | None) -> HermiteExpansion:
 
 
 def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
+    """Return the teacher of `count` directions that the options describe: by coefficients, a ratio, or a power law."""
     from dynamics.problem import Teacher
 
     if options["coefficients"] is not None:
@@ -398,12 +402,14 @@ def _stem(problem: Problem, options: Mapping[str, object]) -> str:
 
 
 def _solve(typed: Mapping[str, object], options: Mapping[str, Any]) -> int:
+    """Solve the problem of the options, with a notice of compilation; return the exit code."""
     has_optimizer = options["optimizer"] is not None
     with parsing.noticed_compilation(typed, options["model"], has_optimizer=has_optimizer):
         return _solve_problem(typed, options)
 
 
 def _solve_problem(typed: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+    """Check the problem of the options, solve it or estimate its cost, and write the answer; return the exit code."""
     from dynamics.solve.dispatch import estimate
 
     answer = registered(options["model"])
@@ -499,6 +505,10 @@ def _finish(
     typed: Mapping[str, object],
     store_steps: Callable[[xr.Dataset], xr.Dataset] | None = None,
 ) -> int:
+    """Solve, print the findings, and write answer and figure; return the exit code.
+
+    `store_steps` adds the steps of directions to the answer, if they are asked for.
+    """
     from dynamics.report.findings import find_findings
 
     command_line.stop_if_heard()

@@ -96,6 +96,7 @@ class LearningSteps:
         return "; ".join([line, *self.notes])
 
     def _repr_html_(self) -> str:
+        """Return steps, samples, interval and notes as an HTML table, for notebooks."""
         rows = self._said()
         if interval := self._interval("{} steps"):
             rows["95 % of runs"] = interval

@@ -198,6 +198,7 @@ def _problem(table: dict[str, object], grid: dict[str, list[Any]]) -> Problem:
 
 
 def _teacher(entries: dict[str, Any]) -> Teacher:
+    """Return the teacher that entries of a study file describe, by coefficients or by a power law."""
     if "coefficients" in entries:
         return Teacher(entries["coefficients"])
     require("num_directions" in entries, "`coefficients` or `num_directions` must be given, but neither is.")

@@ -51,7 +51,7 @@ class Program:
         self._operations: list[Operation] = []
 
     def apply(self, code: int, left: int = 0, right: int = 0, a: float = 0.0, b: float = 0.0) -> int:
-        """Append an operation."""
+        """Append an operation unless the program has it already, and return the register of its result."""
         operation = Operation(code, left, right, a, b)
         if operation not in self._numbered:
             self._numbered[operation] = self._inputs + len(self._operations)
@@ -59,11 +59,11 @@ class Program:
         return self._numbered[operation]
 
     def number(self, value: float) -> int:
-        """Return a constant."""
+        """Return the register of a constant."""
         return self.apply(NUMBER, a=value)
 
     def line(self, x: int, a: float, b: float) -> int:
-        """Return a x + b."""
+        """Return the register of a x + b, for x in register `x`."""
         operation = self._made(x)
         if (a, b) == (1.0, 0.0):
             return x
@@ -76,7 +76,7 @@ class Program:
         return self.apply(LINE, x, a=a, b=b)
 
     def total(self, x: int, y: int) -> int:
-        """Return x + y."""
+        """Return the register of the sum of two registers."""
         pairs = ((x, self._made(y)), (y, self._made(x)))
         for register, operation in pairs:
             if operation.code == NUMBER:
@@ -87,7 +87,7 @@ class Program:
         return self.apply(SUM, x, y, 1.0)
 
     def product(self, x: int, y: int) -> int:
-        """Return x y."""
+        """Return the register of the product of two registers."""
         for first, second in ((x, y), (y, x)):
             operation = self._made(second)
             if operation.code == NUMBER:
@@ -95,7 +95,7 @@ class Program:
         return self.apply(PRODUCT, x, y, 1.0)
 
     def power(self, x: int, exponent: int) -> int:
-        """Return x^exponent."""
+        """Return the register of x^exponent, for x in register `x` and any integer exponent."""
         if exponent < 0:
             return self.apply(INVERSE, self.power(x, -exponent))
         if exponent < 2:

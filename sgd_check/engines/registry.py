@@ -86,6 +86,7 @@ class Stepper(ABC):
         self._refuse_state()
 
     def _refuse_state(self) -> NoReturn:
+        """Raise NotImplementedError: runs of this engine have no state from which they could go on."""
         refuse(f"runs of {type(self).__name__} have no state from which they could go on", error=NotImplementedError)
 
 

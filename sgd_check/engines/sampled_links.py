@@ -38,12 +38,11 @@ BLOCK, FEW = 128, 4
 
 
 def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: bool = True) -> tuple[Array, str]:
-    """Return the data of a link, and one phrase that names it; `anywhere` is that of `simulated_link`.
+    """Return the data of a link as a flat array, and one phrase that names the link that is simulated.
 
-    A formula with a jump is simulated by its Hermite series; without `slope`, which asks for values alone, as it is.
+    `anywhere` asks for values at any z, not only where the unit Gaussian has its mass; `slope` False asks for σ alone.
+    A formula with a jump is simulated by its Hermite series; without `slope`, as it is.
 
-    Examples
-    --------
     >>> import hermite
     >>> data, name = sampled_link(hermite.expand("relu"))
     >>> data.tolist(), name
@@ -70,6 +69,7 @@ def _data(family: int, value: Sequence[float] | Array, both: Sequence[float] = (
 
 
 def _series(coefficients: Any) -> Array:
+    """Return the data of a Hermite series: in powers of z at low degree, else by the recurrence of h_j."""
     c = np.array(trimmed(np.asarray(coefficients)))
     slope = padded(differentiate(c), c.size)
     if c.size - 1 <= HORNER_DEGREE:
@@ -153,7 +153,7 @@ def rest_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
 
 @kernel
 def program_at(link: Vector, place: int, z: float, scratch: Vector) -> tuple[float, float]:
-    """Return both results at z of the program that begins at `place` of the data."""
+    """Return the two results at z, σ and σ' or σ twice, of the program that begins at `place` of the link's data."""
     scratch[0] = z
     run_program(link, place, scratch, 1)
     return scratch[int(link[place + p.FIRST])], scratch[int(link[place + p.SECOND])]
@@ -231,7 +231,10 @@ def write_blocks(link: Vector, z: Vector, value: Vector, slope: Vector, scratch:
 
 @kernel
 def write_program(link: Vector, z: Vector, value: Vector, slope: Vector, registers: Vector) -> None:
-    """Run the program of σ, or that of σ and σ'."""
+    """Write σ (n,) and, unless `slope` is empty, σ' (n,) at z (n,), by the programs of the link.
+
+    `registers` is scratch.
+    """
     size, place = z.size, int(link[SLOPE]) if slope.size > 0 else VALUE
     for j in range(size):
         registers[j] = z[j]
@@ -266,7 +269,11 @@ def write_series(link: Vector, z: Vector, value: Vector, slope: Vector, register
 
 @kernel
 def run_program(data: Vector, place: int, registers: Vector, size: int) -> None:
-    """Run the program at a place of the data; register k begins at k · size, and the inputs are there."""
+    """Run the program at `place` of the data for `size` numbers at once.
+
+    `registers` is a flat array in which register k begins at k · size; the first ones hold the inputs, and results are
+    written to the others.
+    """
     for n in range(int(data[place + p.OPERATIONS])):
         row = place + p.HEAD + p.WIDTH * n
         out = vector(registers, size * int(data[row + 1]), size)
@@ -277,7 +284,7 @@ def run_program(data: Vector, place: int, registers: Vector, size: int) -> None:
 
 @inlined_kernel
 def operate(code: int, x: Vector, y: Vector, a: float, b: float, out: Vector) -> None:
-    """Apply one operation to all numbers of a register."""
+    """Write the result of operation `code` on registers x and y, with its constants a and b, to register `out`."""
     if code == p.LINE:
         for j in range(out.size):
             out[j] = a * x[j] + b

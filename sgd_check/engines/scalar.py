@@ -28,7 +28,11 @@ CHUNK = 256
 
 @kernel
 def write_gradients(constants: Constants, draws: Samples, columns: int, gradients: Matrix) -> None:
-    """Write ψ of all samples, of so many columns each, which no step changes: σ'(z), or Σ_ij table_ij z^i r^(2j)."""
+    """Write the factor ψ of each sample in the gradient to `gradients` (steps, B), which depends on no step before.
+
+    ψ is the slope σ'(z) of the link at z, the sample's component along the neuron; of a smoothed link it is
+    Σ_ij table_ij z^i r^(2j), r the length of the sample's other components. A sample has `columns` numbers in a row.
+    """
     _, link, table = constants
     samples, gammas, _ = draws
     batch = gradients.shape[1]
@@ -58,11 +62,13 @@ def write_gradients(constants: Constants, draws: Samples, columns: int, gradient
 
 @entry
 def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, draws: Samples) -> int:
-    """Take one step per learning rate, on B samples each; return how many were taken before one was not finite.
+    """Take one step of the overlap C per learning rate; return how many were taken before one was not finite.
 
-    Each sample has z and v in `samples` (steps, 2 B), and d − 2 other axes. For B > 1 it has g too, (steps, 3 B), its
-    component along the sum of those before in the other d − 2 axes, and the others are those beside g. Further numbers
-    are those of directions. Rates are η/B.
+    `state` (1,) holds C, the overlap of one neuron of length 1 with one direction of coefficient `a`, and is
+    overwritten; `rates` (steps,) are η/B for B samples per step. Each sample has its component z along the neuron and v
+    along the rest of the direction in `samples` (steps, 2 B), and the squared length in d − 2 other axes in `gammas`.
+    For B > 1 it has g too, (steps, 3 B), its component along the sum of those before in the other d − 2 axes, and the
+    gammas are of the axes beside g. Further numbers are those of random directions.
     """
     samples, gammas, noise = draws
     gradients, scratch = np.empty(noise.shape), np.empty(scratch_size(constants[0], 1))
@@ -149,11 +155,16 @@ class ScalarEngine(SteppedRuns):
         return Measurement(overlap, ones if student else None, ones[:, :, 0].copy())
 
     def _take(self, state: list[Array], rates: Array, draws: Samples) -> int:
+        """Take steps at rates η/B with the overlap of one run; return how many were taken."""
         return int(take_steps(state[0], rates, self._a, self._constants, draws))
 
 
 def _links(problem: Problem) -> tuple[Constants, str]:
-    """Return links of teacher and neuron, the table of a smoothed link, and a phrase that names the simulated link."""
+    """Return constants of kernels, and a phrase that names the simulated link.
+
+    The constants are the data of the teacher's link, of the neuron's link, and the table of a smoothed link, empty if
+    it is not smoothed.
+    """
     teacher, _ = sampled_link(problem.teacher_link, anywhere=True, slope=False)
     if problem.smoothing > 0.0:
         series = "" if problem.activation.is_polynomial else f" (Hermite series to order {problem.activation.order})"

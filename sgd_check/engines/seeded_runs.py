@@ -36,7 +36,7 @@ def generators(seed: int, keys: Iterable[int]) -> list[np.random.Generator]:
 
 
 def words_of(generator: np.random.Generator) -> NDArray[np.uint64]:
-    """Return the four words of an SFC64, whether half of one is left over, and which."""
+    """Return the state of an SFC64 as six integers: four words, whether half of one is left over, that half."""
     state: Any = generator.bit_generator.state
     return np.array([*state["state"]["state"].tolist(), state["has_uint32"], state["uinteger"]], dtype=np.uint64)
 
@@ -95,7 +95,10 @@ def check_shapes(state: Mapping[str, NDArray[np.generic]], expected: Mapping[str
 
 
 class StepDraws(NamedTuple):
-    """Draws of a step for its `batch`: `numbers` N(0, 1), `gammas` of `shapes`; using them takes about `operations`."""
+    """The random numbers of a step of `batch` samples: `numbers` normal ones, and `gammas` gamma ones of `shapes`.
+
+    `operations` is about how many operations of floating point a step takes.
+    """
 
     batch: int
     numbers: int
@@ -177,6 +180,10 @@ class SteppedRuns(SeededRuns):
                 set_words(stream, words)
 
     def _advance_seeds(self, seeds: list[int], rates: Array, bench: list[Array]) -> None:
+        """Take the steps of the runs `seeds` one after the other, in blocks.
+
+        `bench` is one thread's memory for the draws.
+        """
         for seed in seeds:
             arrays = [array[seed] for array in self._state.values()]
             axes, lengths, labels = self._generators[seed]

@@ -149,6 +149,7 @@ def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: 
 
 
 def _blown_up(comparison: xr.Dataset) -> str:
+    """Return ", n blown up" for n runs that blew up, "" for none."""
     blown = int(comparison.attrs["blown_up_count"])
     return f", {blown} blown up" if blown else ""
 
@@ -514,6 +515,7 @@ def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
 
 
 def _critical(comparison: xr.Dataset) -> float:
+    """Return the normal score beyond which the loss at a time refutes theory."""
     return critical_score(int(comparison.attrs["loss_compared_times"]), float(comparison.attrs["false_alarm_rate"]))
 
 
@@ -583,6 +585,7 @@ def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axe
 
 
 def _draw_estimates(tree: xr.DataTree, panels: Any) -> None:
+    """Draw the estimates of a comparison into the first of the panels."""
     comparison, simulation, _ = compared_parts(tree)
     plot_estimates(simulation, comparison, panels[0])
 

@@ -140,6 +140,7 @@ def median_over_runs(times: Array) -> Array:
 
 
 def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
+    """Return a function that makes the interactive chart of a comparison, None if it has no curve for one."""
     prediction, comparison = tree["prediction"].to_dataset(), tree["comparison"].to_dataset()
     if "progress" in prediction:
         facts: dict[str, object] = {"component": prediction["component"], PREDICTED_AT: prediction["learned_time"]}
@@ -174,6 +175,7 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
 
 
 def _time_parts(tree: xr.DataTree) -> Parts:
+    """Return tables, figures and values of a comparison of times by direction, and of curves where these decide."""
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     event, curves, tables = event_of(simulation), by_curves(tree), []
     attrs = simulation.attrs
@@ -225,6 +227,7 @@ def time_rows(tree: xr.DataTree) -> Rows:
 
 
 def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
+    """Return the table of predicted and measured times, with a row for each of the `directions`."""
     both = "given" in tree.children
     columns = {"p": "direction", "a_p": "teacher_coefficient", **({"in the file": "given"} if both else {})}
     columns |= {"predicted": "predicted", "SGD, median": "sgd_median", "ratio": "ratio", "± s.e.": "standard_error"}
@@ -305,6 +308,7 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
 
 
 def _reused_parts(tree: xr.DataTree) -> Parts:
+    """Return tables, figures and values of a comparison of runs on samples that are used again."""
     rows, table = _curves(tree)
     attrs = tree["simulation"].attrs
     values = {"p_value": float(tree["comparison/p_value"]), "curves": rows}
@@ -317,6 +321,7 @@ def _reused_parts(tree: xr.DataTree) -> Parts:
 
 
 def _mean_field_parts(tree: xr.DataTree) -> Parts:
+    """Return tables, figures and values of a comparison of runs of several widths with a mean field."""
     comparison = tree["comparison"].to_dataset()
     simulations = [node.to_dataset() for node in tree["simulation"].children.values()]
     widths, exponent = comparison["width"].values.tolist(), float(comparison["mean_gap_exponent"])
@@ -362,6 +367,7 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
 
 
 def _law_parts(tree: xr.DataTree) -> Parts:
+    """Return tables, figures and values of a comparison of estimates with the law of spectral recovery."""
     comparison = tree["comparison"].to_dataset()
     names = ("mean_overlap_squared", "predicted_overlap_squared", "allowed_deviation", "p_value")
     by_direction = ("standard_error", "z_score", "visible_error")
@@ -468,6 +474,7 @@ def sgd_study_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _token_parts(tree: xr.DataTree) -> Parts:
+    """Return tables, figures and values of a comparison of a model of tokens with its equations."""
     parts = {name: node.to_dataset(inherit=False) for name, node in tree.children.items()}
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
     attrs, note = comparison.attrs, "Visible error: seen with probability 0.8."

@@ -53,6 +53,7 @@ def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], bool, xr.Dat
 
 
 def _complexity(dataset: xr.Dataset) -> Found:
+    """Return the measured steps by dimension with the fitted exponents, and sentences on them."""
     points: list[dict[str, object]] = []
     fits: list[dict[str, object]] = []
     lines = []
@@ -95,6 +96,7 @@ def _complexity(dataset: xr.Dataset) -> Found:
 
 
 def _discretisation(dataset: xr.Dataset) -> Found:
+    """Return the samples that runs needed for each target, beside theory, and sentences on the exponents."""
     predicted, flow = dataset["predicted_samples_needed"].values, dataset["predicted_emergence_time"].values
     targets, needed = dataset["target"].values, dataset["samples_needed"].values
     mean, error = log_means(needed)
@@ -124,6 +126,7 @@ def _discretisation(dataset: xr.Dataset) -> Found:
 
 
 def _step_size(dataset: xr.Dataset) -> Found:
+    """Return the quartiles of measured times by learning rate, over the time of the flow, and sentences on them."""
     attrs, (rate, time, flow, finite, blown, lost) = dataset.attrs, _of_shown_direction(dataset)
     shown, limit = int(attrs["shown_direction"]), float(attrs.get("learning_rate_limit", math.nan))
     low, middle, high = _quartiles(time, blown)
@@ -168,6 +171,7 @@ def _quartiles(time: Array, blown: Array) -> Array:
 
 
 def _calibration(dataset: xr.Dataset) -> Found:
+    """Return the shares of verdicts by learning rate and case of error, and sentences on them."""
     if "kind" in dataset.dims:
         return _calibration_of_kinds(dataset)
     points, sentences, limit = [], [], float(dataset.attrs["learning_rate_limit"])
@@ -188,6 +192,7 @@ def _calibration(dataset: xr.Dataset) -> Found:
 
 
 def _calibration_of_kinds(dataset: xr.Dataset) -> Found:
+    """Return the counts of verdicts by kind of problem and case of error, and sentences on their sums."""
     points: list[dict[str, object]] = []
     for kind, case in product(dataset["kind"].values.tolist(), dataset["case"].values.tolist()):
         cell = dataset.sel(kind=kind, case=case)
@@ -221,6 +226,7 @@ def _counts(counted: xr.DataArray) -> dict[str, int]:
 
 
 def _full_batch(dataset: xr.Dataset) -> Found:
+    """Return overlaps and recoveries by dimension and ratio n/d, beside the law, and sentences on them."""
     law = dataset["predicted_overlap_squared"].sel(law_ratio=dataset["ratio"].values, method="nearest").values
     points = []
     for d in dataset["dimension"].values.tolist():
@@ -246,6 +252,7 @@ def _full_batch(dataset: xr.Dataset) -> Found:
 
 
 def _epochs(dataset: xr.Dataset) -> Found:
+    """Return the final overlaps by link, noise and ratio n/d, of theory and of runs, and sentences on them."""
     points, sentences = [], []
     last, exponents = dataset.isel(epoch=-1), ("link_exponent", "generative_exponent")
     passes, most = int(last["epoch"]), dataset["ratio"].values[-1]
@@ -371,6 +378,10 @@ def _draw_discretisation(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def _draw_losses(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
+    """Draw the median loss of the runs of each target over samples, and the samples at which they reached it.
+
+    `coloured` holds the place, the number and the colour of each target.
+    """
     samples, losses = dataset["samples"].values, dataset["sample_loss"].values
     level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
     for at, target, colour in coloured:
@@ -395,6 +406,10 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
 
 
 def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
+    """Draw the median delays of emergence of the runs of each target by direction, over the flow's time, beside theory.
+
+    `coloured` holds the place, the number and the colour of each target.
+    """
     a = dataset["teacher_coefficient"].values
     flow = dataset["predicted_emergence_time"].values
     lag = dataset["predicted_learned_time"].values - flow

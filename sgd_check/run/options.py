@@ -91,12 +91,14 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _rate(text: str) -> float:
+    """Return the number above 0 and below 1 that a text holds; raise ValueError for any other text."""
     value = positive(text)
     require(value < 1, f"must lie between 0 and 1, but is {shown(text)}")
     return value
 
 
 def _theory(text: str) -> str:
+    """Return a text if it is the name of a theory; raise ValueError otherwise."""
     if text not in THEORIES:
         refuse_word(f"must be one of {', '.join(THEORIES)}, but is {shown(text)}", text, THEORIES)
     return text

@@ -130,6 +130,7 @@ def _tabulated(learning_rate: object, steps: int) -> Array | float:
 
 
 def _geometric_steps(first: int, last: int, ratio: float) -> Integers:
+    """Return whole steps from `first` to `last`, increasing, whose neighbours have at most about the ratio `ratio`."""
     count = int(np.ceil(np.log(last / first) / np.log(ratio))) + 2
     return np.unique(np.rint(np.geomspace(first, last, count)).astype(np.int64))
 

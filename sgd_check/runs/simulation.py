@@ -216,17 +216,21 @@ class _SgdRun(Run):
 
     @property
     def time(self) -> float:
+        """Number of steps taken so far."""
         return self.step
 
     @property
     def over(self) -> bool:
+        """Whether no step is left at which runs are observed."""
         return not self._looks
 
     @property
     def at_record(self) -> bool:
+        """Whether the next step at which runs are observed is reached."""
         return not self.over and self.step >= self._looks[-1]
 
     def take(self) -> StopReason | None:
+        """Take a block of steps, at most to the next observation; return the reason of a stop in between, else None."""
         last, engine, began = self._looks[-1], self._engine, clock.perf_counter()
         if isinstance(engine, SpanEngine):
             rates = self._plan.span(self.step, last)
@@ -240,6 +244,7 @@ class _SgdRun(Run):
         return None
 
     def record(self) -> str | None:
+        """Observe the runs and freeze those that ended; return "blown_up" if all runs blew up, else None."""
         look = self._looks.pop()
         self.intact = False
         self._engine.freeze(self._records.observe(look, self._engine))
@@ -247,6 +252,7 @@ class _SgdRun(Run):
         return "blown_up" if self._records.blown_up.all() else None
 
     def snapshot(self) -> _SgdRun:
+        """Return the run itself, whose state is written as it is."""
         return self
 
     def parts(self) -> dict[str, xr.Dataset]:

@@ -87,6 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(values: Mapping[str, Any]) -> int:
+    """Simulate, compare with the prediction and write the comparison, as the command line says.
+
+    Return the exit code.
+    """
     from dynamics.runs import StorageError, load_answer
     from sgd_check.run.run_files import finish_check, reopened_runs
     from sgd_check.tokens import compare
@@ -140,6 +144,7 @@ def _trained(
 
 
 def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with learning rate and number of steps, by default until 1.15 times the last learned time."""
     import numpy as np
 
     require(

@@ -122,6 +122,7 @@ class _Composition(Model):
     """Composition: log₂ k + 1 layers of attention over k N positions, with matrices W_1 … W_L."""
 
     def build(self) -> None:
+        """Add one matrix of scores (k N, k N) per layer, whose right entries start at the initial score."""
         N, k = self.problem.vocabulary, self.problem.hops
         # The hidden permutations are part of the problem, the same for all seeds.
         self.hidden = permutations(torch.Generator().manual_seed(0), 1, k, N)[0]
@@ -141,7 +142,10 @@ class _Composition(Model):
         return [sigma, torch.stack(hops, dim=1)]
 
     def right_weights(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return c^l[y] of all layers and positions, (layers, seeds, count, k N)."""
+        """Return the weight of the right answer in each layer and position, (layers, seeds, count, k N).
+
+        A batch holds permutations and the hops that are the answers of each layer.
+        """
         N, k = self.problem.vocabulary, self.problem.hops
         sigma, hops = batch
         c = torch.nn.functional.one_hot(sigma, N).to(torch.float64).flatten(2, 3)
@@ -161,17 +165,19 @@ class _Composition(Model):
         return losses.sum(dim=3).movedim(0, -1)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the losses (seeds, count) with the weights of the layers at the current stage of training."""
         stage = sum(self.time >= end * (1.0 - 1e-9) for end in self.system.stage_ends)
         return self.layer_losses(self.right_weights(batch)) @ self._weights[stage]
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return loss (seeds,), and progress (seeds, layers): 0 at chance, 1 if all weight is on the right answers."""
         right, N = self.right_weights(self.test), self.problem.vocabulary
         progress = (right.mean(dim=(2, 3)).T - 1.0 / N) / (1.0 - 1.0 / N)
         return (self.layer_losses(right) @ self._weights.sum(dim=0)).mean(dim=1), progress
 
 
 def permutations(generator: torch.Generator, count: int, k: int, N: int) -> torch.Tensor:
-    """Return uniform permutations (count, k, N)."""
+    """Return uniformly drawn permutations of 0 to N − 1, `count` times k of them, shape (count, k, N)."""
     return torch.rand(count, k, N, generator=generator, dtype=torch.float32).argsort(dim=2)
 
 
@@ -179,12 +185,14 @@ class _Recall(Model):
     """Factual recall: values V (A, tokens) and keys K (tokens,) of subjects, relations and noise."""
 
     def build(self) -> None:
+        """Add values (answers, tokens) and keys (tokens,), all equal at the start."""
         tokens = self.problem.subjects + self.problem.relations + self.problem.noise_tokens
         answers, scale = self.problem.relations * self.problem.answers, self.problem.initial_scale
         self.values = self.add(answers, tokens, start=scale)
         self.keys = self.add(tokens, start=scale * np.sqrt(answers + 1.0))
 
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
+        """Return sequences of every pair of subject and relation, with their answers."""
         R, S = self.problem.relations, self.problem.subjects
         return self.sequences(torch.arange(S).repeat_interleave(R), torch.arange(R).repeat(S), generator)
 
@@ -202,6 +210,7 @@ class _Recall(Model):
         return self.sequences(s, r, generator)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the cross-entropies (seeds, count) of the answers."""
         tokens, answers = batch
         counts = torch.nn.functional.one_hot(tokens, self.keys.shape[1]).sum(dim=2).to(torch.float64)
         logits = counts @ (self.values * self.keys[:, None]).transpose(1, 2)
@@ -209,6 +218,7 @@ class _Recall(Model):
         return torch.logsumexp(logits, dim=2) - right
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return loss (seeds,) over all pairs, and progress (seeds, components) as the theory counts it."""
         loss = self.sample_losses(self.test).mean(dim=1)
         return loss, self.system.progress(loss.cpu().numpy())
 
@@ -217,6 +227,7 @@ class _CausalGraph(Model):
     """A latent causal graph: scores W (n, n) of the first layer, masked to earlier tokens; A = softmax(W)."""
 
     def build(self) -> None:
+        """Add the scores (n, n), 0 at the start, and the mask of later tokens."""
         n = self.problem.length
         self.scores = self.add(n, n)
         self._hidden = torch.ones(n, n, dtype=torch.bool, device=self.options["device"]).triu()
@@ -249,9 +260,15 @@ class _CausalGraph(Model):
         return [torch.stack(tokens, dim=1), query, successor(query)]
 
     def weights(self) -> torch.Tensor:
+        """Return the attention A (seeds, n, n) of the first layer, each row a softmax over earlier tokens."""
         return torch.softmax(self.scores.masked_fill(self._hidden, -torch.inf), dim=2)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the losses (seeds, count) of the successors of the queries.
+
+        They are minus the logarithm of the weight on the right answers for "dirichlet", minus that weight for
+        "permutation".
+        """
         x, query, y = batch
         is_query, is_answer = ((x == labels[..., None]).to(torch.float64) for labels in (query, y))
         scores = is_query @ self.weights().transpose(1, 2)
@@ -262,6 +279,7 @@ class _CausalGraph(Model):
         return -torch.log(f + LOG_FLOOR) if self.problem.transitions == "dirichlet" else -f
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return loss (seeds,), and progress (seeds, components) of the attention as the theory counts it."""
         rows, n = self.weights().cpu().numpy(), self.problem.length
         progress = [self.system.progress([weights[t, :t] for t in range(2, n)]) for weights in rows]
         return self.sample_losses(self.test).mean(dim=1), np.array(progress)
@@ -273,6 +291,7 @@ class _Memory(Model):
     default_batch = None
 
     def build(self) -> None:
+        """Add the matrix (d, d), 0 at the start, and draw each seed's orthonormal embeddings."""
         problem, device = self.problem, self.options["device"]
         self._sizes = torch.tensor(problem.group_sizes, **self.options)
         self._groups = torch.repeat_interleave(torch.tensor(problem.group_sizes))
@@ -289,24 +308,30 @@ class _Memory(Model):
         )
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
+        """Return the numbers (count,) of items, drawn by their frequencies."""
         return [torch.multinomial(self._frequency, count, replacement=True, generator=generator)]
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the cross-entropies (seeds, count) of the outputs of the items in the batch."""
         items = batch[0][..., None]
         inputs = torch.gather(self._inputs, 1, items.expand(len(self._inputs), -1, self._inputs.shape[2]))
         scores = inputs @ self.matrix.transpose(1, 2) @ self._outputs.transpose(1, 2)
         return -torch.gather(torch.log_softmax(scores, dim=2), 2, items)[..., 0]
 
     def all_losses(self) -> torch.Tensor:
+        """Return the cross-entropy of every item, (seeds, items)."""
         return self.sample_losses(self.placed([torch.arange(self.problem.count).expand(len(self.seeds), -1)]))
 
     def population_loss(self) -> torch.Tensor:
+        """Return the mean cross-entropy over items by their frequencies, (seeds,)."""
         return self.all_losses() @ self._frequency.to(self._inputs.device)
 
     def direction(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Return the gradient, or with smoothing λ the gradient with singular values z/√(z² + λ²)."""
         return gradient if self.problem.smoothing is None else smooth_signs(gradient, self.problem.smoothing)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return loss (seeds,), and the mean probability of the right output in each group, (seeds, groups)."""
         losses = self.all_losses()
         sums = losses.new_zeros(len(losses), len(self._sizes))
         sums.index_add_(1, self._groups.to(losses.device), torch.exp(-losses))
@@ -319,6 +344,7 @@ class _Selection(Model):
     default_batch = 64
 
     def build(self) -> None:
+        """Add values (q, H) and scores (H, q, N, N) of H heads and q selected tokens, at the start of the problem."""
         N, q, H = self.problem.tokens, self.problem.selected, self.problem.heads
         values, scores = (torch.as_tensor(part, **self.options) for part in self.problem.start())
         self.values = self.add(q, H, start=values)
@@ -346,12 +372,14 @@ class _Selection(Model):
         return torch.softmax(scores.sum(dim=2), dim=3)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return half the mean squared errors (seeds, count) of the selected tokens."""
         positions, x = batch[0], batch[1].to(torch.float64)
         targets = torch.gather(x, 2, positions[..., None].expand(*positions.shape, x.shape[3]))
         outputs = self.values[:, None] @ (self.attention(positions) @ x)
         return 0.5 * ((outputs - targets) ** 2).sum(dim=(2, 3)) / x.shape[3]
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return loss (seeds,), and the attention of each head on the selected tokens, (seeds, heads), in the mean over prompts."""
         attention = self.attention(self.test[0])
         keys = self.test[0][:, :, None].expand(*attention.shape[:3], -1)
         return self.sample_losses(self.test).mean(dim=1), torch.gather(attention, 3, keys).sum(dim=3).mean(dim=1)
@@ -367,6 +395,7 @@ class _TriggerTask(Model):
     """The trigger task: scores a (S + 1,) of tokens, b (S + 2,) of the token before, and B (gaps, T) of positions."""
 
     def build(self) -> None:
+        """Add the scores of tokens, of tokens before and of positions, all 0 at the start."""
         self._gaps = torch.tensor(self.problem.gaps)
         self._weights = torch.as_tensor(self.problem.weights)
         self._longest = 2 * max(self.problem.gaps) + 3
@@ -375,9 +404,11 @@ class _TriggerTask(Model):
         self.add(len(self._gaps) * self._longest)
 
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
+        """Return as many sequences for each gap, with their answers."""
         return self.sequences(torch.arange(len(self._gaps)).repeat_interleave(TEST_INPUTS), generator)
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
+        """Return sequences (count, T) whose gaps are drawn by their weights, gap numbers and answers."""
         return self.sequences(torch.multinomial(self._weights, count, replacement=True, generator=generator), generator)
 
     def sequences(self, gaps: torch.Tensor, generator: torch.Generator) -> list[torch.Tensor]:
@@ -401,9 +432,11 @@ class _TriggerTask(Model):
         return torch.softmax((a + b + self.problem.triggers**0.5 * B).masked_fill(is_hidden, -torch.inf), dim=2)
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return minus the attention on tokens that equal the answer, (seeds, count)."""
         return -(self.attention(batch) * (batch[0] == batch[2][..., None])).sum(dim=2)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return loss (seeds,) over the gaps by their weights, and progress (seeds, components) as the theory counts it."""
         losses = self.sample_losses(self.test).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
         mean = self.attention(self.test).reshape(len(self.seeds), -1, TEST_INPUTS, self._longest).mean(dim=2)
         right = [self.system.right(attention) for attention in mean.cpu().numpy()]
@@ -420,6 +453,7 @@ class _PolicyGradient(Model):
     default_batch = 256
 
     def build(self) -> None:
+        """Add the logits (actions,), at the start of the problem; raise ValueError for "grpo" without groups."""
         self.beta, self.group = self.problem.kl_weight or 0.0, self.problem.group_samples or 1
         require(
             self.group > 1 or self.problem.objective != "grpo",
@@ -436,6 +470,7 @@ class _PolicyGradient(Model):
         return [torch.rand(count, self.group, generator=generator, dtype=torch.float64)]
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return losses whose gradients are the steps of the objective, (seeds, count) or, for "grpo", of each group."""
         uniform, logs = batch[0], torch.log_softmax(self.logits, 1)
         below = logs.detach().exp().cumsum(1)
         actions = torch.searchsorted(below, uniform.flatten(1).contiguous()).clamp(max=below.shape[1] - 1)
@@ -455,6 +490,7 @@ class _PolicyGradient(Model):
         return -log_probabilities * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
+        """Return the expected loss (seeds,), and progress (seeds, components) by the probability of each kind of action."""
         logs = torch.log_softmax(self.logits, 1)
         shares = logs.new_zeros(len(logs), len(self.problem.rewards)).index_add_(1, self._groups, logs.exp())
         loss = (logs.exp() * (self.beta * (logs - self._reference) - self._rewards)).sum(1)
@@ -467,6 +503,7 @@ class _ChainOfThought(Model):
     default_batch = 32
 
     def build(self) -> None:
+        """Add values and keys (2 d + 2, 2 d + 2), with the initial scale in the blocks that the task needs."""
         d, scale = self.problem.dimension, self.problem.initial_scale
         self.values, self.keys = self.add(2 * d + 2, 2 * d + 2), self.add(2 * d + 2, 2 * d + 2)
         x, w = torch.arange(d), torch.arange(d + 1, 2 * d + 1)
@@ -492,6 +529,7 @@ class _ChainOfThought(Model):
         return [x.repeat_interleave(axes, dim=0), targets.repeat(len(x), 1)]
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the losses (seeds, count): squared misses of all steps of the chain over 2 d."""
         x, w = batch
         n, d, y = self.problem.examples, self.problem.dimension, x @ w[..., None]
         chain = [torch.zeros_like(w)]
@@ -662,13 +700,17 @@ def simulate(
 
 
 def _checked_seeds(seeds: object, first_seed: object) -> range:
+    """Return the range of seeds of `seeds` runs from `first_seed` on; raise ValueError for fewer than 4 runs."""
     runs = checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS)
     first = checked_integer(first_seed, "first_seed", minimum=0, maximum=2**62)
     return range(first, first + runs)
 
 
 def _passed(progress: Array, time: Array) -> Array:
-    """Return the first time at which progress (seeds, looks, components) is ½, linear between looks."""
+    """Return the first times (seeds, components) at which progress (seeds, looks, components) is ½; NaN if never.
+
+    They are linear between looks at the times `time` (looks,).
+    """
     first = np.argmax(progress >= 0.5, axis=1)
     low = np.maximum(first - 1, 0)
     after, before = (np.take_along_axis(progress, place[:, None], axis=1)[:, 0] for place in (first, low))
@@ -746,11 +788,13 @@ class Draws:
         return [part[:, first : first + self._batch] for part in self._parts]
 
     def _draw(self) -> None:
+        """Draw the batches of the next block of steps for all seeds."""
         self.before, self.used = self._words(), 0
         batches = [self._model.draw(generator, self._steps * self._batch) for generator in self._generators]
         self._parts = [torch.stack(parts) for parts in zip(*batches, strict=True)]
 
     def _words(self) -> NDArray[np.uint8]:
+        """Return the states of all generators, (seeds, bytes)."""
         return np.stack([generator.get_state().numpy() for generator in self._generators])
 
     def restore(self, generators: NDArray[np.generic], used: int) -> None:

@@ -62,7 +62,10 @@ class WidthRuns(NamedTuple):
 
 
 def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
-    """Return the runs that are compared with a mean field; TypeError or ValueError if they cannot be."""
+    """Return the runs that are compared with a mean field; raise TypeError or ValueError if they cannot be compared.
+
+    `simulations` is a sequence of datasets, one for each width.
+    """
     if not isinstance(simulations, Sequence) or isinstance(simulations, str):
         refuse(
             "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean "
@@ -179,7 +182,12 @@ def _tracers(runs: WidthRuns, mean_field: xr.Dataset) -> Array | None:
 
 
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
-    """Return the distances per width, start and time, by name; those of neurons are NaN without tracers."""
+    """Return the distances of runs from the mean field by name, each (widths, starts, times).
+
+    "function_gap" is the squared distance of the functions times the width, without the noise of SGD, which is
+    "function_gap_noise"; "squared_coupling" is the squared distance of the neurons from their followers in the field,
+    and "largest_coupling_error" that of the farthest neuron times √m. Those of neurons are NaN without tracers.
+    """
     system = make_particle_system(runs.problem, np.zeros((1, runs.problem.teacher.span)))
     moments, paths = mean_field["law_moment"].values[runs.saved], _tracers(runs, mean_field)
     shape = (runs.widths.size, runs.starts.size, runs.times.size)
@@ -207,7 +215,11 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
 
 
 def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: float) -> ExponentTest:
-    """Test the exponent of D_m/m, averaged over log time while the loss is between its levels, by Student's t."""
+    """Return the test that the squared distance D_m/m falls as 1/m with the width m, by Student's t over starts.
+
+    `gap` (widths, starts, times) is D_m; its exponent is that of the mean over log time while the loss is between its
+    levels. `rate` is the level of the test.
+    """
     times, reached, count = runs.times, mean_field["loss_level_time"].values, runs.starts.size
     first, last = np.searchsorted(times, np.where(np.isfinite(reached), reached, np.inf)[[0, -1]]).tolist()
     first = min(first, times.size - 1)
@@ -226,7 +238,7 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
 
 
 def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> xr.DataTree:
-    """Test runs of several widths against a mean field."""
+    """Return the verdict on runs of several widths against a mean field, at a rate of false alarms."""
     runs = checked_runs(mean_field, simulations)
     values = _distances(runs, mean_field)
     test = exponent_test(runs, mean_field, values["function_gap"], rate)
@@ -273,7 +285,7 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
 
 
 def _row(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: float) -> Row:
-    """Return the evidence of the exponent."""
+    """Return the exponent of the width as a row of evidence, with the cause for which an error may go unseen."""
     levels = mean_field["loss_level_time"].values
     levels = levels[np.isfinite(levels)]
     end, cause = min(float(simulation.attrs["end_time"]) for simulation in runs.simulations), ""

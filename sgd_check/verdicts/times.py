@@ -112,7 +112,10 @@ class EventTests(NamedTuple):
         return np.array([test is not None for test in self.tests], dtype=bool)
 
     def column(self, *names: str) -> Array:
-        """Return an attribute of the test of every direction (P,), such as "late", "power"; NaN without a test."""
+        """Return an attribute of each direction's test, (P,); NaN without a test.
+
+        Several names lead from one attribute to the next, such as "late", "power".
+        """
         values: list[Any] = self.tests
         for name in names:
             values = [getattr(value, name, np.nan) for value in values]
@@ -366,6 +369,7 @@ def _gap_sentence(cause: str, names: str) -> str:
 
 
 def _named(directions: Switches) -> str:
+    """Return the numbers of the marked directions as text, such as "1, 3"."""
     return ", ".join(str(p + 1) for p in np.flatnonzero(directions))
 
 

@@ -112,10 +112,12 @@ class _HomogeneousRecursion(Recursion):
     """The K steps of one block of homogeneous neurons |w|² σ(w·x/|w|); the running ratio is s_i/|w_i|."""
 
     def begin(self) -> None:
+        """Prepare a block of steps: the running ratio s_i/|w_i| of each neuron begins with s_i = 1."""
         super().begin()
         torch.rsqrt(self._norm, out=self._ratio)
 
     def take(self, k: int) -> None:
+        """Take step k of the block for all runs at once."""
         z, slope, ratio, shrink, growth = self._z, self._slope, self._ratio, self._shrink, self._growth
         sigma, double, derivative = self._parts
         error, norm = self._error, self._norm
@@ -138,6 +140,7 @@ class _HomogeneousRecursion(Recursion):
             ratio.div_(growth.sqrt_())
 
     def scale(self, moved: torch.Tensor, lanes: slice) -> torch.Tensor:  # noqa: ARG002
+        """Return the factors by which the stored weights of the runs `lanes` are multiplied at the end of a block."""
         return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0].T[lanes]
 
 
@@ -161,6 +164,7 @@ class _NetworkRecursion(Recursion):
         self._slopes, self._values = torch.zeros_like(self._norm), torch.zeros_like(self._norm)
 
     def begin(self) -> None:
+        """Prepare a block of steps: all weights have the factor 1."""
         super().begin()
         self._ratio.fill_(1.0)
         self._all_opened.copy_(self._both)
@@ -173,6 +177,7 @@ class _NetworkRecursion(Recursion):
         return torch.sign(ratio).mul_(self._lengths).div_(torch.linalg.vector_norm(moved, dim=2))
 
     def take(self, k: int) -> None:
+        """Take step k of the block for all runs at once, also of the second layer and the biases that are trained."""
         network, rate, error, on_sphere = self._network, self._rate_of[k], self._error, self._lengths is not None
         along, slope, second = self._z, self._slope, self._second
         ratio, shrink, growth = self._ratio, self._shrink, self._growth

@@ -57,6 +57,7 @@ def make_link(
 
 
 def _series_link(coefficients: Any, dtype: torch.dtype, device: torch.device) -> TorchLink:
+    """Return the link of a Hermite series: in powers of z at low degree, else as a program."""
     c = np.array(trimmed(np.asarray(coefficients)))
     if c.size - 1 <= MONOMIAL_DEGREE:
         return _MonomialLink(in_powers(c), dtype, device)
@@ -73,12 +74,14 @@ class _MonomialLink(TorchLink):
         self._powers: list[float] = c[::-1].tolist()
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z) by Horner's rule, in the shape of z."""
         out = torch.full_like(z, self._powers[0])
         for coefficient in self._powers[1:]:
             out.mul_(z).add_(coefficient)
         return out
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write the stacked functions of the link at z to `out`, by Horner's rule."""
         torch.addcmul(self._stack[1], self._stack[0], z, out=out)
         for coefficient in self._stack[2:]:
             torch.addcmul(coefficient, out, z, out=out)
@@ -91,9 +94,11 @@ class _ProgramLink(TorchLink):
         self._value, self._both = value, both
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z), in the shape of z."""
         return _run(self._value, z)[0]
 
     def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return σ(z) and σ'(z), in the shape of z."""
         return _run(self._both, z)
 
 
@@ -130,6 +135,7 @@ class _TableLink(TorchLink):
         self._columns = table.T.contiguous().unbind(0)
 
     def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return σ(z) and σ'(z) by the piece of the table in which z lies, by the tangent beyond its ends."""
         inside = z.clamp(-TABLE_END, TABLE_END)
         scaled = (inside + TABLE_END) / PIECE_WIDTH
         piece = scaled.long().clamp_(0, self._columns[0].numel() - 1)

@@ -72,6 +72,7 @@ class Neurons(ABC):
 
 class _Committee(Neurons):
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add Σ_b e_b σ'(w_i·x_b) x_b, the gradient of half the squared errors e, to `out`."""
         value, _, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)))
         error = self.output(value).sub_(labels)
         out.baddbmm_(slope.mul_(error[:, None]), x)
@@ -81,6 +82,7 @@ class _Committee(Neurons):
         return torch.sum(value, dim=1)
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs of the committee on x."""
         return self.output(self._link.value(torch.bmm(w, x.transpose(1, 2))))
 
 
@@ -88,12 +90,15 @@ class _Spherical(_Committee):
     squared = 1.0
 
     def output(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the mean of the neurons' values, the output of a spherical network."""
         return torch.mean(value, dim=1)
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Remove from the gradient of each neuron its part along the neuron, in place."""
         gradient.addcmul_(torch.sum(gradient * w, dim=2, keepdim=True), w, value=-1)
 
     def put_back(self, w: torch.Tensor) -> None:
+        """Scale the neurons to length 1, in place."""
         w.div_(torch.linalg.vector_norm(w, dim=2, keepdim=True))
 
 
@@ -103,6 +108,7 @@ class _Homogeneous(Neurons):
         self.metric = eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add the gradient of half the squared errors, with the output Σ_i |w_i|² σ(w_i·x/|w_i|), to `out`."""
         rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
         value, double, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)) / rho)
         error = (torch.sum(rho * rho * value, dim=1) - labels)[:, None]
@@ -110,6 +116,7 @@ class _Homogeneous(Neurons):
         out.baddbmm_(slope.mul_(rho).mul_(error), x)
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return Σ_i |w_i|² σ(w_i·x/|w_i|) on x."""
         rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
         return torch.sum(rho * rho * self._link.value(torch.bmm(w, x.transpose(1, 2)) / rho), dim=1)
 
@@ -136,6 +143,10 @@ class _Network(Neurons):
             self.metric[:-2] *= eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add the gradient of half the squared errors to `out`, in the layers that are trained.
+
+        Columns of w and of `out` are those of the first layer, then the second layer v, then the biases b.
+        """
         v, b, (of_w, of_v, of_b) = w[:, :, -2:-1], w[:, :, -1:], self._trained
         value, product, slope = self._link_at(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(b))
         error = torch.sum(torch.mul(value, v, out=product), dim=1).mul_(self._scale).sub_(labels)[:, None]
@@ -149,10 +160,12 @@ class _Network(Neurons):
             out[:, :, :-2].baddbmm_(slope, x)
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return s Σ_i v_i σ(w_i·x + b_i) on x; s is the scale of the output."""
         value = self._link.value(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(w[:, :, -1:]))
         return torch.sum(value * w[:, :, -2:-1], dim=1).mul_(self._scale)
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Remove from the gradient, in place, its part along neurons whose length is kept."""
         super().restrict(w, gradient)
         if self._lengths is not None:
             along, neurons = gradient[:, :, :-2], w[:, :, :-2]
@@ -160,15 +173,18 @@ class _Network(Neurons):
             along.addcmul_(share, neurons, value=-1)
 
     def put_back(self, w: torch.Tensor) -> None:
+        """Scale neurons whose length is kept back to that length, in place."""
         if self._lengths is not None:
             neurons = w[:, :, :-2]
             neurons.mul_(self._lengths / torch.linalg.vector_norm(neurons, dim=2, keepdim=True))
 
     def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Add decay times weights to the gradient, in place."""
         if self._decays:
             gradient.addcmul_(w, self._decay)
 
     def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
+        """Subtract `rate` times the direction from the weights, each layer at its relative rate, in place."""
         w.addcmul_(direction, self._rates, value=-rate)
 
 
@@ -178,18 +194,22 @@ class _Frame(Neurons):
         self.squared = self._squared_norm = squared_norm
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add the gradient of half the squared errors, tangent to the set of frames, to `out`."""
         z = torch.bmm(w, x.transpose(1, 2))
         error = self._output(z) - labels
         pull = math.sqrt(2.0) * error[:, None] * z
         out.baddbmm_(pull, x - torch.bmm(z.transpose(1, 2), w))
 
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs of the frame on x."""
         return self._output(torch.bmm(w, x.transpose(1, 2)))
 
     def _output(self, z: torch.Tensor) -> torch.Tensor:
+        """Return n Σ_i h_2(z_i), h_2(z) = (z² − 1)/√2, for z along unit neurons; n is their squared length."""
         return self._squared_norm / math.sqrt(2.0) * (torch.sum(z * z, dim=1) - z.shape[1])
 
     def put_back(self, w: torch.Tensor) -> None:
+        """Make the neurons orthonormal again, by the inverse square root of their Gram matrix, in place."""
         values, vectors = torch.linalg.eigh(torch.nan_to_num(torch.bmm(w, w.transpose(1, 2))))
         w.copy_(torch.bmm((vectors / torch.sqrt(values)[:, None]) @ vectors.transpose(1, 2), w))
 

@@ -91,6 +91,7 @@ class _Sgd(WeightRuns):
     arrays = 1
 
     def move(self, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step of SGD with momentum or averages; the gradient is overwritten."""
         optimizer, (velocity,), average = self._optimizer, self._kept, self.average
         new = 1.0 - optimizer.dampening if self._steps else 1.0
         velocity.mul_(optimizer.momentum).add_(gradient, alpha=new)
@@ -108,6 +109,7 @@ class _Adam(WeightRuns):
     arrays = 3
 
     def move(self, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step of Adam, with its correction of the bias at the start; the gradient is overwritten."""
         beta1, beta2, (mean, square, root) = self._optimizer.beta1, self._optimizer.beta2, self._kept
         self._steps += 1
         mean.lerp_(gradient, 1.0 - beta1)
@@ -120,6 +122,7 @@ class _Adam(WeightRuns):
 
 class _SignSgd(WeightRuns):
     def move(self, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step along the signs of the gradient, which is overwritten by them."""
         self._neurons.step(self.weights, gradient.sign_(), rate)
 
 
