@@ -88,7 +88,10 @@ def _finite_size(dataset: xr.Dataset) -> Found:
 
 
 def _by_source(law: xr.Dataset, measured: str) -> dict[str, float]:
-    """Return the exponents of one law and their errors: measured, of the sum formula, of the ideal sum, asymptotic."""
+    """Return the exponents of one law and their standard errors by name.
+
+    They are measured (under the name `measured`), of the sum formula, of the ideal sum, and asymptotic.
+    """
     (fitted, sums, ideal, asymptotic), errors = law["exponent"].values.tolist(), law["exponent_error"].values.tolist()
     exponents = {measured: fitted, "error": errors[0], "sum_formula": sums, "sum_error": errors[1]}
     return exponents | {"ideal_sum": ideal, "ideal_error": errors[2], "asymptotic": asymptotic}
@@ -151,7 +154,7 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
 
 
 def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array, Array]:
-    """Return the exponents of a law and their errors, by source, the ends of the window, and the fit there."""
+    """Return exponents (sources,) and errors (sources,) of a law, the ends of its window (2,), and the fit there (2,)."""
     exponent, window = law["exponent"].values, np.array([law["window_low"].item(), law["window_high"].item()])
     return exponent, law["exponent_error"].values, window, law["prefactor"].values[0] * window ** exponent[0]
 
@@ -284,13 +287,19 @@ def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def transfer_study(unit: str, unit_name: str) -> Study:
-    """Return the study of transfer, with steps in units of the one in an attribute, `unit_name` in words."""
+    """Return the study of transfer of step sizes between widths, for reports.
+
+    Steps are shown in units of the attribute `unit` of a dataset, which `unit_name` names in words.
+    """
     draw = partial(_draw_transfer, unit=unit, unit_name=unit_name)
     return Study(_transfer, draw, lambda _: 3, (14.5 / 3, 4.4))
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) -> None:
-    """Draw the loss over step sizes for each width, and the best step and the gap against the width."""
+    """Draw the loss over step sizes for each width, and the best step and the gap against the width, in three panels.
+
+    Steps are in units of the attribute `unit`, which `unit_name` names in words.
+    """
     loss_ax, rate_ax, gap_ax = axes
     scale = float(dataset.attrs[unit])
     widths, rates = dataset["width"].values.tolist(), dataset["learning_rate"].values / scale
@@ -365,7 +374,7 @@ def recovery_findings(dataset: xr.Dataset) -> Findings:
 
 
 def recovery_sentence(dataset: xr.Dataset) -> str:
-    """Return the degree and transform of an estimator, and its threshold if it has one."""
+    """Return a sentence on the degree, transform and signal of an estimator, and its threshold if it has one."""
     attrs = dataset.attrs
     threshold = attrs.get("threshold_samples")
     threshold_text = "" if threshold is None else f"; threshold {float(threshold):.4g} samples"
@@ -374,7 +383,10 @@ def recovery_sentence(dataset: xr.Dataset) -> str:
 
 
 def _plot_recovery(dataset: xr.Dataset, ax: Axes) -> None:
-    """Draw the law at the numbers of samples that a prediction has, of single samples one dot each, and n_c."""
+    """Draw the law of recovery against the number of samples, and its threshold as a line.
+
+    Laws of single samples are dots beside their mean.
+    """
     samples, law = np.atleast_1d(dataset["samples"].values), dataset["predicted_overlap_squared"]
     order = np.argsort(samples)
     # Of a single number of samples the prediction has no dimension for it.

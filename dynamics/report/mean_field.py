@@ -254,7 +254,10 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
 
 
 def draw_widths(ax: Axes, dataset: xr.Dataset, name: str, colours: Any, alpha: float) -> None:
-    """Draw the mean over starts of a variable at every width, with two standard errors."""
+    """Draw the mean over starts of the variable `name` at every width over time, with a band of two standard errors.
+
+    `colours` has a colour for each width; `alpha`, from 0 to 1, is the opacity of the bands.
+    """
     time = dataset["time"].values
     for width, colour in zip(dataset["width"].values, colours, strict=False):
         mean, error = figures.mean_band(dataset[name].sel(width=width).transpose("seed", "time").values)

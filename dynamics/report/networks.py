@@ -116,7 +116,11 @@ def network_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _components(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return name, cost, value and times of each component, in the order of learning, and its part at the end."""
+    """Return one row per component of the teacher, in the order of learning: name, cost, value, times, and final ratio.
+
+    The ratio is the component of the network over that of the teacher at the last saved time. The list is empty if the
+    teacher has no components.
+    """
     if "component" not in dataset:
         return []
     costs = {component.name: component.cost for component in Problem.from_dataset(dataset).teacher.components}
@@ -353,7 +357,10 @@ def _reached(history: Array) -> Array:
 
 
 def _fits(dataset: xr.Dataset) -> dict[str, PowerLawFit]:
-    """Return the fits of the loss and of the sums that are power laws, by name."""
+    """Return the fitted power laws in time of the loss and of the sums over directions, by name of the variable.
+
+    Losses that are not positive in the window are left out; the dict is empty with too few points in it.
+    """
     problem = Problem.from_dataset(dataset)
     window = power_window(problem.teacher, problem.width, problem.dimension)
     time = dataset["time"].values

@@ -128,7 +128,9 @@ def estimate_direction(
 def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Array, float]:
     """Return the unit vector (d,) that an estimator of degree 1 to 4 finds, and its eigenvalue, NaN at degree 1.
 
-    Both are NaN if all labels are equal, so that the sample tells nothing, and if the iterations do not converge.
+    x (n, d) are the samples, `labels` (n,) theirs after the transform, and `seed` that of the start of the iterations.
+    Both results are NaN if all labels are equal, so that the sample tells nothing, and if the iterations do not
+    converge.
     """
     T = labels if degree == 2 else labels - labels.mean()
     d = x.shape[1]
@@ -171,13 +173,19 @@ def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
 
 
 def products_of_degree_four(x: Array, T: Array) -> Callable[[Array], Array]:
-    """Return products with Σ T [(q − d − 4) x xᵀ − (q − d − 2) I]."""
+    """Return the function v -> A v for A = Σ_i T_i [(q_i − d − 4) x_i x_iᵀ − (q_i − d − 2) I], q_i = |x_i|².
+
+    x (n, d) are the samples, T (n,) the transformed labels.
+    """
     d, q = x.shape[1], np.einsum("ia,ia->i", x, x)
     return _weighted(x, T * (q - d - 4.0), -float(T @ (q - d - 2.0)))
 
 
 def _weighted(x: Array, weights: Array, shift: float) -> Callable[[Array], Array]:
-    """Return products with Σ_i w_i x_i x_iᵀ + shift I."""
+    """Return the function v -> A v for A = Σ_i w_i x_i x_iᵀ + shift I.
+
+    x (n, d) are the samples, `weights` w (n,), and v has d numbers.
+    """
 
     def product(v: Array) -> Array:
         v = v.ravel()

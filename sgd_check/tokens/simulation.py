@@ -379,7 +379,7 @@ class _Selection(Model):
         return 0.5 * ((outputs - targets) ** 2).sum(dim=(2, 3)) / x.shape[3]
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return loss (seeds,), and the attention of each head on the selected tokens, (seeds, heads), in the mean over prompts."""
+        """Return loss (seeds,), and the attention of each head on the selected tokens, (seeds, heads), averaged over prompts."""
         attention = self.attention(self.test[0])
         keys = self.test[0][:, :, None].expand(*attention.shape[:3], -1)
         return self.sample_losses(self.test).mean(dim=1), torch.gather(attention, 3, keys).sum(dim=3).mean(dim=1)
@@ -436,7 +436,7 @@ class _TriggerTask(Model):
         return -(self.attention(batch) * (batch[0] == batch[2][..., None])).sum(dim=2)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return loss (seeds,) over the gaps by their weights, and progress (seeds, components) as the theory counts it."""
+        """Return loss (seeds,) over the gaps by their weights, and the theory's measure of progress (seeds, components)."""
         losses = self.sample_losses(self.test).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
         mean = self.attention(self.test).reshape(len(self.seeds), -1, TEST_INPUTS, self._longest).mean(dim=2)
         right = [self.system.right(attention) for attention in mean.cpu().numpy()]
@@ -470,7 +470,7 @@ class _PolicyGradient(Model):
         return [torch.rand(count, self.group, generator=generator, dtype=torch.float64)]
 
     def sample_losses(self, batch: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return losses whose gradients are the steps of the objective, (seeds, count) or, for "grpo", of each group."""
+        """Return losses (seeds, count), for "grpo" one per group, whose gradients are the steps of the objective."""
         uniform, logs = batch[0], torch.log_softmax(self.logits, 1)
         below = logs.detach().exp().cumsum(1)
         actions = torch.searchsorted(below, uniform.flatten(1).contiguous()).clamp(max=below.shape[1] - 1)
@@ -490,7 +490,7 @@ class _PolicyGradient(Model):
         return -log_probabilities * (gain - gain.mean(1, keepdim=True)) * count / (count - 1)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return the expected loss (seeds,), and progress (seeds, components) by the probability of each kind of action."""
+        """Return the expected loss (seeds,), and progress (seeds, components) by the actions' probabilities."""
         logs = torch.log_softmax(self.logits, 1)
         shares = logs.new_zeros(len(logs), len(self.problem.rewards)).index_add_(1, self._groups, logs.exp())
         loss = (logs.exp() * (self.beta * (logs - self._reference) - self._rewards)).sum(1)

@@ -53,7 +53,7 @@ def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dat
 
 
 def _law(prediction: xr.Dataset, estimates: xr.Dataset) -> Array:
-    """Return the law for each seed of the estimates, at their number of samples."""
+    """Return the squared overlaps of the law for the seeds of the estimates, (seeds,), at their number of samples."""
     n, counts = int(estimates.attrs["samples"]), np.atleast_1d(prediction["samples"].values)
     require(
         n in counts,
@@ -79,7 +79,7 @@ def _law(prediction: xr.Dataset, estimates: xr.Dataset) -> Array:
 
 
 def estimate_verdict(prediction: xr.Dataset, estimates: object, rate: float) -> xr.DataTree:
-    """Test estimates of a direction against the law of recovery."""
+    """Return the verdict on estimates of a direction against the law of recovery, at a rate of false alarms."""
     problem, estimated = _checked(prediction, estimates)
     measured, law = estimated["overlap_squared"].values, _law(prediction, estimated)
     difference = (measured - law)[np.isfinite(measured)]

@@ -53,7 +53,7 @@ LEAST_DIMENSION = 100
 
 
 def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem of the runs, and the runs; ValueError if they cannot be compared."""
+    """Return the problem of the runs, and the runs; raise ValueError if they cannot be compared with the prediction."""
     runs = check_dataset("simulation", simulation)
     require(
         {"train_loss", "seed"} <= {*runs, *runs.dims},
@@ -79,7 +79,10 @@ def _checked(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Da
 def predict_reused(
     problem: Problem, options: EngineOptions, learning_rate: float, steps: int, progress: bool | None
 ) -> xr.Dataset:
-    """Return the prediction for runs with these options, at a learning rate and for a number of steps."""
+    """Return the prediction for runs with these options on samples that are used again.
+
+    `steps` is the number of SGD steps, all epochs together.
+    """
     samples = options.training_samples or 0
     batches = samples // options.batch_size
     return dynamics.solve_reused_data(
@@ -94,7 +97,10 @@ def predict_reused(
 
 
 def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
-    """Return the arguments of `simulate` for runs of a prediction; ValueError if no runs can follow it."""
+    """Return the arguments of `simulate` by name, for runs of a prediction.
+
+    Raise ValueError if no runs can follow it.
+    """
     theory = prediction.attrs
     rate, samples, batches = theory["learning_rate"], float(theory["samples"]), int(theory["batches_per_epoch"])
     require(not isinstance(rate, str), f"Argument `prediction` must have one learning rate, a number, but has {rate}.")
@@ -113,7 +119,7 @@ def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
 
 
 def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> xr.DataTree:
-    """Test runs on samples that are used again against their theory."""
+    """Return the verdict on runs on samples that are used again, against their theory, at a rate of false alarms."""
     problem, runs = _checked(prediction, simulation)
     usable, reached = curves.paired_runs([runs]).size, np.isfinite(prediction["loss"].values)
     end = min(float(runs.attrs["end_time"]), float(prediction["time"].values[reached].max(initial=0.0)))
@@ -147,7 +153,11 @@ def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> x
 
 
 def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[CurveTest], level: float) -> Array:
-    """Return the probability that each curve refutes the theory of fresh samples in every step, NaN if not asked."""
+    """Return, for each curve, the probability that it refutes the theory of fresh samples in every step.
+
+    NaN if not asked. The test has the two-sided `level`; curves that do not move, and the loss over the training
+    samples, are not asked.
+    """
     asked = [test.curve.moves and test.curve.kind != "train loss" for test in tests]
     if not any(asked):
         return np.full(len(tests), np.nan)
@@ -200,7 +210,10 @@ def _rows(tests: Sequence[CurveTest], fresh: Array, rate: float, count: int, dim
 
 
 def _reason(rows: Sequence[Row], runs: xr.Dataset, rate: float, until: float) -> str:
-    """Return the sentence that gives the reason of the word."""
+    """Return the sentence that gives the reason of the verdict's word.
+
+    `until` is the time up to which runs are compared.
+    """
     word, p_value = word_of(rows), global_p_value(rows)
     refuting = [row for row in rows if row.p_value < rate]
     if word == Decision.DISAGREE:

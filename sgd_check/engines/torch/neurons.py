@@ -41,14 +41,24 @@ class Neurons(ABC):
 
     @abstractmethod
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add Σ_b g_b of samples x (lanes, B, d) at the weights (lanes, m, columns) to `out`."""
+        """Add the sum over samples of the gradients of half the squared error to `out`, which has the shape of w.
+
+        w (lanes, m, columns) are the weights, x (lanes, B, d) the samples and `labels` (lanes, B) theirs; a lane is a
+        run.
+        """
 
     @abstractmethod
     def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Return f (lanes, B) of samples x (lanes, B, d)."""
+        """Return the outputs f (lanes, B) of the students on samples x (lanes, B, d).
+
+        w (lanes, m, columns) are the weights.
+        """
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: ARG002 (others need where they are)
-        """Multiply the gradient by Σ, or remove the part that must not move the weights."""
+        """Multiply the gradient by the eigenvalues of the inputs, if there are such, in place; w are the weights.
+
+        Students of kept length also remove the part of the gradient that must not move the weights.
+        """
         if self.metric is not None:
             gradient.mul_(self.metric)
 
@@ -56,7 +66,7 @@ class Neurons(ABC):
         """Add the gradient of weight decay."""
 
     def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
-        """Move the weights by η against a direction."""
+        """Subtract `rate` (η) times the direction from the weights w, in place; both are (lanes, m, columns)."""
         w.sub_(direction, alpha=rate)
 
     def put_back(self, w: torch.Tensor) -> None:  # noqa: B027 (free neurons need none)
@@ -71,6 +81,8 @@ class Neurons(ABC):
 
 
 class _Committee(Neurons):
+    """The student f(x) = Σ_i σ(w_i·x), whose second layer is fixed."""
+
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add Σ_b e_b σ'(w_i·x_b) x_b, the gradient of half the squared errors e, to `out`."""
         value, _, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)))
@@ -87,6 +99,8 @@ class _Committee(Neurons):
 
 
 class _Spherical(_Committee):
+    """The student f(x) = Σ_i σ(w_i·x)/m with neurons of length 1."""
+
     squared = 1.0
 
     def output(self, value: torch.Tensor) -> torch.Tensor:
@@ -103,6 +117,8 @@ class _Spherical(_Committee):
 
 
 class _Homogeneous(Neurons):
+    """The student f(x) = Σ_i |w_i|² σ(w_i·x/|w_i|); `eigenvalues` (d,) are those of the inputs, None if isotropic."""
+
     def __init__(self, link: TorchLink, eigenvalues: torch.Tensor | None) -> None:
         super().__init__(link)
         self.metric = eigenvalues
@@ -122,6 +138,8 @@ class _Homogeneous(Neurons):
 
 
 class _Network(Neurons):
+    """The student f(x) = s Σ_i v_i σ(w_i·x + b_i), with v and b in the last two columns of the weights."""
+
     def __init__(
         self, link: TorchLink, network: problem_forms.Network, eigenvalues: torch.Tensor | None, like: torch.Tensor
     ) -> None:
@@ -189,6 +207,11 @@ class _Network(Neurons):
 
 
 class _Frame(Neurons):
+    """The student f(x) = n Σ_i h_2(w_i·x) of orthonormal neurons w_i.
+
+    N = `squared_norm` is the squared length that is kept.
+    """
+
     def __init__(self, link: TorchLink, squared_norm: float) -> None:
         super().__init__(link)
         self.squared = self._squared_norm = squared_norm
@@ -215,7 +238,10 @@ class _Frame(Neurons):
 
 
 def make_neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neurons:
-    """Return the gradient and the constraint of the student of a problem; `like` is a tensor of its weights."""
+    """Return the kind of student of a problem, which has its gradient and constraint.
+
+    `like` is a tensor of its weights (lanes, m, columns), whose type and device are used.
+    """
     if is_frame(problem):
         return _Frame(link, float(problem.start().squared_norm[0]))
     if not (is_homogeneous(problem) or is_network(problem)):

@@ -84,7 +84,10 @@ def memory_limit(device: torch.device) -> int:
 
 
 def memory_needed(runs: int, width: int, dimension: int, drawn: int, dtype: torch.dtype) -> int:
-    """Return the bytes of weights, of their copy in a step or a block, and of `drawn` samples per run."""
+    """Return the bytes of weights, of their copy in a step or a block, and of `drawn` samples per run, for `runs` runs.
+
+    `width` neurons have `dimension` coordinates each.
+    """
     return runs * dimension * (2 * width + drawn) * dtype.itemsize
 
 
@@ -134,7 +137,7 @@ class TorchRuns(Engine):
         return self._weights[..., : self._dimension]
 
     def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps."""
+        """Return overlaps of all runs in float64; with `student` also those among the neurons."""
         return measured(self.current(), self._teacher, student=student)
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
@@ -148,7 +151,10 @@ class TorchRuns(Engine):
 
 
 def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
-    """Return the weights of each run at the start, or of all, on the axes that they reduce to, shape (…, m, axes)."""
+    """Return the weights at the start on the axes to which a problem reduces, (starts, m, axes).
+
+    There is one start per run, or one for all. Frames are scaled to orthonormal neurons, spherical neurons to length 1.
+    """
     starts = [problem]
     if options.starts is not None:
         from dynamics.solve import coupled_problem  # loads Numba
@@ -275,12 +281,15 @@ class WeightEngine(TorchRuns):
         return _layers(torch.cat([runs.weights for runs in self._groups]))
 
     def train_loss(self) -> Array:
-        """Return the mean of (f − y)² over the samples."""
+        """Return the mean of (f − y)² over the training samples of each run, (seeds,)."""
         losses = [2.0 * runs.loss(runs.weights, *cast("FixedSamples", runs.source).all) for runs in self._groups]
         return np.asarray(torch.cat(losses).to("cpu", torch.float64).numpy())
 
     def measure_average(self) -> tuple[Measurement, Array | None]:
-        """Return overlaps of the averages of the weights, and of a network v and b."""
+        """Return overlaps of the averages of the weights, and the averages of v and b of a network.
+
+        The latter are (seeds, 2, m), or None for another student.
+        """
         averages = torch.cat([runs.average for runs in self._groups if runs.average is not None])
         measurement = measured(averages[..., : self._dimension], self._teacher, student=True)
         return measurement, _layers(averages) if self._layered else None
