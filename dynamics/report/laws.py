@@ -154,7 +154,7 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
 
 
 def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array, Array]:
-    """Return exponents (sources,) and errors (sources,) of a law, the ends of its window (2,), and the fit there (2,)."""
+    """Return exponents and errors of a law, (sources,) each, the ends of its window (2,), and the fit there (2,)."""
     exponent, window = law["exponent"].values, np.array([law["window_low"].item(), law["window_high"].item()])
     return exponent, law["exponent_error"].values, window, law["prefactor"].values[0] * window ** exponent[0]
 

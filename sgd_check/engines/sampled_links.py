@@ -43,6 +43,8 @@ def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: 
     `anywhere` asks for values at any z, not only where the unit Gaussian has its mass; `slope` False asks for σ alone.
     A formula with a jump is simulated by its Hermite series; without `slope`, as it is.
 
+    Examples
+    --------
     >>> import hermite
     >>> data, name = sampled_link(hermite.expand("relu"))
     >>> data.tolist(), name

@@ -153,6 +153,8 @@ def agreement(deviations: Array, runs: int) -> float:
     `deviations` are the gaps of means of ln T in standard errors, NaN where unknown, each from `runs` runs, and are
     taken to follow Student's law.
 
+    Examples
+    --------
     >>> round(agreement(np.array([0.5, -1.0]), 16), 3)
     0.555
     """

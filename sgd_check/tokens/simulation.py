@@ -379,7 +379,7 @@ class _Selection(Model):
         return 0.5 * ((outputs - targets) ** 2).sum(dim=(2, 3)) / x.shape[3]
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return loss (seeds,), and the attention of each head on the selected tokens, (seeds, heads), averaged over prompts."""
+        """Return loss (seeds,), and the mean attention of each head on the selected tokens, (seeds, heads)."""
         attention = self.attention(self.test[0])
         keys = self.test[0][:, :, None].expand(*attention.shape[:3], -1)
         return self.sample_losses(self.test).mean(dim=1), torch.gather(attention, 3, keys).sum(dim=3).mean(dim=1)
@@ -436,7 +436,7 @@ class _TriggerTask(Model):
         return -(self.attention(batch) * (batch[0] == batch[2][..., None])).sum(dim=2)
 
     def measure(self) -> tuple[torch.Tensor, torch.Tensor | Array]:
-        """Return loss (seeds,) over the gaps by their weights, and the theory's measure of progress (seeds, components)."""
+        """Return loss (seeds,) over the gaps by their weights, and progress (seeds, components)."""
         losses = self.sample_losses(self.test).reshape(len(self.seeds), -1, TEST_INPUTS).mean(dim=2).cpu()
         mean = self.attention(self.test).reshape(len(self.seeds), -1, TEST_INPUTS, self._longest).mean(dim=2)
         right = [self.system.right(attention) for attention in mean.cpu().numpy()]

@@ -55,7 +55,7 @@ class Neurons(ABC):
         """
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: ARG002 (others need where they are)
-        """Multiply the gradient by the eigenvalues of the inputs, if there are such, in place; w are the weights.
+        """Multiply the gradient by `metric`, column by column, if there is one, in place; w are the weights.
 
         Students of kept length also remove the part of the gradient that must not move the weights.
         """

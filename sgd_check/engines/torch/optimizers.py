@@ -91,7 +91,7 @@ class _Sgd(WeightRuns):
     arrays = 1
 
     def move(self, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step of SGD with momentum or averages; the gradient is overwritten."""
+        """Take one step of SGD with momentum or averages; the gradient may be overwritten."""
         optimizer, (velocity,), average = self._optimizer, self._kept, self.average
         new = 1.0 - optimizer.dampening if self._steps else 1.0
         velocity.mul_(optimizer.momentum).add_(gradient, alpha=new)
