@@ -109,7 +109,7 @@ def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: 
 def _exponents(small: TargetCurve, reached: Array, large: TargetCurve) -> tuple[Array, Array]:
     """Return the exponents x of L ∝ n^x by source, (sources,), and their standard errors, 0 where theory is exact.
 
-    Sources are, in order, SGD, the theory of pairs at the same size, that at a larger size, the sum formula there, and
+    Sources are, in order, SGD, the theory of pairs at the same size, that at a larger size, the ideal sum there, and
     the asymptotic law. Fits are of ln n against ln L, where n (`reached`, targets x runs) are samples until loss L.
     """
     mean, error = log_means(reached)

@@ -415,7 +415,7 @@ def check(
 
 
 def _check_ends(rate: float | None, steps: int | None, t_max: float | None) -> None:
-    """Refuse a learning rate, a number of steps and a time of the end together."""
+    """Raise ValueError if learning rate, steps and end in flow time `t_max` are all given: two determine the third."""
     require(
         rate is None or steps is None or t_max is None,
         "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is.",
@@ -893,7 +893,7 @@ def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch
 
 
 def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
-    """Return the seconds of one step of all runs, timed in bursts of `steps` or more, which advance `engine`."""
+    """Return the seconds of one step of all runs, timed in bursts of `steps` steps or more, which advance `engine`."""
     with engine.running():
         engine.advance(np.full(10, BURST_RATE))
         engine.measure(student=False)
@@ -926,7 +926,7 @@ class Pilot(NamedTuple):
     progress: bool | None = False
 
     def affordable(self, rate: float, ends: list[float], budget: float) -> list[float]:
-        """Return the ends that a check reaches within a budget in seconds."""
+        """Return those of the `ends`, in flow time, that a check at `rate` (η) reaches within `budget` seconds."""
         return [end for end in ends if self.seconds * end / rate <= budget]
 
 
@@ -981,7 +981,7 @@ def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
 
 
 def known_times(prediction: xr.Dataset) -> Array:
-    """Return the saved times that a prediction reached."""
+    """Return the saved times up to which a prediction has a finite loss, in increasing order."""
     return np.asarray(prediction["time"].values[np.isfinite(prediction["loss"].values)])
 
 
