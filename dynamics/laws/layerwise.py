@@ -22,8 +22,6 @@ from hermite.arrays import Array
 #: Nodes of the trapezoidal rule in the logarithm of an overlap, from e^`LOWEST` to `FURTHEST` standard deviations. Its
 #: integrand is smooth and vanishes at both ends, so that the rule is exact to rounding.
 NODES, LOWEST, FURTHEST = 4000, -38.0, 12.0
-#: Standard normal quantile of an interval of 95 %.
-QUANTILE = 1.959963984540054
 
 
 def layerwise_chances(teacher: Teacher, link: object = "he4") -> Array:
@@ -146,6 +144,8 @@ def width_for(
     >>> width_for(Teacher.power_law(32, 1.0), top=4, draws=200).neurons
     15
     """
+    from scipy.stats import binomtest
+
     k = _checked_link(link).information_exponent
     a = _checked_coefficients(teacher)
     count = checked_integer(top, "top", minimum=1, maximum=a.size)
@@ -172,15 +172,8 @@ def width_for(
             high, hits = middle, middle_hits
         else:
             low = middle
-    return Width(high, hits / starts, *_wilson(hits, starts))
-
-
-def _wilson(hits: int, draws: int) -> tuple[float, float]:
-    """Return the ends of Wilson's interval of 95 % of a chance."""
-    share, squared = hits / draws, QUANTILE**2 / draws
-    middle = (share + 0.5 * squared) / (1.0 + squared)
-    half = QUANTILE * np.sqrt(share * (1.0 - share) / draws + 0.25 * squared / draws) / (1.0 + squared)
-    return float(middle - half), float(middle + half)
+    interval = binomtest(hits, starts).proportion_ci(method="wilson")
+    return Width(high, hits / starts, float(interval.low), float(interval.high))
 
 
 def _checked_link(link: object) -> HermiteExpansion:
