@@ -26,7 +26,7 @@ from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import Variable
 from hermite.arrays import Array
 from hermite.text.command_line import stop_if_heard
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 Form = Literal["sum", "max"]
 FORMS: tuple[Form, ...] = ("sum", "max")
@@ -218,8 +218,8 @@ def _columns(table: Any) -> tuple[Array, Array, Array]:
         require(path.is_file(), f"Argument `table` must name a file, but is {shown(str(path))}.")
         if path.suffix == ".nc":
             return _columns(load_answer(path))
-        table = np.genfromtxt(path, delimiter=",", names=True, dtype=np.float64, encoding="utf-8")
-        names = table.dtype.names or ()
+        table = _read_rows(path)
+        names = tuple(table)
     elif isinstance(table, xr.Dataset):
         if "samples" not in table.variables:
             axis = next((name for name in ("step", "time") if name in table.dims), "")
@@ -246,6 +246,20 @@ def _columns(table: Any) -> tuple[Array, Array, Array]:
     )
     width, samples, loss = (np.atleast_1d(np.asarray(table[name], np.float64)) for name in ("width", "samples", "loss"))
     return width, samples, loss
+
+
+def _read_rows(path: Path) -> dict[str, Array]:
+    """Return the columns of numbers of a CSV by the names in its first line; raise ValueError for any other file."""
+    import pandas as pd
+
+    try:
+        rows = pd.read_csv(path, skipinitialspace=True)
+        return {str(name): rows[name].to_numpy(np.float64) for name in rows if name in ("width", "samples", "loss")}
+    except ValueError as error:  # those of pandas, and of text that is no number or not in UTF-8, are such too
+        reason = " ".join(str(error).split())
+        refuse(
+            f"Argument `table` must name a CSV of numbers below their names, but {shown(str(path))} is none ({reason})."
+        )
 
 
 def _checked_rows(m: Array, n: Array, loss: Array) -> tuple[Array, Array, Array]:

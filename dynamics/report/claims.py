@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dynamics.report.figures import Found
     from hermite.arrays import Array
 
-#: Numbers of samples of a table whose fits are drawn, one curve for each width.
+#: Most widths whose losses and fits are drawn.
 MOST_CURVES = 8
 
 

@@ -167,6 +167,17 @@ def test_tables_that_hold_no_surface_are_refused(table, sentence):
         dynamics.fit_surface(table)
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"width,samples,loss\n1,2,3\n1,2,3,4\n", b"width,samples,loss\na,b,c\n", b"\xc3\x28"]
+)
+def test_a_file_that_is_no_table_is_refused_in_a_sentence(content, tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    path.write_bytes(content)
+    assert main(["fit", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: Argument `table` must name a CSV of numbers below their names, but ")
+
+
 def test_a_sweep_over_widths_is_a_table():
     problem = Problem(activation="he4", teacher=Teacher.power_law(8, 1.0), width=4, dimension=64)
     widths = [8, 16, 32]
