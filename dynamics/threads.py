@@ -128,7 +128,7 @@ def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | Non
     finally:
         given_up.set()
         thread.end()
-    if isinstance(thread.error, GivenUp):
+    if thread.is_given_up:
         raise Stopped(reason)
     return thread.result()
 
@@ -164,7 +164,7 @@ class _Worker(threading.Thread, Generic[Result]):
 
     The thread that waits for it may be the main one, where the handler of a signal can raise between any two lines,
     also of the standard library's Python code, whose locks then stay taken. So it waits on one lock of the interpreter,
-    never without end (a signal that comes as a wait begins is handled after it), and believes attributes alone.
+    never without end (a signal that comes as a wait begins is handled after it), and reads plain attributes.
     """
 
     error: BaseException | None = None
@@ -197,6 +197,11 @@ class _Worker(threading.Thread, Generic[Result]):
     def has_result(self) -> bool:
         """Whether the work has returned."""
         return bool(self._results)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the work was given up before its end, or before it began."""
+        return not self._results and (self.error is None or isinstance(self.error, GivenUp))
 
     def result(self) -> Result:
         """Return the result of the work, or raise its exception."""

@@ -72,9 +72,6 @@ def average_batch(
     The gradient of a sample is ε_w weight_i ē σ'_i x: `rate` is ε_w, ē the error without noise, τ² its variance. N and
     F, the mean gradient and its products with all vectors, have the decay κ_w w_i too, which no sample has (`decay` is
     κ_w). C is the Gram matrix of all vectors, `batch` the number of samples, and `exact` says that d is finite.
-
-    The gradient of a sample is ε_w weight_i ē σ'_i x, and N and F have the decay κ_w w_i too, of which no sample has a
-    part.
     """
     of_mean, of_sample = weights_of_batch(1.0, batch, exact)
     for i in range(S.shape[0]):

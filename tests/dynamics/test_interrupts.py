@@ -142,6 +142,23 @@ def test_work_is_asked_to_stop_again_where_a_signal_came_while_it_was_asked(monk
     assert (len(asked), threads()) == (2, [])
 
 
+def test_work_that_is_given_up_before_its_thread_begins_is_stopped(monkeypatch):
+    """On a busy machine a thread may begin later than the first look for a reason."""
+    begin, done = stopping._Worker.run, []
+
+    def late(self):
+        clock.sleep(0.1)
+        begin(self)
+
+    monkeypatch.setattr(stopping._Worker, "run", late)
+    monkeypatch.setattr(stopping, "LOOK", 1e-3)
+    with pytest.raises(stopping.Stopped) as stopped:
+        stopping.beside(lambda: done.append(1), lambda: "budget")
+    assert (stopped.value.reason, done) == ("budget", [])
+    clock.sleep(0.2)
+    assert (done, threads()) == ([], [])
+
+
 def test_an_interrupt_between_any_two_instructions_is_survived(monkeypatch):
     """The handler of a signal may raise anywhere in Python code of the main thread, also where a lock was just taken."""
     monkeypatch.setattr(stopping, "WAIT", 0.002)
