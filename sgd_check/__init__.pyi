@@ -9,10 +9,10 @@ from .report.figures import plot_overlaps as plot_overlaps
 from .report.figures import plot_survival as plot_survival
 from .report.figures import plot_times as plot_times
 from .report.studies import plot_study as plot_study
-from .runs.plan import piecewise as piecewise
-from .runs.plan import power_law_decay as power_law_decay
-from .runs.simulation import resume as resume
-from .runs.simulation import simulate as simulate
+from .simulations.plan import piecewise as piecewise
+from .simulations.plan import power_law_decay as power_law_decay
+from .simulations.simulation import resume as resume
+from .simulations.simulation import simulate as simulate
 from .studies.calibration import calibration as calibration
 from .studies.complexity import sample_complexity as sample_complexity
 from .studies.discretisation import unstable_discretisation as unstable_discretisation

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from sgd_check.runs.simulation import simulate
+from sgd_check.simulations.simulation import simulate
 
 __all__ = ["diffusion_sgd", "projected_sgd", "torch_sgd"]
 

@@ -239,7 +239,7 @@ def _completed(asked: Mapping[str, object], prediction: xr.Dataset) -> Mapping[s
     from dynamics.problem import Problem
     from dynamics.solve.reused_data import ANSWER as REUSED
     from sgd_check.engines import engine_of
-    from sgd_check.runs.simulation import REUSING
+    from sgd_check.simulations.simulation import REUSING
     from sgd_check.verdicts.check import DEFAULT_SEEDS
     from sgd_check.verdicts.reused_data import runs_of
     from sgd_check.verdicts.verdict import has_step, optimizer_of

@@ -25,8 +25,8 @@ from dynamics.theory import fit_slope, mean_time, predict
 from hermite.arrays import Array, Switches
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine
-from sgd_check.runs.plan import make_plan
-from sgd_check.runs.recording import Watch
+from sgd_check.simulations.plan import make_plan
+from sgd_check.simulations.recording import Watch
 from sgd_check.studies.sgd_study import (
     DEFAULT_START,
     SgdStudy,

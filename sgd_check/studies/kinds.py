@@ -20,8 +20,8 @@ from dynamics.problem import Inputs, Problem, SaveAt, Student, Teacher
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, SignSGD, ZerothOrder
 from dynamics.solve.arguments import ProblemArguments
 from hermite.arrays import Array
-from sgd_check.runs.plan import make_plan
-from sgd_check.runs.simulation import simulate
+from sgd_check.simulations.plan import make_plan
+from sgd_check.simulations.simulation import simulate
 from sgd_check.verdicts import curves
 from sgd_check.verdicts.check import compare
 from sgd_check.verdicts.path_tests import interpolated

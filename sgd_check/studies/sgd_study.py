@@ -27,7 +27,7 @@ from hermite import HermiteExpansion
 from hermite.arrays import Array
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine
-from sgd_check.runs.simulation import simulate
+from sgd_check.simulations.simulation import simulate
 from sgd_check.verdicts.check import BURST_STEPS, measured_seconds_per_step
 
 LONG_RUN_SECONDS = 660

@@ -22,7 +22,7 @@ from dynamics.problem.checks import require
 from dynamics.theory import first_crossing, learning_rate_limit, predict
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
-from sgd_check.runs.plan import stability_limit
+from sgd_check.simulations.plan import stability_limit
 from sgd_check.studies.sgd_study import (
     DEFAULT_START,
     SgdStudy,

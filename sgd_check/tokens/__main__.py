@@ -127,7 +127,7 @@ def _trained(
     from dynamics.problem import stored_question
     from dynamics.runs import also_interrupted
     from sgd_check.run.run_files import file_of_runs
-    from sgd_check.runs.simulation import resume
+    from sgd_check.simulations.simulation import resume
     from sgd_check.tokens import simulate
 
     problem: Any = stored_question(prediction)

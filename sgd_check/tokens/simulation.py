@@ -23,9 +23,9 @@ from hermite.arrays import Array
 from hermite.text.messages import refuse, require, shown
 from sgd_check.engines.registry import Stepper
 from sgd_check.engines.seeded_runs import check_shapes
-from sgd_check.runs.plan import Plan
-from sgd_check.runs.recording import Looks
-from sgd_check.runs.simulation import checked_budget, run_with_file
+from sgd_check.simulations.plan import Plan
+from sgd_check.simulations.recording import Looks
+from sgd_check.simulations.simulation import checked_budget, run_with_file
 
 try:
     import torch

@@ -50,8 +50,8 @@ from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse, warn
 from sgd_check.engines import Engine, EngineOptions, SpanEngine, make_engine
 from sgd_check.engines.registry import EngineName
-from sgd_check.runs.plan import make_plan, stability_limit
-from sgd_check.runs.simulation import checked_engine, checked_options, checked_steps, simulate
+from sgd_check.simulations.plan import make_plan, stability_limit
+from sgd_check.simulations.simulation import checked_engine, checked_options, checked_steps, simulate
 from sgd_check.verdicts import curves
 from sgd_check.verdicts.expectation import expectation, predicted_times
 from sgd_check.verdicts.mean_field import width_verdict

@@ -19,7 +19,7 @@ from dynamics.equations import NetworkSystem
 from dynamics.problem import Problem, is_network
 from dynamics.solve.reused_data import GROUPS
 from hermite.arrays import Array, Integers, Switches
-from sgd_check.runs.recording import observables_of
+from sgd_check.simulations.recording import observables_of
 from sgd_check.verdicts.evidence import Decision, Row, RowKind, global_p_value, judged, named, word_of
 from sgd_check.verdicts.expectation import Expectation, predicted_times
 from sgd_check.verdicts.path_tests import LossBand, PathTest, interpolated, known_between, rows_of_paths

@@ -15,7 +15,7 @@ from scipy import special
 
 from dynamics.problem import Problem, is_frame, is_network, is_spherical
 from hermite.arrays import Array
-from sgd_check.runs.recording import observables_of
+from sgd_check.simulations.recording import observables_of
 from sgd_check.verdicts.path_tests import SAME_TIME, PathTest
 from sgd_check.verdicts.verdict import FEWEST_RUNS, normal_score, sound_runs, two_sided
 

@@ -16,7 +16,7 @@ from dynamics.problem import Problem, Teacher
 from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.torch.engine import OnlineEngine
 from sgd_check.engines.torch.links import make_link
-from sgd_check.runs.recording import observables_of
+from sgd_check.simulations.recording import observables_of
 
 CROOKED = np.array([[1.0, 0.0], [0.6, 0.8]])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dynamics.problem.schedule import SaveAt
-from sgd_check.runs.plan import make_plan, piecewise, power_law_decay
+from sgd_check.simulations.plan import make_plan, piecewise, power_law_decay
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dynamics.problem import Problem, is_correlation, is_frame, is_homogeneous, 
 from hermite.arrays import Array, Integers
 from sgd_check.engines import Engine
 from sgd_check.engines.problem_forms import network_of
-from sgd_check.runs.plan import Plan
+from sgd_check.simulations.plan import Plan
 
 
 class CrossingTracker:

@@ -52,8 +52,8 @@ from hermite.text.messages import refuse, require, shown, warn
 from sgd_check.engines import ENGINES, Engine, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
 from sgd_check.engines.registry import EngineName, Stepper
-from sgd_check.runs.plan import LearningRate, Plan, make_plan, stability_limit
-from sgd_check.runs.recording import Looks, Recorder, keeps_vectors
+from sgd_check.simulations.plan import LearningRate, Plan, make_plan, stability_limit
+from sgd_check.simulations.recording import Looks, Recorder, keeps_vectors
 
 if TYPE_CHECKING:
     import xarray as xr
