@@ -20,7 +20,7 @@ import numpy as np
 import dynamics
 from benchmarks.random_problems import event_times, plain
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.theory.prediction import PAIRS, default_schedule, predict
+from dynamics.theory.prediction import PAIRS, default_times, predict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def measure(index: int, methods: Sequence[str] = METHODS) -> dict[str, Any]:
     """Return what the estimates of some methods for problem number `index` cover, JSON-ready."""
     problem = random_problem(index)
     prediction = predict(problem)
-    times = default_schedule(problem, prediction if prediction.theory == PAIRS else None)
+    times = default_times(problem, prediction if prediction.theory == PAIRS else None)
     steps = OverlapSystem(problem).stiffness() * float(times.times[-1]) / 6.0
     tight = ("explicit", 1e-12, 1e-14) if steps < EXPLICIT_STEPS else ("bdf", 1e-11, 1e-13)
     beside = ("bdf", 1e-11, 1e-13) if steps < EXPLICIT_STEPS else ("bdf", 1e-10, 1e-12)

@@ -24,7 +24,7 @@ import dynamics
 import sgd_check
 from benchmarks.random_problems import plain
 from dynamics.laws import scaling_laws
-from dynamics.laws.study import common_times
+from dynamics.laws.scaffold import common_times
 from dynamics.theory import pairs
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import numpy as np
 import dynamics
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.problem.start import overlaps_from_weights
-from dynamics.theory.prediction import default_schedule, predict
+from dynamics.theory.prediction import default_times, predict
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -105,7 +105,7 @@ class Case:
 
     def __init__(self, problem: dynamics.Problem, limit: float = 60.0) -> None:
         self.problem = problem
-        self.schedule = default_schedule(self.problem, predict(self.problem))
+        self.schedule = default_times(self.problem, predict(self.problem))
         self.limit = limit
         self.stability_steps = OverlapSystem(self.problem).stiffness() * float(self.schedule.times[-1]) / 6.0
         self.reference = self.referee("bdf")

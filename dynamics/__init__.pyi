@@ -23,7 +23,7 @@ from .problem.rates import power_law_decay as power_law_decay
 from .problem.rates import silver as silver
 from .problem.rates import step_decay as step_decay
 from .problem.rates import warmup as warmup
-from .problem.schedule import SaveAt as SaveAt
+from .problem.saved_times import SaveAt as SaveAt
 from .problem.student import Student as Student
 from .problem.teacher import Teacher as Teacher
 from .report.animation import animate as animate

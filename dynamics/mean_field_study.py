@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
 from dynamics.commands.options import DIMENSION, START_SEED, WIDTHS, Option, plain, positive, positive_integer
-from dynamics.commands.studies import Catalogue, StudyCommand, run_command
 from hermite.text.command_line import run_program
 
 EXAMPLES = """\

@@ -10,9 +10,9 @@ import pytest
 import dynamics
 from dynamics import mean_field_study
 from dynamics import study as sweep_study
+from dynamics.commands.catalogue import build_parser, options_of
 from dynamics.commands.options import GROUPS, SOLVER_OPTIONS, switch
 from dynamics.commands.parsing import UsageError, completed, read_option
-from dynamics.commands.studies import build_parser, options_of
 from dynamics.laws import __main__ as laws
 from dynamics.solve import __main__ as solve
 from dynamics.tokens import __main__ as tokens

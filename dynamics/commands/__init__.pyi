@@ -1,3 +1,8 @@
+from .catalogue import Catalogue as Catalogue
+from .catalogue import StudyCommand as StudyCommand
+from .catalogue import duration as duration
+from .catalogue import run_command as run_command
+from .catalogue import study_function as study_function
 from .options import BETA as BETA
 from .options import CONFIG as CONFIG
 from .options import CSV as CSV
@@ -45,8 +50,3 @@ from .parsing import retyped as retyped
 from .parsing import say as say
 from .parsing import shown_progress as shown_progress
 from .parsing import value_of as value_of
-from .studies import Catalogue as Catalogue
-from .studies import StudyCommand as StudyCommand
-from .studies import duration as duration
-from .studies import run_command as run_command
-from .studies import study_function as study_function

@@ -8,10 +8,10 @@ from .layerwise import Width as Width
 from .layerwise import layerwise_chances as layerwise_chances
 from .layerwise import layerwise_loss as layerwise_loss
 from .layerwise import width_for as width_for
-from .study import Meter as Meter
-from .study import PreparedStudy as PreparedStudy
-from .study import checked_problem as checked_problem
-from .study import under_way as under_way
+from .scaffold import Meter as Meter
+from .scaffold import PreparedStudy as PreparedStudy
+from .scaffold import checked_problem as checked_problem
+from .scaffold import under_way as under_way
 from .theorem import check_theorem as check_theorem
 from .theorem import theorem_study as theorem_study
 from .transfer import checked_widths as checked_widths

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynamics.commands import options as table
+from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
 from dynamics.commands.options import Option
-from dynamics.commands.studies import Catalogue, StudyCommand, run_command
 from hermite.text.command_line import run_program
 
 EXAMPLES = """\

@@ -20,18 +20,18 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from dynamics.commands.studies import duration
+from dynamics.commands.catalogue import duration
 from dynamics.equations.mean_field import MeanFieldSystem, checked_particles
-from dynamics.laws.study import PreparedStudy, under_way
+from dynamics.laws.scaffold import PreparedStudy, under_way
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.named_teachers import spherical_problem
-from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.saved_times import SaveAt, checked_save_at
 from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import also_interrupted, uninterrupted
 from dynamics.runs.trackers import bar_settings
-from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
+from dynamics.solve.mean_field import default_mean_field_times, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening
 from hermite.arrays import Array, Integers, as_integer
@@ -123,7 +123,7 @@ def propagation_of_chaos(
         numbers = checked_increasing(seeds, "seeds", minimum=0)
     rtol, atol = checked_tolerances(rtol, atol)
     check_switch("progress", progress)
-    schedule = default_chaos_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
+    schedule = default_chaos_times(problem) if save_at is None else checked_save_at(save_at, save_at)
     if particles is None:
         particles = PARTICLES if problem.teacher.span == 1 else RANDOM_PARTICLES
     checked_particles(problem, particles, "random")
@@ -255,9 +255,9 @@ def width_exponents(scaled: Array, widths: Integers) -> tuple[Array, Array]:
     return slopes(np.arange(count)), error
 
 
-def default_chaos_schedule(problem: Problem) -> SaveAt:
+def default_chaos_times(problem: Problem) -> SaveAt:
     """Return the schedule used when none is given, over the span of that of the mean field."""
-    times = default_mean_field_schedule(problem).times
+    times = default_mean_field_times(problem).times
     return SaveAt.geometric(float(times[0]), float(times[-1]), DEFAULT_TIMES)
 
 
@@ -275,7 +275,7 @@ def prepare(
     problem = spherical_problem(teacher, dimension=dimension)
     counts = checked_increasing(widths, "widths", minimum=1)
     number = checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)
-    schedule = default_chaos_schedule(problem)
+    schedule = default_chaos_times(problem)
     if last is not None:
         first = min(float(schedule.times[0]), last / 100.0)
         schedule = SaveAt.geometric(first, last, len(schedule))

@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from dynamics.commands.studies import study_function
-from dynamics.laws.study import COUPLED_FLOW, PreparedStudy, checked_problem, checked_starts, under_way
+from dynamics.commands.catalogue import study_function
+from dynamics.laws.scaffold import COUPLED_FLOW, PreparedStudy, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_increasing, checked_number, require
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values
 from dynamics.runs.result import uninterrupted
 from dynamics.solve.overlaps import solve_overlaps

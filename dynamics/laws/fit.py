@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from dynamics.commands.studies import study_function
+from dynamics.commands.catalogue import study_function
 from dynamics.problem.checks import check_choice, checked_integer
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.storage import load_answer

@@ -13,12 +13,12 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from dynamics.commands.studies import study_function
+from dynamics.commands.catalogue import study_function
+from dynamics.laws.scaffold import PreparedStudy, checked_starts, under_way
 from dynamics.laws.scaling_laws import ScalingLaw, fitted_law, law_values
-from dynamics.laws.study import PreparedStudy, checked_starts, under_way
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import checked_increasing, checked_integer, checked_number
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.solve.quadratic import solve_quadratic
 from dynamics.theory.quadratic import FIRST_RANK, QuadraticExponents, power_window, quadratic_exponents
 from hermite.arrays import Array, Integers

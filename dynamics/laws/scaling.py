@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from dynamics.commands.studies import duration, study_function
+from dynamics.commands.catalogue import duration, study_function
 from dynamics.laws import scaling_laws
-from dynamics.laws.scaling_laws import ScalingLaw
-from dynamics.laws.study import (
+from dynamics.laws.scaffold import (
     Family,
     PreparedStudy,
     check_coupled,
@@ -29,6 +28,7 @@ from dynamics.laws.study import (
     family_tasks,
     under_way,
 )
+from dynamics.laws.scaling_laws import ScalingLaw
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import (
     LARGEST_INTEGER,
@@ -38,7 +38,7 @@ from dynamics.problem.checks import (
     checked_number,
     require,
 )
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 from dynamics.theory.learning_rates import descent_limit, warn_descent_limit

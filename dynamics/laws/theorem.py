@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from dynamics.commands.studies import study_function
-from dynamics.laws.study import PreparedStudy, checked_problem, checked_starts, under_way
+from dynamics.commands.catalogue import study_function
+from dynamics.laws.scaffold import PreparedStudy, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_increasing, checked_integer
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
 from dynamics.solve.overlaps import solve_overlaps
-from dynamics.theory.prediction import default_schedule, predict
+from dynamics.theory.prediction import default_times, predict
 from hermite.arrays import Array
 from hermite.text.messages import require
 
@@ -178,7 +178,7 @@ def _theorem(study: PreparedStudy, problems: Sequence[Problem], seeds: range) ->
         for row, problem in enumerate(problems):
             for column, seed in enumerate(seeds):
                 start = replace(problem, seed=seed)
-                times = default_schedule(start, predict(start)).times
+                times = default_times(start, predict(start)).times
                 save_at = SaveAt.geometric(float(times[0]), float(times[-1]), TIMES)
                 flow = solve_overlaps(start, save_at=save_at, error_estimate=False, progress=False)
                 bounds = _bounds(start, uninterrupted(flow))

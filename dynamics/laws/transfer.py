@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from dynamics.commands.studies import duration, study_function
-from dynamics.laws.study import PreparedStudy, Task, checked_problem, checked_starts, under_way
+from dynamics.commands.catalogue import duration, study_function
+from dynamics.laws.scaffold import PreparedStudy, Task, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_increasing, checked_integer
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.sweeps.workers import checked_workers

@@ -13,7 +13,7 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
 from dynamics.problem.question import stored_question
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.runs import storage
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason
 from dynamics.runs.storage import fingerprint, remove_torn, write_somewhere

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Optimizer, Problem, Teacher
-    from dynamics.problem.schedule import SaveAt
+    from dynamics.problem.saved_times import SaveAt
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
     from hermite import HermiteExpansion
@@ -318,7 +318,7 @@ def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
 
 def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> SaveAt | None:
     """Return the saved times, or None for the documented default."""
-    from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, ended_at
+    from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt, ended_at
 
     kind, count = options["save"]
     if options["t_max"] is None and options["t_min"] is None and (kind, count) == ("geometric", DEFAULT_COUNT):

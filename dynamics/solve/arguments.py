@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem.optimizers import Optimizer
     from dynamics.problem.rates import Schedule
-    from dynamics.problem.schedule import SaveAt
+    from dynamics.problem.saved_times import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
 

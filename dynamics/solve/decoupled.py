@@ -9,11 +9,11 @@ import numpy as np
 
 from dynamics.problem import Problem, check_problem, is_correlation
 from dynamics.problem.hints import with_hints
-from dynamics.problem.schedule import SaveAt, schedule_until
+from dynamics.problem.saved_times import SaveAt, saved_until
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
 from dynamics.solve.registry import registered
-from dynamics.theory.prediction import PAIRS, check_decouples, default_schedule, predict, sum_formula_loss
+from dynamics.theory.prediction import PAIRS, check_decouples, default_times, predict, sum_formula_loss
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None, t_max:
     student = SPHERICAL if isinstance(problem, Problem) and is_correlation(problem) else HOMOGENEOUS
     check_problem(problem, student, registered("prediction").fields)
     prediction = predict(problem)
-    default = default_schedule(problem, prediction if prediction.theory == PAIRS else None)
-    schedule = schedule_until(save_at, t_max, default)
+    default = default_times(problem, prediction if prediction.theory == PAIRS else None)
+    schedule = saved_until(save_at, t_max, default)
     title = "Predicted emergence of teacher directions, without integration"
     loss = sum_formula_loss(problem, prediction, schedule.times)
     return _dataset("prediction", title, problem, prediction, schedule, {"loss": loss}, prediction.notes)
@@ -115,7 +115,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None, t_max: f
     check_problem(problem)
     check_decouples(problem)
     prediction = predict(problem)
-    schedule = schedule_until(save_at, t_max, default_schedule(problem, prediction))
+    schedule = saved_until(save_at, t_max, default_times(problem, prediction))
     solution = solve_pairs(problem, prediction, schedule.times)
     values = {"loss": solution.loss, "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
     if solution.overlap is not None and solution.squared_norm is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 from dynamics.problem.problem import flow_numbers_of, is_network
 from dynamics.problem.question import OWN, Question, check_question
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.runs.run_file import DEFAULT_SECONDS, RunFile, reopened
 from dynamics.runs.storage import StorageError
 from dynamics.solve.registry import ANSWERS, answer_of, registered
@@ -166,9 +166,9 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
     m, P = problem.width, problem.num_directions
     if model == "quadratic":
         from dynamics.equations.quadratic import jumps_needed
-        from dynamics.solve.quadratic import default_quadratic_schedule, quadratic_numbers
+        from dynamics.solve.quadratic import default_quadratic_times, quadratic_numbers
 
-        times = (save_at or default_quadratic_schedule(problem)).times
+        times = (save_at or default_quadratic_times(problem)).times
         jumps = max(jumps_needed(times, float(problem.teacher.coefficients.max())), float(times.size))
         # Three Gram matrices and as many triangular solves a jump, some ten Gram matrices a direction that is reached.
         operations = (9.0 * jumps + 20.0 * min(2 * m, P)) * (P + m) * m * m

@@ -25,7 +25,7 @@ from dynamics.kernels.compile_time import compiled_seconds
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.question import KINDS, check_question
-from dynamics.problem.schedule import SaveAt, schedule_until
+from dynamics.problem.saved_times import SaveAt, saved_until
 from dynamics.runs import loop
 from dynamics.runs.compiling import Expected, expected_compilation, noticed_compilation
 from dynamics.runs.dataset import make_dataset
@@ -114,7 +114,7 @@ class Run:
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
         save_at = self.shared.get("save_at")
-        return schedule_until(save_at, self.shared.get("t_max"), default() if save_at is None else save_at)
+        return saved_until(save_at, self.shared.get("t_max"), default() if save_at is None else save_at)
 
     def estimates(self, method: str) -> bool:
         """Return whether errors are estimated: as `error_estimate` says, by default for all methods but SciPy's."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dynamics.equations import mean_field as equations
 from dynamics.problem.checks import check_choice, require
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.arguments import ParticleArguments, integrated
@@ -137,7 +137,7 @@ def mean_field_integration(
     rule = equations.checked_quadrature(problem, quadrature)
     count = equations.checked_particles(problem, particles, rule)
     followers = equations.checked_tracers(problem, tracers)
-    schedule = run.schedule(lambda: default_mean_field_schedule(problem))
+    schedule = run.schedule(lambda: default_mean_field_times(problem))
     if followers.size > 0:
         run.file.arguments["tracers"] = followers
     equations.warn_of_mixture(problem)
@@ -207,7 +207,7 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
     equations.checked_particles(problem, options["particles"], rule)
 
 
-def default_mean_field_schedule(problem: Problem) -> SaveAt:
+def default_mean_field_times(problem: Problem) -> SaveAt:
     """Return the default saved times, geometric about the time that a single neuron of overlap 1/√d takes to align.
 
     With links Σ_j c_j h_j of the student and Σ_j c*_j h_j of the teacher, j the first degree at which both coefficients

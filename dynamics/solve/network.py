@@ -14,7 +14,7 @@ from dynamics.solve import steps
 from dynamics.solve.arguments import Shared, integrated
 from dynamics.solve.integration import Integration, Run, integrate
 from dynamics.solve.steps import StepSettings
-from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
+from dynamics.theory.components import blind_components, default_network_times, predicted_component_times
 from hermite.text.messages import warn
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def network_integration(
     """
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
-    step, schedule = step.planned(run, lambda: default_network_schedule(problem, is_short=not step.is_plain))
+    step, schedule = step.planned(run, lambda: default_network_times(problem, is_short=not step.is_plain))
     system, names = network_system(problem, step), list(problem.teacher.order)
     flow = step.method(system, run, schedule)
     notes = list(getattr(system, "notes", ()))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem.optimizers import Optimizer
     from dynamics.problem.rates import Schedule
-    from dynamics.problem.schedule import SaveAt
+    from dynamics.problem.saved_times import SaveAt
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
@@ -138,7 +138,7 @@ def overlap_integration(
     steps.refuse_beside_map(step, device=device)
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = predict(problem) if has_pairs(problem) else None
-    step, schedule = step.planned(run, lambda: theory.default_schedule(problem, pairs))
+    step, schedule = step.planned(run, lambda: theory.default_times(problem, pairs))
     link = problem.activation
     if link.truncation_error > TRUNCATION_WARNING * np.sqrt(link.norm_squared):
         warn(
@@ -280,7 +280,7 @@ def committee_integration(
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
     step = steps.sgd_step(problem, learning_rate, step_theory, batch_size, optimizer)
     steps.refuse_beside_map(step, run.method)
-    step, schedule = step.planned(run, lambda: theory.default_committee_schedule(problem))
+    step, schedule = step.planned(run, lambda: theory.default_committee_times(problem))
     rate = step.learning_rate
     system = steps.optimized(problem, step) or CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:
@@ -313,9 +313,9 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
         steps.make_system(problem, step)
 
 
-def default_flow_schedule(problem: Problem) -> SaveAt:
+def default_flow_times(problem: Problem) -> SaveAt:
     """Return the default saved times of a flow, spread over its predicted times if theory has them."""
-    return theory.default_schedule(problem, predict(problem) if has_pairs(problem) else None)
+    return theory.default_times(problem, predict(problem) if has_pairs(problem) else None)
 
 
 def has_pairs(problem: Problem) -> bool:

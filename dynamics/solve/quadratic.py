@@ -14,7 +14,7 @@ from dynamics.integrators.stepper import Status, check_inside, check_stored
 from dynamics.problem import Problem, is_frame
 from dynamics.problem.checks import check_memory
 from dynamics.problem.emergence import ALL_DEGREES
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.solve.arguments import TimedArguments, integrated
 from dynamics.solve.integration import Integration, Run, integrate
 from dynamics.theory import quadratic as theory
@@ -174,7 +174,7 @@ def quadratic_integration(run: Run) -> Integration:
     Its constants are the losses of the sigmoid and of the staircase formula (times,), and predicted times (P,).
     """
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
-    schedule = run.schedule(lambda: default_quadratic_schedule(problem))
+    schedule = run.schedule(lambda: default_quadratic_times(problem))
     jumps_needed(schedule.times, float(a.max()))
     check_quadratic_memory(problem, len(schedule))
     stepper = JumpStepper(problem)
@@ -227,7 +227,7 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
     check_quadratic_memory(problem, options["save"][1])
 
 
-def default_quadratic_schedule(problem: Problem) -> SaveAt:
+def default_quadratic_times(problem: Problem) -> SaveAt:
     """Return the default saved times, from a tenth of the strongest direction's time to past that of the last.
 
     They are geometric. The time of a direction of coefficient a is max(ln(d/m), 1)/(4 a) for d dimensions and m

@@ -70,7 +70,7 @@ def _defaults(function: str) -> dict[str, object]:
 
 
 _CORRELATION = ("objective", "smoothing")
-_FLOW_TIMES = "dynamics.solve.overlaps:default_flow_schedule"
+_FLOW_TIMES = "dynamics.solve.overlaps:default_flow_times"
 _FLOWS = "dynamics.report.flows:flow_findings"
 
 #: The first answer that takes a problem's student and knows its fields is the one that `dynamics.solve_problem` gives.
@@ -86,7 +86,7 @@ ANSWERS = (
     ),
     Answer(
         "quadratic", "dynamics.solve.quadratic:solve_quadratic", "dynamics.report.networks:quadratic_findings",
-        ("stiefel", "homogeneous"), schedule="dynamics.solve.quadratic:default_quadratic_schedule",
+        ("stiefel", "homogeneous"), schedule="dynamics.solve.quadratic:default_quadratic_times",
     ),
     Answer("committee", "dynamics.solve.overlaps:solve_committee", _FLOWS, ("committee",), COMMITTEE_METHODS),
     Answer("spherical", "dynamics.solve.spherical:solve_spherical", _FLOWS, ("spherical",), PARTICLE_METHODS),
@@ -96,7 +96,7 @@ ANSWERS = (
     ),
     Answer(
         "network", "dynamics.solve.network:solve_network", "dynamics.report.networks:network_findings", ("network",),
-        NETWORK_METHODS, ("inputs",), schedule="dynamics.theory.components:default_network_schedule",
+        NETWORK_METHODS, ("inputs",), schedule="dynamics.theory.components:default_network_times",
     ),
     Answer(
         "reused-data", "dynamics.solve.reused_data:solve_reused_data",
@@ -105,7 +105,7 @@ ANSWERS = (
     Answer(
         "mean-field", "dynamics.solve.mean_field:solve_mean_field", "dynamics.report.mean_field:mean_field_findings",
         ("spherical", "homogeneous"), PARTICLE_METHODS,
-        schedule="dynamics.solve.mean_field:default_mean_field_schedule",
+        schedule="dynamics.solve.mean_field:default_mean_field_times",
     ),
     Answer(
         "coupling", "dynamics.solve.spherical:solve_coupling", "dynamics.report.mean_field:coupling_findings",

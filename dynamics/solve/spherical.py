@@ -14,16 +14,16 @@ from dynamics.equations.losses import teacher_term
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.problem import Optimizer, Problem, check_problem, is_correlation
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
-from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.saved_times import SaveAt, checked_save_at
 from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.arguments import Shared, integrated
 from dynamics.solve.integration import Integration, Method, PlainMethod, Run, integrate
-from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
+from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_times, solve_mean_field
 from dynamics.solve.steps import StepSettings, check_needless, sgd_step
-from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
+from dynamics.theory.prediction import default_times, predict, sum_formula_loss
 from hermite.arrays import Array
 from hermite.text.messages import shown
 
@@ -120,7 +120,7 @@ def spherical_integration(run: Run, *, learning_rate: object, step_theory: str, 
     must be "infinite-d", the only one that this student has.
     """
     problem, P = run.problem, run.problem.num_directions
-    schedule = run.schedule(lambda: default_mean_field_schedule(problem))
+    schedule = run.schedule(lambda: default_mean_field_times(problem))
     step = sgd_step(problem, learning_rate, step_theory, batch_size)
     rate = step.learning_rate
     require(
@@ -245,7 +245,7 @@ def solve_coupling(
     ({'time': 2, 'neuron': 16, 'flow_axis': 16}, True)
     """
     check_problem(problem, SPHERICAL)
-    schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
+    schedule = default_mean_field_times(problem) if save_at is None else checked_save_at(save_at, save_at)
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span
@@ -416,7 +416,7 @@ def correlation_integration(
     problem = run.problem
     step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)
     prediction, stepped = predict(problem), step.learning_rate is not None
-    step, schedule = step.planned(run, lambda: default_schedule(problem, prediction))
+    step, schedule = step.planned(run, lambda: default_times(problem, prediction))
     system = correlation_system(problem, step)
     flow, summary = step.method(system, run, schedule), system.observer("summary")
     return Integration(

@@ -14,7 +14,7 @@ from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.optimizers import PLAIN, SGD, Optimizer, checked_optimizer
 from dynamics.problem.problem import check_flow_memory
 from dynamics.problem.rates import Schedule, check_bearable
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.theory import learning_rates
 from dynamics.theory.schedules import resolved_schedule
 from dynamics.theory.step_noise import escape_bias

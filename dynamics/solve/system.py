@@ -22,7 +22,7 @@ from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.cache import is_interpreted
 from dynamics.problem.checks import check_type, checked_integers, require
 from dynamics.problem.question import OWN
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
 from dynamics.solve.arguments import SystemArguments, integrated

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dynamics.problem import Inputs, Problem
 from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.question import Question, check_question
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.runs.storable import check_name

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dynamics.cores import one_core
 from dynamics.problem.checks import require
-from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.saved_times import SaveAt, checked_save_at
 from dynamics.runs.file_systems import give_name
 from dynamics.runs.storable import check_storable
 from dynamics.runs.storage import StorageError, netcdf_writer, write_file
@@ -134,7 +134,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, object]) -> 
         return ""
     instant = SaveAt.at([_INSTANT])
     try:
-        checked_schedule(options.get("save_at"), instant)
+        checked_save_at(options.get("save_at"), instant)
         if answer.resumes:
             unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
             with warnings.catch_warnings(action="ignore"):

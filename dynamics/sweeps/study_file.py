@@ -21,7 +21,7 @@ from dynamics.problem import Problem
 from dynamics.problem.checks import require
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.question import KINDS, OF_TOKENS, Question
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.grid import MOST_POINTS

@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Component, Unit
 from hermite import HermiteExpansion
@@ -157,7 +157,7 @@ def _climb(u: Array, alpha: Array) -> float:
     return float(np.sum(0.5 * np.exp(y - log_terms)) * (y[1] - y[0]))
 
 
-def default_network_schedule(problem: Problem, *, is_short: bool = False) -> SaveAt:
+def default_network_times(problem: Problem, *, is_short: bool = False) -> SaveAt:
     """Return the default schedule of a network: to 20 times the time of its escapes and of telling its units apart.
 
     With `is_short` to the former alone: steps of optimizers are dear.

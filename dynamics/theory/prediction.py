@@ -22,7 +22,7 @@ from dynamics.integrators.stepper import Status
 from dynamics.problem import Axes, Problem, check_problem, is_correlation
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import IDENTIFYING
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.theory.pairs import (
     FarSide,
     Pairs,
@@ -182,7 +182,7 @@ def _predict_linearised(problem: Problem, method: str) -> EmergencePrediction:
     `method` is "explicit" or "bdf".
     """
     overlap, leading = leading_escape(problem)
-    emergence, learned, carried = linear_times(problem, float(default_schedule(problem, None).times[-1]), method)
+    emergence, learned, carried = linear_times(problem, float(default_times(problem, None).times[-1]), method)
     start = problem.start()
     nearest = np.argmax(start.teacher_overlap == overlap, axis=0)
     pairs = Pairs(np.full(overlap.size, -1, dtype=np.int64), overlap, start.squared_norm[nearest])
@@ -261,7 +261,7 @@ def check_decouples(problem: Problem) -> None:
     )
 
 
-def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:
+def default_times(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:
     """Return the times at which a flow is saved when none are given, equally spaced in ln t.
 
     They reach to a multiple of the last learned time of `prediction`. Without one, or without such a time, the end
@@ -283,7 +283,7 @@ def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
 
 
-def default_committee_schedule(problem: Problem) -> SaveAt:
+def default_committee_times(problem: Problem) -> SaveAt:
     """Return the times at which a committee is saved when none are given, equally spaced in ln t.
 
     Above k = 2, the information exponent, one neuron of length 1 alone obeys C' = k a_p c_k² C^(k−1) for small overlaps
@@ -292,7 +292,7 @@ def default_committee_schedule(problem: Problem) -> SaveAt:
     """
     k = problem.information_exponent
     if k <= 2:
-        return default_schedule(problem, None)
+        return default_times(problem, None)
     start = problem.start().teacher_overlap
     overlap = float((start if k % 2 else np.abs(start)).max(axis=0).min())
     overlap = max(overlap, SMALLEST_OVERLAP / np.sqrt(problem.dimension))

@@ -373,10 +373,10 @@ def narrow_limit(problem: Problem, batch_size: int, directions: int | None = Non
     """
     # Other limits need no compiler.
     from dynamics.equations.overlaps import OverlapSystem
-    from dynamics.theory.prediction import default_schedule
+    from dynamics.theory.prediction import default_times
 
     system, rows, limits = OverlapSystem(problem), problem.teacher.directions, []
-    for state in (system.initial_state, _end_of_flow(system, float(default_schedule(problem, None).times[-1]))):
+    for state in (system.initial_state, _end_of_flow(system, float(default_times(problem, None).times[-1]))):
         C, G, n = system.unpack(state)
         M = C if rows is None else C @ np.linalg.pinv(rows).T
         weights = np.sqrt(n)[:, None] * np.hstack([M, _beyond(M, G)])

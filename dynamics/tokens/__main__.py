@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
 from dynamics.commands.options import (
     Option,
     integers,
@@ -16,7 +17,6 @@ from dynamics.commands.options import (
     positive,
     positive_integer,
 )
-from dynamics.commands.studies import Catalogue, StudyCommand, run_command
 from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:

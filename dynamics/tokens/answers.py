@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dynamics.integrators import Status, Stepper, stepper_of
 from dynamics.problem.checks import checked_number, require
 from dynamics.problem.question import check_question
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.run_file import RunFile
 from dynamics.runs.trackers import Tracker

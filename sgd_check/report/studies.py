@@ -13,7 +13,7 @@ from dynamics.problem import checked_optimizer
 from dynamics.report import MEASURED, PREDICTED, REFERENCE, Study, finish_panel, mean_band, power, records
 from hermite.text.messages import with_error
 from sgd_check.report.figures import late_quartiles
-from sgd_check.studies.sgd_study import log_means
+from sgd_check.studies.scaffold import log_means
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

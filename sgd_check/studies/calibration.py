@@ -28,7 +28,7 @@ from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
 from sgd_check.simulations.plan import make_plan
 from sgd_check.studies import kinds as of_kinds
-from sgd_check.studies.sgd_study import SgdStudy, checked_runs
+from sgd_check.studies.scaffold import SgdStudy, checked_runs
 from sgd_check.verdicts.check import HORIZON_FACTOR, compare
 from sgd_check.verdicts.verdict import checked_rate
 

@@ -27,7 +27,7 @@ from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.simulations.plan import make_plan
 from sgd_check.simulations.recording import Watch
-from sgd_check.studies.sgd_study import (
+from sgd_check.studies.scaffold import (
     DEFAULT_START,
     SgdStudy,
     checked_rising,

@@ -19,7 +19,7 @@ from dynamics.problem import Problem, Teacher, checked_increasing, checked_integ
 from dynamics.problem.checks import LARGEST_INTEGER, require
 from hermite.arrays import Array, Integers
 from hermite.text.messages import refuse
-from sgd_check.studies.sgd_study import (
+from sgd_check.studies.scaffold import (
     DEFAULT_NORM,
     DEFAULT_START,
     SgdStudy,

@@ -23,7 +23,7 @@ from dynamics.problem.checks import require
 from dynamics.solve.reused_data import FEWEST, MOST, cost, solve_reused_data
 from hermite.arrays import Array
 from hermite.text.messages import shown
-from sgd_check.studies.sgd_study import SgdStudy, checked_rising, checked_runs, seconds_of
+from sgd_check.studies.scaffold import SgdStudy, checked_rising, checked_runs, seconds_of
 
 #: Most steps of a point.
 MANY_STEPS = 50

@@ -32,7 +32,7 @@ from hermite.quadrature import integrate
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.simulations.recording import CrossingTracker
-from sgd_check.studies.sgd_study import SgdStudy, checked_rising, checked_runs, lone_sphere, seconds_of
+from sgd_check.studies.scaffold import SgdStudy, checked_rising, checked_runs, lone_sphere, seconds_of
 
 #: Least squared overlap of a direction that counts as exactly recovered, and the one at which online SGD has arrived.
 EXACT, ARRIVED = 0.99, 0.25

@@ -23,7 +23,7 @@ from dynamics.theory import first_crossing, learning_rate_limit, predict
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
 from sgd_check.simulations.plan import stability_limit
-from sgd_check.studies.sgd_study import (
+from sgd_check.studies.scaffold import (
     DEFAULT_START,
     SgdStudy,
     checked_runs,

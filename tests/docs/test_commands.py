@@ -13,7 +13,7 @@ import pytest
 from processes import ROOT, python
 
 from dynamics.__main__ import COMMANDS
-from dynamics.commands.studies import build_parser
+from dynamics.commands.catalogue import build_parser
 from hermite.text.command_line import UsageError
 
 PAGES = {

@@ -10,7 +10,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.laws import quadratic, scaling, study, transfer
+from dynamics.laws import quadratic, scaffold, scaling, transfer
 from dynamics.laws.__main__ import main
 from dynamics.problem import Problem, Teacher
 from dynamics.report.laws import law_findings, plot_study
@@ -160,8 +160,8 @@ def test_processes_change_no_bit_of_a_study():
     assert one["final_loss"].identical(two["final_loss"])
     asked = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
     family = [(replace(asked, seed=seed), dynamics.SaveAt.geometric(1.0, 500.0, 9)) for seed in range(3)]
-    with study.under_way(6, progress=False) as meter:
-        here, there = (list(meter.answers(study.family_tasks(family, coupled=True), workers)) for workers in (1, 2))
+    with scaffold.under_way(6, progress=False) as meter:
+        here, there = (list(meter.answers(scaffold.family_tasks(family, coupled=True), workers)) for workers in (1, 2))
     assert len(there) == 3
     assert all(a["loss"].identical(b["loss"]) for (a, _), (b, _) in zip(here, there, strict=True))
 
@@ -182,9 +182,9 @@ def interrupted_after(monkeypatch, module, name, count):
 @pytest.mark.parametrize(
     ("module", "name", "count", "arguments"),
     [
-        (study, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
-        pytest.param(study, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long),
-        (study, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
+        (scaffold, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
+        pytest.param(scaffold, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long),
+        (scaffold, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
         (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2", "--workers", "1"]),
     ],
 )  # fmt: skip
@@ -203,7 +203,7 @@ def test_an_interrupted_study_keeps_draws_and_prints_what_it_has(
     "arguments", [["scaling", "--directions", "64", "--starts", "2"], FRONTIER], ids=["scaling", "frontier"]
 )
 def test_an_interruption_before_any_law_says_so(tmp_path, monkeypatch, capsys, arguments):
-    interrupted_after(monkeypatch, study, "solve_decoupled", 0)
+    interrupted_after(monkeypatch, scaffold, "solve_decoupled", 0)
     assert main([*arguments, "--output", str(tmp_path / "none.nc")]) == 130
     assert "interrupted before anything was computed" in capsys.readouterr().err
     assert not (tmp_path / "none.nc").exists()
@@ -232,7 +232,7 @@ def test_dry_runs_prepare_no_problem_per_start(name, capsys):
 
 
 def test_seconds_of_a_study_are_those_of_its_solves_and_of_a_frontier_what_passed(monkeypatch):
-    monkeypatch.setattr(study, "_timed", lambda task: (task(), 1e6))
+    monkeypatch.setattr(scaffold, "_timed", lambda task: (task(), 1e6))
     laws = quadratic.quadratic_laws(directions=32, width=16, dimensions=(100, 1000), starts=1, progress=False)
     assert laws.attrs["wall_seconds"] == 1e6 * (2 + 1 + 8)
     frontier = scaling.compute_frontier(directions=16, dimension=32, widths=(2, 4, 8), starts=1, progress=False)

@@ -13,7 +13,7 @@ import dynamics
 from dynamics.equations.network.system import NetworkSystem
 from dynamics.report.networks import network_findings
 from dynamics.runs.trackers import LARGEST_SERIES_ERROR
-from dynamics.theory.components import default_network_schedule
+from dynamics.theory.components import default_network_times
 
 TIMES = dynamics.SaveAt.at([0.0, 1.0, 5.0, 20.0])
 TIGHT = {"rtol": 1e-11, "atol": 1e-13, "error_estimate": False, "progress": False}
@@ -289,7 +289,7 @@ def test_the_default_end_waits_for_the_next_degree_where_several_units_have_degr
         student = dynamics.Student(activation=link, width=4)
         teacher = dynamics.Teacher(coefficients)
         problem = dynamics.Problem(student=student, teacher=teacher, dimension=64)
-        return default_network_schedule(problem, is_short=is_short).times[-1]
+        return default_network_times(problem, is_short=is_short).times[-1]
 
     escapes = 1.0 / c_1**2 + 2.0 / c_1**2
     assert end(f"{c_1}*h1 + {c_3}*h3", [1.0, 0.5]) == pytest.approx(20.0 * (escapes + 2.0 / (3.0 * c_3**2)))

@@ -12,7 +12,7 @@ from network_reference import is_smooth, paired_loss, smooth_loss, space, value_
 import dynamics
 from dynamics.equations.network.system import NetworkClassSystem
 from dynamics.solve.__main__ import main
-from dynamics.theory.components import default_network_schedule
+from dynamics.theory.components import default_network_times
 
 SPECTRUM = dynamics.Inputs([2.0, 0.7, 0.3])
 TIGHT = {"rtol": 1e-11, "atol": 1e-13, "error_estimate": False, "progress": False}
@@ -191,7 +191,7 @@ def test_default_times_wait_for_the_slowest_axis():
     for text, factor in (("x1", 1.0), ("x2", 4.0)):
         teacher = dynamics.Teacher.polynomial(text)
         ends = [
-            float(default_network_schedule(problem(teacher=teacher, inputs=inputs, d=4)).times[-1])
+            float(default_network_times(problem(teacher=teacher, inputs=inputs, d=4)).times[-1])
             for inputs in (dynamics.Inputs([1.0, 0.25], [1, 3]), dynamics.Inputs([1.0], [4]))
         ]
         assert ends[0] == pytest.approx(factor * ends[1], rel=0.5)

@@ -12,7 +12,7 @@ from dynamics import SGD, Adam, Problem, RMSprop, SaveAt, SignSGD, Student, Teac
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.problem import checked_optimizer
 from dynamics.solve.steps import StepSettings, optimized
-from dynamics.theory.components import default_network_schedule
+from dynamics.theory.components import default_network_times
 
 ERF = {"activation": "erf", "second_layer": "fixed", "biases": "none"}
 
@@ -353,7 +353,7 @@ def test_saved_times_of_a_map_are_steps_and_by_default_those_of_the_flow_at_its_
     found = solve(problem, 0.01, optimizer, [0.0, 0.001, 0.014, 0.016])
     assert found.step.values.tolist() == [0, 1, 2]
     end = dynamics.solve_problem(problem, learning_rate=0.1, optimizer=optimizer, progress=False).time[-1]
-    assert np.isclose(end, 0.1 * default_network_schedule(problem, is_short=True).times[-1], atol=0.1)
+    assert np.isclose(end, 0.1 * default_network_times(problem, is_short=True).times[-1], atol=0.1)
 
 
 def test_notes_tell_that_momentum_is_faster_than_the_flow() -> None:

@@ -8,7 +8,7 @@ import pytest
 import dynamics
 from benchmarks.random_problems import ALLOWED, LINEAR, NUDGE, nudged
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.theory.prediction import default_schedule, predict
+from dynamics.theory.prediction import default_times, predict
 
 RTOL, TIGHT = 1e-6, 1e-10
 #: Problems of one long test, and such tests of each model: 260 problems in all.
@@ -99,7 +99,7 @@ def question(model, index):
     """Return how problem number `index` of a model is solved, the problem, the two methods, and the saved times."""
     problem = random_problem(model, index)
     if model == "overlaps":
-        times = default_schedule(problem, predict(problem))
+        times = default_times(problem, predict(problem))
         cheap = OverlapSystem(problem).stiffness() * float(times.times[-1]) < MOST_RELAXATIONS
         methods = ("explicit", SECOND[index % 3]) if cheap else ("stiff", SECOND[1 + index % 2])
         return solve, problem, methods, times

@@ -12,7 +12,7 @@ from scipy import stats
 import dynamics
 import sgd_check
 from dynamics.problem import Problem, Teacher
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.theory.one_step import one_step_moments
 from sgd_check.engines import diffusion
 from sgd_check.engines.diffusion import StepLaws, write_step_law

@@ -101,7 +101,7 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
+    monkeypatch.setattr("sgd_check.studies.scaffold.simulate", interrupted)
     with pytest.raises(dynamics.SolveInterrupted) as caught:
         sgd_check.epochs_study(**SMALL)
     found = caught.value.dataset

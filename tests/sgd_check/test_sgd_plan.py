@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from sgd_check.simulations.plan import make_plan, piecewise, power_law_decay
 
 

@@ -7,7 +7,7 @@ import pytest
 from processes import python
 
 import sgd_check
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 
 
 @pytest.fixture(scope="module")

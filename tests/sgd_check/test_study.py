@@ -23,7 +23,7 @@ from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import complexity, discretisation
 from sgd_check.studies.full_batch import full_batch_recovery, online_slope
-from sgd_check.studies.sgd_study import prepared_pairs
+from sgd_check.studies.scaffold import prepared_pairs
 from sgd_check.study import main
 
 QUICK = ["sample-complexity", "--k", "3", "--dimensions", "16,24", "--rate", "0.02", "--seeds", "3"]
@@ -388,7 +388,7 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
+    monkeypatch.setattr("sgd_check.studies.scaffold.simulate", interrupted)
     with pytest.raises(dynamics.SolveInterrupted) as caught:
         full_batch_recovery(**SMALL, progress=False)
     found = caught.value.dataset

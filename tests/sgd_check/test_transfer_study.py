@@ -45,7 +45,7 @@ def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
             raise KeyboardInterrupt
         return once(*given, **options)
 
-    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
+    monkeypatch.setattr("sgd_check.studies.scaffold.simulate", interrupted)
     target = tmp_path / "part.nc"
     assert main([*QUICK, *RUNS, "--output", str(target), "--json"]) == 130
     assert json.loads(capsys.readouterr().out)["stop_reason"] == "interrupted"

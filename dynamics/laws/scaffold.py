@@ -16,7 +16,7 @@ import xarray as xr
 from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number, require
-from dynamics.problem.schedule import SaveAt
+from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
