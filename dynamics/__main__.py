@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from dynamics.commands.parsing import EXIT_DONE, UsageError, command_parser, exit_code_of, tell
-from hermite.text.command_line import PROGRAM, TYPED, run_program
+from dynamics.commands.program import run_program
+from hermite.program import PROGRAM, TYPED
 from hermite.text.messages import not_a_choice
 
 #: Name in `feature-emergence NAME` -> module and purpose; the names of commands that sample SGD begin with `check`.

@@ -20,8 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, command_parser, exit_code_of, require_usage, say, tell
+from dynamics.commands.program import run_program
 from dynamics.cores import module_path
-from hermite.text.command_line import run_program, stop_if_heard
+from dynamics.signals import stop_if_heard
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem

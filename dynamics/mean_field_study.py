@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
 from dynamics.commands.options import DIMENSION, START_SEED, WIDTHS, Option, plain, positive, positive_integer
-from hermite.text.command_line import run_program
+from dynamics.commands.program import run_program
 
 EXAMPLES = """\
 examples:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.commands import parsing
 from dynamics.commands.options import CSV, OVERWRITE, SHOWN, Option, plain, positive_integer, switch
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, Parser, UsageError
-from hermite.text.command_line import run_program
+from dynamics.commands.program import run_program
 
 if TYPE_CHECKING:
     import xarray as xr

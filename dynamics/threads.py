@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from dynamics.cores import available_cores, runs_at_once
+from dynamics.signals import heard
 from hermite.arrays import Integers
-from hermite.text.command_line import heard
 
 Result = TypeVar("Result")
 

@@ -23,7 +23,7 @@ from dynamics.commands import (
     positive_integer,
     run_command,
 )
-from hermite.text.command_line import run_program
+from dynamics.commands.program import run_program
 
 EXAMPLES = """\
 examples:

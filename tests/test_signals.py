@@ -11,8 +11,8 @@ from processes import ROOT, python
 
 LISTEN = """
 import signal, sys, time
-from hermite.text import command_line as signals
-from hermite.text.command_line import exit_code_of
+from dynamics import signals
+from dynamics.commands.program import exit_code_of
 signals.ANSWER_SECONDS = {answer}
 signals.listen()
 def command():

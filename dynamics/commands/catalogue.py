@@ -14,7 +14,7 @@ from dynamics.commands import options as table
 from dynamics.commands import parsing
 from dynamics.commands.options import Option, plain, switch
 from dynamics.commands.parsing import EXIT_DONE, UsageError, require_usage
-from hermite.text.command_line import flag_suggestion
+from hermite.program import flag_suggestion
 
 if TYPE_CHECKING:
     import xarray as xr

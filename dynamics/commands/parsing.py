@@ -20,8 +20,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.options import GROUPS, OPTIONS, STYLE, Option, plain, switch
-from hermite.text import command_line
-from hermite.text.command_line import (
+from dynamics.commands.program import exit_code_of, folded
+from hermite import program
+from hermite.program import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -29,8 +30,6 @@ from hermite.text.command_line import (
     OutputError,
     PlainParser,
     UsageError,
-    exit_code_of,
-    folded,
     require_usage,
     say,
     tell,
@@ -86,7 +85,7 @@ def command_parser(
 
     `-h` prints `short_help` if there is one, and `--help` all options.
     """
-    parser = command_line.command_parser(module, description, epilog, Parser, short_help)
+    parser = program.command_parser(module, description, epilog, Parser, short_help)
     if argument is not None:
         name, metavar, explanation = argument
         parser.add_argument(name, metavar=metavar, help=explanation)

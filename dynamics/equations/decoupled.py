@@ -20,8 +20,8 @@ import scipy
 from dynamics.cores import available_cores
 from dynamics.equations.transit import logit_of_square, polynomial, transit_table
 from dynamics.kernels.jit import entry, kernel
+from dynamics.signals import stop_if_heard
 from hermite.arrays import Matrix, Vector
-from hermite.text.command_line import stop_if_heard
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dynamics.commands import options as table
 from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
 from dynamics.commands.options import Option
-from hermite.text.command_line import run_program
+from dynamics.commands.program import run_program
 
 EXAMPLES = """\
 examples:

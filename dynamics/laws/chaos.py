@@ -35,7 +35,7 @@ from dynamics.solve.mean_field import default_mean_field_times, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening
 from hermite.arrays import Array, Integers, as_integer
-from hermite.text.command_line import say
+from hermite.program import say
 
 TITLE = "Distance of spherical networks from their mean field"
 #: Saved times by default, over the span of the default schedule of the mean field.

@@ -24,8 +24,8 @@ from dynamics.runs.dataset import make_dataset
 from dynamics.runs.storage import load_answer
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import Variable
+from dynamics.signals import stop_if_heard
 from hermite.arrays import Array
-from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, require, shown
 
 Form = Literal["sum", "max"]

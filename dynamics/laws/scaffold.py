@@ -20,13 +20,13 @@ from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
+from dynamics.signals import stop_if_heard
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.sweeps.points import STUDIES
 from dynamics.sweeps.workers import WorkerPool
 from dynamics.theory.prediction import predict
 from dynamics.threads import LOOK
-from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, shown
 
 #: Returns the answer to one problem.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dynamics.commands import parsing
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, as_typed
-from hermite.text.command_line import run_program
+from dynamics.commands.program import run_program
 
 EXAMPLES = """\
 examples:

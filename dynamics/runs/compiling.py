@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.kernels.compilation import FUNCTION, Compilation, listening
 from dynamics.runs.trackers import as_interval, bar_settings, open_bar
-from hermite.text.command_line import say
+from hermite.program import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from dynamics.commands import options as table
 from dynamics.commands import parsing
 from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORK, NETWORKS, OPTIONS, REUSED, Option, plain, switch
+from dynamics.commands.program import exit_code_of, run_program
+from dynamics.signals import heard, stop_if_heard
 from dynamics.solve.registry import Answer, registered
-from hermite.text import command_line
-from hermite.text.command_line import EXIT_DONE, UsageError, require_usage
+from hermite.program import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, UsageError, require_usage, say, tell
 from hermite.text.messages import refuse, suggestion
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def build_parser() -> parsing.Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return command_line.exit_code_of(lambda: _run(build_parser().values(arguments)))
+    return exit_code_of(lambda: _run(build_parser().values(arguments)))
 
 
 def _run(typed: Mapping[str, object]) -> int:
@@ -141,8 +142,8 @@ def _run(typed: Mapping[str, object]) -> int:
         return _solve(typed, _options(typed))
     except MemoryError as error:
         cause = f" ({error})" if str(error) else ""
-        command_line.say(f"error: The run needs more memory than there is{cause}; see --dry-run.")
-        return command_line.EXIT_FAILED
+        say(f"error: The run needs more memory than there is{cause}; see --dry-run.")
+        return EXIT_FAILED
 
 
 # --- options ------------------------------------------------------------------------------------------------
@@ -443,7 +444,7 @@ def _solve_problem(typed: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     arguments.pop("t_max", None)  # `save_at` ends there
     parsing.check_targets(typed, output, figure)
     if typed["dry_run"]:
-        command_line.tell(f"{expected}\n{_compilation(answer, problem, arguments)}")
+        tell(f"{expected}\n{_compilation(answer, problem, arguments)}")
         return EXIT_DONE
     from dynamics.runs.run_file import RunFile
 
@@ -511,7 +512,7 @@ def _finish(
     """
     from dynamics.report.findings import find_findings
 
-    command_line.stop_if_heard()
+    stop_if_heard()
     dataset, code = _computed(solve, file, typed)
     find: Callable[[xr.Dataset], Findings | None] = find_findings
     try:
@@ -530,7 +531,7 @@ def _finish(
 
 def _with_steps(answer: xr.Dataset, counted: Sequence[int], draws: int | None) -> xr.Dataset:
     """Return an answer with the steps of SGD until some directions emerge and are learned, as an attribute."""
-    if not counted or command_line.heard():  # drawn runs would stop at once
+    if not counted or heard():  # drawn runs would stop at once
         return answer
     from dynamics.solve.learning_steps import learning_steps, stored_steps
 
@@ -541,7 +542,7 @@ def _with_steps(answer: xr.Dataset, counted: Sequence[int], draws: int | None) -
             learning_steps(answer, direction=p, event=event, learning_rate=rate, draws=draws) for p, event in pairs
         ]
     except (TypeError, ValueError) as error:
-        command_line.say(f"warning: {parsing.as_typed(error)}")
+        say(f"warning: {parsing.as_typed(error)}")
         return answer
     return answer.assign_attrs(stored_steps(steps))
 
@@ -560,11 +561,11 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, typed: Mapping[str
         try:
             dataset = solve()
             if dataset.attrs.get("stop_reason") in [reason for reason in StopReason if reason.failed]:
-                code, end = command_line.EXIT_FAILED, "The run failed."
+                code, end = EXIT_FAILED, "The run failed."
         except SolveError as error:
-            dataset, code, end = error.dataset, command_line.EXIT_FAILED, parsing.as_typed(error)
+            dataset, code, end = error.dataset, EXIT_FAILED, parsing.as_typed(error)
         except SolveInterrupted as stop:
-            dataset, code, end = stop.dataset, command_line.EXIT_INTERRUPTED, f"{stop.message}."
+            dataset, code, end = stop.dataset, EXIT_INTERRUPTED, f"{stop.message}."
     if code != EXIT_DONE:
         end = f"{end} What was computed is in {file.target}."
     if file.unfinished:
@@ -572,13 +573,13 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, typed: Mapping[str
         resuming = parsing.retyped(words, typed, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
         end = f"{end} Go on with: {resuming}"
     if code != EXIT_DONE or file.unfinished:
-        command_line.say(end)
+        say(end)
     if not typed["quiet"]:
         for entry in warnings:
             if str(entry.message) != file.trouble:  # an error, which is told in the end
-                command_line.say(f"warning: {parsing.as_typed(str(entry.message))}")
+                say(f"warning: {parsing.as_typed(str(entry.message))}")
     return dataset, code
 
 
 if __name__ == "__main__":
-    command_line.run_program(main)
+    run_program(main)

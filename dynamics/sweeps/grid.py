@@ -20,10 +20,10 @@ from dynamics.problem.saved_times import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.runs.storable import check_name
+from dynamics.signals import stop_if_heard
 from dynamics.sweeps.points import MAGIC, Study, SweepPoint, check_options, name_of_study, study_path
 from hermite import expand
 from hermite.arrays import Matrix, as_scalar
-from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, shown
 from hermite.version import __version__
 

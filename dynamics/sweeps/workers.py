@@ -25,9 +25,9 @@ import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES, available_cores, set_variables, starts_processes, variables_of_user
 from dynamics.problem.checks import checked_integer, require
+from dynamics.signals import stop_if_heard
 from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_point, find_study
 from dynamics.threads import LOOK
-from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, warn
 
 #: Points that an executor of the caller is given at once: it does not say how many workers it has.

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.problem import LEARNED_SHARE, Problem, decouples
+from dynamics.signals import stop_if_heard
 from dynamics.theory.learning_rates import descent_limit
 from hermite.arrays import Array
-from hermite.text.command_line import stop_if_heard
 
 #: Numbers of drawn runs, the first that is affordable, fewest of an interval of 95 %, most, and the seed of the draws.
 DRAWS, FEWEST_DRAWS, MOST_DRAWS, DRAWN_SEED = (128, 79, 39), 39, 4096, 0

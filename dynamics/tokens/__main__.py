@@ -17,7 +17,7 @@ from dynamics.commands.options import (
     positive,
     positive_integer,
 )
-from hermite.text.command_line import run_program
+from dynamics.commands.program import run_program
 
 if TYPE_CHECKING:
     import xarray as xr

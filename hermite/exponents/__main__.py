@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermite.text import command_line
-from hermite.text.command_line import EXIT_DONE, UsageError, require_usage, tell
+from hermite import program
+from hermite.program import EXIT_DONE, UsageError, require_usage, tell
 from hermite.text.messages import renamed, shown
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ stdout holds the result, stderr everything else. exit codes: 0 done, 1 the resul
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return command_line.exit_code_of(
+    return program.exit_code_of(
         lambda: _print_exponents(build_parser().parse_args(arguments)), interrupted="interrupted"
     )
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; building it imports nothing heavy."""
     about = "Print the information and the generative exponent of a link, and the samples that they ask for."
-    parser = command_line.command_parser("hermite.exponents", about, EXAMPLES, command_line.PlainParser)
+    parser = program.command_parser("hermite.exponents", about, EXAMPLES, program.PlainParser)
     add = parser.add_argument
     add("link", metavar="LINK", help="name or formula in z as hermite.expand takes it, or formula in z1, z2, z3")
     add("--degrees", metavar="N", default="8", help="show c_k^2 and lambda_k^2 up to this k, at most 24 [8]")
@@ -119,4 +119,4 @@ def _digits(value: float) -> str:
 
 
 if __name__ == "__main__":
-    command_line.run_program(main, light=False)
+    program.run_program(main)

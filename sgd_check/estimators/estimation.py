@@ -13,6 +13,7 @@ from dynamics.laws import under_way
 from dynamics.problem import Problem, check_memory, check_switch, checked_integer, checked_seeds
 from dynamics.problem.checks import check_type
 from dynamics.runs import make_dataset, uninterrupted
+from dynamics.signals import stop_if_heard
 from dynamics.solve import direction_attributes, single_direction
 from dynamics.theory import (
     ACROSS,
@@ -26,7 +27,6 @@ from dynamics.theory import (
     stream,
 )
 from hermite.arrays import Array
-from hermite.text.command_line import stop_if_heard
 
 #: Key of a seed's stream for the vector from which the search for an eigenvector starts.
 START = 1103

@@ -27,7 +27,8 @@ from dynamics.commands import (
     say,
     shown_progress,
 )
-from hermite.text.command_line import require_usage, run_program
+from dynamics.commands.program import run_program
+from hermite.program import require_usage
 from hermite.text.messages import shown
 from sgd_check.run.options import read_arguments
 from sgd_check.run.run_files import (

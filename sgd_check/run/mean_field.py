@@ -19,7 +19,7 @@ from dynamics.problem import Problem, SaveAt
 from dynamics.runs import also_interrupted
 from dynamics.solve import solve_mean_field
 from hermite.arrays import Array
-from hermite.text.command_line import require_usage
+from hermite.program import require_usage
 from sgd_check import compare, simulate
 from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.run.run_files import finish_check, refusal_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import UsageError, as_typed, end_with, retyped, say
-from hermite.text.command_line import require_usage
+from hermite.program import require_usage
 from hermite.text.messages import shown
 from sgd_check.run.options import OPTIONS
 

@@ -34,7 +34,7 @@ from dynamics.commands import (
     shown_progress,
     value_of,
 )
-from hermite.text.command_line import run_program
+from dynamics.commands.program import run_program
 
 if TYPE_CHECKING:
     import xarray as xr

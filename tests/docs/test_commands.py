@@ -14,7 +14,7 @@ from processes import ROOT, python
 
 from dynamics.__main__ import COMMANDS
 from dynamics.commands.catalogue import build_parser
-from hermite.text.command_line import UsageError
+from hermite.program import UsageError
 
 PAGES = {
     path.stem: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

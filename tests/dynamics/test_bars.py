@@ -13,7 +13,7 @@ import sgd_check
 from dynamics.__main__ import COMMANDS
 from dynamics.runs import trackers
 from dynamics.runs.trackers import Progress, SecondsLeft
-from hermite.text.command_line import say
+from hermite.program import say
 
 
 class Terminal(io.StringIO):

@@ -160,7 +160,7 @@ def test_one_console_command_has_all_commands(capsys, monkeypatch):
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["feature-emergence"]
     assert pkgutil.resolve_name(declared) is list_of_commands.console
     assert {entry.value for entry in entries} <= {declared}
-    monkeypatch.setattr("hermite.text.command_line.TYPED", {})
+    monkeypatch.setattr("hermite.program.TYPED", {})
     monkeypatch.setattr(list_of_commands, "TYPED", {})
     assert list_of_commands.console([]) == 0
     told = capsys.readouterr().out
@@ -264,7 +264,7 @@ def test_wrong_arguments_are_refused(words, message, capsys):
 
 def test_no_file_gets_the_number_of_a_closed_stream(tmp_path):
     """A process of its own, since the number of a stream is that of the process."""
-    code = "import os; from hermite.text.command_line import _fill_streams; _fill_streams(); print(os.open('x', os.O_CREAT))"
+    code = "import os; from hermite.program import _fill_streams; _fill_streams(); print(os.open('x', os.O_CREAT))"
     for closed, number in (("2>&-", 3), ("<&- 2>&-", 3), ("", 3)):
         done = subprocess.run(
             ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code], cwd=tmp_path, capture_output=True,

@@ -9,9 +9,9 @@ import pytest
 import dynamics
 from dynamics.__main__ import console
 from dynamics.commands.options import numbers
+from dynamics.commands.program import folded
 from dynamics.report.findings import find_findings
 from dynamics.solve.__main__ import _options, build_parser, build_problem, main
-from hermite.text.command_line import folded
 from sgd_check.run.__main__ import main as check
 from sgd_check.run.options import build_parser as build_check_parser
 

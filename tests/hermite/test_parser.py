@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hermite
+from hermite.program import PlainParser, UsageError, command_parser
 from hermite.text import formulas
-from hermite.text.command_line import PlainParser, UsageError, command_parser
 from hermite.text.formulas import (
     format_series,
     hermite_polynomial,
