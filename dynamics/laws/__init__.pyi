@@ -2,8 +2,6 @@ from .chaos import coupled_tracers as coupled_tracers
 from .chaos import function_gap as function_gap
 from .chaos import width_exponents as width_exponents
 from .decoupling import decoupling as decoupling
-from .fit import fit_surface as fit_surface
-from .fit import surface_fits as surface_fits
 from .layerwise import Width as Width
 from .layerwise import layerwise_chances as layerwise_chances
 from .layerwise import layerwise_loss as layerwise_loss
@@ -12,6 +10,8 @@ from .scaffold import Meter as Meter
 from .scaffold import PreparedStudy as PreparedStudy
 from .scaffold import checked_problem as checked_problem
 from .scaffold import under_way as under_way
+from .surface import fit_surface as fit_surface
+from .surface import surface_fits as surface_fits
 from .theorem import check_theorem as check_theorem
 from .theorem import theorem_study as theorem_study
 from .transfer import checked_widths as checked_widths

@@ -138,7 +138,7 @@ STUDIES = {
         ),
     ),
     "fit": StudyCommand(
-        "dynamics.laws.fit:surface_fits.prepare",
+        "dynamics.laws.surface:surface_fits.prepare",
         "fit the losses of a table over width and samples by two power laws and a floor, added or the larger",
         (
             Option("bootstrap", table.integer, "fits to drawn rows, for the errors", "N", "100", group="answer"),

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dynamics.commands.catalogue import duration
 from dynamics.equations.mean_field import MeanFieldSystem, checked_particles
+from dynamics.fits import widening
 from dynamics.laws.scaffold import PreparedStudy, under_way
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
@@ -33,7 +34,6 @@ from dynamics.runs.result import also_interrupted, uninterrupted
 from dynamics.runs.trackers import bar_settings
 from dynamics.solve.mean_field import default_mean_field_times, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
-from dynamics.theory.fits import widening
 from hermite.arrays import Array, Integers, as_integer
 from hermite.program import say
 

@@ -1,7 +1,7 @@
 """Scaling laws read off answers: the loss in time, samples, width and compute, emergence times in p and d.
 
 Every law is fitted three times over the same points: as measured, by the sum formula at this size and start, and
-asymptotically. Windows: in time, `dynamics.theory.fits.default_window`; in direction and width, from P^0.25 to P^0.75,
+asymptotically. Windows: in time, `dynamics.fits.default_window`; in direction and width, from P^0.25 to P^0.75,
 because the first few directions are a staircase and the sum over the last ones is far from its limit; in compute, while
 the best width is neither the smallest, nor the largest, nor above P^0.75.
 """
@@ -16,19 +16,11 @@ from functools import partial, wraps
 import numpy as np
 import xarray as xr
 
+from dynamics.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, inverse_fit, widening
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number, require
 from dynamics.runs.dataset import Values, stored_exponents
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
-from dynamics.theory.fits import (
-    WINDOW_POWER,
-    PowerLawFit,
-    default_window,
-    first_crossing,
-    fit_runs,
-    inverse_fit,
-    widening,
-)
 from dynamics.theory.learning_rates import target_losses, tuned_rates
 from hermite.arrays import Array
 
@@ -56,7 +48,7 @@ class ScalingLaw:
     measured: Array
     predicted: Array
     #: Of both, over the same window; with several starts their errors are those of `over_starts`, with one those of
-    #: `dynamics.theory.fits.fit_power_law`.
+    #: `dynamics.fits.fit_power_law`.
     fit: PowerLawFit
     finite_size: PowerLawFit
     #: Exponent for P, d → ∞; NaN without a law.
@@ -73,7 +65,7 @@ def over_starts(
     .. math:: \delta s^2 = w^2\, \frac{R-1}{R} \sum_r (s_{(r)} - \overline{s_{(\cdot)}})^2
 
     s_(r) is the exponent that the whole reading finds without start r, window included: windows depend on the starts,
-    and exponents on windows. w widens it as in `dynamics.theory.fits.widening`.
+    and exponents on windows. w widens it as in `dynamics.fits.widening`.
     """
     laws = read([dataset for datasets in starts for dataset in datasets])
     if len(starts) < 2:

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands.catalogue import duration, study_function
+from dynamics.fits import FEWEST_WIDTHS, read_transfer
 from dynamics.laws.scaffold import PreparedStudy, Task, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_increasing, checked_integer
@@ -18,7 +19,6 @@ from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.sweeps.workers import checked_workers
-from dynamics.theory.fits import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.learning_rates import descent_limit
 from hermite.arrays import Array
 
@@ -86,7 +86,7 @@ def transfer_study(
     -------
     Dataset
         `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
-        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.fits`).  Attributes: `edge`, the
+        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.fits`).  Attributes: `edge`, the
         limit of stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
 
     Examples

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dynamics.fits import FEWEST_POINTS, default_window, fit_power_law
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_choice, check_switch, checked_integer
 from dynamics.report import elements, figures
@@ -19,7 +20,6 @@ from dynamics.runs.dataset import stored_exponents
 from dynamics.runs.variables import VARIABLES
 from dynamics.solve.learning_steps import is_drawn, steps_of
 from dynamics.solve.overlaps import GRAM_WARNING
-from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
 from dynamics.theory.learning_rates import learning_rate_limit, resolved_rate
 from hermite.text.messages import refuse, require, with_error
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from dynamics.theory.fits import PowerLawFit
+    from dynamics.fits import PowerLawFit
     from hermite.arrays import Array
 
 

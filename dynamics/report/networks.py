@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.fits import FEWEST_POINTS, fit_power_law
 from dynamics.problem import Problem
 from dynamics.report import elements, figures, flows
 from dynamics.report.elements import PREDICTED_AT
@@ -16,14 +17,13 @@ from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, finis
 from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE, degree_rows, degree_table, draw_fit, finite_part, later_end, plot_loss
 from dynamics.theory.components import blind_components
-from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-    from dynamics.theory.fits import PowerLawFit
+    from dynamics.fits import PowerLawFit
     from hermite.arrays import Array
 
 #: Columns of the table of quadratic networks -> variable, or ratio of two.

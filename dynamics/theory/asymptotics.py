@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dynamics.fits import WINDOW_POWER, PowerLawFit, fit_power_law
 from dynamics.problem import Problem
-from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, fit_power_law
 from hermite.arrays import Array
 
 #: Law -> the powers p and q of its x = t^p r^q, in times and in the number r of learned directions.

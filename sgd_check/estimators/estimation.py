@@ -10,22 +10,13 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from dynamics.laws import under_way
+from dynamics.linear_regression import WeakToStrong, WeakToStrongRisk, checked_column
 from dynamics.problem import Problem, check_memory, check_switch, checked_integer, checked_seeds
 from dynamics.problem.checks import check_type
 from dynamics.runs import make_dataset, uninterrupted
 from dynamics.signals import stop_if_heard
 from dynamics.solve import direction_attributes, single_direction
-from dynamics.theory import (
-    ACROSS,
-    HierarchyRecovery,
-    WeakToStrong,
-    WeakToStrongRisk,
-    checked_column,
-    checked_hierarchy,
-    first_coordinates,
-    make_estimator,
-    stream,
-)
+from dynamics.theory import ACROSS, HierarchyRecovery, checked_hierarchy, first_coordinates, make_estimator, stream
 from hermite.arrays import Array
 
 #: Key of a seed's stream for the vector from which the search for an eigenvector starts.

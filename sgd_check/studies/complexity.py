@@ -17,11 +17,12 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands import study_function
+from dynamics.fits import fit_slope
 from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number
 from dynamics.problem.checks import require
 from dynamics.problem.optimizers import PLAIN, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.runs import Values
-from dynamics.theory import fit_slope, mean_time, predict
+from dynamics.theory import mean_time, predict
 from hermite.arrays import Array, Switches
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from dynamics import theory
+from dynamics import fits, theory
 from dynamics.commands import study_function
 from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
@@ -69,9 +69,7 @@ def _discretisation(study: SgdStudy, small: TargetCurve, ends: Integers, large: 
             blown[index], emerged[index] = simulation["blown_up"].values, simulation["emergence_time"].values
             meter.add(end * shape[1])
     for target, run in np.ndindex(shape):
-        reached[target, run] = theory.first_crossing(
-            samples, loss[target, run], float(small.losses[target]), linear=True
-        )
+        reached[target, run] = fits.first_crossing(samples, loss[target, run], float(small.losses[target]), linear=True)
     exponent, error = _exponents(small, reached, wide)
     prediction, of_target, of_run = theory.predict(problem), ("target",), ("target", "run")
     return study.dataset(
@@ -113,12 +111,11 @@ def _exponents(small: TargetCurve, reached: Array, large: TargetCurve) -> tuple[
     the asymptotic law. Fits are of ln n against ln L, where n (`reached`, targets x runs) are samples until loss L.
     """
     mean, error = log_means(reached)
-    sgd, used = theory.fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
-    of_pairs = theory.fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
+    sgd, used = fits.fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
+    of_pairs = fits.fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
     teacher = large.problem.teacher
     sums = [
-        theory.inverse_fit(large.losses, n[None])
-        for n in (large.needed, teacher.coefficients[large.targets - 1] ** -2.0)
+        fits.inverse_fit(large.losses, n[None]) for n in (large.needed, teacher.coefficients[large.targets - 1] ** -2.0)
     ]
     law = theory.asymptotic_exponents(large.problem.information_exponent, teacher.beta).loss_samples
     values = [1.0 / sgd.exponent, 1.0 / of_pairs.exponent, *(fit.exponent for fit in sums), law]
@@ -266,7 +263,7 @@ def theory_curve(problem: Problem, targets: Integers, rate: float) -> TargetCurv
         for delays in (np.where(is_learned, added, np.inf), np.zeros_like(added)):
             # A pair that is trapped, of delay inf, keeps its first loss.
             total = sum(np.interp(times - delay, times, loss) for delay, loss in zip(delays, losses.T, strict=True))
-            samples.append(theory.first_crossing(times, total, level, linear=True) / eta)
+            samples.append(fits.first_crossing(times, total, level, linear=True) / eta)
         rows.append([*samples, flow + added])
     needed, without, learned = (np.array(column) for column in zip(*rows, strict=True))
     return TargetCurve(problem, targets, levels, needed, without, learned)

@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike
 
 import hermite
 from dynamics.commands import study_function
+from dynamics.fits import fit_slope
 from dynamics.laws import Meter
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.solve import predict_recovery
-from dynamics.theory import fit_slope
 from hermite.arrays import Array, real_column
 from hermite.quadrature import integrate
 from sgd_check.engines import EngineOptions, make_engine

@@ -16,10 +16,11 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from dynamics.commands import study_function
+from dynamics.fits import first_crossing
 from dynamics.laws import checked_problem, checked_widths, transfer_results
 from dynamics.problem import MOST_RUNS, Problem, check_problem, checked_integer, checked_number
 from dynamics.problem.checks import require
-from dynamics.theory import first_crossing, learning_rate_limit, predict
+from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
 from sgd_check.simulations.plan import stability_limit

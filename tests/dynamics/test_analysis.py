@@ -6,17 +6,9 @@ import xarray as xr
 from scipy.stats import t as student
 
 from benchmarks.exponent_errors import measure, table
+from dynamics.fits import default_window, first_crossing, fit_power_law, fit_runs, fit_slope, read_transfer, widening
 from dynamics.laws.scaling_laws import fitted_law, over_starts
 from dynamics.theory import pairs
-from dynamics.theory.fits import (
-    default_window,
-    first_crossing,
-    fit_power_law,
-    fit_runs,
-    fit_slope,
-    read_transfer,
-    widening,
-)
 
 
 @pytest.mark.parametrize("x", [np.geomspace(0.1, 1e6, 50), np.linspace(1.0, 900.0, 77), np.arange(1.0, 7.0)])

@@ -6,10 +6,10 @@ import pytest
 import dynamics
 from dynamics.equations.mean_field import start_particles
 from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
+from dynamics.fits import widening
 from dynamics.laws.chaos import width_exponents as exponents
 from dynamics.report.mean_field import chaos_findings
 from dynamics.runs.dataset import VARIABLES
-from dynamics.theory.fits import widening
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4}

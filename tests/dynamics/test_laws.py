@@ -10,13 +10,13 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import dynamics
+from dynamics.fits import fit_runs
 from dynamics.laws import quadratic, scaffold, scaling, transfer
 from dynamics.laws.__main__ import main
 from dynamics.problem import Problem, Teacher
 from dynamics.report.laws import law_findings, plot_study
 from dynamics.runs.storage import load
 from dynamics.theory.asymptotics import asymptotic_exponents, ideal_exponent
-from dynamics.theory.fits import fit_runs
 
 FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]
 

@@ -9,10 +9,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
+from dynamics.fits import fit_power_law
 from dynamics.report.findings import find_findings
 from dynamics.runs.trackers import Callback
 from dynamics.solve.quadratic import JumpStepper
-from dynamics.theory.fits import fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
 
 TEACHER = dynamics.Teacher.power_law(5, 0.7)

@@ -7,10 +7,10 @@ from scipy.stats import qmc
 
 import dynamics
 from dynamics.equations import reused_data as equations
+from dynamics.linear_regression import eigenvalue_law, multi_pass_regression
 from dynamics.solve import reused_data
 from dynamics.solve.__main__ import main as solve_command
 from dynamics.sweeps.study_file import read_study_file
-from dynamics.theory.linear_regression import eigenvalue_law, multi_pass_regression
 from dynamics.threads import GivenUp
 
 PAGE = [1, 2, 4, 8, 12, 16]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dynamics
+from dynamics.fits import first_crossing, fit_power_law, fit_runs, read_transfer, widening
 from dynamics.laws.scaling_laws import (
     frontier_laws,
     loss_against_samples,
@@ -18,7 +19,6 @@ from dynamics.laws.scaling_laws import (
 from dynamics.problem import Problem, Teacher
 from dynamics.runs.dataset import study_dataset
 from dynamics.theory.asymptotics import IDEAL_LAWS, asymptotic_exponents, ideal_curve, ideal_exponent
-from dynamics.theory.fits import first_crossing, fit_power_law, fit_runs, read_transfer, widening
 from dynamics.theory.learning_rates import target_losses
 
 
