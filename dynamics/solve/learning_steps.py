@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics import theory
+from dynamics.draws import DRAWN_SEED, RunPlan, drawn_times, exchanged_times
+from dynamics.draws.sgd_runs import FEWEST_DRAWS, MOST_DRAWS
 from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
 from dynamics.problem.checks import is_same, require
 from dynamics.problem.optimizers import SGD, Optimizer, ZerothOrder, checked_optimizer
-from dynamics.theory.drawn_runs import FEWEST_DRAWS, MOST_DRAWS
 from dynamics.theory.learning_rates import resolved_rate
 from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import refuse, rounded, with_error
@@ -154,7 +155,7 @@ def learning_steps(
     of `dynamics.theory.learned_bias` for the time at which the direction is learned.
 
     This holds up to s = 0.18. Above it, and at k ≤ 2 where directions do not decouple, runs with the mean motion and
-    the noise of SGD are drawn (`dynamics.theory.drawn_times`, a fixed seed), and times are T times those of the runs
+    the noise of SGD are drawn (`dynamics.draws.drawn_times`, a fixed seed), and times are T times those of the runs
     over that of a run without noise: 128 runs, or 79 or 39 if more take over a minute. The interval leaves out a
     fortieth of them on either side, of 39 runs none.
 
@@ -391,21 +392,21 @@ def _of_drawn_runs(
     """
     if (note := _above_limit(problem, rate, size)) is not None:
         return _unknown(time, note)
-    plan = theory.RunPlan.of(problem, rate / size, time, draws)
+    plan = RunPlan.of(problem, rate / size, time, draws)
     if plan is None:
-        fewest = theory.RunPlan.of(problem, rate / size, time, FEWEST_DRAWS)
+        fewest = RunPlan.of(problem, rate / size, time, FEWEST_DRAWS)
         minutes = math.nan if fewest is None else fewest.minutes(problem)
         return _unknown(
             time,
             f"an interval takes {FEWEST_DRAWS} drawn runs, about {minutes:.2g} minutes: ask for them by `draws`, or "
             "--step-draws of the command",
         )
-    drawn, quiet = theory.drawn_times(problem, plan, place, event, rate / size)
+    drawn, quiet = drawn_times(problem, plan, place, event, rate / size)
     times = np.sort(drawn if stepped else drawn * (time / quiet))
     seen, last = times[np.isfinite(times)], int(_TAIL * (times.size + 1))
     if seen.size < 2 or not math.isfinite(quiet):
         return _unknown(time, f"drawn runs do not have it by {plan.longest:.0f} times that time")
-    notes = [f"the interval is drawn: {times.size} runs, seed {theory.DRAWN_SEED}"]
+    notes = [f"the interval is drawn: {times.size} runs, seed {DRAWN_SEED}"]
     if late := times.size - seen.size:
         notes.append(
             f"{late} of them do not have it by {plan.longest:.0f} times the flow's time, and are left out of the mean"
@@ -489,7 +490,7 @@ def _of_pair(
     drawn = None
     has_rivals = not is_correlation(problem) and pairs.predicted_emergence_time[place] != 0.0
     if has_rivals and not theory.rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
-        drawn = None if problem.inputs is not None else theory.exchanged_times(problem, pairs, place, rate / size)
+        drawn = None if problem.inputs is not None else exchanged_times(problem, pairs, place, rate / size)
         extent = "does not hold these runs" if drawn is None else "holds these runs too"
         notes = (*notes, f"{_EXCHANGED}: the interval {extent}")
     if drawn is not None and event == "learned":

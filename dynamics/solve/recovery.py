@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.draws import first_coordinates
 from dynamics.problem import Problem, Teacher, check_fields, is_network
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds, require
 from dynamics.runs.dataset import make_dataset
@@ -132,7 +133,12 @@ def predict_recovery(
     draws = range(DRAWS) if averaged else seed_list
     if draws:
         check_memory("samples", max(counts), ARRAYS_OF_DRAW * max(counts))
-        laws = np.array([[estimator.outlier(d, n, seed) for n in counts] for seed in draws])
+        laws = np.array(
+            [
+                [estimator.outlier(d, n, first_coordinates(estimator.link, estimator.noise, n, seed)) for n in counts]
+                for seed in draws
+            ]
+        )
     elif k == 2:
         laws = np.array([estimator.outlier(d, n) for n in counts])
     else:

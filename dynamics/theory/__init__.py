@@ -1,4 +1,4 @@
-"""Theory without integration: matched pairs, predicted times, limits of the learning rate, exponents and fits."""
+"""Theory that needs no run and no draw: matched pairs, predicted times, learning rates, exponents, and recovery."""
 
 import lazy_loader
 

@@ -39,22 +39,6 @@ NEAR_OPTIMAL = 6.0
 TRIED = np.geomspace(1e-10, 1e8, 73)
 #: Error of a mean of ratios at which labels with heavy tails are told of.
 LARGEST_MISS = 0.01
-#: Keys of a seed's streams: the coordinate along the direction, the noise of the labels, and all other coordinates.
-ALONG, NOISE, ACROSS = 1100, 1101, 1102
-
-
-def stream(seed: int, key: int) -> np.random.Generator:
-    """Return the random generator of a seed for one of the keys `ALONG`, `NOISE` and `ACROSS`."""
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(key,))))
-
-
-def first_coordinates(link: HermiteExpansion, noise: float, samples: int, seed: int) -> tuple[Array, Array]:
-    """Return coordinates z (n,) along the direction and labels y = σ(z) + τξ (n,), drawn for a seed.
-
-    τ is `noise` and ξ ~ N(0, 1). A longer sample begins with a shorter one of the same seed.
-    """
-    z = stream(seed, ALONG).standard_normal(samples)
-    return z, link.value(z) + (noise * stream(seed, NOISE).standard_normal(samples) if noise > 0.0 else 0.0)
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -319,15 +303,15 @@ class Estimator:
         c, theta = 2.0 / d, 6.0 * signal * n / d**2
         return max(0.0, 1.0 - c * (1.0 + 0.5 * self.law.spread() * theta) / (theta * (theta + c)))
 
-    def outlier(self, dimension: int, samples: int, seed: int | None = None) -> Outlier:
+    def outlier(self, dimension: int, samples: int, sample: tuple[Array, Array] | None = None) -> Outlier:
         """Return the first eigenvector's squared overlap with the direction and its eigenvalue, at degree 2.
 
-        Without a seed they follow from the law of bounded labels as the dimension grows. With a seed the means are sums
-        over the sample that it draws.
+        Without a `sample` they follow from the law of bounded labels as the dimension grows. With one, coordinates z
+        and labels y (samples,) each, the means are sums over it.
         """
         law = self.law
-        if seed is not None:
-            z, y = first_coordinates(self.link, self.noise, samples, seed)
+        if sample is not None:
+            z, y = sample
             labels = self.transform(y)
             law = LabelLaw(z, labels, np.full(samples, 1.0 / samples), float(labels.max()))
             check_positive_top(law)

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from dynamics.draws import ACROSS, first_coordinates, stream
 from dynamics.laws import under_way
 from dynamics.linear_regression import WeakToStrong, WeakToStrongRisk, checked_column
 from dynamics.problem import Problem, check_memory, check_switch, checked_integer, checked_seeds
@@ -16,7 +17,7 @@ from dynamics.problem.checks import check_type
 from dynamics.runs import make_dataset, uninterrupted
 from dynamics.signals import stop_if_heard
 from dynamics.solve import direction_attributes, single_direction
-from dynamics.theory import ACROSS, HierarchyRecovery, checked_hierarchy, first_coordinates, make_estimator, stream
+from dynamics.theory import HierarchyRecovery, checked_hierarchy, make_estimator
 from hermite.arrays import Array
 
 #: Key of a seed's stream for the vector from which the search for an eigenvector starts.

@@ -12,12 +12,13 @@ from scipy.integrate import quad, solve_ivp
 import dynamics
 import hermite
 from dynamics.problem import Problem, Teacher
+from dynamics.problem.matched_starts import draw_matched_overlaps
 from dynamics.report.flows import flow_findings
 from dynamics.theory import pairs
 from dynamics.theory import prediction as module
 from dynamics.theory.asymptotics import asymptotic_exponents
 from dynamics.theory.learning_rates import learning_rate_limit
-from dynamics.theory.pairs import FarSide, draw_matched_overlaps, match_greedily
+from dynamics.theory.pairs import FarSide, match_greedily
 from dynamics.theory.prediction import predict, sum_formula_loss
 from dynamics.theory.step_noise import SearchNoise, escape_bias, means_of
 

@@ -281,7 +281,7 @@ def test_an_interrupt_while_runs_are_drawn_ends_the_command_and_keeps_the_answer
     def heard():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dynamics.theory.drawn_runs.stop_if_heard", heard)
+    monkeypatch.setattr("dynamics.draws.sgd_runs.stop_if_heard", heard)
     options = ["--activation", "erf", "--directions", "2", "--width", "2", "--dimension", "16", "--no-plot"]
     assert solve.main([*options, "--output", "run.nc", "--learning-steps", "1"]) == 130
     assert dynamics.load("run.nc").attrs["stop_reason"] == "reached_end"

@@ -8,7 +8,8 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics.theory import RunPlan, drawn_times, escape_bias, learned_bias, predict
+from dynamics.draws import RunPlan, drawn_times
+from dynamics.theory import escape_bias, learned_bias, predict
 
 #: Times of the predictions' losses, of which there is no need here.
 AT = dynamics.SaveAt.at([1.0])
@@ -86,7 +87,7 @@ def test_drawn_runs_of_links_that_do_not_decouple_are_those_of_sgd(activation, d
 def test_fewer_runs_are_drawn_where_128_take_long(monkeypatch):
     flow, _, rate = all_together("erf", 16)
     many = dynamics.learning_steps(flow, direction=1, learning_rate=rate)
-    monkeypatch.setattr("dynamics.theory.drawn_runs.MOST_OPERATIONS", 1e8)
+    monkeypatch.setattr("dynamics.draws.sgd_runs.MOST_OPERATIONS", 1e8)
     few = dynamics.learning_steps(flow, direction=1, learning_rate=rate)
     assert few.notes[0] == "the interval is drawn: 39 runs, seed 0"
     error = many.steps_deviation * math.sqrt(1.0 / 128 + 1.0 / 39)
@@ -101,7 +102,7 @@ def test_runs_are_not_drawn_where_that_takes_long_or_steps_are_not_stable(monkey
     above = dynamics.learning_steps(flow, direction=1, learning_rate=6.0 * rate)
     limit = dynamics.learning_rate_limit(problem)
     assert above.notes == (f"the learning rate is above the limit of stability, {limit:.3g}: {alone}",)
-    monkeypatch.setattr("dynamics.theory.drawn_runs.MOST_OPERATIONS", 1e6)
+    monkeypatch.setattr("dynamics.draws.sgd_runs.MOST_OPERATIONS", 1e6)
     long = dynamics.learning_steps(flow, direction=1, learning_rate=rate)
     need, ask = "an interval takes 39 drawn runs, about", "ask for them by `draws`, or --step-draws of the command"
     assert re.fullmatch(rf"{need} [0-9e+]+ minutes: {ask}: {alone}", long.notes[0])

@@ -7,8 +7,9 @@ from scipy import stats
 
 import dynamics
 import sgd_check
+from dynamics.draws import exchanged_times
 from dynamics.runs.result import SolveInterrupted
-from dynamics.theory import escape_bias, exchanged_times, learning_rate_limit, predict, rivals_of_pairs
+from dynamics.theory import escape_bias, learning_rate_limit, predict, rivals_of_pairs
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import kinds
 from sgd_check.studies.calibration import CASES, lone_neuron
