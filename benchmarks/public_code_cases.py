@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.equations.interface import System
+    from dynamics.equations.interface import EquationSystem
 
     Array = NDArray[np.float64]
 
@@ -203,7 +203,7 @@ def our_problem(case: Case) -> dynamics.Problem:
     )
 
 
-def our_system(case: Case) -> System:
+def our_system(case: Case) -> EquationSystem:
     """Return the equations that our answer integrates."""
     problem = our_problem(case)
     step = translated(case).rate / problem.dimension

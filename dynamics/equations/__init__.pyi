@@ -2,7 +2,7 @@ from .committee import CommitteeSystem as CommitteeSystem
 from .correlation import gradient_table as gradient_table
 from .decoupled import LARGEST_HISTORY as LARGEST_HISTORY
 from .decoupled import solve_pairs as solve_pairs
-from .interface import System as System
+from .interface import EquationSystem as EquationSystem
 from .losses import learned_mass as learned_mass
 from .losses import population_loss as population_loss
 from .losses import squared_error as squared_error

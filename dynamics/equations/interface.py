@@ -1,6 +1,7 @@
 """A system of equations, as integrators and the run loop use it.
 
-`System` is the Python side. The compiled side are `Functions`, kernels of `dynamics.kernels.jit` that methods receive:
+`EquationSystem` is the Python side. The compiled side are `Functions`, kernels of `dynamics.kernels.jit` that methods
+receive:
 
 * ``rhs(t, y, out, parameters, sizes, work)`` writes y' into `out`.
 * ``event_values(t, y, out, parameters, sizes, work)`` writes the event functions into `out` (num_events,); an event is
@@ -71,7 +72,7 @@ def takes_stacks(function: Callable[[Array], Any]) -> bool:
     return isinstance(function, OfStates) and function.stacks()
 
 
-class System:
+class EquationSystem:
     """A system of equations for one problem: a subclass sets the attributes and defines the observables.
 
     Methods call `functions` with a state, from `initial_state` on, with `parameters`, `sizes` and `work_size` numbers
@@ -106,7 +107,7 @@ class System:
         return self.observe(state)
 
 
-class FlowSystem(System):
+class FlowSystem(EquationSystem):
     """A system of overlaps, of which `FlowMethod` chooses a method and estimates the error."""
 
     #: E(f − f*)² of the parts that `unpack` returns.

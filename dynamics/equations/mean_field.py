@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.equations.interface import Functions, System
+from dynamics.equations.interface import EquationSystem, Functions
 from dynamics.equations.losses import link_powers, teacher_term
 from dynamics.problem import is_homogeneous, is_spherical
 from dynamics.problem.checks import check_memory, checked_integer, is_at_most, require
@@ -92,7 +92,7 @@ BLOCK = 16384
 RESTING_SPEED = 1e-12
 
 
-class MeanFieldSystem(System):
+class MeanFieldSystem(EquationSystem):
     """A law of neurons as N particles: projections (N, r) on the r axes of the teacher, and masses (N,).
 
     Masses have sum 1 unless they grow; subclasses know the moments of the law.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.equations import vectors
-from dynamics.equations.interface import Functions, System
+from dynamics.equations.interface import EquationSystem, Functions
 from dynamics.equations.link import with_link, write_g0, write_g1
 from dynamics.equations.losses import largest_overlaps, link_powers, squared_error, teacher_term, without_rounding
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
@@ -163,7 +163,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     write_all_events(pair_mean / m / m, vector(work, 0, m * P), parameters, sizes, event_scratch, out)
 
 
-class SphericalObservables(System):
+class SphericalObservables(EquationSystem):
     """Observables of overlaps w·θ; `levels` are fractions of E f*² below which the loss is timed."""
 
     #: w_i·θ_p, shape (m, P), and E(f − f*)² of a state.

@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 
 from dynamics.equations import link as links
-from dynamics.equations.interface import Functions, System
+from dynamics.equations.interface import EquationSystem, Functions
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
 from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
@@ -460,7 +460,7 @@ def overlap_state(
     return state
 
 
-class VectorSystem(System):
+class VectorSystem(EquationSystem):
     """The flow on unit vectors from U and ln n, by default the problem's; `more` stands before the link's data."""
 
     name = "vectors"
@@ -572,7 +572,7 @@ def linear_event_values(t: float, y: Vector, out: Vector, parameters: Vector, si
     write_events(flat(C), n, a, link, counts_of(sizes).sign_matters, flat(learned), out)
 
 
-class LinearisedSystem(System):
+class LinearisedSystem(EquationSystem):
     """The linearised flow; events: a direction emerges, is learned, its weight is half carried in degrees 0 to 2."""
 
     name = "linearised"

@@ -324,7 +324,7 @@ class FixedSteps(UndoneSteps):
 class EulerStepper(FixedSteps):
     """Steps y ← y + η f(y) of a system, put back on its constraints; a component above 1e150 counts as not finite."""
 
-    def __init__(self, system: interface.System, learning_rate: float) -> None:
+    def __init__(self, system: interface.EquationSystem, learning_rate: float) -> None:
         super().__init__(learning_rate, system.num_events)
         self._system = BoundSystem(system)
         self._slot = self._system.slot

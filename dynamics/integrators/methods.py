@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dynamics.equations.interface import FlowSystem, System
+    from dynamics.equations.interface import EquationSystem, FlowSystem
     from dynamics.equations.vectors import VectorSystem
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device import TorchFlowStepper
@@ -52,7 +52,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
 
 
 def stepper_of(
-    system: System,
+    system: EquationSystem,
     method: str,
     *,
     atol: float | Array,

@@ -152,7 +152,7 @@ class BoundSystem:
     `work` is the scratch, new by default.
     """
 
-    def __init__(self, system: interface.System, work: Array | None = None, *, implicit: bool = False) -> None:
+    def __init__(self, system: interface.EquationSystem, work: Array | None = None, *, implicit: bool = False) -> None:
         self.functions = callbacks(system.functions, implicit=implicit)
         #: Whether there is a product with the Jacobian.
         self.has_product = system.functions.jacobian_product is not None

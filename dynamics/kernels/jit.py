@@ -58,7 +58,7 @@ def entry(function: Function) -> Function:
     return cast("Function", Cached(function, made))
 
 
-class Callback(types.WrapperAddressProtocol):
+class CompiledCallback(types.WrapperAddressProtocol):
     """A kernel that `numba.cfunc` compiled for one signature; compiled functions take it as an argument and call it."""
 
     def __init__(self, compiled: Any, signature: Any) -> None:
@@ -73,8 +73,8 @@ class Callback(types.WrapperAddressProtocol):
         return self._signature
 
 
-@typeof_impl.register(Callback)
-def _type_of_callback(value: Callback, _context: Any) -> Any:
+@typeof_impl.register(CompiledCallback)
+def _type_of_callback(value: CompiledCallback, _context: Any) -> Any:
     """Return Numba's type of a callback."""
     return value.type
 
@@ -83,7 +83,7 @@ def callback(function: Callable[..., None], signature: Any) -> Any:
     """Return a kernel as an argument of entries, compiled once per process or loaded from disk.
 
     `signature` is such as ``types.void(types.float64, types.float64[::1])``. Returns the function itself where
-    ``NUMBA_DISABLE_JIT`` leaves all functions to Python, and else a `Callback`.
+    ``NUMBA_DISABLE_JIT`` leaves all functions to Python, and else a `CompiledCallback`.
     """
     if is_interpreted():
         return function
@@ -92,10 +92,10 @@ def callback(function: Callable[..., None], signature: Any) -> Any:
 
 
 @functools.cache
-def _compiled(function: Any, signature: Any) -> Callback:
+def _compiled(function: Any, signature: Any) -> CompiledCallback:
     """Return the callback of a kernel for a signature, made once per process."""
     made = unit_of(function)
-    return Callback(addressed(function.py_func, signature) if made is None else made.make(), signature)
+    return CompiledCallback(addressed(function.py_func, signature) if made is None else made.make(), signature)
 
 
 # Numba publishes no types.

@@ -47,10 +47,10 @@ KINDS: dict[str, Any] = {
 }
 
 #: Units by the identity of what stands for them in compiled code.
-_units: dict[int, Unit] = {}
+_units: dict[int, CompiledUnit] = {}
 
 
-class Unit:
+class CompiledUnit:
     """A function, its signature, and the cell with the address of its machine code, 0 until it is made."""
 
     def __init__(self, function: Callable[..., Any], signature: Any, *, is_choice: bool) -> None:
@@ -117,7 +117,7 @@ def _decorator(kinds: dict[str, Any], *, is_choice: bool) -> Callable[[Function]
         """Return what stands for a unit in compiled code, the function itself where nothing is compiled."""
         if is_interpreted():
             return function
-        made = Unit(function, signature_of(function, KINDS | kinds), is_choice=is_choice)
+        made = CompiledUnit(function, signature_of(function, KINDS | kinds), is_choice=is_choice)
         return cast("Function", made.stand_in)
 
     return decorate
@@ -128,7 +128,7 @@ def tuple_of(*kinds: Any) -> Any:
     return types.Tuple(kinds)  # type: ignore[no-untyped-call]
 
 
-def unit_of(function: Any) -> Unit | None:
+def unit_of(function: Any) -> CompiledUnit | None:
     """Return the unit that an object stands for in compiled code, or None."""
     return _units.get(id(function))
 
@@ -174,14 +174,14 @@ def make_all_choices(functions: Sequence[Callable[..., Any]]) -> None:
 
 
 @functools.cache
-def _named_by(function: Callable[..., Any]) -> tuple[list[Unit], list[Callable[..., Any]]]:
+def _named_by(function: Callable[..., Any]) -> tuple[list[CompiledUnit], list[Callable[..., Any]]]:
     """Return the units that a Python function names, and the Python functions of kernels."""
     named = named_in(function)
     units = [made for each in named if (made := unit_of(each)) is not None]
     return units, [each.py_func for each in named if is_jitted(each)]
 
 
-def _called_by(function: Callable[..., Any]) -> tuple[list[Unit], list[Callable[..., Any]]]:
+def _called_by(function: Callable[..., Any]) -> tuple[list[CompiledUnit], list[Callable[..., Any]]]:
     """Return the units but choices that a Python function names, and the Python functions of kernels."""
     units, kernels = _named_by(function)
     return [each for each in units if not each.is_choice], kernels

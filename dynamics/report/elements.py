@@ -164,7 +164,7 @@ def _kind(values: Sequence[object]) -> dict[str, str]:
     return {"class_": "long"} if any(isinstance(value, str) and len(value) > LONG for value in entries) else {}
 
 
-class Curve(NamedTuple):
+class ChartCurve(NamedTuple):
     """A curve over positive times, its facts by name, and the time at which it was predicted to rise."""
 
     values: Array
@@ -180,7 +180,7 @@ class Chart(NamedTuple):
     y: str
     time: Array
     limits: tuple[float, float]
-    curves: Sequence[Curve]
+    curves: Sequence[ChartCurve]
 
 
 class History(NamedTuple):
@@ -269,7 +269,9 @@ def history_chart(
         """Return the chart of at most `MOST_CURVES` curves."""
         chosen = spread_rows(len(facts), MOST_CURVES)
         values = history.values(dataset)[later][:, chosen]
-        curves = [Curve(values[:, at], facts[p], float(facts[p].get(marked) or "nan")) for at, p in enumerate(chosen)]
+        curves = [
+            ChartCurve(values[:, at], facts[p], float(facts[p].get(marked) or "nan")) for at, p in enumerate(chosen)
+        ]
         finite = values[np.isfinite(values)]
         low, high = float(finite.min(initial=0.0)), float(finite.max(initial=1.0))
         limits = low - ROOM * (high - low), high + ROOM * (high - low)

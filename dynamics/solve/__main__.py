@@ -459,13 +459,13 @@ def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, objec
     """Return a line that tells how long a run compiles before it begins."""
     from dynamics.kernels.compilation import is_compiled
     from dynamics.runs.compiling import expected_compilation
-    from dynamics.solve.integration import Run
+    from dynamics.solve.integration import AnswerCall
 
     decouples, has_optimizer = problem.information_exponent >= 3, arguments.get("optimizer") is not None
     expected = expected_compilation(answer.name, has_optimizer=has_optimizer, decouples=decouples)
     if expected is not None and expected.functions == 0:
         return "compilation: none"
-    if answer.resumes and is_compiled(Run.of(answer, problem, arguments).kind_of_question()):
+    if answer.resumes and is_compiled(AnswerCall.of(answer, problem, arguments).kind_of_question()):
         return "compilation: none, a run of this kind has compiled its functions"
     seconds_text = (
         "unknown" if expected is None else f"about {expected.seconds:.0f} s at the first run on this processor"

@@ -1,8 +1,8 @@
 """Every answer that is integrated in time: its arguments are checked, its equations built, run, and labelled.
 
-A public function `solve_*` names a function of a `Run` and of the arguments that this answer alone has, which returns
-an `Integration`: a method for a system, the observables of a state, and the attributes of the dataset. `integrate`
-calls it, and runs.
+A public function `solve_*` names a function of an `AnswerCall` and of the arguments that this answer alone has. It
+returns an `Integration`: a method for a system, the observables of a state, and the attributes of the dataset.
+`integrate` calls it, and runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hermite.arrays import Array
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.equations.interface import System
+    from dynamics.equations.interface import EquationSystem
     from dynamics.problem.question import Question
 
 OwnArguments = ParamSpec("OwnArguments")
@@ -55,7 +55,7 @@ WITHOUT_FUNCTIONS = ("save_at", "t_max", "trackers", "progress", "max_runtime", 
 
 def chosen_method(answer: Answer, problem: Question, arguments: Mapping[str, object]) -> str:
     """Return the name of the method of a run, without taking a step."""
-    run = Run.of(answer, problem, arguments)
+    run = AnswerCall.of(answer, problem, arguments)
     own_arguments = {name: value for name, value in run.arguments.items() if name not in DEFAULTS}
     integration: Integration = resolve_name(answer.integration)(run, **own_arguments)
     return integration.method.name
@@ -63,7 +63,7 @@ def chosen_method(answer: Answer, problem: Question, arguments: Mapping[str, obj
 
 def integrate(
     name: str,
-    build: Callable[Concatenate[Run, OwnArguments], Integration],
+    build: Callable[Concatenate[AnswerCall, OwnArguments], Integration],
     problem: Question,
     shared: Mapping[str, object],
     *arguments: OwnArguments.args,
@@ -73,12 +73,12 @@ def integrate(
 
     `build` is given the run and the arguments that this answer alone has; `shared` are those of all answers.
     """
-    run = Run.of(registered(name), problem, {**shared, **own})
+    run = AnswerCall.of(registered(name), problem, {**shared, **own})
     return run.dataset(lambda: build(run, *arguments, **own))
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AnswerCall:
     """A call of an answer: its problem, the checked values of the shared arguments, and its file."""
 
     answer: Answer
@@ -94,7 +94,7 @@ class Run:
     file: RunFile
 
     @classmethod
-    def of(cls, answer: Answer, problem: Question, arguments: Mapping[str, object]) -> Run:
+    def of(cls, answer: Answer, problem: Question, arguments: Mapping[str, object]) -> AnswerCall:
         """Return the run of a call, with defaults for missing arguments."""
         if answer.students[0] in KINDS:
             check_question(problem, answer.students)
@@ -199,7 +199,7 @@ class PlainMethod:
     `atol` is the absolute tolerance, `make` builds the stepper.
     """
 
-    system: System
+    system: EquationSystem
     name: str
     atol: float
     make: Callable[..., Stepper] = stepper_of
@@ -259,7 +259,7 @@ class Integration:
     #: Name -> how a variable is labelled.
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
-    def carried_out(self, run: Run, trackers: Sequence[Tracker]) -> tuple[RunResult, xr.Dataset]:
+    def carried_out(self, run: AnswerCall, trackers: Sequence[Tracker]) -> tuple[RunResult, xr.Dataset]:
         """Return the result of the run, with its records, and the labelled dataset; both may end early.
 
         With a `loss`, a second run at a looser tolerance is taken beside, and the differences estimate the numerical
@@ -284,7 +284,12 @@ class Integration:
             )
 
     def labelled(
-        self, run: Run, stepper: Stepper, result: RunResult, looser: RunResult | None, cut: RunResult | None = None
+        self,
+        run: AnswerCall,
+        stepper: Stepper,
+        result: RunResult,
+        looser: RunResult | None,
+        cut: RunResult | None = None,
     ) -> xr.Dataset:
         """Return the dataset of a run that may have ended early, with NaN for records that it lacks.
 

@@ -14,7 +14,7 @@ from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.arguments import ParticleArguments, integrated
-from dynamics.solve.integration import Integration, PlainMethod, Run, integrate
+from dynamics.solve.integration import AnswerCall, Integration, PlainMethod, integrate
 from hermite.arrays import Array
 from hermite.text.messages import warn
 
@@ -122,7 +122,7 @@ def solve_mean_field(
 
 
 def mean_field_integration(
-    run: Run, *, particles: int | None, quadrature: str, tracers: ArrayLike | None
+    run: AnswerCall, *, particles: int | None, quadrature: str, tracers: ArrayLike | None
 ) -> Integration:
     """Return the integration of the particles that stand for an infinitely wide network, and of tracers that follow it.
 

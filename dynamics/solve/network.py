@@ -12,7 +12,7 @@ from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve import steps
 from dynamics.solve.arguments import Shared, integrated
-from dynamics.solve.integration import Integration, Run, integrate
+from dynamics.solve.integration import AnswerCall, Integration, integrate
 from dynamics.solve.steps import StepSettings
 from dynamics.theory.components import blind_components, default_network_times, predicted_component_times
 from hermite.text.messages import warn
@@ -123,7 +123,7 @@ def solve_network(
 
 
 def network_integration(
-    run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
+    run: AnswerCall, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
 ) -> Integration:
     """Return the integration of a two-layer network; its `Student` says which layers are trained.
 

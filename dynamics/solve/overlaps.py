@@ -17,7 +17,7 @@ from dynamics.runs.dataset import no_prediction_values, prediction_attributes, p
 from dynamics.runs.trackers import Soundness
 from dynamics.solve import steps
 from dynamics.solve.arguments import Shared, integrated
-from dynamics.solve.integration import Integration, Method, Run, integrate
+from dynamics.solve.integration import AnswerCall, Integration, Method, integrate
 from dynamics.theory import prediction as theory
 from dynamics.theory.learning_rates import quick_limit
 from dynamics.theory.prediction import predict
@@ -126,7 +126,13 @@ def solve_overlaps(
 
 
 def overlap_integration(
-    run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object, device: str | None
+    run: AnswerCall,
+    *,
+    learning_rate: object,
+    step_theory: object,
+    batch_size: object,
+    optimizer: object,
+    device: str | None,
 ) -> Integration:
     """Return the integration of the overlaps of the homogeneous student: the gradient flow, gradient descent, or SGD.
 
@@ -267,7 +273,7 @@ def solve_committee(
 
 
 def committee_integration(
-    run: Run, *, learning_rate: object, step_theory: str, batch_size: object, optimizer: object
+    run: AnswerCall, *, learning_rate: object, step_theory: str, batch_size: object, optimizer: object
 ) -> Integration:
     """Return the integration of a committee, a network whose second layer is fixed.
 

@@ -16,7 +16,7 @@ from dynamics.problem.checks import check_memory
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.solve.arguments import TimedArguments, integrated
-from dynamics.solve.integration import Integration, Run, integrate
+from dynamics.solve.integration import AnswerCall, Integration, integrate
 from dynamics.theory import quadratic as theory
 from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.quadratic import check_quadratic
@@ -168,7 +168,7 @@ def solve_quadratic(problem: Problem, **shared: Unpack[TimedArguments]) -> xr.Da
     return integrate("quadratic", quadratic_integration, problem, shared)
 
 
-def quadratic_integration(run: Run) -> Integration:
+def quadratic_integration(run: AnswerCall) -> Integration:
     """Return the exact solution of a quadratic network (link h_2) as an integration, with the predictions of theory.
 
     Its constants are the losses of the sigmoid and of the staircase formula (times,), and predicted times (P,).

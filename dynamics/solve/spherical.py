@@ -20,7 +20,7 @@ from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.arguments import Shared, integrated
-from dynamics.solve.integration import Integration, Method, PlainMethod, Run, integrate
+from dynamics.solve.integration import AnswerCall, Integration, Method, PlainMethod, integrate
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_times, solve_mean_field
 from dynamics.solve.steps import StepSettings, check_needless, sgd_step
 from dynamics.theory.prediction import default_times, predict, sum_formula_loss
@@ -113,7 +113,9 @@ def solve_spherical(
     )
 
 
-def spherical_integration(run: Run, *, learning_rate: object, step_theory: str, batch_size: object) -> Integration:
+def spherical_integration(
+    run: AnswerCall, *, learning_rate: object, step_theory: str, batch_size: object
+) -> Integration:
     """Return the integration of a spherical network, whose neurons all keep length 1, for the arguments of a run.
 
     `learning_rate` is None for the gradient flow, or the η of SGD with `batch_size` samples per step; `step_theory`
@@ -407,7 +409,7 @@ def solve_correlation(
 
 
 def correlation_integration(
-    run: Run, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
+    run: AnswerCall, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object
 ) -> Integration:
     """Return the integration of the overlap of one neuron with one direction under the objective "correlation".
 

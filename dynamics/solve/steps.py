@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.equations.rates import RateTable
     from dynamics.problem import Problem
-    from dynamics.solve.integration import Run
+    from dynamics.solve.integration import AnswerCall
     from dynamics.theory.prediction import EmergencePrediction
 
 
@@ -95,7 +95,7 @@ class StepSettings:
         """Flow time that passes per unit of η · step, to leading order: (1 − δ)/(1 − β) for momentum."""
         return self.optimizer.amplification if isinstance(self.optimizer, SGD) else 1.0
 
-    def planned(self, run: Run, of_flow: Callable[[], SaveAt]) -> tuple[StepSettings, SaveAt]:
+    def planned(self, run: AnswerCall, of_flow: Callable[[], SaveAt]) -> tuple[StepSettings, SaveAt]:
         """Return the settings of a run, with the table of rates of a schedule, and the times to be saved.
 
         `of_flow` makes the default times, those of the flow, which are divided by the pace of an optimizer. For a map
@@ -126,7 +126,7 @@ class StepSettings:
         return replace(self, table=table, learning_rate=table.peak), save_at
 
     def method(
-        self, system: FlowSystem, run: Run, save_at: SaveAt, stiff: str = "bdf", device: str | None = None
+        self, system: FlowSystem, run: AnswerCall, save_at: SaveAt, stiff: str = "bdf", device: str | None = None
     ) -> FlowMethod:
         """Return the method that integrates a run up to the last of the saved times.
 

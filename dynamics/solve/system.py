@@ -26,7 +26,7 @@ from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
 from dynamics.solve.arguments import SystemArguments, integrated
-from dynamics.solve.integration import Integration, PlainMethod, Run, integrate
+from dynamics.solve.integration import AnswerCall, Integration, PlainMethod, integrate
 from hermite.arrays import Array, Integers, as_scalar, real_array
 from hermite.text.messages import refuse, shown
 
@@ -256,7 +256,7 @@ def solve_system(system: System, *, save_at: SaveAt, **shared: Unpack[SystemArgu
     return integrate(OWN, partial(system_integration, system, save_at), system, {**shared, "save_at": save_at})
 
 
-def system_integration(system: System, schedule: SaveAt, run: Run) -> Integration:
+def system_integration(system: System, schedule: SaveAt, run: AnswerCall) -> Integration:
     """Return the integration of a user's own system.
 
     Raise ValueError or TypeError if its methods do not fit together.
@@ -320,7 +320,7 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
     return system
 
 
-class _Equations(interface.System):
+class _Equations(interface.EquationSystem):
     """A user's system, checked, with the attributes that methods and the run loop read."""
 
     def __init__(self, system: System, atol: float) -> None:

@@ -59,7 +59,7 @@ SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
 
 
 @dataclass(frozen=True)
-class Units:
+class UnitClasses:
     """Classes of equal, independent units: each has the same k functions F of its own Gaussian coordinate.
 
     There are C classes, of `count` (C,) units each. Functions are of the kind u, which coordinates outside of the
@@ -75,7 +75,7 @@ class Units:
 
     @classmethod
     @np.errstate(under="ignore")
-    def of(cls, functions: Sequence[Callable[[Array], Array]], beyond: Sequence[bool]) -> Units:
+    def of(cls, functions: Sequence[Callable[[Array], Array]], beyond: Sequence[bool]) -> UnitClasses:
         """Return one class of one unit with the given functions of z ~ N(0, 1); `beyond` tells which are of kind u."""
         z = gaussian_points()
         # Every factor takes a quarter of the Gaussian, so that polynomials of high degree stay within float64.
@@ -90,13 +90,13 @@ class Units:
             fourth -= np.einsum(f"{order[:2]},{order[2:]}->abcd", second, second)
         return cls(np.ones(1), np.array(beyond), mean[None], (second[None], third[None], fourth[None]))
 
-    def scaled(self, squares: Array, count: Array) -> Units:
+    def scaled(self, squares: Array, count: Array) -> UnitClasses:
         """Return classes of `count` (C,) units, whose functions are √squares (C,) times those of this one unit."""
         root = np.sqrt(squares)
         second, third, fourth = (
             root.reshape(-1, *[1] * order) ** order * cumulant for order, cumulant in enumerate(self.cumulants, start=2)
         )
-        return Units(count, self.beyond, root[:, None] * self.mean, (second, third, fourth))
+        return UnitClasses(count, self.beyond, root[:, None] * self.mean, (second, third, fourth))
 
     @property
     def differences(self) -> Array:
@@ -168,7 +168,7 @@ def outer_axes(problem: Problem, inside: Integers = NO_AXES) -> tuple[Array, Arr
     return _classes(axes.eigenvalue[kept], counts[kept].astype(np.float64), MOST_EIGENVALUES)
 
 
-def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: int | None = None) -> float:
+def mean_square_limit(units: UnitClasses, beyond: float, batch_size: int, directions: int | None = None) -> float:
     """Return the learning rate up to which steps are stable in mean square, 1/ρ(L⁻¹T), for independent units.
 
     In a step second moments change by −η L in first order and by η² T in second; ρ is the spectral radius. Functions u
@@ -187,7 +187,7 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int, directions: 
     return _largest_rate(parts, weights, noise, batch_size, directions, (1.0, 1.0))
 
 
-class Moments(Protocol):
+class GradientMoments(Protocol):
     """Second and fourth moments of functions u, which coordinates outside multiply, and of functions h."""
 
     #: E u uᵀ and E h hᵀ, and the relative change of the quotient up to which they are iterated.
@@ -244,7 +244,7 @@ def sampled_limit(
 
 
 def limit_of_moments(
-    moments: Moments,
+    moments: GradientMoments,
     outside: tuple[Array, Array],
     batch_size: int,
     directions: int | None = None,
@@ -447,7 +447,7 @@ def _slopes_at(link: HermiteExpansion, length: float) -> tuple[Function, Functio
     return lambda z: link.derivative(length * z), lambda z: z * link.derivative(length * z)
 
 
-def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
+def _separate(problem: Problem, fitted: Fitted) -> tuple[UnitClasses, float]:
     """Return the gradients of neurons on separate axes as units, and how many coordinates are off a neuron's axis.
 
     The gradient of a neuron has a part across its axis, and one along it unless the length of the neuron is kept.
@@ -463,7 +463,7 @@ def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
             length = float(lengths[0])
         else:  # σ'(ρ z) = ρ^(q − 1) σ'(z)
             squares = lengths ** (2.0 * (degree - 1.0))
-    unit = Units.of(functions, [True, False][: len(functions)])
+    unit = UnitClasses.of(functions, [True, False][: len(functions)])
     return unit.scaled(*_classes(squares, np.ones(squares.size), MOST_CLASSES)), problem.dimension - 1.0
 
 

@@ -21,7 +21,7 @@ from dynamics.runs.dataset import make_dataset
 from dynamics.runs.run_file import RunFile
 from dynamics.runs.trackers import Tracker
 from dynamics.solve.arguments import ParticleArguments
-from dynamics.solve.integration import Integration, Run, integrate
+from dynamics.solve.integration import AnswerCall, Integration, integrate
 from dynamics.tokens.causal_graph import CausalGraphSystem
 from dynamics.tokens.chain import ChainSystem
 from dynamics.tokens.composition import CompositionSystem
@@ -218,7 +218,7 @@ class _Steps:
         return {"method": self.name if self.learning_rate is None else "gradient-descent"}
 
 
-def _integration(run: Run, *, learning_rate: object) -> Integration:
+def _integration(run: AnswerCall, *, learning_rate: object) -> Integration:
     """Return what the run loop needs to integrate a problem on tokens; ValueError for a bad rate."""
     rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
     system = system_of(cast("TokenProblem", run.problem))

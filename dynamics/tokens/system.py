@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.equations import System
+from dynamics.equations import EquationSystem
 from dynamics.equations.interface import Observables
 from dynamics.kernels.jit import kernel
 from dynamics.runs.variables import VARIABLES, Variable
@@ -67,7 +67,7 @@ TOKEN_VARIABLES = VARIABLES | {
 }
 
 
-class TokenSystem(System):
+class TokenSystem(EquationSystem):
     """The reduction of a problem, with one event per component, which is passed when the component is half learned."""
 
     #: Components, learned one after the other, and the numbers of the state.

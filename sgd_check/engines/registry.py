@@ -57,7 +57,7 @@ class EngineOptions:
     optimizer: Optimizer = PLAIN
 
 
-class Stepper(ABC):
+class RunBatch(ABC):
     """Independent runs side by side: any engine, and models on tokens."""
 
     def running(self) -> AbstractContextManager[None]:
@@ -75,7 +75,7 @@ class Stepper(ABC):
     @property
     def resumable(self) -> bool:
         """Whether runs can go on from a state, which a class with methods `state` and `restore` allows."""
-        return type(self).state is not Stepper.state
+        return type(self).state is not RunBatch.state
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on, bit for bit."""
@@ -90,7 +90,7 @@ class Stepper(ABC):
         refuse(f"runs of {type(self).__name__} have no state from which they could go on", error=NotImplementedError)
 
 
-class Engine(Stepper):
+class Engine(RunBatch):
     """A batch of independent SGD runs, one per seed, from one common start: advances them, measures their overlaps."""
 
     attributes: dict[str, str | int | float]

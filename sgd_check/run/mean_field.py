@@ -40,7 +40,7 @@ LONG_RUN_SECONDS = 300
 BURST_STEPS = 5
 
 
-class Plan(NamedTuple):
+class WidthsPlan(NamedTuple):
     """A plan of simulations: a problem of each width, the steps, and the saved times of the mean field to look at."""
 
     problem: Problem
@@ -93,7 +93,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
     return finish_check(tree, output, figure, settings, reason)
 
 
-def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
+def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> WidthsPlan:
     """Return the plan of the runs; UsageError or ValueError for options that do not fit a mean field."""
     require_usage(
         settings["engine"] in (None, ENGINE),
@@ -122,7 +122,7 @@ def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
     steps = settings["steps"] or int(np.ceil(end / rate))
     chosen = _chosen_times(times, levels[np.isfinite(levels)], rate, rate * steps)
     starts = tuple(run // REPLICAS for run in range(runs))
-    return Plan(asked, widths, tuple(sizes), starts, rate, steps, chosen)
+    return WidthsPlan(asked, widths, tuple(sizes), starts, rate, steps, chosen)
 
 
 def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array:
@@ -138,7 +138,7 @@ def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array
     return picked[np.diff(np.rint(picked / rate), prepend=0.0) > 0.0]
 
 
-def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset]:
+def _simulations(plan: WidthsPlan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset]:
     """Yield the runs of each width, the narrowest first, until some end early."""
     started, budget = clock.perf_counter(), settings["max_runtime"]
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
@@ -163,7 +163,7 @@ def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset
             return
 
 
-def _with_tracers(plan: Plan, prediction: xr.Dataset, *, quiet: bool) -> xr.Dataset:
+def _with_tracers(plan: WidthsPlan, prediction: xr.Dataset, *, quiet: bool) -> xr.Dataset:
     """Return the mean field solved again with the neurons of the runs as tracers, or the given one if they differ."""
     attrs: dict[str, Any] = prediction.attrs
     again = solve_mean_field(

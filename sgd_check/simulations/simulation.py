@@ -51,7 +51,7 @@ from dynamics.threads import in_worker
 from hermite.text.messages import refuse, require, shown, warn
 from sgd_check.engines import ENGINES, Engine, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
-from sgd_check.engines.registry import EngineName, Stepper
+from sgd_check.engines.registry import EngineName, RunBatch
 from sgd_check.simulations.plan import LearningRate, Plan, make_plan, stability_limit
 from sgd_check.simulations.recording import Looks, Recorder, keeps_vectors
 
@@ -200,7 +200,7 @@ REUSING = "torch"
 class _SgdRun(Run):
     """Runs of SGD side by side; `look` is the step of the last look, `step` the number of steps taken."""
 
-    def __init__(self, engine: Stepper, plan: Plan, records: Looks, begun: Begun | None, *, resumable: bool) -> None:
+    def __init__(self, engine: RunBatch, plan: Plan, records: Looks, begun: Begun | None, *, resumable: bool) -> None:
         super().__init__()
         self.end, self.look, self.step, self._resumable = plan.steps, -1, 0, resumable and engine.resumable
         self._engine, self._plan, self._records, before = engine, plan, records, 0.0
@@ -286,7 +286,7 @@ def arrays_of(dataset: xr.Dataset) -> dict[str, NDArray[np.generic]]:
 
 
 def run_with_file(
-    engine: Stepper,
+    engine: RunBatch,
     plan: Plan,
     records: Looks,
     file: RunFile,

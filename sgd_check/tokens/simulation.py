@@ -21,7 +21,7 @@ from dynamics.runs import RunFile, as_run_file, make_dataset
 from dynamics.tokens import KINDS, LOG_FLOOR, TOKEN_VARIABLES, AssociativeMemory, TokenProblem, rank_bins, system_of
 from hermite.arrays import Array
 from hermite.text.messages import refuse, require, shown
-from sgd_check.engines.registry import Stepper
+from sgd_check.engines.registry import RunBatch
 from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.simulations.plan import Plan
 from sgd_check.simulations.recording import Looks
@@ -719,7 +719,7 @@ def _passed(progress: Array, time: Array) -> Array:
     return np.where(after >= 0.5, time[first] - (time[first] - time[low]) * share, np.nan)
 
 
-class TokenRuns(Stepper):
+class TokenRuns(RunBatch):
     """Runs of models on batches, None for the whole population; the bits of a run depend on its seed alone."""
 
     def __init__(self, parts: Sequence[tuple[Model, Draws | None]]) -> None:

@@ -14,7 +14,7 @@ from old_files import make
 
 import dynamics
 from dynamics.report import __main__ as report
-from dynamics.report.elements import Chart, Curve, chart_element
+from dynamics.report.elements import Chart, ChartCurve, chart_element
 from dynamics.report.findings import FINDINGS, answer_of, find_findings, study_findings
 from dynamics.report.page import subtitle
 from dynamics.runs.trackers import Callback
@@ -237,7 +237,7 @@ def test_every_direction_is_a_curve_that_says_its_numbers(flow, written):
 
 
 def test_what_a_curve_says_is_escaped():
-    curve = Curve(values=np.array([0.0, np.nan, 1.0, 1.0]), facts={HOSTILE: HOSTILE})
+    curve = ChartCurve(values=np.array([0.0, np.nan, 1.0, 1.0]), facts={HOSTILE: HOSTILE})
     chart = Chart(title="t", x="x", y="y", time=np.array([1.0, 2.0, 4.0, 10.0]), limits=(0.0, 1.0), curves=[curve])
     made = ElementTree.tostring(chart_element(chart), encoding="unicode", method="html")
     page = Page(made)

@@ -9,7 +9,7 @@ import pytest
 
 import dynamics
 from dynamics import SGD, Problem, SaveAt, Student, Teacher
-from dynamics.equations.interface import Functions, System
+from dynamics.equations.interface import EquationSystem, Functions
 from dynamics.integrators import Status
 from dynamics.integrators.descent import EulerStepper
 from dynamics.integrators.map_stepper import MapStepper
@@ -122,7 +122,7 @@ def two_decays(t, y, out, parameters, sizes, work):
     out[1] = parameters[0] * y[1]
 
 
-class TwoDecays(System):
+class TwoDecays(EquationSystem):
     """y_0 decays slowly; y_1, below the tolerance, is multiplied by 1 + z in every step of length 1."""
 
     functions, work_size, sizes = Functions(two_decays), 1, np.zeros(1, dtype=np.int64)

@@ -14,7 +14,7 @@ import hermite
 import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.stability import (
-    Units,
+    UnitClasses,
     _on_axes,
     degree_of,
     fitted_neurons,
@@ -181,7 +181,7 @@ def test_squares_alone_are_the_exact_moments_but_for_products():
 def test_moments_of_links_with_a_kink_at_zero(link, moments):
     """E σ'² and E σ'⁴ of σ' that jumps at 0; a trapezoid rule with a point there is off by 1e-3."""
     slope = hermite.expand(link).derivative
-    unit = Units.of([slope, lambda z: slope(z) ** 2], [True, False])
+    unit = UnitClasses.of([slope, lambda z: slope(z) ** 2], [True, False])
     raw = unit.cumulants[0] + unit.mean[:, :, None] * unit.mean[:, None]
     np.testing.assert_allclose(raw[0, [0, 1], [0, 1]], moments, rtol=1e-6)
     assert means_of(hermite.expand(link), [(0, 4, 0)])[0] == pytest.approx(moments, rel=1e-6)
@@ -200,7 +200,7 @@ def test_neurons_on_axes_have_the_limit_of_neurons_anywhere(link):
 
 def test_moments_of_equal_units_are_those_of_units_one_by_one():
     link = hermite.expand("gelu")
-    unit = Units.of([link.derivative, lambda z: 2.0 * link.value(z)], [True, False])
+    unit = UnitClasses.of([link.derivative, lambda z: 2.0 * link.value(z)], [True, False])
     squares, count = np.array([1.0, 0.3]), np.array([3.0, 2.0])
     classes = unit.scaled(squares, count)
     apart = unit.scaled(np.repeat(squares, [3, 2]), np.ones(5))
@@ -214,7 +214,7 @@ def test_moments_of_equal_units_are_those_of_units_one_by_one():
 
 def test_the_limit_of_decoupled_neurons_is_a_case_of_it():
     problem = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=2, dimension=10**7)
-    unit = Units.of([problem.activation.derivative], [True]).scaled(np.array([1.0, 0.5]), np.ones(2))
+    unit = UnitClasses.of([problem.activation.derivative], [True]).scaled(np.array([1.0, 0.5]), np.ones(2))
     assert mean_square_limit(unit, 10**7, 1) == pytest.approx(dynamics.learning_rate_limit(problem), rel=1e-5)
 
 
@@ -222,7 +222,7 @@ def test_many_directions_are_put_in_classes():
     """Power-law coefficients of 200 directions, one by one and in classes."""
     problem = Problem(activation="relu", teacher=Teacher.power_law(200, 1.0), width=200, dimension=1000)
     link = problem.activation
-    unit = Units.of([link.derivative, lambda z: 2.0 * link.value(z)], [True, False])
+    unit = UnitClasses.of([link.derivative, lambda z: 2.0 * link.value(z)], [True, False])
     apart = unit.scaled(problem.teacher.coefficients, np.ones(200))
     assert dynamics.learning_rate_limit(problem) == pytest.approx(mean_square_limit(apart, 999, 1), rel=1e-3)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dynamics.equations.interface import Functions, System
+from dynamics.equations.interface import EquationSystem, Functions
 from dynamics.integrators import stepper_of
 from dynamics.kernels.jit import kernel
 
@@ -138,7 +138,7 @@ NOT_A_NUMBER = not_a_number, not_a_number_diagonal
 
 def make_stepper(method, functions, start, parameters, *, num_events=0, atol=1e-10, **options):
     """Return a stepper of some functions, which need no sizes and no scratch."""
-    system = System()
+    system = EquationSystem()
     system.functions, system.num_events = functions, num_events
     system.initial_state, system.parameters, system.sizes = np.array(start), np.array(parameters), np.array([0])
     return stepper_of(system, method, atol=np.full(len(start), atol), **options)

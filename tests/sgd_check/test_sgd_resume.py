@@ -11,7 +11,7 @@ from dynamics.runs import RunFile, storage, trackers
 from dynamics.runs.trackers import Callback
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.engines.projected import ProjectedEngine
-from sgd_check.engines.registry import Stepper
+from sgd_check.engines.registry import RunBatch
 from sgd_check.run import __main__ as command
 
 
@@ -231,14 +231,14 @@ def test_a_file_of_another_engine_is_refused_in_a_whole_sentence(tmp_path, monke
         stop_after(patch, 5, interrupt_run)
         stopped(sgd_check.simulate, problem_of(), **GIVEN, checkpoint=path)
     for name in ("state", "restore"):
-        monkeypatch.setattr(ProjectedEngine, name, getattr(Stepper, name))
+        monkeypatch.setattr(ProjectedEngine, name, getattr(RunBatch, name))
     assert refusal(path).endswith("not (runs of ProjectedEngine have no state from which they could go on).")
     with pytest.raises(NotImplementedError, match=r"^runs of ProjectedEngine have no state"):
         make_engine("projected", problem_of(), EngineOptions(seeds=(1,))).state()
 
 
 def test_an_engine_that_knows_its_state_but_no_way_back_refuses_to_go_on(monkeypatch):
-    monkeypatch.setattr(ProjectedEngine, "restore", Stepper.restore)
+    monkeypatch.setattr(ProjectedEngine, "restore", RunBatch.restore)
     engine = make_engine("projected", problem_of(), EngineOptions(seeds=(1,)))
     with pytest.raises(NotImplementedError, match=r"^runs of ProjectedEngine have no state"):
         engine.restore(engine.state())

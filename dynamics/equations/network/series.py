@@ -308,7 +308,7 @@ REACH, FAR, STEPS = 16.0, 40.0, 8.0
 
 
 @dataclass(frozen=True)
-class Functions:
+class LinkFunctions:
     """A link with its derivatives; where the second is unknown, or holds a delta, it is None."""
 
     value: Function
@@ -316,7 +316,7 @@ class Functions:
     bend: Function | None
 
     @classmethod
-    def of(cls, link: HermiteExpansion) -> Functions:
+    def of(cls, link: HermiteExpansion) -> LinkFunctions:
         """Return the functions of a link."""
         bend = None
         if isinstance(link.link, FormulaLink):
@@ -393,7 +393,7 @@ class SeriesTable:
     then of E_0, E_1/ρ, E_2/ρ², E_3/ρ² …, (biases or panels, panels of ρ, nodes of b, nodes of ρ, OWN + terms + 2).
     """
 
-    functions: Functions
+    functions: LinkFunctions
     terms: int
     lengths: Array
     biases: Array
@@ -435,7 +435,11 @@ class SeriesTable:
 
 def needed_terms(link: HermiteExpansion, biases: tuple[float, ...] | None) -> int:
     """Return how many terms leave a small tail at ρ = 2, at most the last number of TRIED_TERMS."""
-    functions, middle, length = Functions.of(link), 0.0 if biases is None else biases[len(biases) // 2], np.array([2.0])
+    functions, middle, length = (
+        LinkFunctions.of(link),
+        0.0 if biases is None else biases[len(biases) // 2],
+        np.array([2.0]),
+    )
     enough = (n for n in TRIED_TERMS if functions.tails(length, middle, n)[0, 0] ** 2 <= SMALL_TAIL)
     return next(enough, TRIED_TERMS[-1])
 
@@ -445,7 +449,7 @@ def series_table(
     link: HermiteExpansion, biases: tuple[float, ...] | None, terms: int, *, unit: bool = False
 ) -> SeriesTable:
     """Return the table of a link at its biases, None for all, of a teacher's unit at ρ = 1; ValueError without one."""
-    functions = Functions.of(link)
+    functions = LinkFunctions.of(link)
     trained = biases is None or len(biases) > MOST_BIASES
     places = np.array(BIASES if biases is None or trained else biases)
     lengths = np.array(UNIT_LENGTHS if unit else LENGTHS)
