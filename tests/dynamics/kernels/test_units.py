@@ -19,7 +19,7 @@ from dynamics.kernels.jit import callback, entry, kernel
 from dynamics.kernels.units import choice, unit, unit_of
 from hermite.arrays import Integers, Matrix, Vector
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: Modules that have kernels, in what imports from them.
 ROOMS = re.compile("(kernels|equations|integrators|engines|tokens)")
 #: Decorators of functions that only compiled code may call, and of other compiled functions.

@@ -13,7 +13,7 @@ import dynamics
 import hermite
 from dynamics.problem.start import overlaps_from_weights
 
-REFERENCE = Path(__file__).parents[1] / "reference" / "single_neuron_escape.json"
+REFERENCE = Path(__file__).parents[2] / "reference" / "single_neuron_escape.json"
 
 TILTED = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
 

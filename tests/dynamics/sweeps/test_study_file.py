@@ -246,7 +246,7 @@ def test_mistakes_in_the_command(here, capsys, arguments, sentence):
 
 
 def test_the_example_of_the_page_runs(here):
-    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "sweeps.md").read_text(encoding="utf-8")
     (here / "widths.toml").write_text(page.split("```toml\n")[1].split("```")[0])
     assert study.main(["widths.toml", "--quiet"]) == 0
     example = doctest.DocTestParser().get_doctest(page, {}, "sweeps.md", None, None)

@@ -18,7 +18,7 @@ from dynamics.theory.prediction import predict
 
 # Escape times and norm growth of one neuron, computed elsewhere in closed form and by 30-digit quadrature; the file
 # states its conventions.
-ESCAPES = json.loads((Path(__file__).parents[1] / "reference" / "single_neuron_escape.json").read_text())["values"]
+ESCAPES = json.loads((Path(__file__).parents[2] / "reference" / "single_neuron_escape.json").read_text())["values"]
 
 LINKS = [{3: 1.0}, {4: 1.0}, {6: 1.0}, {4: 1.0, 6: 0.5}, {3: 1.0, 4: 0.5}, {4: 1.0, 5: 0.3}]
 

@@ -19,7 +19,7 @@ from hermite import polynomials
 
 # Order parameters of erf committees with the term of the finite learning rate, integrated at tolerance 1e-12 from the
 # right-hand side of the public code arn4/committe-learning (commit 4cdb74f), checked there against sgoldt/nn2pp.
-REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]
+REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "saad_solla_erf.json").read_text())["cases"]
 MIXED = {0: 0.3, 1: 0.2, 2: 0.4, 3: 0.5, 4: -0.2}
 LINKS = ["erf", {1: 1.0}, {2: 1.0}, {3: 1.0}, {4: 1.0}, MIXED]
 #: All links at both ends of the numbers of neurons and directions, and as many of both with some.
