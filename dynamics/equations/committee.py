@@ -13,19 +13,16 @@ so that with F = N C + diag(k) C, and in time t = η · step,
 
 for one sample, see docs/committees.md. Means are closed forms for erf(z/√2), finite sums for polynomials.
 
-State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory, lowest degree that counts in learned masses,
-family of the link, place of N | layout of the step] with theory 1 for the step's limit d → ∞ and 2 for the step at
-finite d; parameters = [w (M) | T (P, P) | τ² | η | d | B | mean derivatives of a polynomial at variance 1]. `work`
-holds C (M, M), of a polynomial F_ak = E σ^(k)(λ_a), k < K + 4, (M, K + 4), then N + diag(k) and F (m, M), the terms of
-second order (m, m) and their scratch. Each family has a right-hand side of its own for steps, whose terms of second
-order take long to compile.
+State y = [R (m, P) | S (m, m)]; `CommitteeCounts`, `CommitteeNumbers` and `CommitteeWork` say what `sizes`,
+`parameters` and `work` hold. Each family has a right-hand side of its own for steps, whose terms of second order take
+long to compile.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -53,27 +50,108 @@ if TYPE_CHECKING:
 
 #: Families of links.
 ERF, POLYNOMIAL = 0, 1
-#: Places in `sizes`.
-DEGREE, THEORY, FIRST, FAMILY, FORCES_AT, LAYOUT = range(3, 9)
+
+
+class CommitteeCounts(NamedTuple):
+    """First entries of `sizes`, which the layout of the step follows."""
+
+    #: Neurons m and directions P.
+    width: int
+    directions: int
+    #: 1 where the sign of an overlap matters.
+    sign_matters: int
+    #: Degree K of a polynomial, 0 of erf.
+    degree: int
+    #: 0 in the flow, 1 for steps in the limit d → ∞, 2 for steps at finite d.
+    theory: int
+    #: Lowest degree that counts in learned masses.
+    first_degree: int
+    #: `ERF` or `POLYNOMIAL`.
+    family: int
+    #: Place of N in `work`.
+    forces_at: int
+
+
+class CommitteeNumbers(NamedTuple):
+    """Layout of `parameters`: weights w (M,), Gram matrix T (P, P) of directions, five numbers, and those of the link.
+
+    The numbers are the variance τ² of label noise, the learning rate η, the dimension d, the samples B of a batch and
+    the emergence level; `link` holds the mean derivatives of a polynomial at variance 1 (K + 1,), and is empty for erf.
+    """
+
+    weights: Vector
+    gram: Matrix
+    noise: float
+    rate: float
+    dimension: float
+    batch: float
+    level: float
+    link: Vector
+
+
+class CommitteeWork(NamedTuple):
+    """Parts of `work`: C (M, M), `derivatives` (M, K + 4), N + diag(k) and F (m, M), `second` (m, m), and scratch.
+
+    `derivatives` are F_ak = E σ^(k)(λ_a) of a polynomial, without rows for erf; `second` are the terms of second order.
+    """
+
+    C: Matrix
+    derivatives: Matrix
+    N: Matrix
+    F: Matrix
+    second: Matrix
+    scratch: Vector
+
+
+#: Place of the step's layout in `sizes`.
+LAYOUT = len(CommitteeCounts._fields)
 
 
 @kernel
-def forces(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix]:
-    """Return views of `work`: N + diag(k) and F = (N + diag(k)) C, shape (m, M) each, where C is the Gram matrix."""
-    m, M, place = sizes[0], sizes[0] + sizes[1], sizes[FORCES_AT]
-    return matrix(work, place, m, M), matrix(work, place + m * M, m, M)
+def counts_of(sizes: Integers) -> CommitteeCounts:
+    """Return the first entries of `sizes` by name."""
+    return CommitteeCounts(sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5], sizes[6], sizes[7])
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> CommitteeNumbers:
+    """Return the parts of `parameters` by name."""
+    counts = counts_of(sizes)
+    P, M = counts.directions, counts.width + counts.directions
+    at = M + P * P
+    return CommitteeNumbers(
+        vector(parameters, 0, M), matrix(parameters, M, P, P), parameters[at], parameters[at + 1], parameters[at + 2],
+        parameters[at + 3], parameters[at + 4], vector(parameters, at + 5, parameters.size - at - 5),
+    )  # fmt: skip
+
+
+@kernel
+def work_of(sizes: Integers, work: Vector) -> CommitteeWork:
+    """Return the parts of `work` by name."""
+    counts = counts_of(sizes)
+    m, M, at = counts.width, counts.width + counts.directions, counts.forces_at
+    rows, last = M if counts.family == POLYNOMIAL else 0, at + 2 * m * M
+    return CommitteeWork(
+        matrix(work, 0, M, M), matrix(work, M * M, rows, counts.degree + 4), matrix(work, at, m, M),
+        matrix(work, at + m * M, m, M), matrix(work, last, m, m), vector(work, last + m * m, work.size - last - m * m),
+    )  # fmt: skip
+
+
+@kernel
+def split(y: Vector, sizes: Integers) -> tuple[Matrix, Matrix]:
+    """Return views of a state, or of its rates: R (m, P), neurons times directions, and S (m, m), times neurons."""
+    counts = counts_of(sizes)
+    m, P = counts.width, counts.directions
+    return matrix(y, 0, m, P), matrix(y, m * P, m, m)
 
 
 @kernel
 def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the Gram matrix C = [S R; Rᵀ T] of all vectors, then the mean derivatives of a polynomial."""
-    m, P, K = sizes[0], sizes[1], sizes[DEGREE]
-    M = m + P
-    C = matrix(work, 0, M, M)
-    write_gram(y, m, matrix(parameters, M, P, P), C)
-    for a in range(M if sizes[FAMILY] == POLYNOMIAL else 0):
-        means = vector(parameters, M + P * P + 5, K + 1)
-        write_series_means(C[a, a], 0.0, means, vector(work, M * M + a * (K + 4), K + 4))
+    numbers, (C, derivatives, _, _, _, _) = numbers_of(parameters, sizes), work_of(sizes, work)
+    write_gram(y, counts_of(sizes).width, numbers.gram, C)
+    for a in range(derivatives.shape[0]):
+        write_series_means(C[a, a], 0.0, numbers.link, derivatives[a])
 
 
 @kernel
@@ -83,25 +161,25 @@ def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
     σ_i is the output of neuron i, and w_b = 1 for neurons and −a_p for directions. For erf, k_i = −Σ_b N_ib C_ib/(1 +
     C_ii), C the Gram matrix.
     """
-    m, M, K, (N, _) = sizes[0], sizes[0] + sizes[1], sizes[DEGREE], forces(sizes, work)
+    counts, weights = counts_of(sizes), numbers_of(parameters, sizes).weights
+    C, derivatives, N, _, _, _ = work_of(sizes, work)
     write_means(y, parameters, sizes, work)
-    C, weights = matrix(work, 0, M, M), vector(parameters, 0, M)
-    for i in range(m):
+    for i in range(counts.width):
         if is_stopped(sizes):
             return
         first, total = 1.0 + C[i, i], 0.0
-        if sizes[FAMILY] == ERF:
-            for b in range(M):
+        if counts.family == ERF:
+            for b in range(weights.size):
                 c, second = C[i, b], 1.0 + C[b, b]
                 N[i, b] = weights[b] * (2.0 / math.pi / math.sqrt(first * second - c * c))
                 total -= N[i, b] * c
             N[i, i] += total / first
             continue
-        F = vector(work, M * M + i * (K + 4), K + 4)
-        for b in range(M):
-            G, c = vector(work, M * M + b * (K + 4), K + 4), C[i, b]
+        F = derivatives[i]
+        for b in range(weights.size):
+            G, c = derivatives[b], C[i, b]
             slopes = bend = 0.0
-            for k in range(K, -1, -1):
+            for k in range(counts.degree, -1, -1):
                 slopes = F[k + 1] * G[k + 1] + slopes * c / (k + 1)
                 bend = F[k + 2] * G[k] + bend * c / (k + 1)
             N[i, b] = weights[b] * slopes
@@ -116,10 +194,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     R and S are products of neurons with directions and with neurons, and F = (N + diag(k)) C has the columns [F_S |
     F_R]; C is the Gram matrix of all vectors.
     """
-    m, P, (N, F) = sizes[0], sizes[1], forces(sizes, work)
+    (C, _, N, F, _, _), (dR, dS) = work_of(sizes, work), split(out, sizes)
     write_forces(y, parameters, sizes, work)
-    product_until(N, matrix(work, 0, m + P, m + P), F, sizes)
-    write_descent(F, matrix(out, 0, m, P), matrix(out, m * P, m, m))
+    product_until(N, C, F, sizes)
+    write_descent(F, dR, dS)
 
 
 @pasted_kernel
@@ -128,18 +206,16 @@ def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matr
 
     Entries above the diagonal are not written.
     """
-    m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
-    at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
-    second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
-    numbers, layout = parameters[at + 5 :], vector(sizes, LAYOUT, sizes.size - LAYOUT)
-    vectors, exact = (matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)), sizes[THEORY] == 2
-    noise, d = parameters[at], parameters[at + 2]
-    if sizes[FAMILY] == ERF:
-        steps.write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
+    m, exact, numbers = counts_of(sizes).width, counts_of(sizes).theory == 2, numbers_of(parameters, sizes)
+    C, _, N, F, second, scratch = work_of(sizes, work)
+    vectors, layout = (C, np.zeros(C.shape[0]), numbers.weights), vector(sizes, LAYOUT, sizes.size - LAYOUT)
+    noise, d, link = numbers.noise, numbers.dimension, numbers.link
+    if counts_of(sizes).family == ERF:
+        steps.write_central_erf_second(vectors, noise, d, exact, m, link, layout, scratch, second)
     else:
-        steps.write_polynomial_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
+        steps.write_polynomial_second(vectors, noise, d, exact, m, link, layout, scratch, second)
     # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
-    average_batch(second, vectors[0], N, F, vectors[2], parameters[at + 3], exact, 1.0, 0.0)
+    average_batch(second, C, N, F, numbers.weights, numbers.batch, exact, 1.0, 0.0)
     return second
 
 
@@ -147,8 +223,8 @@ def write_step_second(parameters: Vector, sizes: Integers, work: Vector) -> Matr
 def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the rates of `rhs`, and add η E of the products of two gradients to S', for a finite learning rate."""
     rhs(t, y, out, parameters, sizes, work)
-    m, rate = sizes[0], parameters[sizes[0] + sizes[1] + sizes[1] ** 2 + 1]
-    add_noise(rate, write_step_second(parameters, sizes, work), matrix(out, m * sizes[1], m, m))
+    _, dS = split(out, sizes)
+    add_noise(numbers_of(parameters, sizes).rate, write_step_second(parameters, sizes, work), dS)
 
 
 @kernel
@@ -157,25 +233,25 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
     N + diag(k) are the forces that `rhs` leaves in `work`.
     """
-    m, P, (N, _) = sizes[0], sizes[1], forces(sizes, work)
-    for i in range(m):
-        for p in range(P):
-            out[i * P + p] = -N[i, i]
-        for j in range(m):
-            out[m * P + i * m + j] = -N[i, i] - N[j, j]
+    (dR, dS), N = split(out, sizes), work_of(sizes, work).N
+    for i in range(dR.shape[0]):
+        for p in range(dR.shape[1]):
+            dR[i, p] = -N[i, i]
+        for j in range(dR.shape[0]):
+            dS[i, j] = -N[i, i] - N[j, j]
 
 
 @kernel
 def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
     """Return E σ_i σ_b of units i and b, without the degrees below the lowest one that counts as learned."""
-    M, K = sizes[0] + sizes[1], sizes[DEGREE]
-    c, value = work[i * M + b], 0.0
-    if sizes[FAMILY] == ERF:
-        ratio = c / math.sqrt((1.0 + work[i * M + i]) * (1.0 + work[b * M + b]))
-        return 2.0 / math.pi * (math.asin(ratio) - (0.0 if sizes[FIRST] == 0 else ratio))
-    F, G = vector(work, M * M + i * (K + 4), K + 4), vector(work, M * M + b * (K + 4), K + 4)
-    for k in range(K, -1, -1):
-        value = (F[k] * G[k] if k >= sizes[FIRST] else 0.0) + value * c / (k + 1)
+    counts, (C, derivatives, _, _, _, _) = counts_of(sizes), work_of(sizes, work)
+    c, value = C[i, b], 0.0
+    if counts.family == ERF:
+        ratio = c / math.sqrt((1.0 + C[i, i]) * (1.0 + C[b, b]))
+        return 2.0 / math.pi * (math.asin(ratio) - (0.0 if counts.first_degree == 0 else ratio))
+    F, G = derivatives[i], derivatives[b]
+    for k in range(counts.degree, -1, -1):
+        value = (F[k] * G[k] if k >= counts.first_degree else 0.0) + value * c / (k + 1)
     return value
 
 
@@ -186,26 +262,25 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     C_ip is the cosine of neuron i and direction p; where the sign matters only C > 0 counts. The mass is NaN where no
     degree of the link counts.
     """
-    m, P = sizes[0], sizes[1]
-    M = m + P
-    level = parameters[M + P * P + 4]
+    counts, numbers, C = counts_of(sizes), numbers_of(parameters, sizes), work_of(sizes, work).C
+    m, P = counts.width, counts.directions
     write_means(y, parameters, sizes, work)
     for p in range(P):
         largest, mass = 0.0, 0.0
         for i in range(m):
-            r = work[i * M + m + p]
-            if r > 0.0 or sizes[2] == 0:
-                largest = max(largest, r * r / work[i * M + i])
+            r = C[i, m + p]
+            if r > 0.0 or counts.sign_matters == 0:
+                largest = max(largest, r * r / C[i, i])
             mass += learned_mean(i, m + p, sizes, work)
-        out[p] = largest - level
+        out[p] = largest - numbers.level
         unit_square = learned_mean(m + p, m + p, sizes, work)
-        out[P + p] = mass / unit_square + 0.5 * parameters[m + p] if unit_square > 0.0 else np.nan
+        out[P + p] = mass / unit_square + 0.5 * numbers.weights[m + p] if unit_square > 0.0 else np.nan
 
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Make S symmetric: one half, which steps treat alike up to the order of sums, is copied over the other."""
-    mirror(matrix(y, sizes[0] * sizes[1], sizes[0], sizes[0]))
+    mirror(split(y, sizes)[1])
 
 
 FLOW = Functions(rhs, event_values, normalise, jacobian_diagonal)

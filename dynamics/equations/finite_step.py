@@ -7,8 +7,8 @@ base + d slope of the moments below and d slope in the limit d → ∞ at fixed 
 (ln n_i)' = H_ii − 2 F_ii. Above the limit of stability the solution blows up in finite time, (ln n)' ~ η d n².
 
 State, events and constraint are those of `dynamics.equations.overlaps`, whose Jacobian diagonal serves as it is: it is
-dominant where the equation is stiff. parameters = [a (P) | T (P, P) | τ, three weights | `numbers` | data of the link],
-sizes = [m, P, orthonormal, sign_matters, place of the link | `layout`] of `MomentTables`.
+dominant where the equation is stiff. `sizes` begins with `OverlapCounts`, which the `layout` of `MomentTables` follows,
+and `FiniteStepNumbers` says what `parameters` holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from dynamics.equations.interface import FlowSystem
 from dynamics.equations.link import with_link
 from dynamics.equations.mean_step import add_noise, keep_lengths, weights_of_batch, write_descent
-from dynamics.equations.overlaps import OverlapSystem, write_gram
+from dynamics.equations.overlaps import OverlapCounts, OverlapSystem, counts_of, split, write_gram
 from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import entry, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.products import product
@@ -35,10 +35,37 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
 
 #: Place of `layout` in `sizes`.
-LAYOUT = 5
+LAYOUT = len(OverlapCounts._fields)
 #: A squared norm beyond this multiple of Σ a counts as infinite: from there on (ln n)' ~ η d n² diverges within a time
 #: that float64 hardly resolves, and "the state is not finite" says more than "the step is too small".
 LARGEST_NORM = 1e4
+
+
+class FiniteStepNumbers(NamedTuple):
+    """Layout of `parameters`, which the data of the link end.
+
+    Coefficients a (P,) and Gram matrix T (P, P) of the directions, the standard deviation τ of label noise, the weights
+    of mean gradients, of base and of slope in η S (`weights_of_batch`), and `numbers` of `MomentTables`.
+    """
+
+    a: Vector
+    gram: Matrix
+    noise: float
+    of_mean: float
+    of_base: float
+    of_slope: float
+    tables: Vector
+
+
+@kernel
+def numbers_of(parameters: Vector, sizes: Integers) -> FiniteStepNumbers:
+    """Return the parts of `parameters` by name."""
+    P = counts_of(sizes).directions
+    at = P + P * P
+    return FiniteStepNumbers(
+        vector(parameters, 0, P), matrix(parameters, P, P, P), parameters[at], parameters[at + 1], parameters[at + 2],
+        parameters[at + 3], vector(parameters, at + 4, parameters.size - at - 4),
+    )  # fmt: skip
 
 
 @kernel
@@ -56,21 +83,20 @@ def write_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
     gradient with all vectors, divided by the neuron's length; H (m, m) is η times the second-order part of one step,
     divided by the lengths of both neurons.
     """
-    m, P = sizes[0], sizes[1]
-    mm, M, at = m * m, m + P, P + P * P
-    layout, scratch = vector(sizes, LAYOUT, sizes.size - LAYOUT), vector(work, 3 * mm, work.size - 3 * mm)
-    Q, place = matrix(scratch, layout[POWERS_AT] + M * M, M, M), layout[DRIFT_AT]
+    numbers, m = numbers_of(parameters, sizes), counts_of(sizes).width
+    mm, layout = m * m, vector(sizes, LAYOUT, sizes.size - LAYOUT)
     H, base, slope = matrix(work, 0, m, m), matrix(work, mm, m, m), matrix(work, 2 * mm, m, m)
-    write_gram(y, m, matrix(parameters, P, P, P), Q)
-    write_norms(y, vector(scratch, 0, m))
-    for p in range(P):
-        scratch[m + p] = -parameters[p]
-    numbers = vector(parameters, at + 4, parameters.size - at - 4)
-    step_moments(parameters[at], (numbers, layout, scratch), (H, base, slope))
+    scratch = vector(work, 3 * mm, work.size - 3 * mm)
+    weights, _, Q, N, F = moment_work(layout, scratch)
+    write_gram(y, m, numbers.gram, Q)
+    write_norms(y, vector(weights, 0, m))
+    for p in range(numbers.a.size):
+        weights[m + p] = -numbers.a[p]
+    step_moments(numbers.noise, (numbers.tables, layout, scratch), (H, base, slope))
     for i in range(m):
         for j in range(m):
-            H[i, j] = parameters[at + 1] * H[i, j] + parameters[at + 2] * base[i, j] + parameters[at + 3] * slope[i, j]
-    return Q, matrix(scratch, place, m, M), matrix(scratch, place + m * M, m, M), H
+            H[i, j] = numbers.of_mean * H[i, j] + numbers.of_base * base[i, j] + numbers.of_slope * slope[i, j]
+    return Q, N, F, H
 
 
 @kernel
@@ -80,17 +106,15 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     C and G are cosines of neurons with directions and with neurons, n squared norms. (ln n_i)' = H_ii − 2 F_ii, F and H
     as `write_second` returns them.
     """
-    m, P = sizes[0], sizes[1]
-    mP, mm = m * P, m * m
-    if is_blown_up(y, parameters, m, P):
+    dC, dG, dl = split(out, sizes)
+    if is_blown_up(y, parameters, dC.shape[0], dC.shape[1]):
         out.fill(np.nan)
         return
-    dC, dG = matrix(out, 0, m, P), matrix(out, mP, m, m)
     Q, _, F, H = write_second(y, parameters, sizes, work)
     write_descent(F, dC, dG)
     add_noise(1.0, H, dG)
-    for i in range(m):
-        out[mP + mm + i] = dG[i, i]
+    for i in range(dl.size):
+        dl[i] = dG[i, i]
     keep_lengths(1.0, F, H, Q, dC, dG)
 
 
@@ -105,14 +129,86 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 # and the Y made of it hold the rows j = i … m − 1 of one i at a time. `moment_tables` says what `numbers` and `layout`
 # hold.
 
-#: Places in `layout` of those of the powers of Q and of N and F in `work`.
-POWERS_AT, DRIFT_AT = 9, 10
+
+class MomentPlaces(NamedTuple):
+    """Header of `layout`: counts, and where lists of numbers, places and rows begin."""
+
+    #: Neurons m, directions P, the largest power of Q, and the degree K of the link.
+    width: int
+    directions: int
+    top: int
+    degree: int
+    #: Numbers of single rows, segments, mixed rows, groups and terms.
+    singles: int
+    segments: int
+    mixed: int
+    groups: int
+    terms: int
+    #: Starts in `work`: of the powers of Q, N and F, rows U, Y of single rows, X, and Y of mixed rows.
+    powers_at: int
+    drift_at: int
+    U_at: int
+    single_at: int
+    X_at: int
+    Y_at: int
+    #: Starts in `layout`: of pairs (e, r), segments, pairs (r, s), groups, powers of G_ij, and places of terms.
+    pairs_from: int
+    segments_from: int
+    mixed_from: int
+    groups_from: int
+    exponents_from: int
+    terms_from: int
+    #: Starts in `numbers`: of the coefficients of powers, and of the weights of terms.
+    coefficients_from: int
+    weights_from: int
+    #: Start in `work` of the powers of G_ij.
+    spans_at: int
+
+
+HEADER = len(MomentPlaces._fields)
+
+
+class MomentWork(NamedTuple):
+    """Parts of `work` that every kernel of moments needs, M = m + P.
+
+    Weights w (M,), the elementwise powers of Q, ((top + 1) M, M), Q (M, M), N + diag(κ) and F (m, M).
+    """
+
+    weights: Vector
+    powers: Matrix
+    Q: Matrix
+    N: Matrix
+    F: Matrix
+
+
 #: a (P,), T (P, P) and τ; `numbers` and `layout` of the tables, and scratch.
 Teacher = tuple[Vector, Matrix, float]
 Tables = tuple[Vector, Integers, Vector]
 #: D and second = base + d · slope.
 Parts = tuple[Matrix, Matrix, Matrix]
 TABLES, PARTS = tuple_of(VECTOR, INTEGERS, VECTOR), tuple_of(MATRIX, MATRIX, MATRIX)
+
+
+@kernel
+def places_of(layout: Integers) -> MomentPlaces:
+    """Return the header of `layout` by name."""
+    h = layout
+    return MomentPlaces(
+        h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7], h[8], h[9], h[10], h[11], h[12], h[13], h[14], h[15], h[16],
+        h[17], h[18], h[19], h[20], h[21], h[22], h[23],
+    )  # fmt: skip
+
+
+@kernel
+def moment_work(layout: Integers, work: Vector) -> MomentWork:
+    """Return the parts of `work` that every kernel of moments needs."""
+    at = places_of(layout)
+    m, M = at.width, at.width + at.directions
+    return MomentWork(
+        vector(work, 0, M), matrix(work, at.powers_at, (at.top + 1) * M, M),
+        matrix(work, at.powers_at + M * M, M, M), matrix(work, at.drift_at, m, M),
+        matrix(work, at.drift_at + m * M, m, M),
+    )  # fmt: skip
 
 
 @unit(Tables=TABLES)
@@ -123,14 +219,11 @@ def write_drift(tables: Tables, drift_gram: Matrix) -> None:
     g(Q_ib) − N_ib Q_ib).
     """
     numbers, layout, work = tables
-    m, degree, place = layout[0], layout[3], layout[DRIFT_AT]
-    M = m + layout[1]
-    Q = matrix(work, layout[POWERS_AT] + M * M, M, M)
-    N, F = matrix(work, place, m, M), matrix(work, place + m * M, m, M)
-    for i in range(m):
+    degree, (weights, _, Q, N, F) = places_of(layout).degree, moment_work(layout, work)
+    for i in range(N.shape[0]):
         kappa = 0.0
-        for b in range(M):
-            q, w = Q[i, b], work[b]
+        for b in range(weights.size):
+            q, w = Q[i, b], weights[b]
             value = slope = 0.0
             for j in range(degree, -1, -1):
                 slope = slope * q + value
@@ -159,18 +252,18 @@ def write_singles(layout: Integers, work: Vector) -> None:
     Q_i is row i of the Gram matrix of all M vectors, w their weights, powers are elementwise; rows have M entries and
     lie in `work`, at the places that `layout` gives.
     """
-    m, top, count = layout[0], layout[2], layout[4]
-    M = m + layout[1]
-    power, U, Y, place = layout[POWERS_AT], layout[11], layout[12], layout[15]
-    for r in range(top + 1):
+    at, (weights, powers, _, _, _) = places_of(layout), moment_work(layout, work)
+    m, M = at.width, weights.size
+    U = matrix(work, at.U_at, (at.top + 1) * m, M)
+    for r in range(at.top + 1):
         for i in range(m):
-            row, source = U + (r * m + i) * M, power + (r * M + i) * M
+            row, source = U[r * m + i], powers[r * M + i]
             for b in range(M):
-                work[row + b] = work[b] * work[source + b]
-    for x in range(count):
-        e, r = layout[place + 2 * x], layout[place + 2 * x + 1]
-        rows, Q = matrix(work, U + r * m * M, m, M), matrix(work, power + e * M * M, M, M)
-        contract(e, rows, Q, matrix(work, Y + x * m * M, m, M))
+                row[b] = weights[b] * source[b]
+    for x in range(at.singles):
+        e, r = layout[at.pairs_from + 2 * x], layout[at.pairs_from + 2 * x + 1]
+        rows, Q = matrix(work, at.U_at + r * m * M, m, M), matrix(work, at.powers_at + e * M * M, M, M)
+        contract(e, rows, Q, matrix(work, at.single_at + x * m * M, m, M))
 
 
 @unit()
@@ -180,23 +273,22 @@ def write_mixed(i: int, layout: Integers, work: Vector) -> None:
     Q_i is row i of the Gram matrix of all M vectors, w their weights, powers are elementwise; rows have M entries and
     lie in `work`, at the places that `layout` gives.
     """
-    m, segments, mixed, place = layout[0], layout[5], layout[6], layout[17]
-    M, count = m + layout[1], m - i
-    power, U, X, Y = layout[POWERS_AT], layout[11], layout[13], layout[14]
-    for x in range(mixed):
-        first = U + (layout[place + 2 * x] * m + i) * M
-        second = power + layout[place + 2 * x + 1] * M * M
+    at, (weights, powers, _, _, _) = places_of(layout), moment_work(layout, work)
+    m, M, count = at.width, weights.size, at.width - i
+    U, X = matrix(work, at.U_at, (at.top + 1) * m, M), matrix(work, at.X_at, at.mixed * count, M)
+    for x in range(at.mixed):
+        r, s = layout[at.mixed_from + 2 * x], layout[at.mixed_from + 2 * x + 1]
+        first = U[r * m + i]
         for j in range(i, m):
-            row, factor = X + (x * count + j - i) * M, second + j * M
+            row, factor = X[x * count + j - i], powers[s * M + j]
             for b in range(M):
-                work[row + b] = work[first + b] * work[factor + b]
-    place = layout[16]
-    for x in range(segments):
-        e, source, rows = layout[place + 4 * x], layout[place + 4 * x + 1], layout[place + 4 * x + 2] * count
-        target = layout[place + 4 * x + 3]
-        mixed_rows = matrix(work, X + source * count * M, rows, M)
-        Q = matrix(work, power + e * M * M, M, M)
-        contract(e, mixed_rows, Q, matrix(work, Y + target * count * M, rows, M))
+                row[b] = first[b] * factor[b]
+    for x in range(at.segments):
+        place = at.segments_from + 4 * x
+        e, source, rows, target = layout[place], layout[place + 1], layout[place + 2] * count, layout[place + 3]
+        mixed_rows = matrix(work, at.X_at + source * count * M, rows, M)
+        Q = matrix(work, at.powers_at + e * M * M, M, M)
+        contract(e, mixed_rows, Q, matrix(work, at.Y_at + target * count * M, rows, M))
 
 
 @unit(Tables=TABLES)
@@ -204,29 +296,30 @@ def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tupl
     """Return (base, slope) of neurons i and j: E[e² ∇_i·∇_j] = ρ_i ρ_j (base + d · slope) for one sample.
 
     e is the error with label noise of standard deviation `noise`, ∇_i the gradient of the network's output by the
-    weights of neuron i, ρ_i its length and d the dimension; s is the cosine of the two neurons.
+    weights of neuron i, ρ_i its length and d the dimension; s is the cosine of the two neurons. `work` must hold rows
+    U, X and Y, and 1 as the power 0 of s.
     """
     numbers, layout, work = tables
-    m, M, degree, groups = layout[0], layout[0] + layout[1], layout[3], layout[7]
-    place, powers, terms = layout[18], layout[19], layout[20]
-    coefficients, weights, spans = layout[21], layout[22], layout[23]
-    for t in range(1, degree + 3):
-        work[spans + t] = work[spans + t - 1] * s
+    at = places_of(layout)
+    m, M, spans = at.width, at.width + at.directions, vector(work, at.spans_at, at.degree + 3)
+    coefficients, weights = at.coefficients_from, at.weights_from
+    for t in range(1, at.degree + 3):
+        spans[t] = spans[t - 1] * s
     base = slope = 0.0
-    for x in range(groups):
-        hb = hs = 0.0
-        for c in range(layout[place + 2 * x + 1], layout[place + 2 * x + 3]):
-            power = work[spans + layout[powers + c]]
+    for x in range(at.groups):
+        group, hb, hs = at.groups_from + 2 * x, 0.0, 0.0
+        for c in range(layout[group + 1], layout[group + 3]):
+            power = spans[layout[at.exponents_from + c]]
             hb += numbers[coefficients + 2 * c] * power
             hs += numbers[coefficients + 2 * c + 1] * power
         alike = mixed = 0.0
-        for y in range(layout[place + 2 * x], layout[place + 2 * x + 2]):
-            t = terms + 8 * y
-            first_row = layout[t] + (layout[t + 1] * i + layout[t + 2] * j + layout[t + 3] * (m - i)) * M
-            second_row = layout[t + 4] + (layout[t + 5] * i + layout[t + 6] * j + layout[t + 7] * (m - i)) * M
-            dot_product = 0.0
+        for y in range(layout[group], layout[group + 2]):
+            t = at.terms_from + 8 * y
+            place = layout[t] + (layout[t + 1] * i + layout[t + 2] * j + layout[t + 3] * (m - i)) * M
+            other_place = layout[t + 4] + (layout[t + 5] * i + layout[t + 6] * j + layout[t + 7] * (m - i)) * M
+            first, second, dot_product = vector(work, place, M), vector(work, other_place, M), 0.0
             for b in range(M):
-                dot_product += work[first_row + b] * work[second_row + b]
+                dot_product += first[b] * second[b]
             alike += numbers[weights + 2 * y] * dot_product
             mixed += numbers[weights + 2 * y + 1] * dot_product
         if x == 0:
@@ -245,20 +338,19 @@ def step_moments(noise: float, tables: Tables, parts: Parts) -> None:
     vectors at its start and their Gram matrix Q; F, from `write_drift`, stays in `work`.
     """
     (_, layout, work), (drift_gram, base, slope) = tables, parts
-    m, M, power = layout[0], layout[0] + layout[1], layout[POWERS_AT]
-    size = M * M
+    at, Q = places_of(layout), moment_work(layout, work).Q
     # The elementwise powers 0, 2, 3 … of Q.
-    vector(work, power, size).fill(1.0)
-    for e in range(2, layout[2] + 1):
-        for x in range(power, power + size):
-            work[e * size + x] = work[(e - 1) * size + x] * work[size + x]
+    powers = matrix(work, at.powers_at, at.top + 1, Q.size)
+    powers[0].fill(1.0)
+    for e in range(2, at.top + 1):
+        for x in range(Q.size):
+            powers[e, x] = powers[e - 1, x] * powers[1, x]
     write_drift(tables, drift_gram)
     write_singles(layout, work)
-    work[layout[23]] = 1.0
-    Q = matrix(work, power + size, M, M)
-    for i in range(m):
+    vector(work, at.spans_at, 1).fill(1.0)
+    for i in range(at.width):
         write_mixed(i, layout, work)
-        for j in range(i, m):
+        for j in range(i, at.width):
             base[i, j], slope[i, j] = base[j, i], slope[j, i] = pair_moments(i, j, noise, tables, Q[i, j])
 
 
@@ -336,13 +428,13 @@ def exact_moments(coefficients: Array, R: Array, S: Array, teacher: Teacher) -> 
     """
     (m, P), (a, T, noise), rho = R.shape, teacher, np.sqrt(np.diag(S))
     M, (numbers, layout, size), scale = m + P, moment_tables(coefficients, m, P), np.outer(rho, rho)
-    work, parts, at = np.zeros(size), np.empty((3, m, m)), layout[DRIFT_AT] + m * M
+    work, parts, at = np.zeros(size), np.empty((3, m, m)), MomentPlaces(*layout[:HEADER].tolist())
     gram = np.block([[S / scale, R / rho[:, None]], [R.T / rho, T]])
     np.fill_diagonal(gram, 1.0)
     work[:M] = np.concatenate([rho**2, -a])
-    work[layout[POWERS_AT] + M * M :][: M * M] = gram.ravel()
+    work[at.powers_at + M * M :][: M * M] = gram.ravel()
     write_step_moments(noise, (numbers, layout, work), (parts[0], parts[1], parts[2]))
-    F = rho[:, None] * work[at : at + m * M].reshape(m, M)
+    F = rho[:, None] * work[at.drift_at + m * M :][: m * M].reshape(m, M)
     first = rho * F[:, :m]
     return MomentParts(-F[:, m:], -first - first.T, *(scale * parts))
 
@@ -350,22 +442,12 @@ def exact_moments(coefficients: Array, R: Array, S: Array, teacher: Teacher) -> 
 # Tables of the one-step moments: from Hermite coefficients to the arrays that the kernels walk through.
 #
 # `numbers`: c_j² for j = 0 … K | per group the coefficients (of base, of slope) of each power of G_ij | per term its
-# two weights. `layout`: the header below | singles (e, r) | segments (e, first mixed, count, first row) | mixed (r,
+# two weights. `layout`: `MomentPlaces` | singles (e, r) | segments (e, first mixed, count, first row) | mixed (r,
 # s) | per group the first term and the first coefficient, with the end | powers of the coefficients | per term, for
 # its Y row and its X or U row: start, and the multiples of i, j and m − i, in rows, that are added to it.
-#
-# | places of the header | what |
-# |---|---|
-# | 0–3 | m, P, largest power of Q, degree K |
-# | 4–8 | numbers of singles, segments, mixed, groups, terms |
-# | 9–14 | starts in `work` of powers of Q, drift, U, Y of singles, X, Y of mixed |
-# | 15–20 | starts in `layout` of singles, segments, mixed, groups, powers, terms |
-# | 21–22 | starts in `numbers` of coefficients, weights |
-# | 23 | start in `work` of the powers of G_ij |
 
 #: The list takes half a second there. All links up to degree 20 pass, and pure h_k up to k = 70.
 MOST_DIAGRAMS = 260_000
-HEADER = 24
 
 
 class MomentTables(NamedTuple):
@@ -428,11 +510,15 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole
     first_coefficient = np.cumsum([0, *map(len, occurring)])
     lists = (*rows, np.stack([link.first, first_coefficient], axis=1), np.concatenate(occurring), terms)
     parts = [np.array(part, dtype=np.int64).ravel() for part in lists]
-    header = [m, num_directions, top, degree]
-    header += [len(rows.singles), len(rows.segments), len(rows.mixed), len(factors), len(terms)]
-    header += [at[name] for name in ("powers", "drift", "U", "single", "X", "Y")]
-    header += np.cumsum([HEADER, *map(len, parts[:-1])]).tolist()
-    header += [degree + 1, degree + 1 + 2 * int(first_coefficient[-1]), at["s"]]
+    pairs, segments, mixed, groups, exponents, places = np.cumsum([HEADER, *map(len, parts[:-1])]).tolist()
+    header = MomentPlaces(
+        width=m, directions=num_directions, top=top, degree=degree, singles=len(rows.singles),
+        segments=len(rows.segments), mixed=len(rows.mixed), groups=len(factors), terms=len(terms),
+        powers_at=at["powers"], drift_at=at["drift"], U_at=at["U"], single_at=at["single"], X_at=at["X"], Y_at=at["Y"],
+        pairs_from=pairs, segments_from=segments, mixed_from=mixed, groups_from=groups, exponents_from=exponents,
+        terms_from=places, coefficients_from=degree + 1,
+        weights_from=degree + 1 + 2 * int(first_coefficient[-1]), spans_at=at["s"],
+    )  # fmt: skip
     layout = np.concatenate([np.array(header, dtype=np.int64), *parts])
     return MomentTables(np.concatenate([squares, *factors, link.weights.ravel()]), layout, work_size)
 

@@ -79,12 +79,13 @@ def network_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integer
 @pasted_kernel
 def committee_moments(y: Vector, rates: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Moments:
     """Return mean gradients N (m, m + P), the Gram matrix C and mean products of gradients S (m, m) of a committee."""
-    m, M = sizes[0], sizes[0] + sizes[1]
+    m = committee.counts_of(sizes).width
     committee.rhs(0.0, vector(y, 2 * m, y.size - 2 * m), rates, parameters, sizes, work)
     S = committee.write_step_second(parameters, sizes, work)
     for i in range(2 * m):
         rates[i] = 0.0
-    return committee.forces(sizes, work)[0], matrix(work, 0, M, M), S
+    C, _, N, _, _, _ = committee.work_of(sizes, work)
+    return N, C, S
 
 
 @kernel
