@@ -53,7 +53,7 @@ MOMENTUM = {"optimizer": "SGD(momentum=0.5)"}
 SPHERES = [{"teacher": coefficients, "student": "spherical"} for coefficients in ([1.0], [1.0, 0.5])]
 
 
-def _network(link: str, biases: str = "none") -> dict[str, Any]:
+def _network(link: str, biases: str = "none") -> dict[str, object]:
     return {"network": {"activation": link, "biases": biases}, "seed": 1}
 
 
@@ -74,7 +74,7 @@ def small_problem(fields: Mapping[str, object]) -> Problem:
     return dynamics.Problem(**values)
 
 
-def _solved(function: str, *problems: Mapping[str, object], **settings: Any) -> Job:
+def _solved(function: str, *problems: Mapping[str, object], **settings: object) -> Job:
     """Return a job that calls a public function on the small problems with these fields, up to a short time."""
 
     def solve() -> None:

@@ -137,7 +137,7 @@ def linear_regression_steps(
     noise = checked_number(label_noise, "label_noise", positive=False)
     chosen = _known(optimizer)
     risk, average = _iterated(values, counts, sums, rates, size, chosen, noise)
-    return RegressionRisk(risk, average if getattr(chosen, "average", None) is not None else None)
+    return RegressionRisk(risk, average if chosen.keeps_average else None)
 
 
 def linear_regression_limit(
@@ -555,24 +555,26 @@ class WeakToStrong:
         numbers = checked_list(self.correlations, "correlations")
         correlations = tuple(checked_number(c, "correlations", positive=True, maximum=1.0) for c in numbers)
         object.__setattr__(self, "correlations", correlations)
-        for name in ("weak_features", "strong_features"):
-            size = checked_integer(getattr(self, name), name, minimum=1)
+        for name, count in (("weak_features", self.weak_features), ("strong_features", self.strong_features)):
+            size = checked_integer(count, name, minimum=1)
             require(
                 size >= len(correlations),
                 f"Argument `{name}` must be at least {len(correlations)}, the number of correlations, but is {size}.",
             )
             object.__setattr__(self, name, size)
-        most = {"samples": max(self.weak_features, self.strong_features), "pseudo_labels": self.strong_features}
-        for name, features in most.items():
-            size = checked_integer(getattr(self, name), name, minimum=1)
+        for name, count, features in (
+            ("samples", self.samples, max(self.weak_features, self.strong_features)),
+            ("pseudo_labels", self.pseudo_labels, self.strong_features),
+        ):
+            size = checked_integer(count, name, minimum=1)
             require(
                 size >= features + 2,
                 f"Argument `{name}` must be at least {features + 2}, two more than the features, because the mean is "
                 f"infinite below, but is {size}.",
             )
             object.__setattr__(self, name, size)
-        for name in ("label_noise", "target_norm"):
-            object.__setattr__(self, name, checked_number(getattr(self, name), name, positive=False))
+        for name, value in (("label_noise", self.label_noise), ("target_norm", self.target_norm)):
+            object.__setattr__(self, name, checked_number(value, name, positive=False))
         is_held = self.target_norm == 0.0 or 1.0 in correlations
         require(
             is_held,

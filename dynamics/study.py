@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dynamics.commands import parsing
-from dynamics.commands.options import CSV, OVERWRITE, SHOWN, Option, plain, positive_integer, switch
+from dynamics.commands.options import CSV, OVERWRITE, SHOWN, Option, Values, plain, positive_integer, switch
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, Parser, UsageError
 from dynamics.commands.program import run_program
 
@@ -102,7 +102,7 @@ def _noticed_study(typed: Mapping[str, object], command: str) -> int:
         return _study(typed, command)
 
 
-def _study(typed: Mapping[str, Any], command: str) -> int:
+def _study(typed: Values, command: str) -> int:
     parsing.refuse_both(typed, "json", "quiet")
     parsing.refuse_both(typed, "workers", "scheduler")
     workers = parsing.value_of(WORKERS, typed)
@@ -175,7 +175,7 @@ def _run(settings: Mapping[str, object], file: StudyFile, grid: Grid, output: Pa
     return EXIT_FAILED if findings.values["failures"] or trouble else EXIT_DONE
 
 
-def _sweep(settings: Mapping[str, Any], file: StudyFile, output: Path) -> xr.Dataset:
+def _sweep(settings: Values, file: StudyFile, output: Path) -> xr.Dataset:
     """Answer the points by processes of this machine, or by a dask cluster where one is asked for."""
     from dynamics.sweeps.sweep import sweep
     from dynamics.sweeps.workers import cluster_executor, has_cluster, why_no_workers

@@ -23,14 +23,14 @@ Switches = NDArray[np.bool_]
 SingleVector = NDArray[np.float32]
 SingleMatrix = NDArray[np.float32]
 #: Of kernels that are compiled for both precisions.
-Real = TypeVar("Real", bound=np.floating[Any])
+Real = TypeVar("Real", bound=np.floating)
 
 
 #: Bytes of a line of the cache.
 LINE = 64
 
 
-def aligned(*shape: int, dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
+def aligned(*shape: int, dtype: type[np.floating] = np.float64) -> NDArray[Any]:
     """Return an array of any numbers whose memory begins with a line of the cache.
 
     Where rows begin elsewhere, as those of numpy's arrays may, loops over them take up to a third longer.
@@ -49,7 +49,7 @@ def masked_entries(values: object) -> int:
     return int(np.count_nonzero(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
 
 
-def as_numpy(values: Any) -> Any:
+def as_numpy(values: Any) -> object:
     """Return a tensor of torch as an array, detached from its graph and its device; any other value as it is.
 
     ValueError is raised for a masked array of which an entry is masked: numpy would forget the mask.
@@ -67,7 +67,7 @@ def as_numpy(values: Any) -> Any:
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
 
 
-def real_array(values: Any, name: str) -> Array:
+def real_array(values: object, name: str) -> Array:
     """Return an array, list, tensor or column that a user gives for an argument as float64, rounded to that at most.
 
     TypeError is raised for anything but real numbers, such as text, truth values, dates, complex numbers and None;
@@ -99,7 +99,7 @@ def real_array(values: Any, name: str) -> Array:
     return numbers
 
 
-def _unit_of(values: Any) -> object:
+def _unit_of(values: object) -> object:
     """Return the unit of an array of pint, astropy or xarray, None if it has none.
 
     Labels and columns called `unit` are attributes of what xarray and pandas make, whose units are in `attrs`.
@@ -110,7 +110,7 @@ def _unit_of(values: Any) -> object:
     return getattr(values, "units", getattr(values, "unit", None))
 
 
-def real_column(values: Any, name: str) -> Array:
+def real_column(values: object, name: str) -> Array:
     """Return values as `real_array` does; a table of pandas with one column gives that column, shape (n,)."""
     column = real_array(values, name)
     return column[:, 0] if hasattr(values, "columns") and column.shape[1:] == (1,) else column

@@ -36,7 +36,7 @@ _MAX_TERMS = 400
 #: A sympy or an mpmath number.
 Number: TypeAlias = Any
 #: Moments as a sum of factor times sequence, the sequences being rational wherever the parameters are.
-Parts: TypeAlias = list[tuple[Any, list[Any]]]
+Parts: TypeAlias = list[tuple[object, list[Any]]]
 
 
 @dataclass(frozen=True)

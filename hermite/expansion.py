@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -88,7 +88,8 @@ class HermiteExpansion:
         object.__setattr__(self, "coefficients", frozen)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return HermiteExpansion, tuple(getattr(self, field.name) for field in fields(self))
+        series = (self.name, self.coefficients, self.link, self.coefficient_error)
+        return HermiteExpansion, (*series, self.text, self.exact_source, self.tolerance)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HermiteExpansion):
@@ -326,7 +327,7 @@ class CallableLink:
     two steps of a kink.
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[[object], object]
 
     def value(self, z: ArrayLike) -> Array:
         """Return σ(z); check type and shape of the values. The function gets a copy, into which it may write."""
@@ -335,11 +336,12 @@ class CallableLink:
         try:
             raw = np.asarray(as_numpy(self._called(points)))
         except Exception as error:
-            msg = (
+            refuse(
                 "Argument `x` must be a vectorised callable (array in, real array of the same shape out), but "
-                f"{name!r} failed on an array of shape {points.shape}: {error}"
+                f"{name!r} failed on an array of shape {points.shape}: {error}",
+                error=TypeError,
+                cause=error,
             )
-            raise TypeError(msg) from error
         is_real = raw.dtype.kind in "iub" or (raw.dtype.kind == "f" and raw.dtype.itemsize >= points.dtype.itemsize)
         require(
             is_real,
@@ -356,7 +358,7 @@ class CallableLink:
         values: Array = raw.astype(np.float64)  # a copy: the function may fill one array again and again
         return values[()]
 
-    def _called(self, points: Array) -> Any:
+    def _called(self, points: Array) -> object:
         """Return the values at an array; a function that fails there gets a tensor if torch is loaded."""
         try:
             return self.function(points.copy())
@@ -380,11 +382,12 @@ class CallableLink:
             pickle.dumps(self.function)
         except Exception as error:
             name = callable_name(self.function)
-            msg = (
+            refuse(
                 f"An expansion of a callable can be pickled only if the callable can, but {name!r} cannot: {error}. "
-                "Define it at the top level of a module, or give a formula."
+                "Define it at the top level of a module, or give a formula.",
+                error=pickle.PicklingError,
+                cause=error,
             )
-            raise pickle.PicklingError(msg) from error
         return CallableLink, (self.function,)
 
     def __deepcopy__(self, memo: object) -> CallableLink:
@@ -434,7 +437,7 @@ def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -
         return lambda _: number
     if expression.is_Symbol:
         return (lambda z: z[axes.index(expression)]) if axes else (lambda z: z)
-    functions: dict[Any, Callable[..., Any]] = {
+    functions: dict[object, Callable[..., Any]] = {
         sympy.Add: np.add, sympy.Mul: np.multiply, sympy.Pow: np.power,
         sympy.exp: np.exp, sympy.log: np.log, sympy.sin: np.sin, sympy.cos: np.cos, sympy.atan: np.arctan,
         sympy.sinh: np.sinh, sympy.cosh: np.cosh, sympy.tanh: np.tanh, sympy.erf: scipy.special.erf,
@@ -669,7 +672,7 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
     return HermiteExpansion(name, coefficients, FormulaLink(expression), rounding, text, form)
 
 
-def _from_callable(function: Callable[[Any], Any], order: int | None) -> HermiteExpansion:
+def _from_callable(function: Callable[[object], object], order: int | None) -> HermiteExpansion:
     """Return the expansion of a vectorised function; ValueError if its value at a point depends on other points."""
     from hermite.quadrature import POINTS, check_pointwise
 

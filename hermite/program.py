@@ -46,7 +46,7 @@ class VersionTold(Exception):
 class _Version(argparse.Action):
     """A flag that prints the version and ends parsing, so that required arguments may be absent."""
 
-    def __call__(self, *_arguments: Any) -> NoReturn:
+    def __call__(self, *_arguments: object) -> NoReturn:
         from hermite.version import PROGRAM
 
         tell(PROGRAM)
@@ -56,7 +56,7 @@ class _Version(argparse.Action):
 class _Short(argparse.Action):
     """A flag that prints a text, its `const`, and ends the command."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *_arguments: Any) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, *_arguments: object) -> NoReturn:
         sys.stdout.write(str(self.const))
         parser.exit()
 
@@ -191,7 +191,7 @@ def _fill_streams() -> None:
 
 def _is_own_process() -> bool:
     """Return whether the interpreter was started for the module that it runs, or for the console command."""
-    specification = getattr(sys.modules["__main__"], "__spec__", None)
+    specification = vars(sys.modules["__main__"]).get("__spec__")
     module = None if specification is None else specification.name.removesuffix(".__main__")
     # A folder of a path may have the name of the program, too: only the last part counts.
     return any(word == module or Path(word).stem == PROGRAM for word in sys.orig_argv)
@@ -214,7 +214,7 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
         return EXIT_INTERRUPTED
 
 
-def _show_warning(message: Warning | str, *_where: Any, **_how: Any) -> None:
+def _show_warning(message: Warning | str, *_where: object, **_how: object) -> None:
     """Write a warning that no command has caught in one line."""
     say(f"warning: {message}")
 

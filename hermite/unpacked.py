@@ -1,12 +1,11 @@
 """Public names of a package, found on first use in files that lie in a folder."""
 
 from pathlib import Path
-from typing import Any
 
 import lazy_loader  # type: ignore[import-untyped]  # as its authors leave it
 
 
-def exported(package: str, file: str) -> Any:
+def exported(package: str, file: str) -> object:
     """Return `__getattr__`, `__dir__` and `__all__` of the package in `file`, by its stub.
 
     ImportError is raised where there is none, as in an archive, from which other files could not be read either.

@@ -13,7 +13,7 @@ def _runs(
     learning_rate: float = 1e-4,
     steps: int = 20,
     optimizer: str | None = None,
-    **fields: Any,
+    **fields: object,
 ) -> Job:
     """Return a job that takes a few steps of an engine."""
 

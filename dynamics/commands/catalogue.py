@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol
 
 from dynamics.commands import options as table
 from dynamics.commands import parsing
-from dynamics.commands.options import Option, plain, switch
+from dynamics.commands.options import Option, Values, plain, switch
 from dynamics.commands.parsing import EXIT_DONE, UsageError, require_usage
 from hermite.program import flag_suggestion
 
@@ -148,7 +148,7 @@ def _study(catalogue: Catalogue, values: Mapping[str, object]) -> int:
         return _named_study(catalogue, values)
 
 
-def _named_study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
+def _named_study(catalogue: Catalogue, values: Values) -> int:
     """Run the study that the command line names, with its checked options; return the exit code."""
     name, command = values["name"], catalogue.studies[values["name"]]
     values = parsing.completed(values, options_of(name, command))

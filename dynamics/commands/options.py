@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, get_args
 
 from dynamics.integrators import FLOW_METHODS
 from hermite.text import messages
@@ -351,6 +351,10 @@ STEP_THEORIES = ("finite-d", "infinite-d")
 #: Headings of the help, in their order there: what most users ask comes first.
 Group = Literal["problem", "answer", "output", "running", "two-layer networks", "problem details", "answer details"]
 GROUPS: tuple[Group, ...] = get_args(Group)
+
+
+#: Values of options by name, each of the type that its option reads.
+Values: TypeAlias = Mapping[str, Any]
 
 
 class Option(NamedTuple):

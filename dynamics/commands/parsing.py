@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dynamics.commands.options import GROUPS, OPTIONS, STYLE, Option, plain, switch
+from dynamics.commands.options import GROUPS, OPTIONS, STYLE, Option, Values, plain, switch
 from dynamics.commands.program import exit_code_of, folded
 from hermite import program
 from hermite.program import (
@@ -127,7 +127,7 @@ def _typed(word: re.Match[str], flags: Mapping[str, str]) -> str:
     return f"{flags[word[1]]} {word[2]}" if word[1] in flags else word[0]
 
 
-def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path | None) -> None:
+def check_targets(values: Values, output: Path | None, figure: Path | None) -> None:
     """Raise UsageError where the dataset, the figure or the table may not be written."""
     from dynamics.runs.storage import StorageError, check_target
 
@@ -149,7 +149,7 @@ def shown_progress(values: Mapping[str, object]) -> bool | None:
 
 
 @contextmanager
-def noticed_compilation(values: Mapping[str, Any], answer: str = "", *, has_optimizer: bool = False) -> Iterator[None]:
+def noticed_compilation(values: Values, answer: str = "", *, has_optimizer: bool = False) -> Iterator[None]:
     """Print on stderr what the body compiles, with the expected seconds of an answer; nothing for --quiet."""
     from dynamics.runs.compiling import expected_compilation, noticed_compilation
 
@@ -191,7 +191,7 @@ def read_toml(path: str, argument: str) -> dict[str, Any]:
         refuse(f"{argument} must name a TOML file, but {shown(path)} is not ({shown(str(error))}).", error=UsageError)
 
 
-def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[str, Any]:
+def completed(values: Values, options: Sequence[Option]) -> Values:
     """Return parsed values; options without a flag take their value from the file of --config, as text."""
     if values["config"] is None:
         return values
@@ -231,7 +231,7 @@ def check_names_a_file(argument: str, path: Path) -> None:
     require_usage(path.name, f"{argument} must name a file, but is {shown(str(path))}.")
 
 
-def check_csv(values: Mapping[str, Any], *results: Path | None) -> None:
+def check_csv(values: Values, *results: Path | None) -> None:
     """Refuse a table without a name, or under the name of another file that is written."""
     if values["csv"] is None:
         return
@@ -247,7 +247,7 @@ def chosen_style(values: Mapping[str, object]) -> str:
     return str(read_option(STYLE, values["style"] or STYLE.default))
 
 
-def chosen_output(values: Mapping[str, Any], stem: str) -> Path:
+def chosen_output(values: Values, stem: str) -> Path:
     """Return the file of the result: that of --output, else `stem`.nc, numbered if that exists and must stay."""
     from dynamics.runs.storage import free_name
 
@@ -255,7 +255,7 @@ def chosen_output(values: Mapping[str, Any], stem: str) -> Path:
     return free_name(stem, ".nc", replaces=values["overwrite"]) if output is None else Path(output)
 
 
-def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
+def chosen_figure(values: Values, output: Path) -> Path | None:
     """Return the file of the figure, None for --no-plot; refuse contradictory flags."""
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
@@ -331,7 +331,7 @@ def caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
         yield caught
 
 
-def store_table(result: Any, values: Mapping[str, Any]) -> tuple[dict[str, str | None], str]:
+def store_table(result: Any, values: Values) -> tuple[dict[str, str | None], str]:
     """Write the table of a result to the file of --csv, if any; return the file by key, and any error in words."""
     if values["csv"] is None:
         return {}, ""
@@ -347,7 +347,7 @@ def end_with(
     find: Callable[[Any], Findings | None],
     output: Path,
     figure: Path | None,
-    values: Mapping[str, Any],
+    values: Values,
     *,
     store: Callable[[], tuple[Path, str]] | None = None,
     figure_key: str = "plot",

@@ -137,7 +137,8 @@ class CorrelationSystem(FlowSystem):
         drag, share = np.zeros(1), 1.0
         if learning_rate > 0.0:
             check_optimizer(optimizer)
-            means = step_means(problem, getattr(optimizer, "directions", None), batch_size)
+            directions = optimizer.directions if isinstance(optimizer, ZerothOrder) else None
+            means = step_means(problem, directions, batch_size)
             drag, share = np.asarray(means.drag.coef, dtype=np.float64), means.drift_share
         self.problem, self.batch_size = problem, batch_size
         C = float(problem.start().teacher_overlap[0, 0])

@@ -369,6 +369,6 @@ def _halves(m: int) -> int:
     return (-(-m // FIELD_BLOCK) + 1) // 2
 
 
-def pair_storage(m: int, dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
+def pair_storage(m: int, dtype: type[np.floating] = np.float64) -> NDArray[Any]:
     """Return an array for the half of G = U Uᵀ that `pair_products` writes: blocks of rows from the diagonal on."""
     return aligned(sum(min(FIELD_BLOCK, m - first) * (m - first) for first in range(0, m, FIELD_BLOCK)), dtype=dtype)

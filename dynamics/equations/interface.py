@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
@@ -52,14 +52,14 @@ class Functions:
     least_stiff: int = 1
     #: Of the units among which the functions choose (`dynamics.kernels.units.choice`), those that the system takes;
     #: None: all that the functions can reach.
-    choices: tuple[Callable[..., Any], ...] | None = None
+    choices: tuple[Callable[..., object], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OfStates:
     """A function of a state (N,); where `stacks` returns True it also takes a stack (…, N) of states."""
 
-    function: Callable[[Array], Any]
+    function: Callable[[Array], object]
     stacks: Callable[[], bool] = lambda: True
 
     def __call__(self, state: Array) -> Any:
@@ -67,7 +67,7 @@ class OfStates:
         return self.function(state)
 
 
-def takes_stacks(function: Callable[[Array], Any]) -> bool:
+def takes_stacks(function: Callable[[Array], object]) -> bool:
     """Return whether a function of a state takes a stack of them."""
     return isinstance(function, OfStates) and function.stacks()
 
@@ -116,6 +116,8 @@ class FlowSystem(EquationSystem):
     has_unit_vectors: bool = False
     #: Estimated time of one evaluation of the rates, 0 where that is short.
     seconds_of_rates: float = 0.0
+    #: Notes on the accuracy of the rates, for a reader of the answer.
+    notes: Sequence[str] = ()
     #: Why the method "stiff" is not for this system; None if the problem decides.
     against_clusters: str | None = "its slowed clusters are derived for the gradient flow, not for finite steps"
 

@@ -577,7 +577,7 @@ def overlap_edges() -> Array:
     return np.linspace(-1.0, 1.0, OVERLAP_BINS + 1)
 
 
-def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Callable[[Array], dict[str, Any]]:
+def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Callable[[Array], dict[str, object]]:
     """Return the function from a state to a dict of its observables, with the laws of overlaps.
 
     `keep` is "full" or "summary". With `mirrored` the particles are half of all, and their mirror images are put before
@@ -586,7 +586,7 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
     observe: Callable[[Array], dict[str, Any]] = system.observer(keep)
     edges = overlap_edges()
 
-    def record(state: Array) -> dict[str, Any]:
+    def record(state: Array) -> dict[str, object]:
         """Return the observables of a state and the laws of its overlaps."""
         observables, overlaps, weights = observe(state), system.overlaps(state), system.masses(state)
         weights = weights / weights.sum()

@@ -455,7 +455,8 @@ class OptimizedSystem(FlowSystem):
         if self._rule == ADAPTIVE:
             state.append(np.zeros(m))
         self.initial_state: Array = np.concatenate(state)
-        smoothing = getattr(optimizer, "smoothing", 0.0)
+        zeroth_order = optimizer if isinstance(optimizer, ZerothOrder) else ZerothOrder()
+        smoothing = zeroth_order.smoothing
         nodes, table, means = _nodes_of(base, self._rule, smoothing)
         rules: list[Any] = [{MAP: write_map, SIGN: write_signs}.get(self._rule, write_flow)]
         rules += [sum_nodes] if smoothing > 0.0 else []
@@ -464,9 +465,10 @@ class OptimizedSystem(FlowSystem):
         alpha = sgd.average if isinstance(sgd.average, float) else 0.0
         varying = learning_rate.nodes if isinstance(learning_rate, RateTable) else np.empty(0)
         rate = learning_rate.peak if isinstance(learning_rate, RateTable) else learning_rate
+        beta2 = optimizer.beta2 if isinstance(optimizer, Adam | RMSprop) else 0.0
         numbers = OptimizerNumbers(
             rate, sgd.momentum, 1.0 - sgd.dampening, of_buffer, of_gradient, alpha, problem.dimension,
-            getattr(optimizer, "directions", 1), smoothing, 1.0 - getattr(optimizer, "beta2", 0.0),
+            zeroth_order.directions, smoothing, 1.0 - beta2,
         )  # fmt: skip
         optimizer_parameters = np.concatenate([numbers, nodes.ravel(), means, varying])
         scratch = base.work_size + base.initial_state.size
@@ -480,11 +482,9 @@ class OptimizedSystem(FlowSystem):
         self.work_size += 2 * self.initial_state.size if self._rule == MAP else 0
         self.num_events = base.num_events
         self.teacher_by_degree = base.teacher_by_degree
-        #: Notes on the accuracy of rates.
-        self.notes: list[str] = []
         if self._rule == SIGN:
             self.seconds_of_rates, error = nodes[0, -2:].tolist()
-            self.notes.append(f"rates of sign SGD are sums over nodes, with errors up to about {error:.0e}")
+            self.notes = (f"rates of sign SGD are sums over nodes, with errors up to about {error:.0e}",)
 
     def smooth(self) -> OptimizedSystem:
         """Return the flow that goes through the steps of a map, to the order `TERMS` in the change of a step."""
@@ -521,11 +521,11 @@ class OptimizedSystem(FlowSystem):
         rate = float(self._base.stiffness())
         return rate if self._rule in (MAP, ZEROTH_ORDER, PLAIN) else rate / max(self.problem.label_noise, 0.1)
 
-    def observer(self, keep: str, *monitored: Any) -> Callable[[Array], dict[str, Any]]:
+    def observer(self, keep: str, *monitored: object) -> Callable[[Array], dict[str, object]]:
         """Return the function that gives the observables of the student's system, and the loss of the averages."""
         observe = self._base.observer(keep, *monitored)
 
-        def observed(state: Array) -> dict[str, Any]:
+        def observed(state: Array) -> dict[str, object]:
             """Return the observables of a state, with the loss of averaged weights if there are any."""
             record = dict(observe(self.of_student(state)))
             if self._averages:

@@ -18,7 +18,7 @@ P. N. Brown and Y. Saad, Hybrid Krylov methods for nonlinear systems of equation
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from dynamics.integrators.system_calls import (
     rhs,
 )
 from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
+from dynamics.kernels.options import AnyFunction
 from dynamics.kernels.products import is_stopped
 from dynamics.kernels.units import unit
 
@@ -659,11 +660,11 @@ def advance_through(
     max_steps: int,
     states: Matrix,
     arrays: Arrays,
-    rhs: Any,
-    event_values: Any,
-    normalise: Any,
-    jacobian_diagonal: Any,
-    jacobian_product: Any,
+    rhs: AnyFunction,
+    event_values: AnyFunction,
+    normalise: AnyFunction,
+    jacobian_diagonal: AnyFunction,
+    jacobian_product: AnyFunction,
 ) -> int:
     """Advance to the last of some increasing `targets`, writing the state at each to a row of `states`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermite.text.messages import refuse, shown, suggestion
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
-def load_torch(device: str) -> Any:
+def load_torch(device: str) -> ModuleType:
     """Return the module torch, after making sure that it can use "cpu", "cuda" or "cuda:<number>".
 
     Raises ImportError if torch is not installed, ValueError if there is no such device.
@@ -53,7 +54,7 @@ class Replay:
     #: PyTorch records on one stream for all threads, so that one thread records at a time.
     _recording: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, torch: Any, device: Any, work: Callable[[], None], kept: Sequence[Tensor] = ()) -> None:
+    def __init__(self, torch: ModuleType, device: Any, work: Callable[[], None], kept: Sequence[Tensor] = ()) -> None:
         self._torch, self._device = torch, device
         self._work, self._kept = work, kept
         self._graph: Any = None

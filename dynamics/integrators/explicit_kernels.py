@@ -13,7 +13,7 @@ control), II.5 (the pair) and II.6 (dense output), and the program DOP853.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from dynamics.integrators.step_kernels import (
 )
 from dynamics.integrators.system_calls import EXPLICIT, SIZES, System, normalise, rhs
 from dynamics.kernels.jit import entry, kernel, pasted_kernel, row_part, vector
+from dynamics.kernels.options import AnyFunction
 from dynamics.kernels.products import is_stopped
 from dynamics.kernels.units import unit
 
@@ -344,7 +345,13 @@ save_through = saving_steps(take_steps, write_inside, record_events)
 
 @entry
 def advance_through(
-    targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, rhs: Any, event_values: Any, normalise: Any
+    targets: Vector,
+    max_steps: int,
+    states: Matrix,
+    arrays: Arrays,
+    rhs: AnyFunction,
+    event_values: AnyFunction,
+    normalise: AnyFunction,
 ) -> int:
     """Advance to the last of some increasing `targets`, writing the state at each to a row of `states`.
 

@@ -38,9 +38,9 @@ class ForeignStepper(SystemStepper):
     def __init__(
         self, method: str, y0: Array, system: BoundSystem, tolerances: Tolerances, num_events: int, t0: float
     ) -> None:
-        for option in ("fixed_step", "fixed_order"):
-            if getattr(tolerances, option) != 0:
-                refuse(f"Argument `{option}` must be 0 for method '{method}', but is {getattr(tolerances, option)}.")
+        for option, value in (("fixed_step", tolerances.fixed_step), ("fixed_order", tolerances.fixed_order)):
+            if value != 0:
+                refuse(f"Argument `{option}` must be 0 for method '{method}', but is {value}.")
         self._system = system
         self._last_finite = True
         self.start = self.time = float(t0)

@@ -10,7 +10,7 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from dynamics.integrators.step_kernels import (
 from dynamics.integrators.stepper import Tolerances
 from dynamics.integrators.system_calls import EXPLICIT, PARAMETERS, SIZES, System, normalise, rhs
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
+from dynamics.kernels.options import AnyFunction
 from dynamics.kernels.units import unit
 
 if TYPE_CHECKING:
@@ -391,9 +392,9 @@ def advance_through(
     max_steps: int,
     states: Matrix,
     arrays: Arrays,
-    rhs: Any,
-    event_values: Any,
-    normalise: Any,
+    rhs: AnyFunction,
+    event_values: AnyFunction,
+    normalise: AnyFunction,
 ) -> int:
     """Advance to the last of some increasing `targets`, writing the state at each to a row of `states`.
 

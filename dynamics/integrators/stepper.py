@@ -103,15 +103,15 @@ class Tolerances:
 
     def __post_init__(self) -> None:
         """Raise ValueError for values out of range."""
-        for name, holds, requirement in (
-            ("rtol", self.rtol > 0.0, "positive"),
-            ("atol", np.all(self.atol > 0.0), "positive"),
-            ("largest_step", self.largest_step > 0.0, "positive"),
-            ("fixed_step", self.fixed_step >= 0.0, "at least 0"),
-            ("fixed_order", 0 <= self.fixed_order <= 5, "between 0 and 5"),
+        for name, value, holds, requirement in (
+            ("rtol", self.rtol, self.rtol > 0.0, "positive"),
+            ("atol", self.atol, np.all(self.atol > 0.0), "positive"),
+            ("largest_step", self.largest_step, self.largest_step > 0.0, "positive"),
+            ("fixed_step", self.fixed_step, self.fixed_step >= 0.0, "at least 0"),
+            ("fixed_order", self.fixed_order, 0 <= self.fixed_order <= 5, "between 0 and 5"),
         ):
             if not holds:
-                refuse(f"Argument `{name}` must be {requirement}, but is {getattr(self, name)}.")
+                refuse(f"Argument `{name}` must be {requirement}, but is {value}.")
 
 
 def check_inside(t: float, start: float, end: float) -> None:

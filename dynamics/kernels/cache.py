@@ -19,12 +19,15 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TypeVar
 
 import numba
 from numba.extending import is_jitted
 
+from dynamics.kernels.options import AnyFunction, Untyped
 from hermite.text.messages import refuse
+
+Result = TypeVar("Result")
 
 PACKAGES = ("hermite", "dynamics", "sgd_check")
 #: The folder that the packages are in.
@@ -39,7 +42,7 @@ _told: list[str] = []
 
 
 #: Whether Numba, as this module is loaded, leaves functions to Python.
-_config: Any = numba.config  # whose attributes have no types
+_config: Untyped = numba.config  # whose attributes have no types
 _INTERPRETED = bool(_config.DISABLE_JIT)
 
 
@@ -50,8 +53,11 @@ def is_interpreted() -> bool:
     """
     now = bool(_config.DISABLE_JIT)
     if now != _INTERPRETED:
-        need = "`numba.config.DISABLE_JIT` must be set before dynamics is used and stay as it is"
-        refuse(f"{need}, but was {_INTERPRETED} at first and is {now}.", RuntimeError)
+        refuse(
+            "`numba.config.DISABLE_JIT` must be set before dynamics is used and stay as it is, but was "
+            f"{_INTERPRETED} at first and is {now}.",
+            error=RuntimeError,
+        )
     return now
 
 
@@ -115,11 +121,12 @@ def _warn_of_memory(reason: str) -> None:
     if _told:
         return
     _told.append(reason)
-    msg = (
+    warnings.warn(
         f"Compiled code is kept in memory alone, so the next process compiles it again: {reason}. Set NUMBA_CACHE_DIR "
-        "to a directory that can be written."
+        "to a directory that can be written.",
+        category=RuntimeWarning,
+        stacklevel=4,
     )
-    warnings.warn(msg, RuntimeWarning, stacklevel=4)
 
 
 class Cached:
@@ -129,21 +136,21 @@ class Cached:
     `source`. Files that Numba cannot read, such as files that a power cut has shortened, are removed and written again.
     """
 
-    def __init__(self, source: Callable[..., Any], decorate: Callable[..., Any]) -> None:
+    def __init__(self, source: AnyFunction, decorate: Callable[..., AnyFunction]) -> None:
         functools.update_wrapper(self, source)
         self.py_func, self._decorate = source, decorate
-        self._function: Any = None
+        self._function: AnyFunction | None = None
 
     @property
-    def function(self) -> Any:
+    def function(self) -> AnyFunction:
         """The function as Numba returns it, made at first use."""
         return self._used(lambda function: function)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Untyped:
         """Return what the function returns."""
         return self._used(lambda function: function(*arguments))
 
-    def _used(self, use: Callable[[Any], Any]) -> Any:
+    def _used(self, use: Callable[[AnyFunction], Result]) -> Result:
         """Return use(function), with the compiled function on disk, or in memory if that fails twice.
 
         After the first failure the files of the function are removed.
@@ -166,14 +173,14 @@ class Cached:
         self._function = self._decorate(cache=False)
         return use(self._function)
 
-    def _decorated(self, removed: bool) -> Any:
+    def _decorated(self, removed: bool) -> AnyFunction:
         """Return the compiled function, kept on disk where possible; with `removed` its files are removed before."""
         is_typed = self.py_func.__code__.co_filename.startswith("<")
         is_ours = self.py_func.__module__.partition(".")[0] in PACKAGES and not is_typed
         try:
             if not is_ours and _calls_other_files(self.py_func):
                 return self._decorate(cache=False)
-            place: Any = numba.njit(cache=True)(self.py_func).stats.cache_path
+            place: Untyped = numba.njit(cache=True)(self.py_func).stats.cache_path
             directory, source = Path(place), Path(inspect.getfile(self.py_func))
             if is_ours:
                 _drop_if_stale(directory, source)
@@ -192,7 +199,7 @@ def _clear(directory: Path, beginning: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _calls_other_files(function: Callable[..., Any]) -> bool:
+def _calls_other_files(function: AnyFunction) -> bool:
     """Return whether a function calls compiled functions of other files, whose changes Numba misses, at any depth."""
     file, seen, waiting = inspect.getfile(function), set(), [function]
     while waiting:
@@ -206,7 +213,7 @@ def _calls_other_files(function: Callable[..., Any]) -> bool:
     return False
 
 
-def named_in(function: Callable[..., Any]) -> list[Any]:
+def named_in(function: AnyFunction) -> list[Untyped]:
     """Return the objects that the names in a function stand for, and those in modules that it names."""
     names = _names(function.__code__)
     own = [function.__globals__[name] for name in names if name in function.__globals__]

@@ -8,7 +8,6 @@ import time as clock
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numba
 from llvmlite.binding import get_host_cpu_name
@@ -16,6 +15,7 @@ from numba.core.event import Listener, install_listener
 
 from dynamics.kernels.cache import PACKAGES, ROOT, is_interpreted
 from dynamics.kernels.compile_time import TIMER_OF_RUN
+from dynamics.kernels.options import Untyped
 
 #: Kinds of questions of which this process has noted that their functions are compiled.
 _noted: set[str] = set()
@@ -47,13 +47,13 @@ class Compilation(Listener):
         """Seconds so far in which functions were compiled."""
         return self._before + (clock.perf_counter() - self._began if self.is_running else 0.0)
 
-    def on_start(self, event: Any) -> None:  # noqa: ARG002
+    def on_start(self, event: Untyped) -> None:  # noqa: ARG002
         """Note that a function begins to be compiled; Numba calls this."""
         if not self.is_running:
             self._began = clock.perf_counter()
         self._depth += 1
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: Untyped) -> None:
         """Note that a pass or a function has ended; Numba calls this."""
         if self._depth == 1:
             self._before = self.seconds
@@ -82,7 +82,7 @@ def compilation_of_run() -> Iterator[Compilation]:
 
 def _directory() -> Path:
     """Return the directory in which Numba keeps the machine code of this module's functions."""
-    place: Any = numba.njit(cache=True)(_directory).stats.cache_path
+    place: Untyped = numba.njit(cache=True)(_directory).stats.cache_path
     return Path(place)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numba
 import numpy as np
@@ -19,10 +19,8 @@ from numba.extending import intrinsic, overload, register_jitable, typeof_impl
 from numpy.typing import NDArray
 
 from dynamics.kernels.cache import MAKING, Cached, is_interpreted
-from dynamics.kernels.options import BARE, OPTIONS
+from dynamics.kernels.options import BARE, OPTIONS, Function, Untyped
 from dynamics.kernels.units import addressed, prepare, unit_of
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
@@ -50,7 +48,7 @@ def entry(function: Function) -> Function:
     if is_interpreted():
         return function
 
-    def made(cache: bool) -> Any:
+    def made(cache: bool) -> Untyped:
         """Return the function as Numba compiles it, after all units that it calls."""
         prepare(function)
         return numba.njit(cache=cache, **OPTIONS)(function)
@@ -61,25 +59,25 @@ def entry(function: Function) -> Function:
 class CompiledCallback(types.WrapperAddressProtocol):
     """A kernel that `numba.cfunc` compiled for one signature; compiled functions take it as an argument and call it."""
 
-    def __init__(self, compiled: Any, signature: Any) -> None:
+    def __init__(self, compiled: Untyped, signature: Untyped) -> None:
         self.compiled, self._signature, self.type = compiled, signature, types.FunctionType(signature)
 
     def __wrapper_address__(self) -> int:
         """Return the address of the machine code, for Numba."""
         return int(self.compiled.address)
 
-    def signature(self) -> Any:
+    def signature(self) -> Untyped:
         """Return the signature, for Numba."""
         return self._signature
 
 
 @typeof_impl.register(CompiledCallback)
-def _type_of_callback(value: CompiledCallback, _context: Any) -> Any:
+def _type_of_callback(value: CompiledCallback, _context: Untyped) -> Untyped:
     """Return Numba's type of a callback."""
     return value.type
 
 
-def callback(function: Callable[..., None], signature: Any) -> Any:
+def callback(function: Callable[..., None], signature: Untyped) -> Untyped:
     """Return a kernel as an argument of entries, compiled once per process or loaded from disk.
 
     `signature` is such as ``types.void(types.float64, types.float64[::1])``. Returns the function itself where
@@ -92,14 +90,12 @@ def callback(function: Callable[..., None], signature: Any) -> Any:
 
 
 @functools.cache
-def _compiled(function: Any, signature: Any) -> CompiledCallback:
+def _compiled(function: Untyped, signature: Untyped) -> CompiledCallback:
     """Return the callback of a kernel for a signature, made once per process."""
     made = unit_of(function)
     return CompiledCallback(addressed(function.py_func, signature) if made is None else made.make(), signature)
 
 
-# Numba publishes no types.
-Untyped = Any
 Number = TypeVar("Number", bound=np.generic)
 
 
@@ -115,12 +111,12 @@ def _pointer(typing_context: Untyped, array: Untyped, address: Untyped) -> Untyp
     return kind(array, types.uintp), generate
 
 
-def _view(flat: NDArray[Number], start: int, shape: Any) -> NDArray[Number]:
+def _view(flat: NDArray[Number], start: int, shape: int | tuple[int, ...]) -> NDArray[Number]:
     """Return numbers of a contiguous array from `start` on in a shape; compiled code counts no reference."""
     return flat.reshape(-1)[start : start + int(np.prod(shape))].reshape(shape)
 
 
-@overload(_view, strict=False, jit_options=cast("Any", BARE))
+@overload(_view, strict=False, jit_options=cast("Untyped", BARE))
 def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
     """Return the function that Numba compiles for `_view`."""
     del start, shape

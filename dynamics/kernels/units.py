@@ -18,7 +18,7 @@ import ctypes
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import cast
 
 import numba
 from llvmlite import binding, ir
@@ -26,16 +26,13 @@ from numba import types
 from numba.extending import intrinsic, is_jitted
 
 from dynamics.kernels.cache import MAKING, Cached, is_interpreted, named_in
-from dynamics.kernels.options import ADDRESSED
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-# Numba publishes no types.
-Untyped = Any
+from dynamics.kernels.options import ADDRESSED, AnyFunction, Function, Untyped
+from hermite.text.messages import refuse
 
 #: Numba's types of what annotations of units name.
 VECTOR, INTEGERS, MATRIX = types.float64[::1], types.int64[::1], types.float64[:, ::1]
 CUBE = types.float64[:, :, ::1]
-KINDS: dict[str, Any] = {
+KINDS: dict[str, Untyped] = {
     "float": types.float64,
     "int": types.int64,
     "bool": types.boolean,
@@ -53,20 +50,22 @@ _units: dict[int, CompiledUnit] = {}
 class CompiledUnit:
     """A function, its signature, and the cell with the address of its machine code, 0 until it is made."""
 
-    def __init__(self, function: Callable[..., Any], signature: Any, *, is_choice: bool) -> None:
+    def __init__(self, function: AnyFunction, signature: Untyped, *, is_choice: bool) -> None:
         self.function, self.signature, self.is_choice = function, signature, is_choice
         self.symbol = f"{function.__module__}.{function.__qualname__}"
         if "<" in self.symbol:
-            msg = f"Units must be functions of a module, since callers know them by name, but {self.symbol} is not."
-            raise TypeError(msg)
+            refuse(
+                f"Units must be functions of a module, since callers know them by name, but {self.symbol} is not.",
+                error=TypeError,
+            )
         #: The result of `numba.cfunc`, once the unit is made.
-        self.compiled: Any = None
+        self.compiled: Untyped = None
         self._cell = ctypes.c_int64(0)
         binding.add_symbol(self.symbol, ctypes.addressof(self._cell))
         self.stand_in = intrinsic(self._definition())
         _units[id(self.stand_in)] = self
 
-    def make(self) -> Any:
+    def make(self) -> Untyped:
         """Compile or load the unit and those that it can reach, once per process; return what `numba.cfunc` does."""
         with MAKING:
             if self.compiled is None:
@@ -75,7 +74,7 @@ class CompiledUnit:
                 self.compiled = compiled
         return self.compiled
 
-    def _definition(self) -> Callable[..., Any]:
+    def _definition(self) -> AnyFunction:
         """Return the function by which Numba learns the type of a call and its instructions."""
 
         def generate(context: Untyped, builder: Untyped, _: Untyped, values: Untyped) -> Untyped:
@@ -97,7 +96,7 @@ class CompiledUnit:
         return call
 
 
-def unit(**kinds: Any) -> Callable[[Function], Function]:
+def unit(**kinds: Untyped) -> Callable[[Function], Function]:
     """Return the decorator that makes a unit of a function, which compiled code calls with arguments by position.
 
     `kinds` are Numba's types of names in its annotations that `KINDS` lacks. TypeError is raised for other names.
@@ -105,12 +104,12 @@ def unit(**kinds: Any) -> Callable[[Function], Function]:
     return _decorator(kinds, is_choice=False)
 
 
-def choice(**kinds: Any) -> Callable[[Function], Function]:
+def choice(**kinds: Untyped) -> Callable[[Function], Function]:
     """Return the decorator of a unit that is made only for systems that name it in `Functions.choices`."""
     return _decorator(kinds, is_choice=True)
 
 
-def _decorator(kinds: dict[str, Any], *, is_choice: bool) -> Callable[[Function], Function]:
+def _decorator(kinds: dict[str, Untyped], *, is_choice: bool) -> Callable[[Function], Function]:
     """Return the decorator of units, or of choices; `kinds` are further types of annotations."""
 
     def decorate(function: Function) -> Function:
@@ -123,23 +122,23 @@ def _decorator(kinds: dict[str, Any], *, is_choice: bool) -> Callable[[Function]
     return decorate
 
 
-def tuple_of(*kinds: Any) -> Any:
+def tuple_of(*kinds: Untyped) -> Untyped:
     """Return Numba's type of a tuple."""
     return types.Tuple(kinds)  # type: ignore[no-untyped-call]
 
 
-def unit_of(function: Any) -> CompiledUnit | None:
+def unit_of(function: object) -> CompiledUnit | None:
     """Return the unit that an object stands for in compiled code, or None."""
     return _units.get(id(function))
 
 
-def addressed(function: Callable[..., Any], signature: Any) -> Any:
+def addressed(function: AnyFunction, signature: Untyped) -> Untyped:
     """Return what `numba.cfunc` makes of a Python function, compiled or loaded, and make all units that it reaches."""
     prepare(function)
     return Cached(function, lambda cache: numba.cfunc(signature, cache=cache, **ADDRESSED)(function)).function
 
 
-def prepare(function: Callable[..., Any]) -> None:
+def prepare(function: AnyFunction) -> None:
     """Make all units but choices that a Python function calls, itself or through kernels."""
     seen, waiting = {function}, [function]
     while waiting:
@@ -150,7 +149,7 @@ def prepare(function: Callable[..., Any]) -> None:
         seen.update(kernels)
 
 
-def make_choices(choices: Sequence[Callable[..., Any]]) -> None:
+def make_choices(choices: Sequence[AnyFunction]) -> None:
     """Make units that a system chooses."""
     for each in choices:
         made = unit_of(each)
@@ -158,9 +157,9 @@ def make_choices(choices: Sequence[Callable[..., Any]]) -> None:
             made.make()
 
 
-def make_all_choices(functions: Sequence[Callable[..., Any]]) -> None:
+def make_all_choices(functions: Sequence[AnyFunction]) -> None:
     """Make all choices that compiled functions can reach."""
-    seen, waiting = set[Callable[..., Any]](), [each.py_func for each in functions if is_jitted(each)]
+    seen, waiting = set[AnyFunction](), [each.py_func for each in functions if is_jitted(each)]
     while waiting:
         function = waiting.pop()
         if function in seen:
@@ -174,20 +173,20 @@ def make_all_choices(functions: Sequence[Callable[..., Any]]) -> None:
 
 
 @functools.cache
-def _named_by(function: Callable[..., Any]) -> tuple[list[CompiledUnit], list[Callable[..., Any]]]:
+def _named_by(function: AnyFunction) -> tuple[list[CompiledUnit], list[AnyFunction]]:
     """Return the units that a Python function names, and the Python functions of kernels."""
     named = named_in(function)
     units = [made for each in named if (made := unit_of(each)) is not None]
     return units, [each.py_func for each in named if is_jitted(each)]
 
 
-def _called_by(function: Callable[..., Any]) -> tuple[list[CompiledUnit], list[Callable[..., Any]]]:
+def _called_by(function: AnyFunction) -> tuple[list[CompiledUnit], list[AnyFunction]]:
     """Return the units but choices that a Python function names, and the Python functions of kernels."""
     units, kernels = _named_by(function)
     return [each for each in units if not each.is_choice], kernels
 
 
-def signature_of(function: Callable[..., Any], kinds: dict[str, Any]) -> Any:
+def signature_of(function: AnyFunction, kinds: dict[str, Untyped]) -> Untyped:
     """Return Numba's signature of a function from the names in its annotations, which are text."""
     annotations = inspect.get_annotations(function)
     names = [*inspect.signature(function).parameters, "return"]
@@ -195,12 +194,14 @@ def signature_of(function: Callable[..., Any], kinds: dict[str, Any]) -> Any:
     return result(*arguments)
 
 
-def _kind_of(annotation: str, kinds: dict[str, Any]) -> Any:
+def _kind_of(annotation: str, kinds: dict[str, Untyped]) -> Untyped:
     """Return Numba's type of a name or of a tuple of names."""
-    tree: Any = ast.parse(annotation, mode="eval").body
-    if annotation.startswith("tuple["):
+    tree = ast.parse(annotation, mode="eval").body
+    if isinstance(tree, ast.Subscript) and isinstance(tree.slice, ast.Tuple):
         return tuple_of(*(_kind_of(ast.unparse(part), kinds) for part in tree.slice.elts))
     if annotation not in kinds:
-        msg = f"Annotations of units must be {', '.join(kinds)} or tuples of these, but one is {annotation}."
-        raise TypeError(msg)
+        refuse(
+            f"Annotations of units must be {', '.join(kinds)} or tuples of these, but one is {annotation}.",
+            error=TypeError,
+        )
     return kinds[annotation]

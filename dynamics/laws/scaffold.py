@@ -15,7 +15,7 @@ import xarray as xr
 
 from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number, require
+from dynamics.problem.checks import MOST_RUNS, JsonObject, check_switch, checked_integer, checked_number, require
 from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
@@ -34,7 +34,7 @@ Task = Callable[[], xr.Dataset]
 #: Problems that differ in size or start, each with its saved times; None: its answer chooses them.
 Family = Sequence[tuple[Problem, SaveAt | None]]
 #: The coupled flow as the studies need it; its tolerance is far below the scatter between starts.
-COUPLED_FLOW: dict[str, Any] = {
+COUPLED_FLOW: JsonObject = {
     "keep": "summary",
     "method": "stiff",
     "rtol": 1e-4,
@@ -72,7 +72,7 @@ class Meter:
 
 
 @contextmanager
-def under_way(total: int, progress: bool | None, unit: str = "problem", **bar: Any) -> Iterator[Meter]:
+def under_way(total: int, progress: bool | None, unit: str = "problem", **bar: object) -> Iterator[Meter]:
     """Return the context in which a study works; an interruption ends it and is written down."""
     started = clock.perf_counter()
     meter = Meter(open_bar(bar_settings(progress), total=total, unit=unit, **bar))
@@ -91,7 +91,7 @@ class PreparedStudy:
     #: Name of the answer, and title of its dataset.
     answer: str
     title: str
-    settings: dict[str, Any]
+    settings: JsonObject
     #: The one in the dataset: of several problems the one that stands for all.
     problem: Problem
     progress: bool | None
@@ -107,7 +107,7 @@ class PreparedStudy:
         """Do the work and return its dataset."""
         return self.solve(self)
 
-    def dataset(self, meter: Meter, values: Values, coords: Mapping[str, object], **attributes: Any) -> xr.Dataset:
+    def dataset(self, meter: Meter, values: Values, coords: Mapping[str, object], **attributes: object) -> xr.Dataset:
         """Return labelled results and how the study ended; the rest after an interruption is NaN."""
         answer = {"answer": self.answer}
         ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}
@@ -195,9 +195,7 @@ def check_coupled(coupled: bool, **arguments: object) -> None:
 def common_times(problems: Sequence[Problem], count: int, *, reach: float = 1.0) -> SaveAt:
     """Return geometric times for all: half the first predicted emergence to `reach` times the last learned time."""
     predictions = [predict(problem) for problem in problems]
-    emergence, learned = (
-        np.concatenate([getattr(prediction, f"predicted_{event}_time") for prediction in predictions])
-        for event in ("emergence", "learned")
-    )
+    emergence = np.concatenate([prediction.predicted_emergence_time for prediction in predictions])
+    learned = np.concatenate([prediction.predicted_learned_time for prediction in predictions])
     first = emergence[np.isfinite(emergence) & (emergence > 0.0)].min()
     return SaveAt.geometric(0.5 * float(first), reach * float(learned[np.isfinite(learned)].max()), count)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -32,6 +32,7 @@ from dynamics.laws.scaling_laws import ScalingLaw
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import (
     LARGEST_INTEGER,
+    JsonObject,
     checked_increasing,
     checked_integer,
     checked_list,
@@ -312,7 +313,7 @@ def compute_frontier(
     limit = descent_limit(problem)
     warn_descent_limit(rate, limit)
     largest = LARGEST_WIDTH if largest_width is None else largest_width
-    settings: dict[str, Any] = {
+    settings: JsonObject = {
         "learning_rate": rate,
         "descent_limit": limit,
         "starts": len(seeds),

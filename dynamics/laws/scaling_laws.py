@@ -79,12 +79,15 @@ def over_starts(
 
 def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
     """Return a law with jackknife errors from the same law without each start; a fit stays where one is not finite."""
-    wider = {}
-    for name in ("fit", "finite_size"):
-        fit, exponents = getattr(law, name), np.array([getattr(resample, name).exponent for resample in without])
+    wider = []
+    for fit, resampled in (
+        (law.fit, [resample.fit for resample in without]),
+        (law.finite_size, [resample.finite_size for resample in without]),
+    ):
+        exponents = np.array([other.exponent for other in resampled])
         error = float(np.sqrt((exponents.size - 1) * exponents.var())) * widening(exponents.size)
-        wider[name] = replace(fit, standard_error=error) if np.isfinite(error) else fit
-    return replace(law, **wider)
+        wider.append(replace(fit, standard_error=error) if np.isfinite(error) else fit)
+    return replace(law, fit=wider[0], finite_size=wider[1])
 
 
 def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) -> Callable[[Reading], Reading]:

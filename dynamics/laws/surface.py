@@ -150,13 +150,13 @@ class Surface(NamedTuple):
         """Its name in files."""
         return "surface"
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return its scalars, of which it has none."""
         return {"kind": self.kind}
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return its columns, which are in the dataset."""
-        return {name: (("row",), getattr(self, name)) for name in self._fields}
+        return {name: (("row",), column) for name, column in self._asdict().items()}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import xarray as xr
 from dynamics.commands.catalogue import study_function
 from dynamics.laws.scaffold import PreparedStudy, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
-from dynamics.problem.checks import checked_increasing, checked_integer
+from dynamics.problem.checks import JsonObject, checked_increasing, checked_integer
 from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
@@ -109,7 +109,7 @@ def _checked_flow(flow: xr.Dataset) -> Problem:
     return problem
 
 
-def _bounds(problem: Problem, flow: xr.Dataset) -> dict[str, Any]:
+def _bounds(problem: Problem, flow: xr.Dataset) -> dict[str, object]:
     """Return the measured bounds of one flow."""
     time, threshold = flow["time"].values, problem.dimension**-0.5
     leading, neurons = flow["leading_order_time"].values, flow["matched_neuron"].values.astype(np.int64)
@@ -155,7 +155,7 @@ def _first_reached(time: Array, values: Array, level: float) -> float:
     return float(np.interp(level, values[at - 1 : at + 1], time[at - 1 : at + 1]) if at else time[0])
 
 
-def sentence(problem: Problem, values: dict[str, Any]) -> str:
+def sentence(problem: Problem, values: JsonObject) -> str:
     """Return which parts of the theorem hold at a dimension, and from which dimension part (c) would."""
     delta_b, delta_c, d = float(values["delta_b"]), float(values["delta_c"]), problem.dimension
     parts = [

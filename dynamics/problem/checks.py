@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -242,12 +243,21 @@ def flow_numbers(width: int, directions: int, *, full: bool, times: int, axes: i
     return ARRAYS_OF_FLOW * state + times * (overlaps if full else 2 * directions + width)
 
 
+#: An object of JSON as a file holds it; who reads one knows its shape.
+JsonObject: TypeAlias = dict[str, Any]
+
+
+def field_values(value: object) -> dict[str, Any]:
+    """Return the values of the fields of a dataclass by name, not copied, as `dataclasses.asdict` would."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}  # type: ignore[arg-type]  # a dataclass
+
+
 class Frozen:
     """A value with slots that are set once, by `_set`; a subclass names them in `__slots__`."""
 
     __slots__: tuple[str, ...] = ()
 
-    def _set(self, **values: Any) -> None:
+    def _set(self, **values: object) -> None:
         """Set every slot, to None where no value is passed."""
         for name in self.__slots__:
             object.__setattr__(self, name, values.get(name))
@@ -255,10 +265,10 @@ class Frozen:
     def __setattr__(self, name: str, value: object) -> None:
         refuse(f"{type(self).__name__} is frozen: make a new one instead of setting `{name}`.", AttributeError)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         for value in state.values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)

@@ -6,7 +6,7 @@ a circle (Glasgow, Wu, Bruna, arXiv:2504.13110).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,5 +46,12 @@ def spherical_problem(name: str, *, dimension: int, width: int = 1, seed: int = 
     """Return the problem of a teacher in `SPHERICAL_TEACHERS`; the mean field has no use for its width."""
     check_choice("name", name, tuple(SPHERICAL_TEACHERS))
     _, link, teacher, teacher_link = SPHERICAL_TEACHERS[name]
-    sizes: dict[str, Any] = {"width": width, "dimension": dimension, "seed": seed}
-    return Problem(activation=link, teacher=teacher, teacher_activation=teacher_link, student="spherical", **sizes)
+    return Problem(
+        activation=link,
+        teacher=teacher,
+        teacher_activation=teacher_link,
+        student="spherical",
+        width=width,
+        dimension=dimension,
+        seed=seed,
+    )

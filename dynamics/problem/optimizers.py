@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from dynamics.problem.checks import check_switch, checked_integer, checked_number, checked_real, require
+from dynamics.problem.checks import check_switch, checked_integer, checked_number, checked_real, field_values, require
 from hermite.text.messages import refuse, shown, suggestion
 from hermite.text.signs import keyboard_text
 
@@ -37,11 +37,17 @@ class Optimizer:
     @property
     def closes_in_the_limit(self) -> bool:
         """Whether the mean motion is known as d → ∞ alone."""
-        return self.sees_axes or getattr(self, "smoothing", 0.0) > 0.0
+        return self.sees_axes or (isinstance(self, ZerothOrder) and self.smoothing > 0.0)
+
+    @property
+    def keeps_average(self) -> bool:
+        """Whether a run keeps an average of the weights."""
+        return isinstance(self, SGD) and self.average is not None
 
     def __str__(self) -> str:
-        changed = [setting.name for setting in fields(self) if getattr(self, setting.name) != setting.default]
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in changed)})"
+        values = field_values(self)
+        changed = [setting.name for setting in fields(self) if values[setting.name] != setting.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={values[name]!r}' for name in changed)})"
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class SGD(Optimizer):
     average: Literal["polyak"] | float | None = None
 
     def __post_init__(self) -> None:
-        _check_shares(self, "momentum", "dampening")
+        _check_shares(self, momentum=self.momentum, dampening=self.dampening)
         check_switch("nesterov", self.nesterov)
         has_momentum = self.momentum > 0.0
         require(has_momentum or not self.nesterov, "Argument `momentum` must be above 0 for `nesterov`, but is 0.")
@@ -163,7 +169,7 @@ class Adam(Optimizer):
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
-        _check_shares(self, "beta1", "beta2")
+        _check_shares(self, beta1=self.beta1, beta2=self.beta2)
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,7 @@ class RMSprop(Optimizer):
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
-        _check_shares(self, "beta2")
+        _check_shares(self, beta2=self.beta2)
 
 
 @dataclass(frozen=True)
@@ -242,14 +248,15 @@ def checked_optimizer(value: object) -> Optimizer:
     return make(**(_keywords(value, make) if opened else {}))
 
 
-def _keywords(text: str, make: type[Optimizer]) -> dict[str, Any]:
+def _keywords(text: str, make: type[Optimizer]) -> dict[str, object]:
     """Return the keyword arguments of a call, which must be literals; ValueError for any other text."""
     names = [setting.name for setting in fields(make)]
     with suppress(AttributeError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError):
-        call: Any = ast.parse(keyboard_text(text).strip().replace(make.name, make.__name__, 1), mode="eval").body
-        keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-        if not call.args and set(keywords) <= set(names):
-            return keywords
+        call = ast.parse(keyboard_text(text).strip().replace(make.name, make.__name__, 1), mode="eval").body
+        if isinstance(call, ast.Call) and not call.args:
+            keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+            if set(keywords) <= set(names):
+                return keywords
     form = ", ".join(f"{name}=…" for name in names)
     return refuse(
         f"Argument `optimizer` must be a call {make.__name__}({form}) with numbers or words, but is {shown(text)}."
@@ -279,10 +286,10 @@ def check_dense(optimizer: Optimizer, problem: Problem, batch_size: int) -> None
     )
 
 
-def _check_shares(optimizer: Optimizer, *names: str) -> None:
+def _check_shares(optimizer: Optimizer, **shares: float) -> None:
     """Replace fields by floats; ValueError unless they are at least 0 and below 1."""
-    for name in names:
-        share = checked_real(getattr(optimizer, name), name)
+    for name, value in shares.items():
+        share = checked_real(value, name)
         require(0.0 <= share < 1.0, f"Argument `{name}` must be at least 0 and below 1, but is {shown(share)}.")
         object.__setattr__(optimizer, name, share)
 

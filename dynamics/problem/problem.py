@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
+    JsonObject,
     check_choice,
     check_memory,
     checked_integer,
@@ -55,6 +56,9 @@ from hermite.arrays import Array, real_array
 from hermite.expansion import link_in_a_line
 from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import refuse, shown
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 #: The functions that a problem may descend.
 SQUARED, CORRELATION = "squared", "correlation"
@@ -260,7 +264,8 @@ class Problem(Compared):
     @property
     def declared_fields(self) -> dict[str, object]:
         """Values of the fields of `DECLARED_FIELDS` that differ from the default, which all answers take."""
-        return {name: value for name, usual in DECLARED_FIELDS.items() if (value := getattr(self, name)) != usual}
+        values = {"objective": self.objective, "smoothing": self.smoothing, "inputs": self.inputs}
+        return {name: value for name, value in values.items() if value != DECLARED_FIELDS[name]}
 
     @property
     def start_is_random(self) -> bool:
@@ -321,14 +326,18 @@ class Problem(Compared):
 
     # --- to and from a dataset ----------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
         student, teacher = self.student, self.teacher
-        plain = ("num_directions", "width", "dimension", "initial_norm", "seed", "label_noise")
-        parameters: dict[str, Any] = {
+        parameters: dict[str, object] = {
             "activation": stored_link(self.activation),
             "beta": teacher.beta,
-            **{name: getattr(self, name) for name in plain},
+            "num_directions": self.num_directions,
+            "width": self.width,
+            "dimension": self.dimension,
+            "initial_norm": self.initial_norm,
+            "seed": self.seed,
+            "label_noise": self.label_noise,
             "student": student.parameters() if isinstance(student, Student) else student,
             "objective": self.objective,
             "smoothing": self.smoothing,
@@ -370,7 +379,7 @@ class Problem(Compared):
         return arrays
 
     @classmethod
-    def from_dataset(cls, dataset: Any) -> Problem:
+    def from_dataset(cls, dataset: xr.Dataset) -> Problem:
         """Return the problem that a result answers; ValueError if the dataset holds none of this program.
 
         A link given as an opaque callable comes back as its truncated Hermite series, the only part of it that a file
@@ -418,16 +427,17 @@ def _check_student(problem: Problem) -> None:
     """Refuse arguments that a `Student` sets itself; for a named student refuse missing ones and an unfit teacher."""
     student, teacher = problem.student, problem.teacher
     if isinstance(student, Student):
-        for name in ("activation", "width", "order"):
-            value = getattr(problem, name)
-            is_own = value is None or value == getattr(student, name)
+        theirs = {"activation": student.activation, "width": student.width, "order": student.order}
+        asked = {"activation": problem.activation, "width": problem.width, "order": problem.order}
+        for name, value in asked.items():
+            is_own = value is None or value == theirs[name]
             require(is_own, f"Argument `{name}` must be absent where `student` is a Student, but is {shown(value)}.")
         problem._assign(activation=student.activation, width=student.width, order=student.order)
         return
     check_choice("student", student, (HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME))
-    for name in ("activation", "width"):
+    for name, value in (("activation", problem.activation), ("width", problem.width)):
         require(
-            getattr(problem, name) is not None,
+            value is not None,
             f"Argument `{name}` must be given for the {student} student, but is absent.",
             TypeError,
         )
@@ -533,9 +543,10 @@ def _check_one_start(problem: Problem) -> None:
         return
     start = "initial_weights" if overlaps is None else "initial_overlaps"
     # The seed of a network draws its biases too.
-    unset = {"initial_norm": _default_norm(problem), "seed": problem.seed if problem.kind == NETWORK else 0}
-    for name, usual in unset.items():
-        value = getattr(problem, name)
+    usual_seed = problem.seed if problem.kind == NETWORK else 0
+    for name, value, usual in (
+        ("initial_norm", problem.initial_norm, _default_norm(problem)), ("seed", problem.seed, usual_seed)
+    ):  # fmt: skip
         require(value == usual, f"Argument `{name}` must be absent when `{start}` is given, but is {value}.")
 
 
@@ -676,7 +687,7 @@ _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights"
                  "emergence_level")  # fmt: skip
 
 
-def stored_arguments(dataset: Any) -> dict[str, Any]:
+def stored_arguments(dataset: xr.Dataset) -> JsonObject:
     """Return the arguments of the `Problem` that a result answers.
 
     A sweep must be reduced to one point; values of its axes there replace the parameters that all points share.
@@ -696,7 +707,7 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
     return refuse(f"Argument `dataset` must be one point of its sweep, as found.sel({names}) is, but is not.")
 
 
-def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
+def _set_by(axes: list[str], stored: JsonObject, dataset: xr.Dataset) -> None:
     """Replace parameters of a stored problem by the values of the axes of a sweep, which is reduced to one point."""
     for name in sorted(axes, key=lambda axis: axis == "order"):  # the link is set first, then its order
         value = dataset[name].item()
@@ -714,7 +725,7 @@ def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
             stored[name] = value
 
 
-def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
+def _arguments(stored: JsonObject, dataset: xr.Dataset) -> JsonObject:
     """Return the arguments of `Problem` from stored parameters and the variables of a dataset."""
 
     def array(name: str) -> Array | None:
@@ -723,7 +734,7 @@ def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
     link, weights = stored["activation"], array("initial_weight")
     # Fields that old files lack have their defaults.
     names = ("dimension", "seed", "label_noise", "objective", "smoothing", "emergence_level")
-    arguments: dict[str, Any] = {name: stored[name] for name in names if name in stored} | {
+    arguments: dict[str, object] = {name: stored[name] for name in names if name in stored} | {
         "initial_weights": weights,
         "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "teacher_activation": _link(stored["teacher_activation"]) if "teacher_activation" in stored else None,
@@ -749,11 +760,11 @@ def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
     }
 
 
-def _link(stored: dict[str, Any]) -> HermiteExpansion:
+def _link(stored: JsonObject) -> HermiteExpansion:
     return expand(read_link(stored), order=stored["order"])
 
 
-def _teacher(stored: dict[str, Any], parts: dict[str, Any], name: str, array: Callable[[str], Array | None]) -> Teacher:
+def _teacher(stored: JsonObject, parts: JsonObject, name: str, array: Callable[[str], Array | None]) -> Teacher:
     """Return the stored teacher; `parts` are its polynomial or links for a `Student`, its arrays begin with `name`."""
     if parts.get("polynomial") is not None:
         return Teacher.polynomial(parts["polynomial"])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from hermite.arrays import Array
 
 #: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name no kind.
@@ -47,6 +49,7 @@ class Compared:
         return hash(self._identity())
 
 
+@runtime_checkable
 class Question(Protocol):
     """A frozen problem of any kind: `dynamics.Problem`, or another dataclass whose parameters name its kind."""
 
@@ -54,14 +57,14 @@ class Question(Protocol):
     def kind(self) -> str:
         """Its name in the registry of answers."""
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the scalar parameters as a JSON-ready dict, with "kind" unless inputs are Gaussian."""
 
     def arrays(self) -> Mapping[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
 
 
-def stored_question(dataset: Any) -> Question:
+def stored_question(dataset: xr.Dataset) -> Question:
     """Return the problem that a result answers, of the kind that it names; ValueError if it holds none."""
     kind = GAUSSIAN
     try:
@@ -75,13 +78,9 @@ def stored_question(dataset: Any) -> Question:
 
 def check_question(problem: object, kinds: Sequence[str] = ()) -> None:
     """Raise TypeError unless `problem` is a problem, and ValueError if `kinds` are given and its kind is not one."""
+    if not isinstance(problem, Question):
+        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", error=TypeError)
     require(
-        all(callable(getattr(problem, name, None)) for name in ("parameters", "arrays")),
-        f"Argument `problem` must be a Problem, but is {type(problem).__name__}.",
-        TypeError,
-    )
-    kind = getattr(problem, "kind", "")
-    require(
-        not kinds or kind in kinds,
-        f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}.",
+        not kinds or problem.kind in kinds,
+        f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {problem.kind!r}.",
     )

@@ -233,7 +233,7 @@ def schedule_of(text: str, makers: dict[str, Callable[..., Schedule]] = MAKERS) 
     return schedule
 
 
-def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
+def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> object:
     """Return a literal, or a call as a partial of its maker; TypeError or ValueError for anything else."""
     if not isinstance(node, ast.Call):
         return ast.literal_eval(node)
@@ -246,7 +246,7 @@ def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> Any:
     return partial(make, *arguments, **keywords)
 
 
-def _called(value: Any) -> Any:
+def _called(value: object) -> Any:
     """Return the result of a call that `_bound` returned, after the calls among its arguments; a literal stays."""
     if not isinstance(value, partial):
         return value

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
+    JsonObject,
     check_choice,
     checked_integer,
     checked_link,
     checked_number,
+    field_values,
     float_vector,
     require,
 )
@@ -138,8 +140,9 @@ class Student(Compared):
         assign("activation", checked_link(self.activation, "activation", self.order))
         assign("order", self.activation.order)
         assign("width", checked_integer(self.width, "width", minimum=1))
+        values = field_values(self)
         for name, choices in CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
+            check_choice(name, values[name], choices)
         assign("initial_second_layer", self._checked_second_layer())
         assign("initial_biases", self._checked_biases())
         if isinstance(self.scale, str):
@@ -157,7 +160,7 @@ class Student(Compared):
 
     def _checked_second_layer(self) -> str | Array:
         """Return the name of the start of the second layer, or its values (m,)."""
-        layer: Any = self.initial_second_layer
+        layer: ArrayLike = self.initial_second_layer
         if not isinstance(layer, str):
             return _checked_vector("initial_second_layer", layer, self.width)
         check_choice("initial_second_layer", layer, NAMED_STARTS)
@@ -169,7 +172,7 @@ class Student(Compared):
 
     def _checked_biases(self) -> float | Array:
         """Return the standard deviation of random biases, or the biases (m,)."""
-        value: Any = self.initial_biases
+        value: ArrayLike = self.initial_biases
         if np.ndim(value) == 0:
             biases: float | Array = checked_number(value, "initial_biases", positive=False, maximum=LARGEST_SETTING)
         else:
@@ -220,9 +223,10 @@ class Student(Compared):
 
     # --- to and from a file -------------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """Return the scalar parameters as a JSON-ready dict; given second layers and biases travel as arrays."""
-        values = {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.name != "order"}
+        values = field_values(self)
+        del values["order"]
         stored = {name: None if isinstance(value, np.ndarray) else value for name, value in values.items()}
         rates = self.rates if isinstance(self.rates, str) else list(self.rates)
         return stored | {"activation": stored_link(self.activation), "rates": rates, "decay": list(self.decay)}
@@ -233,10 +237,10 @@ class Student(Compared):
         return {name: values for name, values in starts.items() if isinstance(values, np.ndarray)}
 
     @classmethod
-    def of(cls, stored: dict[str, Any], second_layer: Array | None, biases: Array | None) -> Student:
+    def of(cls, stored: JsonObject, second_layer: Array | None, biases: Array | None) -> Student:
         """Return the student from its `parameters` and its `arrays`."""
         arrays, link = {"initial_second_layer": second_layer, "initial_biases": biases}, stored["activation"]
-        arguments: dict[str, Any] = {name: arrays.get(name) if v is None else v for name, v in stored.items()}
+        arguments: JsonObject = {name: arrays.get(name) if v is None else v for name, v in stored.items()}
         return cls(**arguments | {"activation": read_link(link), "order": link["order"]})
 
     def _repr_html_(self) -> str:
@@ -283,13 +287,13 @@ def layers_in_html(student: Student) -> dict[str, str]:
     }
 
 
-def stored_link(link: HermiteExpansion) -> dict[str, Any]:
+def stored_link(link: HermiteExpansion) -> dict[str, object]:
     """Return a link as JSON-ready values: text where it has one, else its series."""
     written = {"coefficients": link.coefficients.tolist()} if link.text is None else {"text": link.text}
     return {"name": link.name, "order": link.order, **written}
 
 
-def read_link(stored: dict[str, Any]) -> object:
+def read_link(stored: JsonObject) -> object:
     """Return the argument of `hermite.expand` that makes a stored link."""
     if "text" in stored:
         return stored["text"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +27,7 @@ from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers, real_array, real_column
-from hermite.text.formulas import clean, first_of, parse_polynomial, table_of_pairs
+from hermite.text.formulas import Monomials, clean, first_of, parse_polynomial, table_of_pairs
 from hermite.text.messages import refuse, shown
 
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
@@ -71,7 +71,7 @@ class Polynomial(Compared):
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._exact: dict[tuple[int, ...], Any] = parse_polynomial(text)
+        self._exact: Monomials = parse_polynomial(text)
 
     @property
     def span(self) -> int:
@@ -119,15 +119,15 @@ class Polynomial(Compared):
         return tuple(components)
 
     @cached_property
-    def _hermite(self) -> dict[tuple[int, ...], Any]:
+    def _hermite(self) -> Monomials:
         """Exact value f*_α of every Hermite component that is not zero, α = 0 included, by its degrees α."""
         import sympy
 
         from hermite.closed_forms import EXACT, moment_parts
 
-        sums: dict[tuple[int, ...], Any] = {}
+        sums: Monomials = {}
         for exponents, value in self._exact.items():
-            terms: dict[tuple[int, ...], Any] = {(): value}
+            terms: Monomials = {(): value}
             for n in exponents:
                 [(_, moments)] = moment_parts("one", (), n, n, EXACT)
                 powers = {j: u / sympy.sqrt(math.factorial(j)) for j, u in enumerate(moments) if u != 0}

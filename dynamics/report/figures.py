@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 import numpy as np
@@ -45,6 +45,8 @@ NAMED_AT = 0.62
 MOST_NAMED = 8
 #: Curves that a panel has room for.
 MOST_CURVES = 24
+#: Arguments of a function of matplotlib by name.
+Arguments: TypeAlias = dict[str, Any]
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -219,7 +221,7 @@ def figure_of(
 
     `shape` are rows and columns of panels, one panel by default; panels in one column share their x.
     """
-    options: dict[str, Any] = {"sharex": True, "height_ratios": (2.2, 1.0)} if len(shape) == 1 else {}
+    options: Arguments = {"sharex": True, "height_ratios": (2.2, 1.0)} if len(shape) == 1 else {}
     figure, panels = new_panels(size, *shape, **options)
     plot(*arguments, panels)
     return figure
@@ -231,7 +233,7 @@ LABEL_INCHES = 0.85
 
 def row_of(dataset: xr.Dataset, plots: Sequence[Callable[..., object]], size: tuple[float, float]) -> Figure:
     """Return a new figure with a row of panels, each drawn by a function of the dataset and the axes, and a title."""
-    fixed: dict[str, Any] = {}
+    fixed: Arguments = {}
     if _CURRENT.get() == "screen":  # a layout engine draws everything twice, which is half of the time of such a figure
         width, count = size[0], len(plots)
         margins = {"left": LABEL_INCHES / width, "right": 1.0 - 0.2 / width, "bottom": 0.13, "top": 0.86}
@@ -388,7 +390,7 @@ def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[ob
         return
     for line, text, x in zip(lines, texts, ends, strict=True):
         if room:
-            style: dict[str, Any] = {"ha": "right", "fontsize": small(ax), "color": line.get_color()}
+            style: Arguments = {"ha": "right", "fontsize": small(ax), "color": line.get_color()}
             ax.annotate(text, (x, NAMED_AT), (-4, 0), textcoords="offset points", **style)
         else:
             line.set_label(text)

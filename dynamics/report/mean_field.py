@@ -9,7 +9,17 @@ import numpy as np
 
 from dynamics.report import figures
 from dynamics.report.elements import DIRECTION_FACTS, MASSES, history_chart
-from dynamics.report.figures import BAND, MEASURED, PREDICTED, REFERENCE, finish_panel, shades, small, spread_times
+from dynamics.report.figures import (
+    BAND,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    Arguments,
+    finish_panel,
+    shades,
+    small,
+    spread_times,
+)
 from dynamics.report.findings import Findings, Table, drawing_of, renamed, rows_of, run_findings, study_findings
 from dynamics.report.flows import RESUME_SOLVE, finite_part, flow_values, level_table, outcome, remarks, told_directions
 from dynamics.runs.variables import axis_label
@@ -135,7 +145,7 @@ def plot_particles(
 def _particles_figure(dataset: xr.Dataset) -> Figure:
     """Return the figure of the density of overlaps with each direction over time, above the loss."""
     directions = dataset["direction"].values[:MOST_DRAWN].tolist()
-    sharing: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
+    sharing: Arguments = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
     figure, panels = figures.new_panels((3.0 + 4.2 * len(directions), 6.0), 2, len(directions), **sharing)
     for column, direction in enumerate(directions):
         plot_particles(dataset, panels[:, column], direction=direction)
@@ -187,7 +197,7 @@ def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
             ax.plot([reached], [level * scale], "o", color=PREDICTED, ms=5)
             # To the left near the end of the axis, where it would be cut off.
             late = reached > time[-1] * (time[0] / time[-1]) ** 0.25
-            style: dict[str, Any] = {"ha": "right", "va": "top"} if late else {"ha": "left", "va": "bottom"}
+            style: Arguments = {"ha": "right", "va": "top"} if late else {"ha": "left", "va": "bottom"}
             style |= {"textcoords": "offset points", "fontsize": small(ax)}
             ax.annotate(f"$t = {reached:.4g}$", (reached, level * scale), (-6, -3) if late else (6, 3), **style)
     finish_panel(ax, "time", "loss", loc="lower left")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.report import figures
 from dynamics.report.elements import PROGRESS, cell_text, history_chart
-from dynamics.report.figures import MEASURED, PREDICTED, finish_panel, new_panels, shades
+from dynamics.report.figures import MEASURED, PREDICTED, Arguments, finish_panel, new_panels, shades
 from dynamics.report.findings import Drawing, Findings, Table, drawing_of, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE
 
@@ -54,7 +54,7 @@ def token_findings(dataset: xr.Dataset) -> Findings:
     if never := [row["component"] for row in rows if not np.isfinite(row["learned"])]:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
     drawings: list[Drawing] = []
-    two: dict[str, Any] = {"size": (11.0, 4.2), "shape": (1, 2)}
+    two: Arguments = {"size": (11.0, 4.2), "shape": (1, 2)}
     if "moved_attention" in dataset:
         moved = "Attention with the first trigger shifted, to the right key and to the place of training, and κR."
         drawings = [drawing_of(_plot_shortcut, dataset, caption=moved, **two)]
@@ -146,7 +146,7 @@ def plot_progress(
                 ax.plot(simulation["time"].values, run, color="k", lw=0.6, alpha=0.7)
     closed = prediction["predicted_learned_time"].values
     if (finite := closed[np.isfinite(closed)]).size:
-        tick: dict[str, Any] = {"marker": "|", "ls": "", "ms": 20, "mew": 1.6, "color": PREDICTED, "zorder": 5}
+        tick: Arguments = {"marker": "|", "ls": "", "ms": 20, "mew": 1.6, "color": PREDICTED, "zorder": 5}
         ax.plot(finite, np.full(finite.size, 0.5), **tick, label="learned, closed form")
     rows = -(-len(ax.get_legend_handles_labels()[1]) // LEGEND_COLUMNS)
     ax.set_ylim(-0.03, 1.06 + 0.08 * rows)  # room for the legend above the curves

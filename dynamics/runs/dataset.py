@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.problem import Problem, is_homogeneous, is_network
+from dynamics.problem.checks import field_values
 from dynamics.problem.emergence import ALL_DEGREES, UNDEFINED
 from dynamics.problem.teacher import geometric_ratio
 from dynamics.runs.variables import VARIABLES
@@ -143,12 +144,13 @@ def study_dataset(
 PREDICTED = ("matched_neuron", "leading_order_time", "predicted_emergence_time", "predicted_learned_time")
 
 
-def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]]:
+def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[np.generic]]:
     """Return the variables of `PREDICTED`."""
-    return {name: getattr(prediction, name) for name in PREDICTED}
+    values = field_values(prediction)
+    return {name: values[name] for name in PREDICTED}
 
 
-def prediction_attributes(prediction: EmergencePrediction) -> dict[str, Any]:
+def prediction_attributes(prediction: EmergencePrediction) -> dict[str, object]:
     """Return the attributes of an answer that describe its prediction, None for those without a value.
 
     They are the theory of the predicted times, None for matched pairs, and the share of a direction that a neuron on
@@ -158,14 +160,14 @@ def prediction_attributes(prediction: EmergencePrediction) -> dict[str, Any]:
     return {"prediction_theory": theory, "far_side_share": prediction.far_side_share}
 
 
-def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
+def no_prediction_values(num_directions: int) -> dict[str, NDArray[np.generic]]:
     """Return the variables of `PREDICTED` without a prediction: matched neuron −1, times NaN."""
     return dict.fromkeys(PREDICTED, np.full(num_directions, np.nan)) | {"matched_neuron": np.full(num_directions, -1)}
 
 
 def _labelled(
     variable: Variable, array: object, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
-) -> tuple[tuple[str, ...], NDArray[Any], dict[str, str]]:
+) -> tuple[tuple[str, ...], NDArray[np.generic], dict[str, str]]:
     """Return dims, numbers and attributes of a variable, as xarray takes them."""
     return (*leading, *variable.dims), np.asarray(array), {**variable.labels, **further}
 
@@ -207,7 +209,7 @@ def _command() -> str:
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv and sys.argv[0] else "interactive session"
 
 
-def stamp_of(problem: Question, title: str, solver: Mapping[str, object]) -> dict[str, Any]:
+def stamp_of(problem: Question, title: str, solver: Mapping[str, object]) -> dict[str, object]:
     """Return the attributes that say where a result comes from; the arguments are those of `make_dataset`."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {
@@ -224,9 +226,9 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, object]) -> dic
     }
 
 
-def own_attributes(problem: Question, attributes: Mapping[str, object]) -> dict[str, Any]:
+def own_attributes(problem: Question, attributes: Mapping[str, object]) -> dict[str, object]:
     """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
-    stored: dict[str, Any] = {}
+    stored: dict[str, object] = {}
     if isinstance(problem, Problem):
         stored["hermite_truncation_error"] = float(problem.activation.truncation_error)
         stored["information_exponent"] = problem.information_exponent

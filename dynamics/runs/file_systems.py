@@ -103,9 +103,9 @@ def _copy(source: Path, target: Path, *, replaces: bool) -> None:
     flush(target)
 
 
-def cause_of(error: OSError) -> str:
-    """Return the cause of an error of the operating system, in words."""
-    return error.strerror or str(error)
+def cause_of(error: Exception) -> str:
+    """Return the cause of an error, of one of the operating system in its words."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def tell_refusal(call: str, sentence: str) -> None:

@@ -182,7 +182,7 @@ class SolveInterrupted(KeyboardInterrupt):
         )
         self.message, self.dataset = message, dataset
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.message, self.dataset)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem.checks import check_switch, checked_number
+from dynamics.problem.checks import JsonObject, check_switch, checked_number
 from dynamics.problem.question import stored_question
 from dynamics.problem.saved_times import SaveAt
 from dynamics.runs import storage
@@ -47,7 +47,7 @@ class Checkpoint(Tracker):
 
     patient = True
 
-    def __init__(self, write: Callable[[Any], None], every: float) -> None:
+    def __init__(self, write: Callable[[object], None], every: float) -> None:
         self._write, self._every = write, every
 
     def start(self, view: Run) -> None:  # noqa: ARG002
@@ -84,7 +84,7 @@ def packed(snapshot: Snapshot, *, records: bool = True) -> xr.Dataset | None:
     count, columns = len(result.records), result.records.columns
     stored_columns = {name: column[:count] for name, column in columns.items()} if records else {}
     variables = labelled_arrays(snapshot.state, STATE) | labelled_arrays(stored_columns, RECORD)
-    costs = {name: getattr(result, name) for name in COSTS}
+    costs = {"solve_seconds": result.solve_seconds, "tracker_seconds": result.tracker_seconds}
     return xr.Dataset(variables, attrs={"records": count, "observables": " ".join(columns), **costs})
 
 
@@ -113,7 +113,7 @@ class Begun:
     #: A problem of any kind; the answer says which it takes.
     problem: Any
     save_at: SaveAt
-    settings: dict[str, Any]
+    settings: JsonObject
     dataset: xr.Dataset
     parts: dict[str, xr.Dataset]
 
@@ -167,8 +167,8 @@ class RunFile:
 
     def __post_init__(self, path: str | os.PathLike[str] | None) -> None:
         checked_number(self.every, "every", positive=True)
-        for name in ("overwrite", "keeps_result"):
-            check_switch(name, getattr(self, name))
+        check_switch("overwrite", self.overwrite)
+        check_switch("keeps_result", self.keeps_result)
         self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
         #: Fingerprint of the file that this run has written, goes on from or may replace; no other one of its name is
         #: replaced, such as that of a second run to which the same was allowed.

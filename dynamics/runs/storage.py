@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     import h5py
+    import netCDF4
     import pandas as pd
     import xarray as xr
 
@@ -92,9 +93,9 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
     except UnicodeEncodeError:
         refuse(f"Argument `path` must be a name in UTF-8, as netCDF asks, but is {name}.", error=StorageError)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        cause = getattr(error, "strerror", None) or error
         refuse(
-            f"Argument `path` must name a file that can be written, but {name} cannot ({cause}).", error=StorageError
+            f"Argument `path` must name a file that can be written, but {name} cannot ({cause_of(error)}).",
+            error=StorageError,
         )
     return target
 
@@ -130,8 +131,7 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
         in_worker(written)
     except (OSError, RuntimeError) as error:  # netCDF raises both
         cause = OSError(*error.args)  # without the temporary name
-        msg = f"File {str(target)!r} could not be written: {cause}."
-        raise StorageError(msg) from error
+        refuse(f"File {str(target)!r} could not be written: {cause}.", error=StorageError, cause=error)
 
 
 def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:
@@ -403,8 +403,7 @@ def save(
     except StorageError:
         raise
     except Exception as error:  # the libraries raise errors of many types for values that they do not store
-        msg = f"Argument `result` must be what netCDF stores, but is not: {error}."
-        raise TypeError(msg) from error
+        refuse(f"Argument `result` must be what netCDF stores, but is not: {error}.", error=TypeError, cause=error)
     return target
 
 
@@ -442,7 +441,7 @@ def _write(tree: xr.DataTree, compression: Mapping[str, object], path: Path) -> 
         for group, dataset in small.items()
     }
 
-    def fill(file: Any) -> None:
+    def fill(file: netCDF4.Dataset) -> None:
         """Write all groups to an open file."""
         for group, dataset in small.items():
             dataset.dump_to_store(as_store(file, None if group == ROOT else group, mode="w"), encoding=encoding[group])
@@ -452,7 +451,7 @@ def _write(tree: xr.DataTree, compression: Mapping[str, object], path: Path) -> 
     write_netcdf(path, fill)
 
 
-def write_netcdf(path: Path, fill: Callable[[Any], None]) -> None:
+def write_netcdf(path: Path, fill: Callable[[netCDF4.Dataset], None]) -> None:
     """Write a netCDF file with `fill`, in memory first where netCDF cannot write to the file system, and seal it."""
     import netCDF4
 
@@ -541,9 +540,12 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     except StorageError:
         raise
     except Exception as error:  # the libraries raise errors of many types for a damaged file
-        cause = cut(getattr(error, "strerror", None) or type(error).__name__)
-        msg = f"File {str(source)!r} must be a readable netCDF file, but is not ({cause})."
-        raise StorageError(msg) from error
+        cause = cut(cause_of(error) if isinstance(error, OSError) else type(error).__name__)
+        refuse(
+            f"File {str(source)!r} must be a readable netCDF file, but is not ({cause}).",
+            error=StorageError,
+            cause=error,
+        )
     version = _schema_version(loaded)
     require(
         version is not None,

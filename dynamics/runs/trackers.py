@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def part_of_work(name: str, before: float = 0.0, after: float = 0.0) -> Iterator
         _part.reset(token)
 
 
-def bar_settings(progress: bool | None) -> dict[str, Any]:
+def bar_settings(progress: bool | None) -> dict[str, object]:
     """Return arguments of tqdm; `progress` None shows bars where stderr is a terminal or that of a notebook.
 
     Nothing is shown, after a warning, where tqdm fails with the variables TQDM_… of the environment.
@@ -92,7 +92,7 @@ def _tells_columns() -> bool:
         return True
 
 
-def open_bar(settings: dict[str, object], **options: Any) -> Any:
+def open_bar(settings: dict[str, object], **options: object) -> Any:
     """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`.
 
     Its attributes `state`, `spent` and `left`, texts, are `{state}`, `{spent}` and `{left}` in a `bar_format`. One that
@@ -144,7 +144,7 @@ def _kind_of_bar() -> Any:
                 super().__init__(*arguments, **options)
 
             @property
-            def format_dict(self) -> dict[str, Any]:
+            def format_dict(self) -> dict[str, object]:
                 return {**super().format_dict, "state": self.state, "spent": self.spent, "left": self.left}
 
             def close(self) -> None:
@@ -281,6 +281,7 @@ class Run(ABC):
             self.steps = max(self.steps // 2, 1)
 
 
+@runtime_checkable
 class Tracker(Protocol):
     """An object that watches a run with these three methods; a subclass must define `check` alone.
 
@@ -495,7 +496,7 @@ def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime
     check_type("trackers", trackers, (list, tuple), "a list of trackers")
     for tracker in trackers:
         require(
-            all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish")),
+            isinstance(tracker, Tracker),
             f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not.",
             error=TypeError,
         )

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import options as table
 from dynamics.commands import parsing
-from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORK, NETWORKS, OPTIONS, REUSED, Option, plain, switch
+from dynamics.commands.options import (
+    CORRELATION,
+    MEAN_FIELD,
+    NETWORK,
+    NETWORKS,
+    OPTIONS,
+    REUSED,
+    Option,
+    Values,
+    plain,
+    switch,
+)
 from dynamics.commands.program import exit_code_of, run_program
 from dynamics.signals import heard, stop_if_heard
 from dynamics.solve.registry import Answer, registered
@@ -180,7 +191,7 @@ def _options(typed: Mapping[str, object]) -> Mapping[str, object]:
     return MappingProxyType(values)
 
 
-def _check_student(values: Mapping[str, Any], typed: Mapping[str, object]) -> None:
+def _check_student(values: Values, typed: Mapping[str, object]) -> None:
     """Refuse a student that the model does not have, and options that set the second layer of a committee."""
     model, student = values["model"], values["student"]
     takers = {"stiefel": QUADRATIC, COMMITTEE: NETWORK[0]}
@@ -200,7 +211,7 @@ def _check_student(values: Mapping[str, Any], typed: Mapping[str, object]) -> No
         )
 
 
-def _epochs(values: Mapping[str, Any]) -> dict[str, object]:
+def _epochs(values: Values) -> dict[str, object]:
     """Return the options of samples that are used again, with their defaults and the number of steps."""
     from dynamics.solve.reused_data import DRAWS
 
@@ -214,7 +225,7 @@ def _epochs(values: Mapping[str, Any]) -> dict[str, object]:
     return completed | {"steps": completed["epochs"] * completed["batches_per_epoch"]}
 
 
-def _optimizer(values: Mapping[str, Any]) -> Optimizer | None:
+def _optimizer(values: Values) -> Optimizer | None:
     """Return the optimizer of the options, None without; --momentum and --average are those of SGD."""
     text = values["optimizer"]
     settings = {name: values[name] for name in ("momentum", "average") if values[name] is not None}
@@ -240,7 +251,7 @@ def _require_absent(option: Option, text: object, model: str) -> None:
     )
 
 
-def build_problem(options: Mapping[str, Any]) -> Problem:
+def build_problem(options: Values) -> Problem:
     """Return the problem that the options describe; the student is that of the model."""
     from dynamics.problem import Inputs, Problem, Student, Teacher
     from dynamics.problem.checks import ARRAYS_OF_FLOW, check_memory, checked_link, flow_numbers
@@ -304,7 +315,7 @@ def _tabulated(name: str, order: int | None) -> HermiteExpansion:
         raise UsageError(text) from None
 
 
-def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
+def _teacher(options: Values, count: int) -> Teacher:
     """Return the teacher of `count` directions that the options describe: by coefficients, a ratio, or a power law."""
     from dynamics.problem import Teacher
 
@@ -317,7 +328,7 @@ def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
     return Teacher.power_law(count, 1.0 if options["beta"] is None else options["beta"])
 
 
-def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> SaveAt | None:
+def _schedule(answer: Answer, problem: Problem, options: Values) -> SaveAt | None:
     """Return the saved times, or None for the documented default."""
     from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt, ended_at
 
@@ -334,7 +345,7 @@ def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> S
     return SaveAt.geometric(first, last, count)
 
 
-def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:
+def _check_answer(answer: Answer, problem: Problem, options: Values) -> None:
     """Refuse a problem or options that the answer does not take, an unknown method, and missing extras."""
     resolve_name(f"{answer.function.partition(':')[0]}:check")(problem, options)
     method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
@@ -354,7 +365,7 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
         load_torch(options["device"])
 
 
-def _counted_directions(typed: Mapping[str, object], problem: Problem, options: Mapping[str, Any]) -> tuple[int, ...]:
+def _counted_directions(typed: Mapping[str, object], problem: Problem, options: Values) -> tuple[int, ...]:
     """Return the directions of --learning-steps, none if quiet; refuse a problem without a learning rate."""
     numbers: tuple[int, ...] = parsing.value_of(LEARNING_STEPS, typed) or ()
     if not numbers:
@@ -402,14 +413,14 @@ def _stem(problem: Problem, options: Mapping[str, object]) -> str:
 # --- runs ---------------------------------------------------------------------------------------------------
 
 
-def _solve(typed: Mapping[str, object], options: Mapping[str, Any]) -> int:
+def _solve(typed: Mapping[str, object], options: Values) -> int:
     """Solve the problem of the options, with a notice of compilation; return the exit code."""
     has_optimizer = options["optimizer"] is not None
     with parsing.noticed_compilation(typed, options["model"], has_optimizer=has_optimizer):
         return _solve_problem(typed, options)
 
 
-def _solve_problem(typed: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+def _solve_problem(typed: Values, options: Values) -> int:
     """Check the problem of the options, solve it or estimate its cost, and write the answer; return the exit code."""
     from dynamics.solve.dispatch import estimate
 
@@ -473,7 +484,7 @@ def _compilation(answer: Answer, problem: Problem, arguments: Mapping[str, objec
     return f"compilation: {seconds_text}, less where other runs have compiled the same functions"
 
 
-def _resume(typed: Mapping[str, Any]) -> int:
+def _resume(typed: Values) -> int:
     """Go on with the run in a file, which holds all options but those of display and running time."""
     from dynamics.runs.run_file import reopened
     from dynamics.runs.storage import StorageError

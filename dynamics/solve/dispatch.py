@@ -151,8 +151,11 @@ def resume(
             checkpoint=file,
         )
     except (TypeError, ValueError) as error:
-        msg = f"File {file_name!r} must hold a run that can be resumed, but does not: {error}"
-        raise StorageError(msg) from error
+        refuse(
+            f"File {file_name!r} must hold a run that can be resumed, but does not: {error}",
+            error=StorageError,
+            cause=error,
+        )
 
 
 #: Floating-point operations per second measured on one core for m = P = 64.

@@ -160,11 +160,12 @@ class AnswerCall:
             note_compiled(self.kind_of_question())
         integration.warn(dataset.attrs)
         reason = result.stop_reason
-        msg = f"The {self.answer.name} solve stopped at t = {result.end_time:.6g} ({reason})"
+        name, time = self.answer.name, result.end_time
         if on_failure == "raise" and reason is StopReason.INTERRUPTED:
+            msg = f"The {name} solve stopped at t = {time:.6g} ({reason})"
             raise SolveInterrupted(msg, dataset)
-        msg = f"{msg}. {reason.advice}"
         if on_failure == "raise" and reason.failed:
+            msg = f"The {name} solve stopped at t = {time:.6g} ({reason}). {reason.advice}"
             raise SolveError(msg, dataset)
         return dataset
 

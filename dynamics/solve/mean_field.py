@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dynamics.commands.options import Values
 from dynamics.equations import mean_field as equations
 from dynamics.problem.checks import check_choice, require
 from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
@@ -200,7 +201,7 @@ def _particles(
     return system, make_system(problem, np.concatenate([projections, followers]), padded, LOSS_LEVELS), whole
 
 
-def check(problem: Problem, options: Mapping[str, Any]) -> None:
+def check(problem: Problem, options: Values) -> None:
     """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
     equations.check_axes(problem)
     rule = equations.checked_quadrature(problem, options["quadrature"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
+from dynamics.commands.options import Values
 from dynamics.cores import blas_threads_for
 from dynamics.problem.checks import require
 from dynamics.problem.problem import check_flow_memory
@@ -135,7 +135,7 @@ def network_integration(
     step, schedule = step.planned(run, lambda: default_network_times(problem, is_short=not step.is_plain))
     system, names = network_system(problem, step), list(problem.teacher.order)
     flow = step.method(system, run, schedule)
-    notes = list(getattr(system, "notes", ()))
+    notes = list(system.notes)
     if blind := blind_components(problem):
         notes.append(
             f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that "
@@ -167,7 +167,7 @@ def network_integration(
     )
 
 
-def check(problem: Problem, options: Mapping[str, Any]) -> None:
+def check(problem: Problem, options: Values) -> None:
     """Refuse runs beyond the memory, contradictory settings, unknown means, and neurons that start alike."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
     network_system(problem, network_step(problem, *(options[name] for name in steps.STEP_OPTIONS)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
+from dynamics.commands.options import Values
 from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
 from dynamics.problem import Problem, is_correlation
@@ -169,7 +170,7 @@ def overlap_integration(
         coarse = steps.make_system(problem, step)
         return replace(flow, system=coarse), coarse.loss_of_states()
 
-    def attributes(values: Mapping[str, Any]) -> dict[str, object]:
+    def attributes(values: Values) -> dict[str, object]:
         margin = values["gram_margin"]
         return {
             **step.attributes,
@@ -311,7 +312,7 @@ def committee_integration(
     )
 
 
-def check(problem: Problem, options: Mapping[str, Any]) -> None:
+def check(problem: Problem, options: Values) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
     step = steps.checked_step(*(options[name] for name in steps.STEP_OPTIONS), problem=problem)

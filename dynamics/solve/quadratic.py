@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dynamics.commands.options import Values
 from dynamics.cores import blas_threads_for
 from dynamics.equations.quadratic import LARGEST_GROWTH, Course, jumps_needed
 from dynamics.integrators.stepper import Status, check_inside, check_stored
@@ -221,7 +222,7 @@ def check_quadratic_memory(problem: Problem, times: int) -> None:
     check_memory(name, value, motion + records)
 
 
-def check(problem: Problem, options: Mapping[str, Any]) -> None:
+def check(problem: Problem, options: Values) -> None:
     """Refuse a link other than h_2, and a network beyond the memory."""
     check_quadratic(problem)
     check_quadratic_memory(problem, options["save"][1])

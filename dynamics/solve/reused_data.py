@@ -6,10 +6,11 @@ import threading
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from dynamics.commands.options import Values
 from dynamics.cores import available_cores, one_blas_thread
 from dynamics.equations.reused_data import MOST_COORDINATES, PARTS, Moments, ReusedData, moments, numbers_held
 from dynamics.kernels.compilation import compilation_of_run
@@ -210,7 +211,7 @@ def check(problem: Problem, options: Mapping[str, object]) -> None:
     checked_data(problem, *(options[name] for name in names))
 
 
-def estimate(problem: Problem, options: Mapping[str, Any]) -> str:
+def estimate(problem: Problem, options: Values) -> str:
     """Return memory and work of a run in one line each, without running it."""
     steps, epochs = options["steps"], options["epochs"]
     run_cost = cost(steps, options["draws"], problem.width, problem.teacher.span, epochs if options["reshuffle"] else 1)

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -20,8 +20,8 @@ from dynamics.equations import interface
 from dynamics.integrators import stepper_of
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.cache import is_interpreted
-from dynamics.problem.checks import check_type, checked_integers, require
-from dynamics.problem.question import OWN
+from dynamics.problem.checks import check_type, checked_integers, field_values, require
+from dynamics.problem.question import OWN, Question
 from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
@@ -122,13 +122,13 @@ class System:
     observables: ClassVar[Mapping[str, Dims]] = {"state": ("component",)}
     event_times: ClassVar[Mapping[str, Dims]] = {}
     work_size: int = 0
-    field: ClassVar[Any] = None
-    events: ClassVar[Any] = None
-    normalise: ClassVar[Any] = None
-    jacobian_diagonal: ClassVar[Any] = None
-    jacobian_product: ClassVar[Any] = None
+    field: ClassVar[object] = None
+    events: ClassVar[object] = None
+    normalise: ClassVar[object] = None
+    jacobian_diagonal: ClassVar[object] = None
+    jacobian_product: ClassVar[object] = None
 
-    def __new__(cls, *_: Any, **__: Any) -> Self:
+    def __new__(cls, *_: object, **__: object) -> Self:
         """Refuse a class that is no dataclass."""
         subclass: object = cls
         require(
@@ -162,22 +162,21 @@ class System:
         """Return the absolute tolerance of each component, or one for all."""
         return atol
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the fields and the place of the class as a JSON-ready dict; the program asks for it."""
-        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
+        values = field_values(self).items()
         return {
             "kind": OWN,
             "system": f"{type(self).__module__}:{type(self).__qualname__}",
-            "fields": {name: _plain(value, f"Field `{name}` of {_named(self)}") for name, value in values.items()},
+            "fields": {name: _plain(value, f"Field `{name}` of {_named(self)}") for name, value in values},
         }
 
     def arrays(self) -> dict[str, tuple[Dims, Array]]:
         """Return the arrays of problems among the fields; the program asks for it."""
-        values = [getattr(self, entry.name) for entry in fields(self)]  # type: ignore[arg-type]
-        problems = [value for value in values if _is_problem(value)]
+        problems = [value for value in field_values(self).values() if isinstance(value, Question)]
         return {name: array for problem in problems for name, array in problem.arrays().items()}
 
-    def changed(self, **values: Any) -> Self:
+    def changed(self, **values: object) -> Self:
         """Return the system with other values of these fields, as a sweep over them asks for."""
         return replace(self, **values)  # type: ignore[type-var]
 
@@ -186,10 +185,10 @@ class System:
 class StoredSystem:
     """The parameters of a system in a file, where no code is stored; arrays are with the result."""
 
-    stored: Mapping[str, Any]
+    stored: Mapping[str, object]
     kind: ClassVar[str] = OWN
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return the parameters as the system gave them."""
         return dict(self.stored)
 
@@ -198,7 +197,7 @@ class StoredSystem:
         return {}
 
     @classmethod
-    def from_dataset(cls, dataset: Any) -> Self:
+    def from_dataset(cls, dataset: xr.Dataset) -> Self:
         """Return the parameters that a result holds."""
         return cls(dict(json.loads(dataset.attrs["parameters"])["problem"]))
 
@@ -262,7 +261,8 @@ def system_integration(system: System, schedule: SaveAt, run: AnswerCall) -> Int
     Raise ValueError or TypeError if its methods do not fit together.
     """
     equations = _Equations(system, run.atol)
-    observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
+    observables = _dims(system.observables, "observables", _named(system))
+    event_times = _dims(system.event_times, "event_times", _named(system))
     has_loss = observables.get("loss") == ()
     require(
         has_loss or not run.error_estimate,
@@ -279,7 +279,7 @@ def system_integration(system: System, schedule: SaveAt, run: AnswerCall) -> Int
     for twice in (name for name, count in names.items() if count > 1):
         refuse(f"What {equations.named} observes must have names of its own, but `{twice}` has another meaning.")
 
-    def observe(state: Array) -> Mapping[str, Any]:
+    def observe(state: Array) -> Mapping[str, object]:
         records = system.observe(state)
         return {name: records[name] for name in kept}
 
@@ -358,8 +358,11 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> Ste
             _written(lambda out: bound.event_values(0.0, start.copy(), out), equations.num_events, "events", named)
     except NumbaError as error:
         reason = next((line for line in str(error).splitlines() if line.strip() and "nopython" not in line), "")
-        msg = f"The functions of {named} must compile, but do not: {' '.join(reason.split())}"
-        raise TypeError(msg) from error
+        refuse(
+            f"The functions of {named} must compile, but do not: {' '.join(reason.split())}",
+            error=TypeError,
+            cause=error,
+        )
     _check_finite(values, "field", named, " at the start")
     return stepper_of(equations, method, **settings)
 
@@ -398,7 +401,7 @@ def _function(system: System, name: str) -> Any:
         f"`{name}` of {named} must be compiled by numba.njit, but is {type(function).__name__}.",
         error=TypeError,
     )
-    parameters = list(inspect.signature(getattr(function, "py_func", function)).parameters)
+    parameters = list(inspect.signature(function.py_func if is_jitted(function) else function).parameters)
     require(
         len(parameters) == len(SIGNATURES[name]),
         f"`{name}` of {named} must take {', '.join(SIGNATURES[name])}, but takes {', '.join(parameters) or 'nothing'}.",
@@ -437,7 +440,7 @@ def _array(values: ArrayLike, name: str) -> Array:
         refuse(f"{name} must be an array of real numbers, but is {shown(values)}.", error=TypeError)
 
 
-def _integers(values: Any, name: str, named: str) -> Integers:
+def _integers(values: object, name: str, named: str) -> Integers:
     """Return values as an int64 array; raise TypeError unless they are integers of at least 0."""
     try:
         return np.array(checked_integers(values, name, "integers"), dtype=np.int64)
@@ -445,13 +448,12 @@ def _integers(values: Any, name: str, named: str) -> Integers:
         refuse(f"`{name}` of {named} must hold integers of at least 0, but is {shown(values)}.", error=TypeError)
 
 
-def _dims(system: System, attribute: str) -> dict[str, Dims]:
-    """Return the table of names and dims in an attribute; raise TypeError unless dims are tuples of text."""
-    table = getattr(system, attribute)
+def _dims(table: Mapping[str, Dims], attribute: str, named: str) -> dict[str, Dims]:
+    """Return the table of names and dims of an attribute; raise TypeError unless dims are tuples of text."""
     require(
         isinstance(table, Mapping)
         and all(isinstance(dims, tuple) and _are_texts((name, *dims)) for name, dims in table.items()),
-        f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(table)}.',
+        f'`{attribute}` of {named} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(table)}.',
         error=TypeError,
     )
     return dict(table)
@@ -509,7 +511,7 @@ def _count(name: str, dims: Dims, lengths: Mapping[str, int], named: str) -> int
 
 
 def _variables(
-    observables: Mapping[str, Dims], event_times: Mapping[str, Dims], coords: Mapping[str, Any]
+    observables: Mapping[str, Dims], event_times: Mapping[str, Dims], coords: Mapping[str, object]
 ) -> dict[str, Variable]:
     """Return dims and label of each variable, from the table of this package if that has it with these dims."""
     dims_of = {name: ("time", *dims) for name, dims in observables.items()} | {name: (name,) for name in coords}
@@ -526,17 +528,12 @@ def _variables(
     return {**VARIABLES, **of_system, **tabulated}
 
 
-def _is_problem(value: object) -> bool:
-    """Return whether a value has the methods `parameters` and `arrays` of a problem."""
-    return all(callable(getattr(value, name, None)) for name in ("parameters", "arrays"))
-
-
 def _plain(value: Any, name: str) -> Any:
     """Return a field as JSON-ready values; raise TypeError if it cannot be stored."""
     value = as_scalar(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if _is_problem(value):
+    if isinstance(value, Question):
         return value.parameters()
     if isinstance(value, Mapping):
         return {str(key): _plain(entry, name) for key, entry in value.items()}

@@ -147,7 +147,9 @@ class Grid:
         }
 
 
-def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
+def make_grid(
+    problem: Question, grid: Mapping[str, Iterable[object]], study: Study, options: Mapping[str, object]
+) -> Grid:
     """Return the grid of a sweep; refuse an unknown study and unsuitable keys and options; see `dynamics.sweep`."""
     study = study_path(study)
     check_question(problem)

@@ -30,9 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import one_core
-from dynamics.problem.checks import require
+from dynamics.problem.checks import JsonObject, require
 from dynamics.problem.saved_times import SaveAt, checked_save_at
 from dynamics.runs.file_systems import give_name
+from dynamics.runs.result import SolveError
 from dynamics.runs.storable import check_storable
 from dynamics.runs.storage import StorageError, netcdf_writer, write_file
 from dynamics.solve.registry import ANSWERS
@@ -166,7 +167,7 @@ class SweepPoint(NamedTuple):
     number: int
     #: Of any kind; the study says which it takes.
     problem: Any
-    options: dict[str, Any]
+    options: JsonObject
 
 
 class PointAnswer(NamedTuple):
@@ -199,7 +200,7 @@ def answer_point(study: Study, point: SweepPoint) -> PointAnswer:
             )
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
-            dataset = getattr(error, "dataset", None)
+            dataset = error.dataset if isinstance(error, SolveError) else None
         try:
             content = None if dataset is None else packed_point(dataset)
         except Exception as error:
@@ -370,7 +371,7 @@ def packed_point(dataset: xr.Dataset) -> bytes:
             write_file(path, netcdf_writer(dataset), replaces=False)
             with xr.open_dataset(path, engine="netcdf4", decode_times=False, mask_and_scale=False) as stored:
                 dataset = stored.load()
-    description: dict[str, Any] = {
+    description: JsonObject = {
         "sizes": {str(dim): size for dim, size in dataset.sizes.items()},
         "auxiliary": [str(name) for name in dataset.coords if name not in dataset.sizes],
         "attributes": {str(name): _plain(value) for name, value in dataset.attrs.items()},

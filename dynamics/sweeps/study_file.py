@@ -18,7 +18,7 @@ import numpy as np
 from dynamics.commands.options import MOST_TIMES, OPTIONS, natural_number, positive_integer
 from dynamics.commands.parsing import UsageError, read_toml, require_usage
 from dynamics.problem import Problem
-from dynamics.problem.checks import require
+from dynamics.problem.checks import JsonObject, require
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.question import KINDS, OF_TOKENS, Question
 from dynamics.problem.saved_times import SaveAt
@@ -93,7 +93,7 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     return StudyFile(question, grid, study["name"], options, Path(output["path"]))
 
 
-def _kind(table: dict[str, Any]) -> Any:
+def _kind(table: JsonObject) -> Any:
     """Return the class of the problems of the kind that a table names, None for Gaussian inputs, which name none."""
     kind = table.get("kind")
     require_usage(
@@ -143,7 +143,7 @@ def _check_name(name: object, trusted: str | None) -> None:
     )
 
 
-def _tables(path: str) -> dict[str, dict[str, Any]]:
+def _tables(path: str) -> dict[str, JsonObject]:
     """Return the tables of a study file by name, {} for missing ones.
 
     Raise UsageError for entries that are no known table.
@@ -197,7 +197,7 @@ def _problem(table: dict[str, object], grid: dict[str, list[Any]]) -> Problem:
         refuse(f"Table [problem] must describe a problem, but does not: {error}", error=UsageError)
 
 
-def _teacher(entries: dict[str, Any]) -> Teacher:
+def _teacher(entries: JsonObject) -> Teacher:
     """Return the teacher that entries of a study file describe, by coefficients or by a power law."""
     if "coefficients" in entries:
         return Teacher(entries["coefficients"])

@@ -46,6 +46,7 @@ from hermite.text.messages import refuse, shown, warn
 
 if TYPE_CHECKING:
     import xarray as xr
+    from netCDF4 import Dataset
 
     from dynamics.problem.question import Question
 
@@ -146,7 +147,7 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite:
     write_file(target, lambda path: write_netcdf(path, partial(_fill, grid, points)), replaces=overwrite)
 
 
-def _fill(grid: Grid, points: PointDirectory, merged: Any) -> None:
+def _fill(grid: Grid, points: PointDirectory, merged: Dataset) -> None:
     """Write the answers of all points to the open netCDF file `merged`."""
     files, survey = points.files(), Survey(grid)
     for index, path in files.items():
@@ -172,7 +173,7 @@ def _fill(grid: Grid, points: PointDirectory, merged: Any) -> None:
             merged.variables[name][...] = values
 
 
-def _write_frame(merged: Any, survey: Survey, failures: dict[int, str]) -> None:
+def _write_frame(merged: Dataset, survey: Survey, failures: dict[int, str]) -> None:
     """Write axes, shared coordinates and variables of one value per point to the file.
 
     Create the others without values. `failures` maps the number of a failed point to its reason.
@@ -204,7 +205,9 @@ def _write_frame(merged: Any, survey: Survey, failures: dict[int, str]) -> None:
     merged.setncatts(attributes | ({"coordinates": " ".join(auxiliary)} if auxiliary else {}))
 
 
-def _write_whole(merged: Any, name: str, dims: tuple[str, ...], values: NDArray[Any], labels: dict[str, Any]) -> None:
+def _write_whole(
+    merged: Dataset, name: str, dims: tuple[str, ...], values: NDArray[np.generic], labels: dict[str, Any]
+) -> None:
     """Write a variable whose values are all known."""
     text = values.dtype.kind in "OUS"
     variable = _create(merged, name, dims, labels, "f8" if values.dtype.kind == "f" else str if text else values.dtype)

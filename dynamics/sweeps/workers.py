@@ -98,7 +98,7 @@ def _died(future: Future[Any]) -> bool:
 class CallingThread(Executor):
     """The calling thread: every task is done when it is submitted."""
 
-    def submit(self, function: Callable[..., object], /, *arguments: Any, **options: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., object], /, *arguments: object, **options: object) -> Future[Any]:
         """Do the task."""
         future: Future[object] = Future()
         future.set_result(function(*arguments, **options))
@@ -113,7 +113,7 @@ class GivenExecutor:
         self._executor = executor
         self._given: set[Future[object]] = set()
 
-    def submit(self, function: Callable[..., object], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., object], *arguments: object) -> Future[Any]:
         """Submit one task to the executor and return its future."""
         future = self._executor.submit(function, *arguments)
         self._given = {running for running in self._given if not running.done()} | {future}
@@ -156,7 +156,7 @@ class WorkerPool:
         """End the processes, at once if something went wrong."""
         self._stop(at_once=kind is not None)
 
-    def submit(self, function: Callable[..., object], *arguments: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., object], *arguments: object) -> Future[Any]:
         """Submit one task to the processes and return its future; the first call starts them."""
         try:
             with starts_processes():
@@ -217,8 +217,8 @@ def why_no_workers() -> str:
     """Return the reason why this process can have no worker processes, "" if it can."""
     if current_process().daemon:
         return "a daemonic process may have no children"
-    main = sys.modules["__main__"]
-    script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    main = vars(sys.modules["__main__"])
+    script, spec = main.get("__file__"), main.get("__spec__")
     if script is not None and spec is None and not Path(script).exists():
         return "workers could not import the script, which is no file"
     try:

@@ -244,7 +244,7 @@ def _limit(problem: Problem, size: int, directions: int | None) -> float:
         )
         return float(rate_limits(problem).max())
     fields = ("inputs",) if is_homogeneous(problem) or is_network(problem) else ()
-    check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=fields)
+    check_problem(problem, problem.kind if isinstance(problem, Problem) else HOMOGENEOUS, fields=fields)
     fitted = fitted_neurons(problem)
     if is_homogeneous(problem) and problem.inputs is not None:
         require(

@@ -152,8 +152,11 @@ def label_function(transform: object) -> Function:
             with np.errstate(all="ignore"):
                 labels = np.asarray(transform(y.copy()), dtype=np.float64)
         except Exception as error:
-            msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
-            raise TypeError(msg) from error
+            refuse(
+                f"Argument `transform` must take an array of labels, but failed on one: {error}",
+                error=TypeError,
+                cause=error,
+            )
         require(
             labels.shape == y.shape,
             f"Argument `transform` must keep the shape {y.shape} of labels, but returns {labels.shape}.",

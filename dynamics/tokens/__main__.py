@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
 from dynamics.commands.options import (
     Option,
+    Values,
     integers,
     natural_number,
     non_negative,
@@ -71,7 +72,7 @@ class TokenStudy(NamedTuple):
 class TokenCommand(StudyCommand):
     """A problem as a command: an option for each of its fields, and the learning rate."""
 
-    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> TokenStudy:
+    def prepare(self, settings: Values, *, progress: bool | None) -> TokenStudy:
         """Return the problem, checked."""
         usual = {option.key: option.read(option.default) for option in self.options if option.default is not None}
         fields = {name: value for name, value in (usual | dict(settings)).items() if name != LEARNING_RATE.key}

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -20,12 +20,16 @@ from dynamics.problem.checks import (
     checked_integer,
     checked_list,
     checked_number,
+    field_values,
     float_vector,
     require,
 )
 from hermite.arrays import Array
 from hermite.text.formulas import clean, first_of, table_of_pairs
 from hermite.text.messages import refuse, shown
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 #: Numbers of symbols, tokens or items that float64 counts exactly in products of them.
 MOST_SYMBOLS = 2**40
@@ -62,16 +66,16 @@ class TokenProblem:
     kind: ClassVar[str]
     #: Field -> its check, which returns the value; that of a field that is None by default may be None. Fields whose
     #: type is `Literal` need none.
-    _checks: ClassVar[dict[str, Callable[[Any, str], object]]] = {}
+    _checks: ClassVar[dict[str, Callable[[object, str], object]]] = {}
 
     def __post_init__(self) -> None:
         """Check all fields, each alone and then together; ValueError with the first fault."""
         types = get_type_hints(type(self))
-        for field in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
-            name, value = field.name, getattr(self, field.name)
+        defaults = {field.name: field.default for field in fields(self)}  # type: ignore[arg-type]  # a dataclass
+        for name, value in field_values(self).items():
             if get_origin(types[name]) is Literal:
                 check_choice(name, value, get_args(types[name]))
-            if name in self._checks and not (value is field.default is None):
+            if name in self._checks and not (value is defaults[name] is None):
                 checked = self._checks[name](value, name)
                 self._assign(**{name: tuple(checked) if isinstance(checked, list) else checked})
         self._check()
@@ -79,17 +83,19 @@ class TokenProblem:
     def _check(self) -> None:
         """Check fields together."""
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """Return kind and fields as a JSON-ready dict."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind} | {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        values = field_values(self).items()
+        return {"kind": self.kind} | {
+            name: list(value) if isinstance(value, tuple) else value for name, value in values
+        }
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return nothing: all inputs are among the parameters."""
         return {}
 
     @classmethod
-    def from_dataset(cls, dataset: Any) -> Self:
+    def from_dataset(cls, dataset: xr.Dataset) -> Self:
         """Return the problem that a result answers; of a sweep one point must be left.
 
         Raises
@@ -108,7 +114,7 @@ class TokenProblem:
             refuse(f"Argument `dataset` must hold `parameters` with a {kind}, but does not ({error}).")
         return refuse(f"Argument `dataset` must hold `parameters` with a {kind}, but holds another problem.")
 
-    def changed(self, **fields: Any) -> Self:
+    def changed(self, **fields: object) -> Self:
         """Return the problem with other values of these fields, as a sweep over them asks for."""
         return replace(self, **fields)  # type: ignore[type-var]  # a subclass is a dataclass
 
@@ -120,7 +126,7 @@ class TokenProblem:
                 rows[name.replace("_", " ")] = clean(first_of(value if isinstance(value, list) else [value]))
         return table_of_pairs(f"<b>{type(self).__name__}</b>, learned from tokens", rows)
 
-    def _assign(self, **values: Any) -> None:
+    def _assign(self, **values: object) -> None:
         """Set fields of this frozen problem, while it is made."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -419,8 +425,7 @@ class Selection(TokenProblem):
 
     def _check(self) -> None:
         """Check fields together; ValueError with the first fault."""
-        for name in ("tokens", "test_length"):
-            length = getattr(self, name)
+        for name, length in (("tokens", self.tokens), ("test_length", self.test_length)):
             require(
                 length is None or length > self.selected,
                 f"Argument `{name}` must be more than `selected`, {self.selected}, but is {length}.",
@@ -492,8 +497,7 @@ class AssociativeMemory(TokenProblem):
         )
         sizes = self.group_sizes
         if self.embeddings == "gaussian":
-            for name in ("group_sizes", "frequencies"):
-                value = getattr(self, name)
+            for name, value in (("group_sizes", sizes), ("frequencies", self.frequencies)):
                 require(not value, f"Argument `{name}` must be absent for Gaussian embeddings, but is {shown(value)}.")
             require(
                 self.frequency_exponent is not None,
@@ -524,7 +528,7 @@ class AssociativeMemory(TokenProblem):
         if self.dimension is not None:
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
 
-    def changed(self, **fields: Any) -> Self:
+    def changed(self, **fields: object) -> Self:
         """Return the problem with other values of these fields.
 
         A smoothing alone makes the optimizer spectral, its absence gradient descent, which drops a smoothing.
@@ -680,8 +684,9 @@ class PolicyGradient(TokenProblem):
             2 <= count <= MOST_GROUPS,
             f"Argument `group_sizes` must hold 2 to {MOST_GROUPS} sizes, but is {shown(self.group_sizes)}.",
         )
-        for name in ("rewards", "initial_logits", "true_rewards"):
-            if (values := getattr(self, name)) is not None:
+        lists = {"rewards": self.rewards, "initial_logits": self.initial_logits, "true_rewards": self.true_rewards}
+        for name, values in lists.items():
+            if values is not None:
                 numbers = tuple(float_vector(values, name, count, "groups").tolist())
                 require(
                     name == "initial_logits" or len(set(numbers)) > 1,

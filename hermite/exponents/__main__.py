@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermite import program
 from hermite.program import EXIT_DONE, UsageError, require_usage, tell
@@ -13,7 +13,7 @@ from hermite.text.messages import renamed, shown
 if TYPE_CHECKING:
     from hermite.exponents.generative import SampleLaw
 
-    Told = tuple[dict[str, Any], list[str], dict[str, SampleLaw]]
+    Told = tuple[dict[str, object], list[str], dict[str, SampleLaw]]
 
 EXAMPLES = """\
 examples:
@@ -104,7 +104,7 @@ def leaps(function: str) -> Told:
     information, generative = leap(function, kind="information"), leap(function, kind="generative")
     laws = sample_laws(information.leap, generative.leap)
     del laws["smoothed"]  # known for one direction alone
-    values: dict[str, Any] = {"link": function}
+    values: dict[str, object] = {"link": function}
     lines = [f"function              {function}"]
     for result in (information, generative):
         flag = [vars(step) | {"directions": step.directions.tolist()} for step in result.flag]

@@ -364,11 +364,12 @@ def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
             with np.errstate(all="ignore"):
                 raw = np.asarray(function(points.copy()))
         except Exception as error:
-            msg = (
+            refuse(
                 f"Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, "
-                f"{axes}), with n finite real values, but {shown(name)} failed on {len(points)} points: {error}"
+                f"{axes}), with n finite real values, but {shown(name)} failed on {len(points)} points: {error}",
+                error=TypeError,
+                cause=error,
             )
-            raise TypeError(msg) from error
         is_real = raw.dtype.kind in "fiub" and raw.shape == (len(points),)
         require(
             is_real,

@@ -27,7 +27,7 @@ from hermite.text.signs import keyboard_text, odd_character
 #: A sympy expression; the alias keeps sympy out of the import of this module.
 Expression: TypeAlias = Any
 #: Exact sympy coefficient of each monomial, by the exponents of x1 ... x9; no coefficient is zero.
-Monomials: TypeAlias = dict[tuple[int, ...], Any]
+Monomials: TypeAlias = dict[tuple[int, ...], Expression]
 
 #: Longest formula read from text, in characters.
 MAX_LENGTH = 500
@@ -315,7 +315,7 @@ class _Walker:
         except RecursionError:
             self.refuse_depth()
 
-    def walk(self, node: ast.expr, depth: int) -> Any:
+    def walk(self, node: ast.expr, depth: int) -> object:
         """Return the value of a node of the syntax tree; ValueError if it is not on the list or too deep."""
         if depth > _MAX_DEPTH:
             self.refuse_depth()
@@ -340,7 +340,7 @@ class _Walker:
             case _:
                 return self.refuse_node(node)
 
-    def exact(self, value: float) -> Any:
+    def exact(self, value: float) -> object:
         """Return a number of the text as an exact number of sympy, from the shortest decimal of a float."""
         if isinstance(value, bool):
             refuse(f"Argument `{self.argument}` must be {self.kind}, but contains {value}, which is not a number.")
@@ -351,7 +351,7 @@ class _Walker:
             )
         return self.sympy.Integer(value) if isinstance(value, int) else self.sympy.Rational(repr(value))
 
-    def number(self, value: float) -> Any:
+    def number(self, value: float) -> object:
         return _Node(self.exact(value), float(value), 0)
 
     def name(self, name: str) -> Any:
@@ -363,7 +363,7 @@ class _Walker:
             self.variable = lower
             return _Node(variable(), None, 1)
         if lower in ("pi", "e"):
-            return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, getattr(math, lower), 0)
+            return _Node(self.sympy.pi, math.pi, 0) if lower == "pi" else _Node(self.sympy.E, math.e, 0)
         if _is_function(name):
             refuse(
                 f"Argument `x` must be a formula, but contains {name!r} without an argument; write "
@@ -374,7 +374,7 @@ class _Walker:
             f"{self.meant(name)}"
         )
 
-    def combined(self, symbol: str, first: Any, second: Any) -> Any:
+    def combined(self, symbol: str, first: Any, second: Any) -> object:
         """Return the value of two operands and an operator; ValueError beyond the bounds of degrees and numbers."""
         if symbol == "**":
             return self._power(first, second)
@@ -427,7 +427,7 @@ class _Walker:
             refuse(f"Argument `x` must be a formula, but gives {count} arguments to {name!r}, which takes 1.")
         return True
 
-    def called(self, name: str, values: list[Any]) -> Any:
+    def called(self, name: str, values: list[Any]) -> object:
         """Return the value of a call of a function, a Hermite polynomial or a link."""
         lower, hermite, argument = ALIASES.get(name.lower(), name.lower()), hermite_name(name), values[0]
         if lower == "sqrt":
@@ -560,7 +560,7 @@ class _PolynomialWalker(_Walker):
     def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
         return hermite_name(name) is not None and len(arguments) == 1
 
-    def called(self, name: str, values: list[Any]) -> Expression:
+    def called(self, name: str, values: list[object]) -> Expression:
         """Return a Hermite polynomial of a polynomial, by Horner's rule for its coefficients."""
         named = hermite_name(name)
         if named is None or named.degree > MOST_DEGREE:

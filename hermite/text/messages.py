@@ -21,9 +21,9 @@ def require(condition: object, sentence: str, error: type[Exception] = ValueErro
         raise error(sentence)
 
 
-def refuse(sentence: str, error: type[BaseException] = ValueError) -> NoReturn:
-    """Raise an error with a sentence, which replaces an error that is being handled."""
-    raise error(sentence) from None
+def refuse(sentence: str, error: type[BaseException] = ValueError, *, cause: BaseException | None = None) -> NoReturn:
+    """Raise an error with a sentence; its traceback shows `cause`, and no other error that is being handled."""
+    raise error(sentence) from cause
 
 
 def warn(sentence: str, category: type[Warning] = UserWarning) -> None:

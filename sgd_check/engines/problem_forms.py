@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.polynomial import chebyshev, hermite_e
@@ -23,8 +23,8 @@ TABLE_END, PIECE_WIDTH, TABLE_DEGREE = 32.0, 0.25, 11
 
 def simulated_link(
     expansion: HermiteExpansion,
-    series: Callable[[Any], Form],
-    formula: Callable[[Any], Form],
+    series: Callable[[object], Form],
+    formula: Callable[[object], Form],
     table: Callable[[Array], Form] | None = None,
 ) -> tuple[Form, str]:
     """Return the form of a link, and one phrase that names it.

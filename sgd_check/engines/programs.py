@@ -131,7 +131,7 @@ class Program:
         return self._operations[register - self._inputs] if register >= self._inputs else Operation(-1)
 
 
-def in_z(formula: Any) -> Any:
+def in_z(formula: Any) -> object:
     """Return a sympy formula in one variable as one in the real z."""
     import sympy
 
@@ -154,7 +154,7 @@ def formula_program(value: Any, *, slope: bool) -> list[float]:
     return program.data(*(_written(part, program, registers) for part in wanted))
 
 
-def _written(node: Any, program: Program, registers: dict[Any, int]) -> int:  # noqa: PLR0911 (one for each kind)
+def _written(node: Any, program: Program, registers: dict[object, int]) -> int:  # noqa: PLR0911 (one for each kind)
     """Write one sympy node and return its register."""
     if node.is_Symbol:
         return registers[node]

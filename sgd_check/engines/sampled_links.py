@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -70,7 +69,7 @@ def _data(family: int, value: Sequence[float] | Array, both: Sequence[float] = (
     return np.array([family, registers, place, *value, *both], dtype=np.float64)
 
 
-def _series(coefficients: Any) -> Array:
+def _series(coefficients: object) -> Array:
     """Return the data of a Hermite series: in powers of z at low degree, else by the recurrence of h_j."""
     c = np.array(trimmed(np.asarray(coefficients)))
     slope = padded(differentiate(c), c.size)
@@ -83,7 +82,7 @@ def _series(coefficients: Any) -> Array:
     return _data(SERIES, rows.ravel(), registers=2.0)
 
 
-def _formula(expression: Any, *, slope: bool) -> Array:
+def _formula(expression: object, *, slope: bool) -> Array:
     """Return the data of a sympy formula; NotImplementedError without a compiled form, as for the slope of a jump."""
     import sympy
 

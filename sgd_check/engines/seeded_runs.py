@@ -37,7 +37,7 @@ def generators(seed: int, keys: Iterable[int]) -> list[np.random.Generator]:
 
 def words_of(generator: np.random.Generator) -> NDArray[np.uint64]:
     """Return the state of an SFC64 as six integers: four words, whether half of one is left over, that half."""
-    state: Any = generator.bit_generator.state
+    state = generator.bit_generator.state
     return np.array([*state["state"]["state"].tolist(), state["has_uint32"], state["uinteger"]], dtype=np.uint64)
 
 

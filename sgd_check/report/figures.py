@@ -11,6 +11,7 @@ from dynamics import report
 from dynamics.problem import Problem, check_choice
 from dynamics.problem.checks import require
 from dynamics.report import PREDICTED, REFERENCE, axes_or_new, figure_style, finish_panel, given_panels, small
+from dynamics.report.figures import Arguments
 from dynamics.runs.variables import axis_label
 from hermite.text.messages import refuse
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
@@ -135,7 +136,7 @@ def spread_directions(count: int) -> zip[tuple[int, Any]]:
     return zip(chosen, report.shades(len(chosen), 0.85), strict=True)
 
 
-def _legend_of(count: int, nouns: str = "directions") -> dict[str, Any]:
+def _legend_of(count: int, nouns: str = "directions") -> Arguments:
     """Return the layout of a legend of `count` directions, with a title if it shows only some of them."""
     title = {"title": f"{MOST_DIRECTIONS} of {count} {nouns}"} if count > MOST_DIRECTIONS else {}
     return {"ncols": -(-min(count, MOST_DIRECTIONS) // COLUMN), **title}
@@ -186,7 +187,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
             theirs = of_sound_runs(prediction, "emergence_time")[:, predicted_to_emerge][:, at]
             ax.plot(np.nanquantile(theirs, [0.1, 0.9]), [time, time], color=PREDICTED, lw=2, alpha=0.7)
         elif np.isfinite(band).all():
-            wide: dict[str, Any] = {"lw": 12, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 1}
+            wide: Arguments = {"lw": 12, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 1}
             ax.plot([time] * 2, time * np.exp(band), color=PREDICTED, **wide)
         if np.isfinite(mean):
             low, mid, high = time * np.exp(mean + 2 * error * np.array([-1, 0, 1]))
@@ -197,7 +198,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     for time, count in sorted(zip(predicted[late].tolist(), counts[late].tolist(), strict=True)):
         ax.plot(time, horizon, "^", color=SIMULATED, mfc="none", ms=7)
         if math.log(time) - last >= apart:
-            above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
+            above: Arguments = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
             ax.annotate(f"{count}", (time, horizon), (0, 7), **above)
             last = math.log(time)
     if predicted.size:
@@ -231,7 +232,7 @@ def _name_times(ax: Axes, tree: xr.DataTree, comparison: xr.Dataset, event: Even
         allowed,
     ]
     if comparison["censored_count"].values.any():
-        hollow: dict[str, Any] = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
+        hollow: Arguments = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
         handles.append(Line2D([], [], label="runs without, at the horizon", **hollow))
     low, high = ax.get_ylim()
     if ax.get_yscale() == "log":

@@ -111,14 +111,15 @@ def _evidence_table(evidence: Sequence[Row]) -> Table:
     first = sorted(evidence, key=lambda row: (not row.disagrees, not row.required, row.agrees))
     rest = Counter(row.decision for row in first[MOST_EVIDENCE:])
     hidden = ", ".join(f"{count} {word}" for word, count in sorted(rest.items()))
-    columns = {"at time": "time", "value": "value", "from": "low", "to": "high", "z": "z", "p": "p_value"}
-    columns |= {"power": "power", "visible error": "visible_error"}
     rows = [
-        {"tested": row.name, "kind": row.kind}
-        | jsonable({title: getattr(row, name) for title, name in columns.items()})
-        | {"required": "yes" if row.required else "no", "says": row.decision}
+        {
+            "tested": row.name, "kind": row.kind, "at time": jsonable(row.time), "value": jsonable(row.value),
+            "from": jsonable(row.low), "to": jsonable(row.high), "z": jsonable(row.z), "p": jsonable(row.p_value),
+            "power": jsonable(row.power), "visible error": jsonable(row.visible_error),
+            "required": "yes" if row.required else "no", "says": row.decision,
+        }
         for row in first[:MOST_EVIDENCE]
-    ]
+    ]  # fmt: skip
     note = (
         "value: SGD less theory, of curves over their range, of times as ln of a ratio, or a number of runs; theory "
         "allows from … to; z: distance from that as a normal score; p: with its share of the false-alarm rate; power: "

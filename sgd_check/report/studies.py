@@ -11,6 +11,7 @@ import numpy as np
 from dynamics import report
 from dynamics.problem import checked_optimizer
 from dynamics.report import MEASURED, PREDICTED, REFERENCE, Study, finish_panel, mean_band, power, records
+from dynamics.report.figures import Arguments
 from hermite.text.messages import with_error
 from sgd_check.report.figures import late_quartiles
 from sgd_check.studies.scaffold import log_means
@@ -428,7 +429,7 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
         reached = seen & np.isfinite(ratios[at])
         bars = np.abs(np.array([low[at], np.minimum(high[at], top)])[:, reached] - ratios[at][reached])
-        thin: dict[str, Any] = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
+        thin: Arguments = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
         ax.errorbar(noise[reached], ratios[at][reached], yerr=bars, fmt="o", color=colour, **thin)
         ax.semilogx(noise[seen], delays[at][seen], "-", color=colour, lw=1.0)
         lost = seen & ~reached

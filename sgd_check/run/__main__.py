@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dynamics.commands import (
     JSON,
@@ -27,6 +27,7 @@ from dynamics.commands import (
     say,
     shown_progress,
 )
+from dynamics.commands.options import Values
 from dynamics.commands.program import run_program
 from hermite.program import require_usage
 from hermite.text.messages import shown
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code_of(lambda: _check(read_arguments(words[:end]), words[end + 1 :]), interrupted=UNBEGUN)
 
 
-def _check(options: Mapping[str, Any], question: Sequence[str]) -> int:
+def _check(options: Values, question: Sequence[str]) -> int:
     """Solve the question first, if its words are given, then check the prediction; return the exit code."""
     source = Path(options["prediction"])
     check_names_a_file("Argument FILE", source)
@@ -106,7 +107,7 @@ def _check_prediction(
 
 
 def _simulate(
-    settings: Mapping[str, Any], prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
+    settings: Values, prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
 ) -> int:
     """Plan, tell the plan, simulate, compare and write; return the exit code."""
     import math

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands import UsageError, duration, say, shown_progress
+from dynamics.commands.options import Values
 from dynamics.equations import make_particle_system
 from dynamics.laws import coupled_tracers
 from dynamics.problem import Problem, SaveAt
@@ -52,7 +53,7 @@ class WidthsPlan(NamedTuple):
     times: Array
 
 
-def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
+def check_mean_field(settings: Values, prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
     """Simulate networks of several widths, compare them with the mean field, write and print; return the exit code."""
     try:
         plan = _make_plan(settings, prediction)
@@ -93,7 +94,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
     return finish_check(tree, output, figure, settings, reason)
 
 
-def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> WidthsPlan:
+def _make_plan(settings: Values, prediction: xr.Dataset) -> WidthsPlan:
     """Return the plan of the runs; UsageError or ValueError for options that do not fit a mean field."""
     require_usage(
         settings["engine"] in (None, ENGINE),
@@ -138,7 +139,7 @@ def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array
     return picked[np.diff(np.rint(picked / rate), prepend=0.0) > 0.0]
 
 
-def _simulations(plan: WidthsPlan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset]:
+def _simulations(plan: WidthsPlan, settings: Values) -> Iterator[xr.Dataset]:
     """Yield the runs of each width, the narrowest first, until some end early."""
     started, budget = clock.perf_counter(), settings["max_runtime"]
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):

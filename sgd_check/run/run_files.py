@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dynamics.commands import UsageError, as_typed, end_with, retyped, say
+from dynamics.commands.options import Values
 from hermite.program import require_usage
 from hermite.text.messages import shown
 from sgd_check.run.options import OPTIONS
@@ -57,7 +58,7 @@ ABSENT = (None, "auto")
 REPEATED = ("output", "plot", "style", "csv", "theory", "directions", "false_alarm_rate")
 
 
-def reopened_runs(options: Mapping[str, Any], stored: Sequence[str] = STORED_OPTIONS) -> RunFile:
+def reopened_runs(options: Values, stored: Sequence[str] = STORED_OPTIONS) -> RunFile:
     """Return the file of runs to resume; refuse options that contradict it, and files that hold no such runs."""
     from dynamics.runs import StorageError, reopened
 
@@ -77,7 +78,7 @@ def reopened_runs(options: Mapping[str, Any], stored: Sequence[str] = STORED_OPT
     return file
 
 
-def file_of_runs(settings: Mapping[str, Any], problem: object, output: Path, begun: RunFile | None) -> RunFile:
+def file_of_runs(settings: Values, problem: object, output: Path, begun: RunFile | None) -> RunFile:
     """Return the file that keeps the runs of a problem until they end: the one to resume, or a new one."""
     from dynamics.runs import RunFile, StorageError
 
@@ -98,7 +99,7 @@ def file_of_runs(settings: Mapping[str, Any], problem: object, output: Path, beg
         raise UsageError(as_typed(error, (), path="--output")) from None
 
 
-def remove_ended_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_check.run") -> None:
+def remove_ended_runs(file: RunFile, settings: Values, command: str = "sgd_check.run") -> None:
     """Remove the file of runs that have ended; print the command that resumes runs that have not."""
     if not file.unfinished:
         file.remove()

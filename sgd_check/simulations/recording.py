@@ -13,6 +13,7 @@ from dynamics.problem import Problem, is_correlation, is_frame, is_homogeneous, 
 from hermite.arrays import Array, Integers
 from sgd_check.engines import Engine
 from sgd_check.engines.problem_forms import network_of
+from sgd_check.engines.registry import Measurement
 from sgd_check.simulations.plan import Plan
 
 
@@ -242,18 +243,23 @@ class Recorder(Looks):
         mass = np.full(self._learned.time.shape, np.nan)
         mass[sound] = self._observables.learned(*(array[sound] for array in seen))
         self._learned.observe(self._time_of[step], mass)
-        fresh, among = self.lost(sound), getattr(measured, self._among)
+        fresh, among = self.lost(sound), self._among_neurons(measured)
         if place is not None:
             among[~sound] = np.nan
             self._keep(place, seen, among, mass)
             if "average_loss" in self.records:
                 average, layers = engine.measure_average()
                 rest = [] if layers is None else list(layers.swapaxes(0, 1))
-                arguments = [average.teacher_overlap, getattr(average, self._among), average.squared_norm, *rest]
+                arguments = [average.teacher_overlap, self._among_neurons(average), average.squared_norm, *rest]
                 self._keep_loss("average_loss", place, arguments)
             if "train_loss" in self.records:
                 self.records["train_loss"][:, place] = np.where(self.blown_up, np.nan, engine.train_loss())
         return fresh
+
+    def _among_neurons(self, measured: Measurement) -> Array:
+        """Return the variable that the loss needs with C and n, empty if it was not measured."""
+        values = measured.neuron_vector if self._among == "neuron_vector" else measured.student_overlap
+        return np.empty(0) if values is None else values
 
     def _keep(self, place: int, seen: list[Array], among: Array, mass: Array) -> None:
         """Write the record of all runs at a place."""

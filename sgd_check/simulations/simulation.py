@@ -31,7 +31,6 @@ from dynamics.problem import (
 )
 from dynamics.problem.checks import is_same
 from dynamics.problem.hints import with_hints
-from dynamics.problem.optimizers import SGD
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
@@ -485,17 +484,22 @@ def simulate(
     check_records(problem, len(options.seeds), plan.recorded.size)
     stepper = make_engine(name, problem, options)
     limit, peak = stability_limit(problem, options.batch_size, options.optimizer), plan.peak_rate
-    above = "the limit of stability for this problem, so runs may blow up"
-    if is_frame(problem):
-        above = "above which noise keeps the neurons from every direction"
     too_large = limit is not None and peak > limit
     caution = stepper.caution(peak, plan.steps) if isinstance(stepper, SpanEngine) else None
-    if too_large:
-        warn(f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}.")
+    if too_large and is_frame(problem):
+        warn(
+            f"The learning rate {peak:.3g} exceeds {limit:.3g}, above which noise keeps the neurons from every "
+            "direction."
+        )
+    elif too_large:
+        warn(
+            f"The learning rate {peak:.3g} exceeds {limit:.3g}, the limit of stability for this problem, so runs may "
+            "blow up."
+        )
     if caution is not None:
         warn(caution)
     reused = options.training_samples is not None
-    averages = isinstance(options.optimizer, SGD) and options.optimizer.average is not None
+    averages = options.optimizer.keeps_average
     losses = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
     records = Recorder(problem, plan, len(options.seeds), others=losses)
     shared = {

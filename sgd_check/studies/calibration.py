@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from dynamics.commands import study_function
 from dynamics.laws import Meter
 from dynamics.problem import Problem, SaveAt, Teacher, check_choice, checked_integer, checked_number
-from dynamics.problem.checks import checked_list, require
+from dynamics.problem.checks import JsonObject, checked_list, require
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
@@ -255,7 +255,7 @@ def calibration(
     >>> counts.verdict.values.tolist(), counts.case.values[:2].tolist()
     (['agree', 'disagree', 'undecided'], ['right', 'times x 1.1'])
     """
-    settings: dict[str, Any] = {
+    settings: JsonObject = {
         **checked_runs(seeds, seed, fewest=4),
         "repetitions": checked_integer(repetitions, "repetitions", minimum=1),
         "false_alarm_rate": checked_rate(false_alarm_rate),
@@ -293,7 +293,7 @@ def calibration(
     return SgdStudy("calibration", title, settings, problem, progress, solve, steps=steps)
 
 
-def _study_of_kinds(names: list[str], settings: dict[str, Any], progress: bool | None) -> SgdStudy:
+def _study_of_kinds(names: list[str], settings: JsonObject, progress: bool | None) -> SgdStudy:
     """Return the study of some kinds of problem; each kind has its own number of `seeds`."""
     names = list(of_kinds.KINDS) if names == ["all"] else names
     for name in names:

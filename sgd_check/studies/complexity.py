@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -19,7 +19,7 @@ import xarray as xr
 from dynamics.commands import study_function
 from dynamics.fits import fit_slope
 from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import JsonObject, require
 from dynamics.problem.optimizers import PLAIN, Optimizer, ZerothOrder, checked_optimizer
 from dynamics.runs import Values
 from dynamics.theory import mean_time, predict
@@ -108,9 +108,8 @@ def _values(study: SgdStudy, cells: list[Cell], time: Array, blown: Array, d: Ar
     are fitted.
     """
     *links, _, count = time.shape
-    names = ("learning_rate", "flow_time", "finite_step_time", "asymptotic")
-    numbers = np.array([[getattr(cell, name) for cell in cells] for name in names])
-    rate, flow, finite, law = numbers.reshape(len(names), *links, d.size)
+    numbers = [(cell.learning_rate, cell.flow_time, cell.finite_step_time, cell.asymptotic) for cell in cells]
+    rate, flow, finite, law = np.array(numbers).T.reshape(4, *links, d.size)
     mean, error = log_means(time)
     with np.errstate(invalid="ignore", divide="ignore"):
         deviation = (mean - np.log(finite)) / error
@@ -236,7 +235,7 @@ def sample_complexity(
     checked = None if optimizers is None else _checked_optimizers(optimizers, smoothings)
     usual_dimensions, usual_rate = USUAL if smoothings is None else USUAL_SMOOTHED
     sizes = checked_increasing(usual_dimensions if dimensions is None else dimensions, "dimensions", minimum=2)
-    settings: dict[str, Any] = {
+    settings: JsonObject = {
         "information_exponents": exponents,
         "smoothing_exponents": smoothings,
         "dimensions": sizes,

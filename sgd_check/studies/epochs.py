@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -19,7 +18,7 @@ import xarray as xr
 import hermite
 from dynamics.commands import study_function
 from dynamics.problem import Problem, Student, Teacher, checked_integer, checked_list, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import JsonObject, require
 from dynamics.solve.reused_data import FEWEST, MOST, cost, solve_reused_data
 from hermite.arrays import Array
 from hermite.text.messages import shown
@@ -115,7 +114,7 @@ def worth_of(reused: Array, fresh: Array) -> Array:
     return epochs
 
 
-def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> Problem:
+def epochs_problem(link: str, label_noise: float, settings: JsonObject) -> Problem:
     """Return the problem of one neuron of a network that starts orthogonal to the one direction, whose link is `link`.
 
     `settings` has "dimension", "initial_norm", the length of the weights at the start, and "activation".
@@ -131,7 +130,7 @@ def epochs_problem(link: str, label_noise: float, settings: dict[str, Any]) -> P
     )
 
 
-def _seconds(settings: dict[str, Any], steps: float) -> float:
+def _seconds(settings: JsonObject, steps: float) -> float:
     """Return an estimate of the seconds of theory and runs together, from a short measurement of the largest runs.
 
     `steps` is the number of steps of all runs together.
@@ -216,7 +215,7 @@ def epochs_study(
     >>> curves.reused_overlap.values.ravel().round(1).tolist()
     [0.0, 0.7, 0.8, 0.9]
     """
-    settings: dict[str, Any] = {
+    settings: JsonObject = {
         "links": [str(link) for link in checked_list(links, "links")],
         "activation": activation,
         "ratios": checked_rising(ratios, "ratios", "numbers that are positive", np.nextafter(0.0, 1.0)),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,7 +24,7 @@ from dynamics.commands import study_function
 from dynamics.fits import fit_slope
 from dynamics.laws import Meter
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import JsonObject, require
 from dynamics.solve import predict_recovery
 from hermite.arrays import Array, real_column
 from hermite.quadrature import integrate
@@ -132,7 +131,7 @@ def _measured_slope(d: Array, online: Array) -> dict[str, float]:
     return {"online_slope_measured": slope.exponent, "online_slope_error": slope.standard_error}
 
 
-def _seconds(link: str, settings: dict[str, Any], arrivals: float) -> float:
+def _seconds(link: str, settings: JsonObject, arrivals: float) -> float:
     """Return an estimate of the seconds of all runs, from short measurements of the largest descent and of online SGD.
 
     `arrivals` is the expected number of online steps of one run of each dimension, all dimensions together.
@@ -203,7 +202,7 @@ def full_batch_recovery(
     (0.723, {'dimension': 1, 'ratio': 2, 'run': 2})
     """
     n_over_d = np.atleast_1d(real_column(ratios, "ratios"))
-    settings: dict[str, Any] = {
+    settings: JsonObject = {
         "cut": checked_number(cut, "cut", positive=True, maximum=1e3),
         "dimensions": checked_increasing(dimensions, "dimensions", minimum=2, fewest=1),
         "ratios": checked_rising(n_over_d, "ratios", "positive numbers", np.nextafter(0.0, 1.0)),

@@ -98,7 +98,7 @@ class Kind:
                 asked["optimizer"] = self.optimizer
         return dynamics.solve_problem(problem, **asked)
 
-    def simulated(self, problem: Any, seeds: range) -> Any:
+    def simulated(self, problem: Any, seeds: range) -> object:
         """Return the runs with these seeds: one dataset, or, if the flow is tested, a list of two, at η and at η/2."""
         rates = (self.rate,) if self.step_theory else (self.rate, self.rate / 2)
         runs = [
@@ -181,7 +181,7 @@ class ReusedKind(Kind):
             progress=False,
         )
 
-    def simulated(self, problem: Any, seeds: range) -> Any:
+    def simulated(self, problem: Any, seeds: range) -> object:
         """Return the runs with these seeds on n = 1.5 d samples each, all steps recorded."""
         samples = round(1.5 * problem.dimension)
         return simulate(

@@ -34,6 +34,7 @@ from dynamics.commands import (
     shown_progress,
     value_of,
 )
+from dynamics.commands.options import Values
 from dynamics.commands.program import run_program
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code_of(lambda: _check(completed(build_parser().values(arguments), ALL_OPTIONS)))
 
 
-def _check(values: Mapping[str, Any]) -> int:
+def _check(values: Values) -> int:
     """Simulate, compare with the prediction and write the comparison, as the command line says.
 
     Return the exit code.
@@ -134,7 +135,7 @@ def _trained(
     if "recovery" in prediction and begun is None:
         return simulate(problem, **{"seeds": DEFAULT_SEEDS, **asked}), None
     file = file_of_runs(settings, problem, output, begun)
-    shown: Any = {"progress": shown_progress(settings), "max_runtime": asked.pop("max_runtime", None)}
+    shown = {"progress": shown_progress(settings), "max_runtime": asked.pop("max_runtime", None)}
     if begun is not None:
         return also_interrupted(lambda: resume(file, **shown)), file
     course = _course(prediction, {"seeds": DEFAULT_SEEDS, **asked})

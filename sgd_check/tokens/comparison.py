@@ -12,7 +12,7 @@ from scipy import stats
 
 from dynamics.problem import checked_number, stored_question
 from dynamics.problem.checks import require
-from dynamics.tokens import TOKEN_VARIABLES, solve
+from dynamics.tokens import TOKEN_VARIABLES, AssociativeMemory, solve
 from hermite.arrays import Array
 from hermite.text.messages import shown
 from sgd_check.verdicts.evidence import Decision, Row, global_p_value, judged, word_of
@@ -79,12 +79,13 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     """
     rate = checked_number(false_alarm_rate, "false_alarm_rate", positive=True, maximum=0.5)
     require(
-        not {"predicted_learned_time", "recovery"}.isdisjoint(getattr(prediction, "variables", ())),
+        isinstance(prediction, xr.Dataset)
+        and not {"predicted_learned_time", "recovery"}.isdisjoint(prediction.variables),
         "Argument `prediction` must be a Dataset of `dynamics.tokens.solve`, but is "
         f"{shown(type(prediction).__name__)}.",
     )
     require(
-        not {"run_batch_size", "recovery"}.isdisjoint(getattr(simulation, "variables", ())),
+        isinstance(simulation, xr.Dataset) and not {"run_batch_size", "recovery"}.isdisjoint(simulation.variables),
         "Argument `simulation` must be a Dataset of `sgd_check.tokens.simulate`, but is "
         f"{shown(type(simulation).__name__)}.",
     )
@@ -122,7 +123,8 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
 def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
     """Hold the time of every component against the predicted one at the learning rate of the runs."""
     require(
-        getattr(problem, "smoothing", None) is None or not simulation["run_batch_size"].values.any(),
+        not (isinstance(problem, AssociativeMemory) and problem.smoothing is not None)
+        or not simulation["run_batch_size"].values.any(),
         "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "
         "hold its times against `dynamics.tokens.sampled_times`.",
     )

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -644,7 +644,7 @@ def simulate(
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
     torch_device = torch.device(automatic if device == "auto" else device)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
-    if getattr(problem, "embeddings", None) == "gaussian":
+    if isinstance(problem, AssociativeMemory) and problem.embeddings == "gaussian":
         absent = {
             "learning_rate": learning_rate,
             "steps": steps,
@@ -657,7 +657,7 @@ def simulate(
                 value is None,
                 f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is {shown(value)}.",
             )
-        return draw_recovery(cast("AssociativeMemory", problem), _checked_seeds(seeds, first_seed), torch_device)
+        return draw_recovery(problem, _checked_seeds(seeds, first_seed), torch_device)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     count = checked_integer(steps, "steps", minimum=1)
     batch_size = MODELS[problem.kind].default_batch if batch_size is None else batch_size

@@ -204,7 +204,8 @@ def compare(
     >>> tree["comparison"].attrs["verdict"]
     'agree'
     """
-    rate, answer = checked_rate(false_alarm_rate), getattr(prediction, "attrs", {}).get("answer")
+    rate = checked_rate(false_alarm_rate)
+    answer = prediction.attrs.get("answer") if isinstance(prediction, xr.Dataset) else None
     if answer == "mean-field":
         return width_verdict(prediction, simulation, rate)
     if answer == RECOVERY:

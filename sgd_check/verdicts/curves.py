@@ -8,7 +8,7 @@ the range of y and Δ the remaining effect of the step size (`docs/verdict_curve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -369,7 +369,7 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
             yield Quantity(AVERAGE, "", np.asarray(dataset["average_loss"].values, dtype=np.float64), least)
     if not is_network(problem):
         kind, values, sizes = "learned mass of direction", _masses(problem, dataset), problem.teacher.coefficients
-        labels: list[Any] = [*range(1, values.shape[-1] + 1)]
+        labels: list[object] = [*range(1, values.shape[-1] + 1)]
     else:
         kind = "component" if "component" in dataset else "sensitivity"
         values = dataset[kind].values if kind in dataset else _sensitivities(problem, dataset)
@@ -600,11 +600,12 @@ def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:
         table["time"][row], table["z"][row] = test.curve.times[test.places], test.score
         table["error"][row] = test.error
         table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
-    numbers = {"allowance": "allowance", "p_value": "p", "power": "power"}
     return {
         **{f"look_{name}": values for name, values in table.items()},
         "quantity_error": np.array([test.error.max() for test in tests]),
-        **{f"quantity_{name}": np.array([getattr(test, field) for test in tests]) for name, field in numbers.items()},
+        "quantity_allowance": np.array([test.allowance for test in tests]),
+        "quantity_p_value": np.array([test.p for test in tests]),
+        "quantity_power": np.array([test.power for test in tests]),
     }
 
 

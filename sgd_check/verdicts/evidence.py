@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from dynamics.problem.checks import field_values
+
 
 class Decision(StrEnum):
     """The decision of a row, and the word of a verdict."""
@@ -141,17 +143,18 @@ def labels_of(rows: Iterable[Row]) -> str:
     return ", ".join(row.label for row in rows)
 
 
-def evidence_variables(rows: Sequence[Row]) -> dict[str, Any]:
+def evidence_variables(rows: Sequence[Row]) -> dict[str, object]:
     """Return the variables (row,) that store the rows."""
     types = {"required": np.int8, "quantity": np.str_, "label": np.str_, "kind": np.str_, "decision": np.str_}
     types["cause"] = np.str_
+    fields_of_rows = [field_values(row) for row in rows]
     return {
-        variable: np.array([getattr(row, name) for row in rows], dtype=types.get(name, np.float64))
+        variable: np.array([values[name] for values in fields_of_rows], dtype=types.get(name, np.float64))
         for name, variable in _COLUMNS.items()
     }
 
 
-def rows_of(comparison: xr.Dataset | Mapping[str, Any]) -> list[Row]:
+def rows_of(comparison: xr.Dataset | Mapping[str, object]) -> list[Row]:
     """Return the rows that a comparison stores; none of a file of an earlier version."""
     if EVIDENCE not in comparison:
         return []

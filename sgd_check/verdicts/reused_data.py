@@ -96,7 +96,7 @@ def predict_reused(
     )
 
 
-def runs_of(prediction: xr.Dataset) -> dict[str, Any]:
+def runs_of(prediction: xr.Dataset) -> dict[str, object]:
     """Return the arguments of `simulate` by name, for runs of a prediction.
 
     Raise ValueError if no runs can follow it.

@@ -162,6 +162,16 @@ class TimeTest(NamedTuple):
     both: Callable[[float], tuple[OneSided | None, OneSided | None]] | None = None
 
     @property
+    def early_power(self) -> float:
+        """Probability that times too early by 30 % are seen, NaN where no outcome could show them."""
+        return np.nan if self.early is None else self.early.power
+
+    @property
+    def late_power(self) -> float:
+        """Probability that times too late by 30 % are seen, NaN where no outcome could show them."""
+        return np.nan if self.late is None else self.late.power
+
+    @property
     def power(self) -> float:
         """Probability that an error of 30 % is seen, the smaller one of early and late errors."""
         return min(0.0 if side is None else side.power for side in (self.early, self.late))

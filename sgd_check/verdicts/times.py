@@ -5,7 +5,7 @@ Of directions beyond the runs the number of runs that have them is tested (`docs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -111,27 +111,21 @@ class EventTests(NamedTuple):
         """Directions (P,) whose times were tested."""
         return np.array([test is not None for test in self.tests], dtype=bool)
 
-    def column(self, *names: str) -> Array:
-        """Return an attribute of each direction's test, (P,); NaN without a test.
-
-        Several names lead from one attribute to the next, such as "late", "power".
-        """
-        values: list[Any] = self.tests
-        for name in names:
-            values = [getattr(value, name, np.nan) for value in values]
-        return np.array(values, dtype=np.float64)
+    def column(self, read: Callable[[TimeTest], float]) -> Array:
+        """Return what `read` returns of each direction's test, (P,); NaN without a test."""
+        return np.array([np.nan if test is None else read(test) for test in self.tests], dtype=np.float64)
 
     @property
     def p_values(self) -> Array:
         """The two-sided p-value of every direction (P,), NaN where it was not tested."""
-        values = self.column("p")
+        values = self.column(lambda test: test.p)
         values[[count.direction for count in self.counts]] = [count.p for count in self.counts]
         return values
 
     @property
     def unresolved(self) -> Switches:
         """Directions (P,) in which an error of 30 % could have gone unseen."""
-        return np.asarray(self.column("resolved") != 1.0)
+        return np.asarray(self.column(lambda test: test.resolved) != 1.0)
 
     @property
     def due(self) -> Switches:
@@ -333,13 +327,13 @@ class TimesTests:
         level = (1.0 - PATH_SHARE) * self.rate / max(count, 1)
         return max(part.runs_needed(level) for part in self.parts if part.due.any() or part.event is not LEARNING)
 
-    def _loss_attributes(self) -> dict[str, Any]:
+    def _loss_attributes(self) -> dict[str, object]:
         """Return the counts and the sentence on the loss."""
         loss = self.loss
         if loss is None:
             return {"loss_in_verdict": False, "loss_statement": "Loss: not compared."}
         count, ranked = int(loss.loss_compared.sum()), bool(np.isfinite(loss.loss_p_value))
-        attributes: dict[str, Any] = {"loss_in_verdict": ranked, "loss_compared_times": count}
+        attributes: dict[str, object] = {"loss_in_verdict": ranked, "loss_compared_times": count}
         if ranked:
             by_ranks = f"by ranks over {count} times, half of the rate of false alarms."
             return attributes | {"loss_statement": f"Loss: p = {loss.loss_p_value:.2g} {by_ranks}"}
@@ -567,7 +561,7 @@ def log_scatter(times: Array) -> Array:
 
 def time_variables(
     prediction: xr.Dataset, simulation: xr.Dataset, parts: list[EventTests], loss: LossBand | None, p_value: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the variables by direction, and survival curves and losses at the times of the simulation."""
     first, *later = parts
     expected, times, sound = first.expected, simulation["time"].values, sound_runs(simulation)
@@ -586,16 +580,16 @@ def time_variables(
         "expected_delay": expected.delay,
         "expected_lateness": expected.lateness,
         "expected_scatter": expected.scatter,
-        "band_low": first.column("low"),
-        "band_high": first.column("high"),
-        "mean_log_ratio": first.column("mean"),
-        "standard_error": first.column("standard_error"),
+        "band_low": first.column(lambda test: test.low),
+        "band_high": first.column(lambda test: test.high),
+        "mean_log_ratio": first.column(lambda test: test.mean),
+        "standard_error": first.column(lambda test: test.standard_error),
         "log_scatter": log_scatter(measured),
-        "z_score": first.column("z"),
+        "z_score": first.column(lambda test: test.z),
         "direction_p_value": first.p_values,
-        "early_power": first.column("early", "power"),
-        "late_power": first.column("late", "power"),
-        "visible_error": first.column("visible"),
+        "early_power": first.column(lambda test: test.early_power),
+        "late_power": first.column(lambda test: test.late_power),
+        "visible_error": first.column(lambda test: test.visible),
         "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
         "p_value": p_value,
         "loss_p_value": np.nan,
@@ -604,8 +598,8 @@ def time_variables(
         "predicted_survival": np.array(predicted),
     }
     for part in later:
-        values |= {"learned_z_score": part.column("z"), "learned_p_value": part.p_values}
-        values["learned_visible_error"] = part.column("visible")
+        values |= {"learned_z_score": part.column(lambda test: test.z), "learned_p_value": part.p_values}
+        values["learned_visible_error"] = part.column(lambda test: test.visible)
     if loss is not None:
         values |= loss._asdict() | {"loss_compared": loss.loss_compared.astype(np.int8)}
     return values

@@ -16,7 +16,7 @@ import xarray as xr
 from scipy import special
 
 from dynamics.problem import Problem, checked_real, is_frame, is_network, is_spherical
-from dynamics.problem.checks import is_at_most, require
+from dynamics.problem.checks import field_values, is_at_most, require
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.optimizers import PLAIN, Optimizer, checked_optimizer
 from dynamics.runs import make_dataset
@@ -185,7 +185,7 @@ def decided_by_curves(problem: Problem, optimizer: Optimizer = PLAIN) -> bool:
 
 def check_prediction(prediction: xr.Dataset) -> None:
     """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
-    variables = getattr(prediction, "data_vars", ())
+    variables = prediction.data_vars if isinstance(prediction, xr.Dataset) else {}
     alone = "aligned_time" not in variables or is_frame(Problem.from_dataset(prediction))
     require(
         alone,
@@ -257,8 +257,9 @@ def check_alike(quantity: str, theirs: object, ours: object, *, same: bool | Non
 
 def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]) -> None:
     """Refuse a simulation of another student, other links, or other values of the named fields of the problem."""
+    theirs, ours = field_values(predicted), field_values(simulated)
     for name in ("student", *fields):
-        check_alike(name, getattr(predicted, name), getattr(simulated, name))
+        check_alike(name, theirs[name], ours[name])
     check_link("link", predicted.activation, simulated.activation)
     check_link("teacher's link", predicted.teacher_link, simulated.teacher_link)
 
@@ -317,7 +318,7 @@ def count_sentence(row: Row, end: str) -> str:
 def verdict_tree(
     rows: Sequence[Row],
     reasons: Sequence[str],
-    values: Mapping[str, Any],
+    values: Mapping[str, object],
     *,
     problem: Any,
     prediction: xr.Dataset,
@@ -326,7 +327,7 @@ def verdict_tree(
     theory: str,
     usable: int,
     blown_up: int = 0,
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
     title: str = "Online SGD against prediction",
     **labels: Any,
 ) -> xr.DataTree:

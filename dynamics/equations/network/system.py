@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numba import types
@@ -863,11 +863,11 @@ PAIRINGS: dict[int, Callable[..., None]] = {
 }
 
 
-def means_of_teacher(pairs: series.PairSource, teacher: NetworkTeacher) -> tuple[int, list[Callable[..., Any]]]:
+def means_of_teacher(pairs: series.PairSource, teacher: NetworkTeacher) -> tuple[int, list[Callable[..., object]]]:
     """Return `means_of` and the units that it takes."""
     numbers, families = pairs.numbers, {link.family for link in pairs.links}
     has_lists, has_lines = numbers[series.TERMS] > 0.0, numbers[series.LINED] > 0.0
-    of_links: dict[Callable[..., Any], bool] = {
+    of_links: dict[Callable[..., object], bool] = {
         series.write_list_row: has_lists,
         series.read_table: TABLE in families,
         series.polynomial_list: POLYNOMIAL in families,
@@ -934,7 +934,7 @@ class NetworkSystem(FlowSystem):
         self.sizes: Integers = np.array([*self.layout, *teacher.sizes], dtype=np.int64)
         self.work_size = int(parts[-1]) + teacher.degree + FURTHER + n * m
         self.num_events = r + teacher.components.size
-        choices: list[Callable[..., Any]] = [PAIRINGS[pairing], *functions]
+        choices: list[Callable[..., object]] = [PAIRINGS[pairing], *functions]
         choices += [] if step is None else [add_squared_gradient]
         # Of other neurons `mean_square` is short.
         is_biased = pairing == BIASED_ERF and student.learning_rates[1] != 0.0
@@ -984,18 +984,18 @@ class NetworkSystem(FlowSystem):
 
     # --- observables ----------------------------------------------------------------------------------------
 
-    def observer(self, keep: str) -> Callable[[Array], dict[str, Any]]:
+    def observer(self, keep: str) -> Callable[[Array], dict[str, object]]:
         """Return the observer of a state, with the loss by degree if the teacher has one."""
         observe = super().observer(keep)
 
-        def observed(state: Array) -> dict[str, Any]:
+        def observed(state: Array) -> dict[str, object]:
             record, (v, b, M, Q) = observe(state), self.unpack(state)
             weights = self.student.output_scale * v
             return {**record, "degree_loss": self._degrees(weights, b, normalised_overlaps(M, Q), record)}
 
         return observe if self.teacher_by_degree is None else observed
 
-    def observe(self, state: Array) -> dict[str, Any]:
+    def observe(self, state: Array) -> dict[str, object]:
         """Return the observables of `summarise` except largest overlaps, and C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj)."""
         _, _, M, Q = self.unpack(state)
         C, G, _ = normalised_overlaps(M, Q)
@@ -1003,7 +1003,7 @@ class NetworkSystem(FlowSystem):
         del record["max_overlap"]
         return {"teacher_overlap": C, "student_overlap": G, **record}
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, object]:
         """Return v, b, n = Q_ii, max_i |C_ia|, loss, f_α, eigenvalues of H, and the realisability margin."""
         v, b, M, Q = self.unpack(state)
         C, G, n = normalised_overlaps(M, Q)

@@ -20,6 +20,7 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,7 @@ _ERRORS, _DENSE = (16, 17), (18, 19, 20, 21)
 class _Polynomial:
     """Σ_j w_j s^j, by Horner in s, or in s² when all powers have the parity of the lowest one."""
 
-    def __init__(self, torch: Any, device: Any, weights: list[float]) -> None:
+    def __init__(self, torch: ModuleType, device: Any, weights: list[float]) -> None:
         powers = [j for j, w in enumerate(weights) if w != 0.0]
         self._torch, self._lowest = torch, powers[0]
         self._even = all((j - self._lowest) % 2 == 0 for j in powers)
@@ -81,7 +82,7 @@ class _Polynomial:
 class DeviceField:
     """Evaluates the field of neurons in R^D, the directions being the first P axes."""
 
-    def __init__(self, torch: Any, device: Any, problem: Problem, D: int) -> None:
+    def __init__(self, torch: ModuleType, device: Any, problem: Problem, D: int) -> None:
         self.torch, self.D, link = torch, D, problem.activation
         #: g(1) and g'(1).
         self.value, self.slope = link.kernel_at_one, float(link.kernel_derivative(1.0))
@@ -365,7 +366,12 @@ class TorchFlowStepper(ClusterStepper):
         """Return copies on the host of the arrays from which `restore` continues."""
         clusters, tensors, numbers = self.clusters, {"now": self.now}, [self._time, self._h]
         if self._length is not None:
-            tensors |= {name: getattr(clusters, name) for name in ("cluster", "sign", "drift")} | {"begin": self.begin}
+            tensors |= {
+                "cluster": clusters.cluster,
+                "sign": clusters.sign,
+                "drift": clusters.drift,
+                "begin": self.begin,
+            }
             numbers += [self._time_last, self._length, self._length_before]
         return {name: np.array(tensor.cpu().numpy()) for name, tensor in tensors.items()} | {
             "times_and_steps": np.array(numbers),

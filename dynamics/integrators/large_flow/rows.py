@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 DEGREE = 2
 #: Gauss-Legendre points and weights of [0, 1]: exact to 1e-8 where a mode relaxes 20 times within a step.
 _NODES, _WEIGHTS = 0.5 + 0.5 * np.polynomial.legendre.leggauss(12)[0], 0.5 * np.polynomial.legendre.leggauss(12)[1]
-_KEPT = ("U", "F", "rest", "log_norm", "growth", "rest_growth", "times")
 
 
 class Extrapolation(NamedTuple):
@@ -78,14 +77,19 @@ class Rests:
         #: Slots in use, at most as many as the polynomial needs.
         self.newest_first = np.empty(0, dtype=np.int64)
 
-    def arrays(self) -> dict[str, Array]:
+    def _kept(self) -> dict[str, Array]:
+        """Return the arrays with a row per slot, by the names that checkpoints give them."""
+        rests = {"U": self.U, "F": self.F, "rest": self.rest, "log_norm": self.log_norm}
+        return rests | {"growth": self.growth, "rest_growth": self.rest_growth, "times": self.times}
+
+    def arrays(self) -> dict[str, Array | Integers]:
         """Return the arrays in which past states are kept."""
-        return {"newest_first": self.newest_first} | {f"past_{name}": getattr(self, name) for name in _KEPT}
+        return {"newest_first": self.newest_first} | {f"past_{name}": array for name, array in self._kept().items()}
 
     def set_arrays(self, arrays: Mapping[str, Array]) -> None:
         """Restore past states from the arrays that `arrays` returned."""
-        for name in _KEPT:
-            getattr(self, name)[...] = arrays[f"past_{name}"]
+        for name, array in self._kept().items():
+            array[...] = arrays[f"past_{name}"]
         self.newest_first = arrays["newest_first"].astype(np.int64)
 
     def keep(self, slot: int, time: float) -> None:

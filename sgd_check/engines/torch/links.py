@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -56,7 +54,7 @@ def make_link(
     )
 
 
-def _series_link(coefficients: Any, dtype: torch.dtype, device: torch.device) -> TorchLink:
+def _series_link(coefficients: object, dtype: torch.dtype, device: torch.device) -> TorchLink:
     """Return the link of a Hermite series: in powers of z at low degree, else as a program."""
     c = np.array(trimmed(np.asarray(coefficients)))
     if c.size - 1 <= MONOMIAL_DEGREE:

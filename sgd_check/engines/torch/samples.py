@@ -28,7 +28,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 class GeneratorStreams(NamedTuple):
     """A generator per seed, and functions that draw from one, return its state as integers, and put it there."""
 
-    generators: Sequence[Any]
+    generators: Sequence[object]
     draw: Callable[[Any, torch.Tensor], object]
     words_of: Callable[[Any], NDArray[np.generic]]
     set_words: Callable[[Any, NDArray[np.generic]], object]

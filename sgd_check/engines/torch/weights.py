@@ -26,7 +26,7 @@ from sgd_check.engines.registry import Engine, EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import DENSE_AXES, DIRECTIONS, RunThreads, generators
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.neurons import make_neurons
-from sgd_check.engines.torch.optimizers import STEPS, WeightRuns, check_optimizer, keeps_average
+from sgd_check.engines.torch.optimizers import STEPS, WeightRuns, check_optimizer
 from sgd_check.engines.torch.samples import (
     FixedSamples,
     FreshDirections,
@@ -221,7 +221,7 @@ class WeightEngine(TorchRuns):
         count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
         drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
         run_type = WeightRuns if optimizer.is_plain else STEPS[type(optimizer)]
-        drawn += m * (run_type.arrays + keeps_average(optimizer)) + (problem.teacher.span if optimizer.sees_axes else 0)
+        drawn += m * (run_type.arrays + optimizer.keeps_average) + (problem.teacher.span if optimizer.sees_axes else 0)
         drawn += steps_ahead(d, count * m) * count * m if count else 0
         super().__init__(problem, options, drawn, d + 2 if layered else d, d)
         if optimizer.sees_axes:  # teacher and start lie along axes whose coordinates are all of order 1/√d
