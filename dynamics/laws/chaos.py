@@ -38,7 +38,7 @@ from hermite.arrays import Array, Integers, as_integer
 from hermite.program import say
 
 TITLE = "Distance of spherical networks from their mean field"
-#: Saved times by default, over the span of the default schedule of the mean field.
+#: Saved times by default, over the span of the default saved times of the mean field.
 DEFAULT_TIMES = 40
 #: Particles of the mean field by default, for one axis and for more. Random ones add an error of order m/particles to
 #: m E(f_m − f_∞)².
@@ -77,7 +77,7 @@ def propagation_of_chaos(
     seeds : int or sequence of int
         Two or more seeds of the starts, or their number, from 0 on.
     save_at : SaveAt, optional
-        Saved times. Default: 40 geometric times over the default schedule of `solve_mean_field`.
+        Saved times. Default: 40 geometric times over the default saved times of `solve_mean_field`.
     particles : int, optional
         Number N of particles of the mean field. Default: 8192 for one axis, 131072 for more; the latter are random and
         add an error of order m/N to the scaled function gap.
@@ -123,7 +123,7 @@ def propagation_of_chaos(
         numbers = checked_increasing(seeds, "seeds", minimum=0)
     rtol, atol = checked_tolerances(rtol, atol)
     check_switch("progress", progress)
-    schedule = default_chaos_times(problem) if save_at is None else checked_save_at(save_at, save_at)
+    saved_times = default_chaos_times(problem) if save_at is None else checked_save_at(save_at, save_at)
     if particles is None:
         particles = PARTICLES if problem.teacher.span == 1 else RANDOM_PARTICLES
     checked_particles(problem, particles, "random")
@@ -134,13 +134,13 @@ def propagation_of_chaos(
         random_problem,
         particles=particles,
         tracers=tracers,
-        save_at=schedule,
+        save_at=saved_times,
         keep="summary",
         rtol=rtol,
         atol=atol,
         progress=False,
     )
-    solve = partial(solve_spherical, save_at=schedule, rtol=rtol, atol=atol, error_estimate=False, progress=False)
+    solve = partial(solve_spherical, save_at=saved_times, rtol=rtol, atol=atol, error_estimate=False, progress=False)
     values, reason = _distances_of_starts(random_problem, counts, numbers, field, solve, progress=progress)
 
     for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
@@ -256,7 +256,7 @@ def width_exponents(scaled: Array, widths: Integers) -> tuple[Array, Array]:
 
 
 def default_chaos_times(problem: Problem) -> SaveAt:
-    """Return the schedule used when none is given, over the span of that of the mean field."""
+    """Return the saved times where none are given, over the span of that of the mean field."""
     times = default_mean_field_times(problem).times
     return SaveAt.geometric(float(times[0]), float(times[-1]), DEFAULT_TIMES)
 
@@ -275,16 +275,16 @@ def prepare(
     problem = spherical_problem(teacher, dimension=dimension)
     counts = checked_increasing(widths, "widths", minimum=1)
     number = checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)
-    schedule = default_chaos_times(problem)
+    saved_times = default_chaos_times(problem)
     if last is not None:
-        first = min(float(schedule.times[0]), last / 100.0)
-        schedule = SaveAt.geometric(first, last, len(schedule))
-    end = float(schedule.times[-1])
+        first = min(float(saved_times.times[0]), last / 100.0)
+        saved_times = SaveAt.geometric(first, last, len(saved_times))
+    end = float(saved_times.times[-1])
     operations = sum(4.0 * m**2 * min(problem.dimension, problem.teacher.span + m) for m in counts)
     seconds = duration(EVALUATIONS * end * number * operations / SPEED)
     work = f"About {seconds} for {len(counts)} widths, {number} starts each, to t = {end:.4g}."
     seen = not bar_settings(progress)["disable"]
-    chaos = partial(propagation_of_chaos, problem, widths=counts, seeds=range(seed, seed + number), save_at=schedule)
+    chaos = partial(propagation_of_chaos, problem, widths=counts, seeds=range(seed, seed + number), save_at=saved_times)
 
     def solve(_: PreparedStudy) -> xr.Dataset:
         began = clock.perf_counter()

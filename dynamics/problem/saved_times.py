@@ -22,7 +22,7 @@ from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse, shown
 
 DEFAULT_COUNT = 150
-#: Arrays of the size of the schedule that are held while it is made and checked.
+#: Arrays of the size of the saved times that are held while it is made and checked.
 ARRAYS_OF_TIMES = 8
 
 
@@ -112,7 +112,7 @@ def ended_at(default: SaveAt, last: float) -> SaveAt:
 
 def checked_save_at(save_at: object, default: SaveAt) -> SaveAt:
     """Return `save_at`, or the default when it is None."""
-    schedule = default if save_at is None else save_at
-    if not isinstance(schedule, SaveAt):
-        refuse(f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(schedule)}.", TypeError)
-    return schedule
+    times = default if save_at is None else save_at
+    if not isinstance(times, SaveAt):
+        refuse(f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(times)}.", TypeError)
+    return times

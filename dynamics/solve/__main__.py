@@ -328,14 +328,14 @@ def _teacher(options: Values, count: int) -> Teacher:
     return Teacher.power_law(count, 1.0 if options["beta"] is None else options["beta"])
 
 
-def _schedule(answer: Answer, problem: Problem, options: Values) -> SaveAt | None:
+def _saved_times(answer: Answer, problem: Problem, options: Values) -> SaveAt | None:
     """Return the saved times, or None for the documented default."""
     from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt, ended_at
 
     kind, count = options["save"]
     if options["t_max"] is None and options["t_min"] is None and (kind, count) == ("geometric", DEFAULT_COUNT):
         return None
-    default = resolve_name(answer.schedule)(problem)
+    default = resolve_name(answer.saved_times)(problem)
     last = options["t_max"] or float(default.times[-1])
     if kind == "linear":
         return SaveAt.linear(options["t_min"] or 0.0, last, count)
@@ -431,7 +431,7 @@ def _solve_problem(typed: Values, options: Values) -> int:
         output = parsing.chosen_output(typed, _stem(problem, options))
         figure = parsing.chosen_figure(typed, output)
         counted = _counted_directions(typed, problem, options)
-        save_at = _schedule(answer, problem, options)
+        save_at = _saved_times(answer, problem, options)
         if options["model"] in REUSED:
             expected = resolve_name("dynamics.solve.reused_data:estimate")(problem, options)
         else:

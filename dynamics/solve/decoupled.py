@@ -72,10 +72,10 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None, t_max:
     check_problem(problem, student, registered("prediction").fields)
     prediction = predict(problem)
     default = default_times(problem, prediction if prediction.theory == PAIRS else None)
-    schedule = saved_until(save_at, t_max, default)
+    saved_times = saved_until(save_at, t_max, default)
     title = "Predicted emergence of teacher directions, without integration"
-    loss = sum_formula_loss(problem, prediction, schedule.times)
-    return _dataset("prediction", title, problem, prediction, schedule, {"loss": loss}, prediction.notes)
+    loss = sum_formula_loss(problem, prediction, saved_times.times)
+    return _dataset("prediction", title, problem, prediction, saved_times, {"loss": loss}, prediction.notes)
 
 
 @with_hints
@@ -115,13 +115,13 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None, t_max: f
     check_problem(problem)
     check_decouples(problem)
     prediction = predict(problem)
-    schedule = saved_until(save_at, t_max, default_times(problem, prediction))
-    solution = solve_pairs(problem, prediction, schedule.times)
-    values = {"loss": solution.loss, "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
+    saved_times = saved_until(save_at, t_max, default_times(problem, prediction))
+    solution = solve_pairs(problem, prediction, saved_times.times)
+    values = {"loss": solution.loss, "predicted_loss": sum_formula_loss(problem, prediction, saved_times.times)}
     if solution.overlap is not None and solution.squared_norm is not None:
         values |= {"overlap": solution.overlap, "matched_squared_norm": solution.squared_norm}
     notes = list(dict.fromkeys(prediction.notes + solution.notes))
-    return _dataset("decoupled", "Decoupled flow of matched pairs", problem, prediction, schedule, values, notes)
+    return _dataset("decoupled", "Decoupled flow of matched pairs", problem, prediction, saved_times, values, notes)
 
 
 def _dataset(
@@ -129,13 +129,13 @@ def _dataset(
     title: str,
     problem: Problem,
     prediction: EmergencePrediction,
-    schedule: SaveAt,
+    saved_times: SaveAt,
     values: Mapping[str, Array],
     notes: Sequence[str],
 ) -> xr.Dataset:
     """Return the dataset of an answer whose events are at the predicted times; times that never come are NaN.
 
-    `values` maps names of variables to arrays, `schedule` has the times along "time", and `notes` are joined by "; ".
+    `values` maps names of variables to arrays, `saved_times` are along "time", and `notes` are joined by "; ".
     """
     times = {
         "emergence_time": prediction.predicted_emergence_time,
@@ -146,7 +146,7 @@ def _dataset(
         {**prediction_values(prediction), **never_as_nan, **values},
         problem=problem,
         title=title,
-        coords={"time": schedule.times},
+        coords={"time": saved_times.times},
         solver={"answer": answer},
         attributes={"answer": answer, **prediction_attributes(prediction), "notes": "; ".join(notes)},
     )

@@ -111,7 +111,7 @@ class AnswerCall:
         file, asked = as_run_file(shared.get("checkpoint")), cast("Problem", problem)
         return cls(answer, asked, every, shared, keep, method, rtol, atol, estimate, file)
 
-    def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
+    def saved_times(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
         save_at = self.shared.get("save_at")
         return saved_until(save_at, self.shared.get("t_max"), default() if save_at is None else save_at)
@@ -228,7 +228,7 @@ class Integration:
     """Equations, method, observables and labels of one answer."""
 
     title: str
-    schedule: SaveAt
+    saved_times: SaveAt
     method: Method
     #: State -> named observables, one record per saved time.
     observe: Callable[[Array], Mapping[str, object]]
@@ -268,7 +268,7 @@ class Integration:
         """
         with ExitStack() as context:
             context.enter_context(self.threads())
-            stepper, times, beside = self.method.stepper(run.rtol), self.schedule.times, None
+            stepper, times, beside = self.method.stepper(run.rtol), self.saved_times.times, None
             context.callback(end_threads, stepper)
             if self.loss is not None:
                 looser = self.method.stepper(loop.LOOSER * run.rtol)
@@ -297,7 +297,7 @@ class Integration:
         `looser` is the run at a looser tolerance, and `cut` that with the link's series cut at half its order, from
         which the errors are estimated; None without an estimate.
         """
-        count, times = len(self.schedule), self.schedule.times
+        count, times = len(self.saved_times), self.saved_times.times
         by_degree = {} if self.teacher_by_degree is None else {"teacher_by_degree": self.teacher_by_degree}
         values: dict[str, object] = {
             **stack_records(result.records, count, lambda: self.observe(self.start)),

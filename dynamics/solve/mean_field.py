@@ -30,7 +30,7 @@ NOTE = (
 )
 #: Fractions of E f*² below which the loss is timed.
 LOSS_LEVELS = (0.5, 0.1)
-#: Default schedule in units of the time that a neuron of overlap 1/√d needs alone.
+#: Default saved times in units of the time that a neuron of overlap 1/√d needs alone.
 FIRST_SAVED, LAST_SAVED = 0.02, 20.0
 
 
@@ -138,7 +138,7 @@ def mean_field_integration(
     rule = equations.checked_quadrature(problem, quadrature)
     count = equations.checked_particles(problem, particles, rule)
     followers = equations.checked_tracers(problem, tracers)
-    schedule = run.schedule(lambda: default_mean_field_times(problem))
+    saved_times = run.saved_times(lambda: default_mean_field_times(problem))
     if followers.size > 0:
         run.file.arguments["tracers"] = followers
     equations.warn_of_mixture(problem)
@@ -152,7 +152,7 @@ def mean_field_integration(
 
     return Integration(
         title=f"Mean field of the {problem.kind} network",
-        schedule=schedule,
+        saved_times=saved_times,
         method=PlainMethod(moving, run.method, run.atol, stepper_of_particles),
         observe=observe_all,
         start=moving.initial_state,

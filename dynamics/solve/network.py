@@ -132,9 +132,9 @@ def network_integration(
     """
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
-    step, schedule = step.planned(run, lambda: default_network_times(problem, is_short=not step.is_plain))
+    step, saved_times = step.planned(run, lambda: default_network_times(problem, is_short=not step.is_plain))
     system, names = network_system(problem, step), list(problem.teacher.order)
-    flow = step.method(system, run, schedule)
+    flow = step.method(system, run, saved_times)
     notes = list(system.notes)
     if blind := blind_components(problem):
         notes.append(
@@ -149,12 +149,12 @@ def network_integration(
         constants["predicted_component_time"] = predicted_component_times(problem)
     return Integration(
         title=f"Two-layer network on its teacher{'' if problem.inputs is None else ', inputs not isotropic'}",
-        schedule=schedule,
+        saved_times=saved_times,
         method=flow,
         observe=system.observer(run.keep),
         start=system.initial_state,
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
-        coords=run.neurons() | step.coords(schedule) | ({"component_name": names} if names else {}),
+        coords=run.neurons() | step.coords(saved_times) | ({"component_name": names} if names else {}),
         teacher_by_degree=system.teacher_by_degree,
         constants=constants,
         settings=step.arguments,

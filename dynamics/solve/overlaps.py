@@ -145,7 +145,7 @@ def overlap_integration(
     steps.refuse_beside_map(step, device=device)
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = predict(problem) if has_pairs(problem) else None
-    step, schedule = step.planned(run, lambda: theory.default_times(problem, pairs))
+    step, saved_times = step.planned(run, lambda: theory.default_times(problem, pairs))
     link = problem.activation
     if link.truncation_error > TRUNCATION_WARNING * np.sqrt(link.norm_squared):
         warn(
@@ -156,7 +156,7 @@ def overlap_integration(
     steps.warn_limit(step, limit)
     # A device and the flow on isotropic inputs alone take "stiff".
     on_classes = device is None and problem.inputs is not None and step.step_theory is None
-    flow = step.method(system, run, schedule, "bdf" if on_classes else "stiff", device)
+    flow = step.method(system, run, saved_times, "bdf" if on_classes else "stiff", device)
     prediction = pairs or predict(problem, "bdf" if flow.name == "bdf" else "explicit")
     estimates = step.fixed_step is None and run.estimates(flow.name)
 
@@ -182,16 +182,16 @@ def overlap_integration(
 
     return Integration(
         title=title,
-        schedule=schedule,
+        saved_times=saved_times,
         method=flow,
         observe=system.observer(run.keep, lambda: not flow.carries_vectors),
         start=system.initial_state,
         events={"emergence_time": P, "learned_time": P},
-        coords=run.neurons() | step.coords(schedule),
+        coords=run.neurons() | step.coords(saved_times),
         teacher_by_degree=system.teacher_by_degree,
         constants={
             **prediction_values(prediction),
-            "predicted_loss": theory.sum_formula_loss(problem, prediction, schedule.times),
+            "predicted_loss": theory.sum_formula_loss(problem, prediction, saved_times.times),
         },
         settings={**step.arguments, "device": device},
         attributes=attributes,
@@ -287,20 +287,20 @@ def committee_integration(
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
     step = steps.sgd_step(problem, learning_rate, step_theory, batch_size, optimizer)
     steps.refuse_beside_map(step, run.method)
-    step, schedule = step.planned(run, lambda: theory.default_committee_times(problem))
+    step, saved_times = step.planned(run, lambda: theory.default_committee_times(problem))
     rate = step.learning_rate
     system = steps.optimized(problem, step) or CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None:
         steps.warn_limit(step, quick_limit(problem, step.batch_size, step.optimizer))
-    flow = step.method(system, run, schedule)
+    flow = step.method(system, run, saved_times)
     return Integration(
         title="Online learning of a committee with fixed second layer",
-        schedule=schedule,
+        saved_times=saved_times,
         method=flow,
         observe=system.observer(run.keep),
         start=system.initial_state,
         events={"emergence_time": P, "learned_time": P},
-        coords=run.neurons() | step.coords(schedule),
+        coords=run.neurons() | step.coords(saved_times),
         teacher_by_degree=system.teacher_by_degree,
         constants=no_prediction_values(P),
         settings=step.arguments,

@@ -107,7 +107,7 @@ class JumpStepper:
         )
 
 
-#: The default schedule ends at this multiple of the last alignment that is expected, and after at most so many jumps.
+#: The default saved times end at this multiple of the last alignment that is expected, and after at most so many jumps.
 LAST_ALIGNED_FACTOR, DEFAULT_JUMPS = 2.5, 1e5
 #: Arrays of the size of the reduced weights, and of all alignments that are saved, which are held at once.
 ARRAYS_OF_MOTION, ARRAYS_OF_RECORDS = 12, 4
@@ -175,15 +175,15 @@ def quadratic_integration(run: AnswerCall) -> Integration:
     Its constants are the losses of the sigmoid and of the staircase formula (times,), and predicted times (P,).
     """
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
-    schedule = run.schedule(lambda: default_quadratic_times(problem))
-    jumps_needed(schedule.times, float(a.max()))
-    check_quadratic_memory(problem, len(schedule))
+    saved_times = run.saved_times(lambda: default_quadratic_times(problem))
+    jumps_needed(saved_times.times, float(a.max()))
+    check_quadratic_memory(problem, len(saved_times))
     stepper = JumpStepper(problem)
     start = stepper.initial_alignment
     prediction = theory.predict_quadratic(problem, start)
     constants = {
-        "sigmoid_loss": theory.sigmoid_loss(a, problem.width, start, schedule.times),
-        "staircase_loss": theory.staircase_loss(a, prediction.aligned_time, schedule.times),
+        "sigmoid_loss": theory.sigmoid_loss(a, problem.width, start, saved_times.times),
+        "staircase_loss": theory.staircase_loss(a, prediction.aligned_time, saved_times.times),
         "predicted_aligned_time": prediction.aligned_time,
         "predicted_learned_time": prediction.learned_time,
     }
@@ -197,7 +197,7 @@ def quadratic_integration(run: AnswerCall) -> Integration:
     }
     return Integration(
         title="Quadratic network, exactly" + (" on orthonormal frames" if is_frame(problem) else ""),
-        schedule=schedule,
+        saved_times=saved_times,
         method=stepper,
         observe=stepper.observe,
         start=stepper.interpolate(0.0),

@@ -47,7 +47,7 @@ class Answer:
     #: (run, *, arguments that this answer alone has) -> its integration, where the end of a run decides on the method.
     integration: str = ""
     #: (problem) -> the times it saves by default.
-    schedule: str = ""
+    saved_times: str = ""
     #: Whether it writes checkpoints, from which `dynamics.resume` goes on: others are begun anew.
     resumes: bool = True
     #: Whether it can be asked at every point of a sweep.
@@ -78,26 +78,26 @@ _FLOWS = "dynamics.report.flows:flow_findings"
 ANSWERS = (
     Answer(
         "overlaps", "dynamics.solve.overlaps:solve_overlaps", _FLOWS, methods=FLOW_METHODS, fields=("inputs",),
-        integration="dynamics.solve.overlaps:overlap_integration", schedule=_FLOW_TIMES,
+        integration="dynamics.solve.overlaps:overlap_integration", saved_times=_FLOW_TIMES,
     ),
-    Answer("decoupled", "dynamics.solve.decoupled:solve_decoupled", _FLOWS, schedule=_FLOW_TIMES, resumes=False),
+    Answer("decoupled", "dynamics.solve.decoupled:solve_decoupled", _FLOWS, saved_times=_FLOW_TIMES, resumes=False),
     Answer(
         "prediction", "dynamics.solve.decoupled:predict_emergence", _FLOWS, fields=("inputs", *_CORRELATION),
         resumes=False,
     ),
     Answer(
         "quadratic", "dynamics.solve.quadratic:solve_quadratic", "dynamics.report.networks:quadratic_findings",
-        ("stiefel", "homogeneous"), schedule="dynamics.solve.quadratic:default_quadratic_times",
+        ("stiefel", "homogeneous"), saved_times="dynamics.solve.quadratic:default_quadratic_times",
     ),
     Answer("committee", "dynamics.solve.overlaps:solve_committee", _FLOWS, ("committee",), COMMITTEE_METHODS),
     Answer("spherical", "dynamics.solve.spherical:solve_spherical", _FLOWS, ("spherical",), PARTICLE_METHODS),
     Answer(
         "correlation", "dynamics.solve.spherical:solve_correlation", _FLOWS, ("spherical",), CORRELATION_METHODS,
-        _CORRELATION, schedule=_FLOW_TIMES,
+        _CORRELATION, saved_times=_FLOW_TIMES,
     ),
     Answer(
         "network", "dynamics.solve.network:solve_network", "dynamics.report.networks:network_findings", ("network",),
-        NETWORK_METHODS, ("inputs",), schedule="dynamics.theory.components:default_network_times",
+        NETWORK_METHODS, ("inputs",), saved_times="dynamics.theory.components:default_network_times",
     ),
     Answer(
         "reused-data", "dynamics.solve.reused_data:solve_reused_data",
@@ -106,7 +106,7 @@ ANSWERS = (
     Answer(
         "mean-field", "dynamics.solve.mean_field:solve_mean_field", "dynamics.report.mean_field:mean_field_findings",
         ("spherical", "homogeneous"), PARTICLE_METHODS,
-        schedule="dynamics.solve.mean_field:default_mean_field_times",
+        saved_times="dynamics.solve.mean_field:default_mean_field_times",
     ),
     Answer(
         "coupling", "dynamics.solve.spherical:solve_coupling", "dynamics.report.mean_field:coupling_findings",

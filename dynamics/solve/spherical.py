@@ -122,7 +122,7 @@ def spherical_integration(
     must be "infinite-d", the only one that this student has.
     """
     problem, P = run.problem, run.problem.num_directions
-    schedule = run.schedule(lambda: default_mean_field_times(problem))
+    saved_times = run.saved_times(lambda: default_mean_field_times(problem))
     step = sgd_step(problem, learning_rate, step_theory, batch_size)
     rate = step.learning_rate
     require(
@@ -147,7 +147,7 @@ def spherical_integration(
         coords.pop("neuron_2", None)
     return Integration(
         title="Spherical network of finite width" + ("" if rate is None else " under SGD of a finite learning rate"),
-        schedule=schedule,
+        saved_times=saved_times,
         method=PlainMethod(system, run.method, run.atol),
         observe=system.observer(run.keep),
         start=system.initial_state,
@@ -247,7 +247,7 @@ def solve_coupling(
     ({'time': 2, 'neuron': 16, 'flow_axis': 16}, True)
     """
     check_problem(problem, SPHERICAL)
-    schedule = default_mean_field_times(problem) if save_at is None else checked_save_at(save_at, save_at)
+    saved_times = default_mean_field_times(problem) if save_at is None else checked_save_at(save_at, save_at)
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span
@@ -257,12 +257,12 @@ def solve_coupling(
     )
     count = checked_particles(problem, particles, "random")
     settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
-    nodes, saved = _nodes(schedule.times, largest_step)
+    nodes, saved = _nodes(saved_times.times, largest_step)
     return make_dataset(
         {name: values[saved] for name, values in _integrated(problem, nodes, count, rtol, atol).items()},
         problem=problem,
         title="Linearised distance of a spherical network from its mean field",
-        coords={"time": schedule.times, "neuron": np.arange(problem.width)},
+        coords={"time": saved_times.times, "neuron": np.arange(problem.width)},
         solver={"answer": "coupling", **settings},
         attributes={"answer": "coupling", **settings},
     )
@@ -418,20 +418,20 @@ def correlation_integration(
     problem = run.problem
     step = correlation_step(problem, learning_rate, step_theory, batch_size, optimizer)
     prediction, stepped = predict(problem), step.learning_rate is not None
-    step, schedule = step.planned(run, lambda: default_times(problem, prediction))
+    step, saved_times = step.planned(run, lambda: default_times(problem, prediction))
     system = correlation_system(problem, step)
-    flow, summary = step.method(system, run, schedule), system.observer("summary")
+    flow, summary = step.method(system, run, saved_times), system.observer("summary")
     return Integration(
         title="Correlation of one neuron and one direction" + (" under steps of SGD" if stepped else ""),
-        schedule=schedule,
+        saved_times=saved_times,
         method=flow,
         observe=system.observer(run.keep),
         start=system.initial_state,
         events={"emergence_time": 1, "learned_time": 1},
-        coords=({"neuron": np.arange(1)} if run.keep == "full" else {}) | step.coords(schedule),
+        coords=({"neuron": np.arange(1)} if run.keep == "full" else {}) | step.coords(saved_times),
         constants={
             **prediction_values(prediction),
-            "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
+            "predicted_loss": sum_formula_loss(problem, prediction, saved_times.times),
         },
         settings=step.arguments,
         attributes=lambda _: prediction_attributes(prediction) | step.attributes,

@@ -108,7 +108,7 @@ class StepSettings:
             self.fixed_step is None or not run.error_estimate,
             f"Argument `error_estimate` must not be True for method {run.method!r}, which has no tolerance.",
         )
-        save_at = run.schedule(lambda: SaveAt.at(of_flow().times / self.pace))
+        save_at = run.saved_times(lambda: SaveAt.at(of_flow().times / self.pace))
         if self.is_map and self.learning_rate is not None:
             steps, last = np.unique(np.rint(save_at.times / self.learning_rate)), float(save_at.times[-1])
             require(

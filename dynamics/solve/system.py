@@ -255,7 +255,7 @@ def solve_system(system: System, *, save_at: SaveAt, **shared: Unpack[SystemArgu
     return integrate(OWN, partial(system_integration, system, save_at), system, {**shared, "save_at": save_at})
 
 
-def system_integration(system: System, schedule: SaveAt, run: AnswerCall) -> Integration:
+def system_integration(system: System, saved_times: SaveAt, run: AnswerCall) -> Integration:
     """Return the integration of a user's own system.
 
     Raise ValueError or TypeError if its methods do not fit together.
@@ -269,7 +269,7 @@ def system_integration(system: System, schedule: SaveAt, run: AnswerCall) -> Int
         "Argument `error_estimate` must be None or False without an observable `loss`, but is True.",
     )
     coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
-    lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
+    lengths = {"time": len(saved_times)} | _lengths(system, observables, coords, equations.initial_state)
     events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
     equations.num_events = sum(1 if count is None else count for count in events.values())
     kept = [name for name, dims in observables.items() if run.keep == "full" or dims == ()]
@@ -285,7 +285,7 @@ def system_integration(system: System, schedule: SaveAt, run: AnswerCall) -> Int
 
     return Integration(
         title=equations.name,
-        schedule=schedule,
+        saved_times=saved_times,
         method=PlainMethod(equations, run.method, run.atol, make=_checked_stepper),
         observe=observe,
         start=equations.initial_state,

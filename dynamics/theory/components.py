@@ -158,7 +158,7 @@ def _climb(u: Array, alpha: Array) -> float:
 
 
 def default_network_times(problem: Problem, *, is_short: bool = False) -> SaveAt:
-    """Return the default schedule of a network: to 20 times the time of its escapes and of telling its units apart.
+    """Return the default saved times of a network: to 20 times the time of its escapes and of telling its units apart.
 
     With `is_short` to the former alone: steps of optimizers are dear.
     """

@@ -61,8 +61,8 @@ NOTE_NO_TIMES = "k <= 2 with inputs that are not isotropic: no theory predicts t
 NOTE_LEADING = "the leading order of the time is known without smoothing alone"
 #: Sources of predicted times: matched pairs from k = 3 on, below the linearised flow of all neurons.
 PAIRS, LINEARISED = "matched pairs", "linearised flow"
-#: The default schedule ends at this multiple of the last predicted learned time, which interactions delay (measured: by
-#: up to 1.69).
+#: The default saved times end at this multiple of the last predicted learned time, which interactions delay (by up to
+#: 1.69, measured).
 LAST_LEARNED_FACTOR = 2.5
 #: A committee of k > 2 is followed for so many times that which a neuron of length 1 needs alone: measured, the last
 #: direction took at most 45 of these, but for a tenth of the odd links. Overlaps below a part of 1/√d do not count.

@@ -228,7 +228,7 @@ def _integration(run: AnswerCall, *, learning_rate: object) -> Integration:
         coords["number"] = system.numbers
     return Integration(
         title=f"Learning from tokens: {system.name}",
-        schedule=run.schedule(lambda: _schedule(system, method.stepper(run.rtol), rate)),
+        saved_times=run.saved_times(lambda: _default_times(system, method.stepper(run.rtol), rate)),
         method=method,
         observe=system.observer(run.keep),
         start=system.initial_state,
@@ -257,7 +257,7 @@ def _warn_of_rate(attributes: Mapping[str, Any]) -> None:
         )
 
 
-def _schedule(system: TokenSystem, stepper: Stepper, rate: float | None) -> SaveAt:
+def _default_times(system: TokenSystem, stepper: Stepper, rate: float | None) -> SaveAt:
     """Return the default times to save, until the last component is learned; multiples of `rate`, if it is given."""
     first, last = (0.0, system.last_time) if np.isfinite(system.last_time) else _range(system, stepper)
     times = np.geomspace(first, last, 400) if first else np.linspace(0.0, last, 400)
