@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from dynamics.kernels.jit import entry
 from dynamics.problem import Optimizer, checked_integer, checked_number
 from dynamics.problem.checks import check_memory, check_switch, checked_list, checked_real, require
-from dynamics.problem.optimizers import SGD, ZerothOrder, checked_optimizer
+from dynamics.problem.optimizers import SGD, ZerothOrder, checked_optimizer, keeps_average
 from dynamics.problem.rates import Schedule
 from hermite.arrays import Array, Matrix, Vector, real_column
 from hermite.text.messages import refuse, shown
@@ -137,7 +137,7 @@ def linear_regression_steps(
     noise = checked_number(label_noise, "label_noise", positive=False)
     chosen = _known(optimizer)
     risk, average = _iterated(values, counts, sums, rates, size, chosen, noise)
-    return RegressionRisk(risk, average if chosen.keeps_average else None)
+    return RegressionRisk(risk, average if keeps_average(chosen) else None)
 
 
 def linear_regression_limit(

@@ -39,11 +39,6 @@ class Optimizer:
         """Whether the mean motion is known as d → ∞ alone."""
         return self.sees_axes or (isinstance(self, ZerothOrder) and self.smoothing > 0.0)
 
-    @property
-    def keeps_average(self) -> bool:
-        """Whether a run keeps an average of the weights."""
-        return isinstance(self, SGD) and self.average is not None
-
     def __str__(self) -> str:
         values = field_values(self)
         changed = [setting.name for setting in fields(self) if values[setting.name] != setting.default]
@@ -214,6 +209,11 @@ class SignSGD(Optimizer):
 
     name: ClassVar[str] = "sign"
     sees_axes: ClassVar[bool] = True
+
+
+def keeps_average(optimizer: Optimizer) -> bool:
+    """Return whether runs of an optimizer keep an average of the weights."""
+    return isinstance(optimizer, SGD) and optimizer.average is not None
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {kind.name: kind for kind in (SGD, ZerothOrder, Adam, RMSprop, SignSGD)}

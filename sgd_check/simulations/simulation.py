@@ -31,6 +31,7 @@ from dynamics.problem import (
 )
 from dynamics.problem.checks import is_same
 from dynamics.problem.hints import with_hints
+from dynamics.problem.optimizers import keeps_average
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
@@ -499,7 +500,7 @@ def simulate(
     if caution is not None:
         warn(caution)
     reused = options.training_samples is not None
-    averages = options.optimizer.keeps_average
+    averages = keeps_average(options.optimizer)
     losses = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
     records = Recorder(problem, plan, len(options.seeds), others=losses)
     shared = {

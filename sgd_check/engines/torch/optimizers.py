@@ -38,7 +38,7 @@ class WeightRuns:
         #: Memory for a gradient.
         self.memory = torch.empty_like(weights)
         #: Average of the weights (lanes, m, columns), None if the optimizer keeps none.
-        self.average = weights.clone() if options.optimizer.keeps_average else None
+        self.average = weights.clone() if values.keeps_average(options.optimizer) else None
         self._neurons, self._batch, self._steps = neurons, options.batch_size, 0
         self._optimizer: Any = options.optimizer
         self._kept = [torch.zeros_like(weights) for _ in range(self.arrays)]

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from dynamics.problem import Problem, is_frame, is_network, is_spherical
-from dynamics.problem.optimizers import SGD, ZerothOrder
+from dynamics.problem.optimizers import SGD, ZerothOrder, keeps_average
 from hermite.arrays import Array
 from hermite.text.messages import require
 from sgd_check.engines.registry import Engine, EngineOptions, Measurement
@@ -221,7 +221,7 @@ class WeightEngine(TorchRuns):
         count = optimizer.directions if isinstance(optimizer, ZerothOrder) else 0
         drawn = steps_ahead(d, batch) * batch if reused is None else 2 * reused
         run_type = WeightRuns if optimizer.is_plain else STEPS[type(optimizer)]
-        drawn += m * (run_type.arrays + optimizer.keeps_average) + (problem.teacher.span if optimizer.sees_axes else 0)
+        drawn += m * (run_type.arrays + keeps_average(optimizer)) + (problem.teacher.span if optimizer.sees_axes else 0)
         drawn += steps_ahead(d, count * m) * count * m if count else 0
         super().__init__(problem, options, drawn, d + 2 if layered else d, d)
         if optimizer.sees_axes:  # teacher and start lie along axes whose coordinates are all of order 1/√d
