@@ -309,7 +309,7 @@ class FormulaLink:
 
     @cached_property
     def derivative(self) -> Function:
-        """σ'(z), with no delta at a jump and the mean slope at a kink."""
+        """The function σ'(z) of arrays: a jump of σ adds nothing to it, and at a kink it is the mean of both slopes."""
         import sympy
 
         (z,) = self.expression.free_symbols

@@ -275,10 +275,11 @@ def write_by_powers(
 
 @kernel
 def tables(sizes: Integers, scratch: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix, Vector]:
-    """Return views of `scratch`, one column per particle of a block ("lanes" = 64).
+    """Return five views of `scratch`, with one column for each of the 64 particles ("lanes") of a block.
 
-    The monomials a^κ (K, lanes); the derivatives of the potential Φ by them (K, lanes); the powers of u = 1 − |a|² (Q,
-    lanes); ∂Φ/∂a at fixed u (r, lanes); ∂Φ/∂u (lanes,).
+    A particle has projections a (r,) on the teacher's axes. The views are the K monomials a^κ (K, lanes), the
+    derivatives of the potential Φ by them (K, lanes), the Q powers of u = 1 − |a|² (Q, lanes), ∂Φ/∂a at fixed u (r,
+    lanes), and ∂Φ/∂u (lanes,).
     """
     (_, _, _, _, r, _, K, Q), width = counts_of(sizes), LANES_IN_SUBSPACE
     monomials, adjoint = matrix(scratch, 0, K, width), matrix(scratch, K * width, K, width)

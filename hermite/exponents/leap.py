@@ -404,7 +404,11 @@ def multi_indices(axes: int, degree: int) -> list[MultiIndex]:
 
 
 def direction_matrix(rows: Mapping[MultiIndex, Array], axes: int, degree: int) -> Array:
-    """Return Λ_k, shape (axes, axes), from rows with E ζ_α ζ_β = rows[α] · rows[β]."""
+    """Return the matrix Λ_k of order k = `degree`, (axes, axes), whose range holds the directions of a function.
+
+    Entry (a, b) is Σ_α √((α_a + 1)(α_b + 1))/k rows[α + e_a] · rows[α + e_b] over multi-indices α of degree k − 1, with
+    e_a that of axis a alone. `rows` holds one vector per multi-index of degree k, see `polynomial_rows`.
+    """
     total = np.zeros((axes, axes))
     for lower in multi_indices(axes, degree - 1):
         raised = [(*lower[:a], lower[a] + 1, *lower[a + 1 :]) for a in range(axes)]

@@ -301,7 +301,10 @@ def _lone(start: int, lead: float = 1.0, strength: float = 1.0, *, k: int, drawn
 
 
 def _on_spectrum(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return one neuron of link h_3 on inputs of two eigenvalues; its whitened weights off the teacher are equal."""
+    """Return one neuron of link h_3 on inputs of two eigenvalues; its whitened weights off the teacher are equal.
+
+    Arguments are those of `_lone`.
+    """
     inputs, d = Inputs([2.0, 0.5], [4, 20]), 24
     C = lead * np.random.default_rng(start).uniform(0.35, 0.45)
     whitened = 0.1 * np.append(C, np.full(d - 1, np.sqrt((1.0 - C * C) / (d - 1))))
@@ -317,7 +320,10 @@ def _on_spectrum(start: int, lead: float = 1.0, strength: float = 1.0) -> Proble
 
 
 def _drawn_weights(start: int, lead: float, width: int, dimension: int, length: float = 1.0) -> Array:
-    """Return random weights of a length; their components along the first two directions are multiplied by `lead`."""
+    """Return weights (width, dimension) of a length, drawn from the seed `start`.
+
+    Their components along the first two directions are then multiplied by `lead`, which plants an error of the start.
+    """
     weights = np.random.default_rng(start).standard_normal((width, dimension))
     weights *= length / np.linalg.norm(weights, axis=1, keepdims=True)
     weights[:, :2] *= lead
@@ -325,7 +331,7 @@ def _drawn_weights(start: int, lead: float, width: int, dimension: int, length: 
 
 
 def _drawn(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return four neurons of link h_3 that learn two directions, from a start that is drawn in all of space."""
+    """Return four neurons of link h_3 that learn two directions from random weights; arguments as of `_lone`."""
     return Problem(
         activation="he3",
         teacher=Teacher([strength, 0.8 * strength]),
@@ -337,7 +343,7 @@ def _drawn(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
 
 
 def _network(start: int, lead: float = 1.0, strength: float = 1.0, link: str = "gelu") -> Problem:
-    """Return three neurons with biases that learn x1 + x1 x2, all weights trained."""
+    """Return three neurons with biases that learn x1 + x1 x2, all weights trained; arguments as of `_lone`."""
     student = Student(
         activation=link,
         width=3,
@@ -357,7 +363,10 @@ def _network(start: int, lead: float = 1.0, strength: float = 1.0, link: str = "
 def _erf(
     start: int, lead: float = 1.0, strength: float = 1.0, *, width: int = 2, dimension: int = 100, lean: float = 0.0
 ) -> Problem:
-    """Return as many erf neurons as directions, near a plateau or each close to a direction, with label noise 0.3."""
+    """Return as many erf neurons as directions, near a plateau or, by `lean`, each close to a direction.
+
+    Arguments are those of `_lone`; the label noise is 0.3.
+    """
     near = 0.1 * np.random.default_rng(start).uniform(-1.0, 1.0, (width, width)) + lean * np.eye(width)
     student = Student(activation="erf", width=width, second_layer="fixed", initial_second_layer=np.ones(width))
     return Problem(
@@ -370,7 +379,7 @@ def _erf(
 
 
 def _committee(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return two erf neurons of a committee, each close to a direction."""
+    """Return two erf neurons of a committee, each close to a direction; arguments as of `_lone`."""
     weights = _drawn_weights(start, lead, 2, 16, 0.2)
     weights[:, :2] += 0.2 * lead * np.eye(2)
     return Problem(
@@ -384,7 +393,7 @@ def _committee(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
 
 
 def _reused(_: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return one erf neuron with M = 0.2 and |w|² = 0.5 at the start."""
+    """Return one erf neuron with |w|² = 0.5 and, for `lead` 1, product 0.2 with the direction at the start."""
     student = Student(activation="erf", width=1, second_layer="fixed", initial_second_layer=[1.0])
     return Problem(
         student=student,
@@ -396,7 +405,7 @@ def _reused(_: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
 
 
 def _selection(start: int, lead: float = 1.0) -> dynamics.tokens.Selection:
-    """Return two heads that select two of six tokens."""
+    """Return two heads that select two of six tokens; `start` is the seed, `lead` scales the initial read-out."""
     return dynamics.tokens.Selection(tokens=6, selected=2, heads=2, initial_scale=0.5 * lead, seed=start)
 
 

@@ -51,7 +51,10 @@ ALIGNED = 1e-14
 
 @kernel
 def series_pair(degree: int, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
-    """E σ_aσ_b, σ'_aσ_b, σ_aσ'_b, σ'_aσ'_b, σ''_aσ_b, σ_aσ''_b where one is a polynomial of this degree."""
+    """Return the six means of `step_pair` for two vectors of which one is a polynomial of this degree.
+
+    Rows a and b hold their mean derivatives from place `STEP_HEAD` on, and c is the covariance.
+    """
     value = slope_a = slope_b = slopes = bend_a = bend_b = 0.0
     for j in range(degree, -1, -1):
         x = STEP_HEAD + j
@@ -69,7 +72,11 @@ def series_pair(degree: int, c: float, a: Vector, b: Vector) -> tuple[float, flo
 def step_pair(
     centred: bool, kind_a: int, degree_a: int, kind_b: int, degree_b: int, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
-    """E σ_aσ_b, σ'_aσ_b, σ_aσ'_b, σ'_aσ'_b, σ''_aσ_b, σ_aσ''_b of two vectors of covariance c."""
+    """Return E of σ_a σ_b, σ'_a σ_b, σ_a σ'_b, σ'_a σ'_b, σ''_a σ_b and σ_a σ''_b for two vectors of covariance c.
+
+    Rows a and b hold the numbers of each vector alone, `kind` is the family of its link and `degree` that of a
+    polynomial; `centred` says that no vector has a bias.
+    """
     if kind_a == POLYNOMIAL:
         return series_pair(min(degree_a, degree_b) if kind_b == POLYNOMIAL else degree_a, c, a, b)
     if kind_b == POLYNOMIAL:
@@ -88,7 +95,7 @@ def step_pair(
 
 @kernel
 def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[float, float, float]:
-    """E σ² of one vector and its derivatives in q and b."""
+    """Return E σ² of one vector, from its row, and its derivatives by the variance q and by the bias b."""
     if kind == RELU:
         return row[1] * row[6] + row[0] * row[7], row[7], 2.0 * row[6]
     if kind == SIGN:
@@ -99,7 +106,11 @@ def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[floa
 
 @kernel
 def tilt(i: int, j: int, C: Matrix, left: Vector, right: Vector, tilted: Matrix) -> tuple[float, float, float]:
-    """Write columns of B and the lower half of the tilted covariances; return 1 + C_ii, 1 + C_jj and det N⁻¹."""
+    """Write the covariances of all vectors under the Gaussian weight σ'_i σ'_j of erf, the lower half of `tilted`.
+
+    `left` and `right` (M,) become the coefficients by which vectors i and j lessen them. Returned are T_i = 1 + C_ii,
+    T_j and T_i T_j − C_ij².
+    """
     c, first, second = C[i, j], 1.0 + C[i, i], 1.0 + C[j, j]
     determinant = first * second - c * c
     for a in range(left.size):
@@ -219,7 +230,7 @@ LARGEST_STEP_DEGREE = 12
 
 
 def diagram_size(vectors: int, degree: int) -> int:
-    """Return the numbers of scratch for diagrams of M vectors and links of degree up to K, C included."""
+    """Return how many numbers of scratch the diagrams of M vectors and links of degree up to K take, see `Diagrams`."""
     M, K = vectors, degree
     rows = (K + 1) * (K + 2) // 2
     return int(M * M + 2 * M * (K + 4) + 2 * K * K + 3 * rows * M + (K + 1) * M * M + M)
@@ -246,7 +257,7 @@ class Diagrams(NamedTuple):
 
 @kernel
 def diagrams_of(M: int, K: int, work: Vector) -> Diagrams:
-    """Return the parts of `work`."""
+    """Return the parts of `work` by name, as views."""
     at, rows = M * M + 2 * M * (K + 4), (K + 1) * (K + 2) // 2
     Z = at + M + (K + 1) * M * M
     H = Z + 2 * K * K
@@ -259,7 +270,7 @@ def diagrams_of(M: int, K: int, work: Vector) -> Diagrams:
 
 @kernel
 def write_contractions(i: int, j: int, K: int, parts: Diagrams) -> None:
-    """Z of the pair σ'_i σ'_j, and Z' of λσ''_i σ'_j + σ'_i λσ''_j."""
+    """Write Z of the pair σ'_i σ'_j and Z' of λσ''_i σ'_j + σ'_i λσ''_j, shape (K, K), to `plain` and `mixed`."""
     c, v, u = parts.C[i, j], parts.C[i, i], parts.C[j, j]
     F, G = row_part(parts.means, i, 0, K + 4), row_part(parts.means, j, 0, K + 4)
     for R in range(K):
@@ -278,7 +289,11 @@ def write_contractions(i: int, j: int, K: int, parts: Diagrams) -> None:
 def write_half_diagrams(
     e: int, i: int, j: int, absent: int, K: int, parts: Diagrams, table: Matrix, target: Matrix
 ) -> int:
-    """H_rs(a) for r + s ≤ K − e, made of a table of mean derivatives; return how many do not vanish by parity."""
+    """Write H_rs(a), a row per (r, s) with r + s ≤ K − e, to `target`; return how many rows do not vanish by parity.
+
+    H_rs(a) = w_a C_ai^r C_aj^s/(r! s!) times entry e + r + s of row a of `table`, which holds mean derivatives.
+    `absent` is the parity of degrees that no link has, or 2.
+    """
     row = 0
     for a in range(parts.weight.size):
         toward_i, toward_j = parts.C[a, i], parts.C[a, j]
@@ -297,7 +312,7 @@ def write_half_diagrams(
 
 @kernel
 def row_product(left: Matrix, x: int, right: Matrix, y: int) -> float:
-    """Inner product of row x of a matrix and row y of another."""
+    """Return the inner product of row x of a matrix and row y of another."""
     total = 0.0
     for b in range(left.shape[1]):
         total += left[x, b] * right[y, b]
@@ -412,21 +427,21 @@ class StepWork(NamedTuple):
 
 @kernel
 def step_counts(sizes: Integers) -> StepCounts:
-    """Return the counts of the step."""
+    """Return the counts and places of the step, among the last entries of `sizes`, by name."""
     last = vector(sizes, sizes.size - 7, 6)
     return StepCounts(last[0], last[1], last[2], last[3], last[4], last[5])
 
 
 @kernel
 def layout_of_step(sizes: Integers) -> Integers:
-    """Return the layout, with the slot that says whether the step is given up."""
+    """Return the layout of the vectors, a view of `sizes` to its end."""
     at = step_counts(sizes).layout_at
     return vector(sizes, at, sizes.size - at)
 
 
 @kernel
 def step_numbers(parameters: Vector, sizes: Integers) -> StepNumbers:
-    """Return the numbers of the step."""
+    """Return what `parameters` holds for the step by name: four numbers, the units, and the numbers of the links."""
     counts, r = step_counts(sizes), flow.layout_of(sizes).axes
     at, U, step = counts.step_at + 4, counts.units, vector(parameters, counts.step_at, 4)
     weight, bias, theta = vector(parameters, at, U), vector(parameters, at + U, U), matrix(parameters, at + 2 * U, U, r)
@@ -437,7 +452,7 @@ def step_numbers(parameters: Vector, sizes: Integers) -> StepNumbers:
 
 @kernel
 def step_work(sizes: Integers, work: Vector) -> StepWork:
-    """Return the scratch of the step."""
+    """Return the part of `work` that the step needs beyond the flow, by name, as views."""
     counts, m = step_counts(sizes), flow.layout_of(sizes).width
     M, at = m + counts.units, counts.scratch_at
     gram, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
@@ -448,7 +463,10 @@ def step_work(sizes: Integers, work: Vector) -> StepWork:
 
 @pasted_kernel
 def write_step_vectors(y: Vector, scale: float, step: StepNumbers, C: Matrix, bias: Vector, weight: Vector) -> None:
-    """Gram matrix, biases and weights in the error of the neurons and the teacher's units."""
+    """Write Gram matrix C (M, M), `bias` (M,) and `weight` (M,) of the m neurons and then the teacher's units.
+
+    `weight` are those in the error f − f*: `scale` times the second layer, and minus the coefficients of the units.
+    """
     theta = step.theta
     units, r = theta.shape
     m = weight.size - units
@@ -468,7 +486,10 @@ def write_step_vectors(y: Vector, scale: float, step: StepNumbers, C: Matrix, bi
 
 @unit()
 def write_step_second(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
-    """Write and return E of the products of two gradients of a batch, on and below the diagonal, after the flow."""
+    """Write and return S (m, m), the mean products of gradients of a batch, on and below the diagonal.
+
+    Call it after the right-hand side of the flow, whose mean gradients are in `work`.
+    """
     counts, step, rates = step_counts(sizes), step_numbers(parameters, sizes), flow.rates_of(parameters)
     (C, S, bias, weight, scratch), layout = step_work(sizes, work), layout_of_step(sizes)
     write_step_vectors(y, rates.scale, step, C, bias, weight)
@@ -486,7 +507,7 @@ def write_step_second(y: Vector, parameters: Vector, sizes: Integers, work: Vect
 
 @pasted_kernel
 def add_step_terms(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Add the terms of order η, after the flow."""
+    """Add the terms of order η to the rates in `out`; call it after the right-hand side of the flow."""
     layout, rate = flow.layout_of(sizes), step_numbers(parameters, sizes).rate
     m, r = layout.width, layout.axes
     dQ, S = matrix(out, 2 * m + m * r, m, m), write_step_second(y, parameters, sizes, work)
@@ -498,7 +519,7 @@ def add_step_terms(y: Vector, out: Vector, parameters: Vector, sizes: Integers, 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the velocity of the flow plus the terms of finite steps."""
+    """Write the rates of the flow plus the terms of order η, for steps of a finite learning rate η."""
     flow.rhs(t, y, out, parameters, sizes, work)
     add_step_terms(y, out, parameters, sizes, work)
 
@@ -579,7 +600,7 @@ class StepSource(NamedTuple):
 
 
 def step_link(link: HermiteExpansion) -> StepLink:
-    """Return the numbers of a link that the step uses."""
+    """Return the kind of a link and, of a polynomial, its mean derivatives, as mean steps use them."""
     if link.is_polynomial:
         means = mean_derivatives(trimmed(np.array(link.link_coefficients())))
         return StepLink(link.name, POLYNOMIAL, tuple(means.tolist()))
@@ -605,7 +626,10 @@ def step_units(problem: Problem) -> tuple[StepUnit, ...]:
 
 
 def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit], *, biased: bool) -> StepSource:
-    """Return the kernel's numbers of neurons and units; ValueError, with the way out, if no mean step closes."""
+    """Return the arguments of the kernel of second moments for `width` neurons and the teacher's units.
+
+    `biased` says that neurons have biases. ValueError is raised if the mean step is not known exactly for these links.
+    """
     neuron_link, links = step_link(student), [unit.link for unit in units]
     alone = neuron_link.kind == POLYNOMIAL
     require(

@@ -157,7 +157,7 @@ def layout_of(sizes: Integers) -> NetworkLayout:
 
 @kernel
 def rates_of(parameters: Vector) -> Rates:
-    """Return the rates of a network."""
+    """Return the rates ε, decays κ, output scale s, step and level, the first entries of `parameters`, by name."""
     return Rates(
         parameters[0], parameters[1], parameters[2], parameters[3], parameters[4], parameters[5], parameters[6],
         parameters[7],
@@ -166,20 +166,20 @@ def rates_of(parameters: Vector) -> Rates:
 
 @kernel
 def initial_squares(parameters: Vector, sizes: Integers) -> Vector:
-    """Return |w_i(0)|²."""
+    """Return the squared lengths of the neurons at the start, |w_i(0)|² (m,), a view."""
     return vector(parameters, SQUARES_AT, layout_of(sizes).width)
 
 
 @pasted_kernel
 def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
-    """Return the argument `numbers` of the kernels of pairs."""
+    """Return the numbers of all links, a view: the argument `numbers` of the kernels below."""
     at = layout_of(sizes).numbers_at
     return vector(parameters, at, parameters.size - at)
 
 
 @kernel
 def units_of(parameters: Vector, sizes: Integers) -> Units:
-    """Return the units of the teacher."""
+    """Return the units of a teacher of units, by name, as views."""
     layout = layout_of(sizes)
     at, P, r = layout.teacher_at, layout.units, layout.axes
     theta, links = matrix(parameters, at + 2 * P, P, r), vector(sizes, TEACHER_SIZES_AT, P)
@@ -188,7 +188,7 @@ def units_of(parameters: Vector, sizes: Integers) -> Units:
 
 @kernel
 def terms_of(parameters: Vector, sizes: Integers) -> Terms:
-    """Return the terms of the teacher: α = 0, then the components."""
+    """Return the terms of a teacher that is a polynomial: the constant, then its components, as views."""
     layout = layout_of(sizes)
     at, terms = layout.teacher_at, layout.components + 1
     powers = matrix(sizes, TEACHER_SIZES_AT, terms, layout.axes)
@@ -197,7 +197,7 @@ def terms_of(parameters: Vector, sizes: Integers) -> Terms:
 
 @pasted_kernel
 def views(sizes: Integers, work: Vector) -> Tables:
-    """Return the tables of `work`."""
+    """Return the tables of `work` by name, as views."""
     layout = layout_of(sizes)
     m, n, r = layout.width, layout.width + layout.axes, layout.axes
     C, rows = matrix(work, 0, n, n), matrix(work, layout.rows_at, m + layout.units, layout.row_size)
@@ -208,32 +208,34 @@ def views(sizes: Integers, work: Vector) -> Tables:
 
 @kernel
 def derivatives_of(sizes: Integers, work: Vector) -> Vector:
-    """Return the scratch for D_j."""
+    """Return the scratch for the mean derivatives D_j = E σ^(j) of one neuron, (degree + `FURTHER`,)."""
     layout = layout_of(sizes)
     return vector(work, layout.scratch_at, layout.degree + FURTHER)
 
 
 @kernel
 def turned_forces(sizes: Integers, work: Vector) -> Matrix:
-    """Return the scratch for Nᵀ (m + r, m)."""
+    """Return the scratch for the transpose of the mean gradients N, shape (m + r, m)."""
     layout = layout_of(sizes)
     return matrix(work, layout.scratch_at + layout.degree + FURTHER, layout.width + layout.axes, layout.width)
 
 
 @kernel
 def square_scratch(sizes: Integers, work: Vector) -> Matrix:
-    """Return the scratch of F as a matrix (m, m)."""
+    """Return the scratch of the products F as a matrix (m, m)."""
     layout = layout_of(sizes)
     return matrix(work, layout.products_at, layout.width, layout.width)
 
 
 # Means of two units of any links. `numbers` and `head`, the place of a link in them, are those of
-# `dynamics.equations.network.series`.
+# `dynamics.equations.network.series`. Of units i and j, whose inputs have the covariance c, K = E σ_i σ_j,
+# K1_ij = E σ'_i σ_j, K12 = E σ'_i σ'_j and K2_ij = E σ''_i σ_j. The row of a unit holds the numbers of it alone that
+# these means need; `write_row` writes it.
 
 
 @inlined_kernel
 def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
-    """Write the numbers of one unit of variance q = |w|² and bias b."""
+    """Write to `row` the numbers of one unit alone, of variance q = |w|² and bias b, that means of pairs need."""
     family = int(numbers[head])
     row[0], row[1] = q, b
     if family == TABLE:
@@ -247,7 +249,7 @@ def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> No
 
 @inlined_kernel
 def write_threshold_head(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
-    """Write the numbers of one unit of relu, sign or erf."""
+    """Write to `row` what `write_row` does, of one unit of relu, sign or erf."""
     normal.write_threshold_row(int(numbers[head]), q, b, row)
 
 
@@ -255,7 +257,10 @@ def write_threshold_head(head: int, q: float, b: float, numbers: Vector, row: Ve
 def threshold_values(
     head: int, c: float, a: Vector, b: Vector, numbers: Vector
 ) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of a neuron a and a unit b of links κ f + βz + γ at covariance c."""
+    """Return the means of a neuron and a unit with links κ f + β z + γ, f being relu, sign or erf, at covariance c.
+
+    With their rows a and b these are E σ_a σ_b, E σ'_a σ_b, E σ_a σ'_b, E σ'_a σ'_b, E σ''_a σ_b and E σ_a σ''_b.
+    """
     student, family, centred = int(numbers[series.STUDENT]), int(numbers[head]), numbers[series.CENTRED] > 0.0
     means = normal.threshold_pair(student, family, centred, c, a, b)
     return series.lined_pair(head, c, a, b, numbers, means) if numbers[series.LINED] > 0.0 else means
@@ -263,14 +268,17 @@ def threshold_values(
 
 @choice()
 def lined_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron a and a unit b of links κ f + βz + γ at covariance c."""
+    """Return E σ_a σ_b, E σ'_a σ_b, E σ'_a σ'_b and E σ''_a σ_b of links κ f + β z + γ at covariance c.
+
+    Rows a and b are those of a neuron and of a unit; f is relu, sign or erf.
+    """
     value, slope, _, slopes, bend, _ = threshold_values(head, c, a, b, numbers)
     return value, slope, slopes, bend
 
 
 @inlined_kernel
 def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron a and a unit b of any link at covariance c."""
+    """Return the four means that `lined_values` returns, of a neuron a and a unit b of any links at covariance c."""
     if numbers[series.STUDENT] > ERF or numbers[head] > ERF:
         return series.list_pair(c, a, b, numbers)
     return lined_values(head, c, a, b, numbers)
@@ -278,7 +286,7 @@ def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> t
 
 @inlined_kernel
 def central_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron a and a unit b of relu, sign or erf without biases."""
+    """Return the four means that `lined_values` returns, of units of relu, sign or erf without biases."""
     means = normal.central_pair(int(numbers[series.STUDENT]), int(numbers[head]), c, a, b)
     value, slope, _, slopes, bend, _ = means
     return value, slope, slopes, bend
@@ -286,7 +294,7 @@ def central_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -
 
 @inlined_kernel
 def biased_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron a and a unit b of relu, sign or erf."""
+    """Return the four means that `lined_values` returns, of units of relu, sign or erf with biases."""
     means = normal.threshold_pair(int(numbers[series.STUDENT]), int(numbers[head]), False, c, a, b)
     value, slope, _, slopes, bend, _ = means
     return value, slope, slopes, bend
@@ -294,7 +302,7 @@ def biased_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) ->
 
 @choice()
 def own_threshold_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron with itself, of a link κ f + βz + γ."""
+    """Return E σ², E σ'σ, E σ'² and E σ''σ of one neuron of a link κ f + β z + γ, from its row."""
     head = int(numbers[series.HEADS])
     if numbers[series.STUDENT] != RELU:
         value, slope, _, slopes, bend, _ = threshold_values(head, row[0], row, row, numbers)
@@ -307,7 +315,7 @@ def own_threshold_values(row: Vector, numbers: Vector) -> tuple[float, float, fl
 
 @kernel
 def own_list_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron with itself, of a table or a polynomial."""
+    """Return E σ², E σ'σ, E σ'² and E σ''σ of one neuron of a table or a polynomial, from its row."""
     if numbers[series.STUDENT] == TABLE:
         return row[2], row[3], row[4], row[5]
     return series.list_pair(row[0], row, row, numbers)
@@ -315,7 +323,7 @@ def own_list_values(row: Vector, numbers: Vector) -> tuple[float, float, float, 
 
 @inlined_kernel
 def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron with itself, of any link."""
+    """Return E σ², E σ'σ, E σ'² and E σ''σ of one neuron of any link, from its row."""
     if numbers[series.STUDENT] > ERF:
         return own_list_values(row, numbers)
     return own_threshold_values(row, numbers)
@@ -323,7 +331,10 @@ def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float
 
 @pasted_kernel
 def mean_square(pairing: int, row: Vector, numbers: Vector) -> float:
-    """Return E σ² of a neuron, b E σ' + q P(on) of relu and (2/π) asin(q/T) of erf without biases."""
+    """Return E σ² of one neuron, from its row.
+
+    It is b E σ + q P(input > 0) of relu, and (2/π) asin(q/(1 + q)) of erf without biases, q the variance of its input.
+    """
     if pairing in (CENTRAL_RELU, BIASED_RELU):
         return float(row[1] * row[6] + row[0] * row[7])
     if pairing == CENTRAL_ERF:
@@ -331,7 +342,9 @@ def mean_square(pairing: int, row: Vector, numbers: Vector) -> float:
     return own_values(row, numbers)[0]
 
 
-# Means of all pairs of neurons: s Σ_j v_j (K, K1, K2)_ij, added to Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j K12_ij.
+# Means of all pairs of neurons. With K, K1, K12 and K2 as above and weights s v, the functions add Σ_j s v_j K_ij,
+# Σ_j s v_j K1_ij and Σ_j s v_j K2_ij to the three rows of `pulls` (3, m), which are Ψ, Ψ1 and Ψ2 of docs/networks.md,
+# and write A_ij = s² v_i v_j K12_ij (m, m). C is the Gram matrix of neurons and axes, and `rows` has the rows of units.
 #
 # Loops over neurons without calls and branches compute several pairs at once, in a tenth of the time of pairs one by
 # one. `weight` is s v.
@@ -341,7 +354,7 @@ def mean_square(pairing: int, row: Vector, numbers: Vector) -> float:
 def add_one_by_one(
     weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
 ) -> None:
-    """Add and write the means of a link κ f + βz + γ."""
+    """Add to `pulls` and write to A the means of all pairs of neurons of a link κ f + β z + γ, pair by pair."""
     for i in range(weight.size):
         if is_stopped(sizes):
             return
@@ -383,9 +396,10 @@ def arc_sine(x: float, lack: float) -> float:
 
 @choice()
 def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of relu without biases: K12 = ¼ + asin(ρ)/2π, K = √Δ/2π + c K12, K2 = √Δ/(2π Q_ii).
+    """Add to `pulls` and write to A the means of all pairs of neurons of relu without biases.
 
-    Δ = Q_ii Q_jj − c² and ρ = c/√(Q_ii Q_jj), Cho & Saul's arc cosines; Ψ1 moves no bias.
+    These are E σ'_i σ'_j = ¼ + asin(ρ)/2π, E σ_i σ_j = √Δ/2π + c E σ'_i σ'_j and E σ''_i σ_j = √Δ/(2π Q_ii), with
+    Δ = Q_ii Q_jj − c² and ρ = c/√(Q_ii Q_jj) (arc cosines of Cho & Saul). The second row of `pulls` moves biases alone.
     """
     m = weights.size
     square, inverse = np.empty(m), np.empty(m)
@@ -410,9 +424,10 @@ def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> No
 
 @choice()
 def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of erf without biases: K = (2/π) asin(c/√(T_i T_j)), K12 = (2/π)/√Δ, K2 = −c K12/T_i.
+    """Add to `pulls` and write to A the means of all pairs of neurons of erf(z/√2) without biases.
 
-    T = 1 + Q_ii and Δ = T_i T_j − c²; Ψ1 moves no bias, and K is left out where it moves nothing.
+    These are E σ_i σ_j = (2/π) asin(c/√(T_i T_j)), which is computed if `values` is true, E σ'_i σ'_j = (2/π)/√Δ and
+    E σ''_i σ_j = −c E σ'_i σ'_j/T_i, with T_i = 1 + Q_ii and Δ = T_i T_j − c².
     """
     m = weights.size
     wide, inverse = np.empty(m), np.empty(m)
@@ -437,10 +452,12 @@ def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: 
 
 @choice()
 def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of relu with biases; `ordered_pair` computes those of one pair.
+    """Add to `pulls` and write to A the means of all pairs of neurons of relu with biases b.
 
-    With u = (b_j q_i - c b_i)/√(q_i Δ) and P_ij = p_i Φ(u): K12 = Φ_2, K1 = b_j K12 + c P_ij + q_j P_ji,
-    K2 = p_i √(Δ/q_i) (u Φ(u) + φ(u)), K = b_i K1 + q_i K2 + c K12, so that one Φ(u) does for each i and j.
+    With u = (b_j q_i − c b_i)/√(q_i Δ), Δ = q_i q_j − c², p_i the density of the input of neuron i at 0 and
+    P_ij = p_i Φ(u): E σ'_i σ'_j is the probability K12 that both are on, E σ'_i σ_j = b_j K12 + c P_ij + q_j P_ji,
+    E σ''_i σ_j = p_i √(Δ/q_i) (u Φ(u) + φ(u)) and E σ_i σ_j = b_i E σ'_i σ_j + q_i E σ''_i σ_j + c K12. So one Φ(u) is
+    computed per ordered pair; `ordered_pair` computes the means of a single pair.
     """
     m = weight.size
     bias, q, inverse, h, share = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
@@ -478,10 +495,11 @@ def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: M
 
 @choice()
 def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
-    """Add and write the means of erf with biases; `ordered_pair` computes those of one pair.
+    """Add to `pulls` and write to A the means of all pairs of neurons of erf(z/√2) with biases b.
 
-    With u = (b_j T_i - c b_i)/√(T_i Δ): K1 = 2 p_i erf(u/√2), K12 = 4 p_i φ(u) √(T_i/Δ), K2 = -(b_i K1 + c K12)/T_i,
-    so that one exponential and one error function do for each i and j. K is left out where it moves nothing.
+    With T_i = 1 + Q_ii, Δ = T_i T_j − c², u = (b_j T_i − c b_i)/√(T_i Δ) and p_i the normal density of variance T_i at
+    b_i: E σ'_i σ_j = 2 p_i erf(u/√2), E σ'_i σ'_j = 4 p_i φ(u) √(T_i/Δ) and E σ''_i σ_j = −(b_i E σ'_i σ_j +
+    c E σ'_i σ'_j)/T_i. E σ_i σ_j is computed if `values` is true; `ordered_pair` computes the means of a single pair.
     """
     m = weight.size
     bias, T, inverse, h, mean = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
@@ -518,7 +536,10 @@ def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls:
 def add_lists(
     values: bool, weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
 ) -> None:
-    """Add and write sums over lists, as `series.list_pair` has them; K and K1 are left out where they move nothing."""
+    """Add to `pulls` and write to A the means of all pairs of neurons of a series or a table, as sums over lists.
+
+    `series.list_pair` computes those of a single pair. E σ_i σ_j and E σ'_i σ_j are computed if `values` is true.
+    """
     m, count, is_series = weight.size, int(numbers[series.TERMS]), numbers[series.SERIES]
     first, second = series.LIST + count + 2, series.LIST + 2 * count + 2
     means, slopes = np.empty((count, m)), np.empty((count, m))
@@ -562,9 +583,9 @@ def add_lists(
 
 @inlined_kernel
 def unit_at(i: int, m: int, y: Vector, head: int, units: Units, C: Matrix) -> tuple[int, float, float]:
-    """Return head, variance and bias of a neuron, or of a unit of the teacher behind them, which has variance 1.
+    """Return the place of the link, the variance and the bias of vector i: a neuron if i < m, else a teacher's unit.
 
-    `head` is that of neurons.
+    `head` is the place of the neurons' link in the numbers of all links; units of the teacher have variance 1.
     """
     if i < m:
         return head, C[i, i], y[m + i]
@@ -576,7 +597,10 @@ def write_unit_means(
     write_head: Callable[..., None], pair: Callable[..., tuple[float, float, float, float]],
     y: Vector, parameters: Vector, sizes: Integers, work: Vector,
 ) -> None:  # fmt: skip
-    """Write rows of all units, and E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of each neuron."""
+    """Write the rows of all units, and E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of each neuron.
+
+    `write_head` writes a row as `write_row` does, and `pair` returns the means that `lined_values` does.
+    """
     units, numbers = units_of(parameters, sizes), numbers_of_links(parameters, sizes)
     C, rows, means, _, _, _, _ = views(sizes, work)
     m, (P, r), theta, first_head = means.shape[0], units.theta.shape, units.theta, int(numbers[series.HEADS])
@@ -604,25 +628,28 @@ def write_unit_means(
 
 @choice()
 def write_means_of_central_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write means of units of relu, sign or erf without biases."""
+    """Write what `write_unit_means` does, for neurons and units of relu, sign or erf without biases."""
     write_unit_means(write_threshold_head, central_values, y, parameters, sizes, work)
 
 
 @choice()
 def write_means_of_threshold_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write means of units of relu, sign or erf."""
+    """Write what `write_unit_means` does, for neurons and units of relu, sign or erf with biases."""
     write_unit_means(write_threshold_head, biased_values, y, parameters, sizes, work)
 
 
 @choice()
 def write_means_of_other_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write means of units of any links."""
+    """Write what `write_unit_means` does, for neurons and units of any links."""
     write_unit_means(write_row, pair_values, y, parameters, sizes, work)
 
 
 @kernel
 def monomial(term: int, M: Vector, at: int, axis: int, powers: NDArray[np.int64]) -> float:
-    """Return ∂_axis M^α, M being r numbers from `at` on; an axis r stands for no derivative."""
+    """Return the derivative of the monomial M^α = Π_a M_a^(α_a) by M_axis; the monomial itself if `axis` is r.
+
+    M_a are the r numbers from `at` on, and α the row `term` of `powers`.
+    """
     product = 1.0
     for a in range(powers.shape[1]):
         power = powers[term, a]
@@ -636,7 +663,7 @@ def monomial(term: int, M: Vector, at: int, axis: int, powers: NDArray[np.int64]
 
 @kernel
 def degree_of(term: int, powers: NDArray[np.int64]) -> int:
-    """Return |α|."""
+    """Return the degree |α| = Σ_a α_a of row `term` of `powers`."""
     total = 0
     for a in range(powers.shape[1]):
         total += powers[term, a]

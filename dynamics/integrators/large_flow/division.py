@@ -162,7 +162,11 @@ class Divider:
         return self.assemble(fast, cluster, pole), drift[:count]
 
     def assemble(self, fast: Switches, cluster: Integers, sign: Array | Integers) -> Division:
-        """Return the division in which these neurons are fast and these in clusters, with the plan that follows."""
+        """Return the division of the m neurons, with the plan that compiled passes read.
+
+        `fast` (m,) marks the fast neurons; `cluster` (m,) is the direction of each neuron's cluster, −1 without one,
+        and `sign` (m,) the sign of its overlap with that direction.
+        """
         m = fast.size
         sources = np.flatnonzero(fast)
         inside = np.flatnonzero(cluster >= 0)
