@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from overlap_equations import overlap_rates
 from scipy.integrate import solve_ivp
 
-from dynamics.problem import Problem, Teacher
+from dynamics import Problem, StopReason, Teacher
 from dynamics.runs import trackers
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.result import StopReason
 
 
 def build_problem(overlap, coefficients=(0.8, 0.6), dimension=16, activation="he4", norm=0.1, seed=1, **more):
@@ -26,16 +26,6 @@ def build_problem(overlap, coefficients=(0.8, 0.6), dimension=16, activation="he
     )  # fmt: skip
 
 
-def flow_derivative(problem, C, G, log_n):
-    """The exact overlap flow, written from the equations: C', G', (ln n)'."""
-    g, dg = problem.activation.kernel, problem.activation.kernel_derivative
-    a, T, n = problem.teacher.coefficients, problem.teacher.gram(), np.exp(log_n)
-    A, B = a * dg(C), n * dg(G)
-    X = A @ C.T - B @ G
-    r = np.diag(X)
-    return (A @ T - B @ C - r[:, None] * C, X + X.T - r[:, None] * G - G * r, 4 * (g(C) @ a - g(G) @ n))
-
-
 def flow_dataset(problem, times, stretch=1.0):
     """The flow by scipy as a prediction; emergence times are multiplied by `stretch`."""
     start = problem.start()
@@ -46,9 +36,6 @@ def flow_dataset(problem, times, stretch=1.0):
         C, G, log_n = np.split(y, cut)
         return C.reshape(m, P), G.reshape(m, m), log_n
 
-    def rhs(_, y):
-        return np.concatenate([part.ravel() for part in flow_derivative(problem, *unpack(y))])
-
     def crossing(p):
         def event(_, y):
             return np.max(unpack(y)[0][:, p] ** 2) - 0.5
@@ -58,7 +45,8 @@ def flow_dataset(problem, times, stretch=1.0):
 
     y0 = np.concatenate([start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)])
     events = [crossing(p) for p in range(P)]
-    solved = solve_ivp(rhs, (0, times[-1]), y0, method="DOP853", t_eval=times, rtol=1e-9, atol=1e-11, events=events)
+    given = {"method": "DOP853", "t_eval": times, "rtol": 1e-9, "atol": 1e-11, "events": events}
+    solved = solve_ivp(lambda _, y: overlap_rates(problem, y), (0, times[-1]), y0, **given)
     emergence = np.array([found[0] if found.size else np.nan for found in solved.t_events])
     states = [unpack(y) for y in solved.y.T]
     g, a, T = problem.activation.kernel, problem.teacher.coefficients, problem.teacher.gram()

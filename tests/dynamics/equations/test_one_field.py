@@ -5,7 +5,7 @@ import pytest
 import torch
 import weight_space
 from from_python import from_python
-from overlap_equations import overlap_rates
+from overlap_equations import across, overlap_rates
 from shared_links import MIXED
 
 import dynamics
@@ -54,7 +54,7 @@ class Start:
 
     def of_field(self, F, growth):
         """Rates of the overlaps for a field and growth of unit vectors; any part of F along u_i is left out."""
-        return self.of_velocities(F - np.sum(F * self.U, axis=1)[:, None] * self.U, 4.0 * growth)
+        return self.of_velocities(across(F, self.U), 4.0 * growth)
 
     def of_velocities(self, velocity, rates):
         dC = velocity @ self.rows.T if self.rows.size > 0 else velocity[:, : self.a.size]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from kernel_calls import Kernels
 from numba import config
+from overlap_equations import across, field
 
 import dynamics
 from dynamics.equations.overlaps import OverlapSystem
@@ -39,16 +40,11 @@ def moved(kernels, rng):
 
 def written_equation(system, y):
     """The equation as it is written, for complex states too; a neuron's own force is that of a unit vector."""
-    link, a = system.problem.activation, system.problem.teacher.coefficients
+    a = system.problem.teacher.coefficients
     U, log_norm = system.unpack(y)
-    m, D = system.shape
-    theta = system.teacher if system.teacher.size > 0 else np.eye(a.size, D)
-    n, C, G = np.exp(log_norm), U @ theta.T, U @ U.T
-    g, g1 = np.polynomial.Polynomial(link.coefficients**2), np.polynomial.Polynomial(link.coefficients**2).deriv()
-    others = 1.0 - np.eye(m)
-    F = (a * g1(C)) @ theta - (n * g1(G) * others) @ U
-    growth = g(C) @ a - (g(G) * others) @ n - n * g(1.0)
-    return system.pack(F - np.sum(F * U, axis=1)[:, None] * U, 4.0 * growth)
+    theta = system.teacher if system.teacher.size > 0 else np.eye(a.size, system.shape[1])
+    F, growth = field(system.problem.activation, a, theta, U, np.exp(log_norm))
+    return system.pack(across(F, U), 4.0 * growth)
 
 
 def test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation(kernels, rng):

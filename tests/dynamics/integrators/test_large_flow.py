@@ -3,6 +3,7 @@
 import leaning_cluster
 import numpy as np
 import pytest
+from overlap_equations import field
 
 import dynamics
 from benchmarks import random_problems
@@ -45,26 +46,6 @@ def random_state(rng, m, D):
     return State(U, rng.uniform(-2.0, 0.0, m), np.empty((m, D)), np.empty(m))
 
 
-def pairs(link, U, n, mask=None):
-    """Return the force of neurons on each other without self terms, and their part of the growth."""
-    G = U @ U.T
-    mask = np.ones_like(G) if mask is None else mask
-    weight, drain = n * link.kernel_derivative(G) * mask, n * link.kernel(G) * mask
-    np.fill_diagonal(weight, 0.0)
-    np.fill_diagonal(drain, n * float(link.kernel(1.0)))
-    return -weight @ U, -drain.sum(axis=1)
-
-
-def field(link, a, teacher, U, log_norm, *, mask=None, teacher_mask=1.0):
-    """The field and growth, by the formulas of the module."""
-    force, growth = pairs(link, U, np.exp(log_norm), mask)
-    C = U @ teacher.T
-    return (
-        force + (a * link.kernel_derivative(C) * teacher_mask) @ teacher,
-        growth + (a * link.kernel(C) * teacher_mask).sum(axis=1),
-    )
-
-
 def tight_explicit(asked):
     system = OverlapSystem(asked)
     return stepper_of(system, "explicit", rtol=1e-12, atol=np.full(system.initial_state.size, 1e-14), largest_step=1.0)
@@ -84,7 +65,7 @@ def test_full_field_against_the_formula(rng, m, threads, tilted, activation):
     F, growth = np.full((m, D), np.nan), np.full(m, np.nan)
     rows = directions if tilted else np.empty((0, D))
     UnitField(link_data(asked), Workers(m, D, threads), a, rows, m).write(state.U, np.exp(state.log_norm), F, growth)
-    expected = field(asked.activation, a, directions, state.U, state.log_norm)
+    expected = field(asked.activation, a, directions, state.U, np.exp(state.log_norm))
     # Measured 4e-15 and 8e-15.
     np.testing.assert_allclose(F, expected[0], atol=4e-14)
     np.testing.assert_allclose(growth, expected[1], atol=4e-14)
@@ -107,7 +88,7 @@ def test_field_in_single_precision(rng, m, threads, activation):
     for n, seen, atol in ((np.exp(state.log_norm), alike, 1e-6), (np.where(heavy, 1.0, 1e-18), heavy, 8e-15)):
         F, growth = np.full((m, D), np.nan), np.full(m, np.nan)
         single.write(state.U, n, F, growth)
-        expected = field(asked.activation, a, np.eye(3, D), state.U, np.log(n))
+        expected = field(asked.activation, a, np.eye(3, D), state.U, n)
         np.testing.assert_allclose(F[seen], expected[0][seen], rtol=0, atol=atol)
         np.testing.assert_allclose(growth[seen], expected[1][seen], rtol=0, atol=atol)
 
@@ -131,7 +112,7 @@ def test_field_of_learned_neurons_in_single_precision(rng, threads):
     single = SingleUnitField(link_data(asked), Workers(m, D, threads), a, m, D)
     F, growth = np.full((m, D), np.nan), np.full(m, np.nan)
     single.write(U, n, F, growth)
-    expected = field(asked.activation, a, np.eye(m, D), U, np.log(n))
+    expected = field(asked.activation, a, np.eye(m, D), U, n)
     force = n[:, None] * float(asked.activation.kernel_derivative(1.0))
     learned = ~np.isin(np.arange(m), (7, 140))
     # Measured 2e-9 of the force of a neuron on itself, 7e-9 where all weights matter, and 6e-10.
@@ -158,7 +139,7 @@ def test_the_field_follows_neurons_that_moved(rng, few):
         large.rows.follow(state, moved, before)
         assert large.rows.counts["rhs_evaluations"] == evaluations + (not few)
         found.append((state.F, state.growth))
-    expected = field(asked.activation, asked.teacher.coefficients, np.eye(3, 16), state.U, state.log_norm)
+    expected = field(asked.activation, asked.teacher.coefficients, np.eye(3, 16), state.U, np.exp(state.log_norm))
     for one, two, exact in zip(*found, expected, strict=True):
         np.testing.assert_array_equal(one, two)
         # Measured 1e-14.

@@ -5,7 +5,7 @@ import sys
 import leaning_cluster
 import numpy as np
 import pytest
-from overlap_equations import overlap_rates
+from overlap_equations import across, field, overlap_rates
 from scipy.integrate import solve_ivp
 
 import dynamics
@@ -58,12 +58,8 @@ def test_rates_are_those_of_the_equations(link, rng):
     Y = torch.zeros_like(step.now)
     Y[:, :D], Y[:, D] = torch.from_numpy(U), torch.from_numpy(np.log(n))
     rates = step.field.rates(Y)
-    g, slope, others = question.activation.kernel, question.activation.kernel_derivative, 1.0 - np.eye(m)
-    F = (a * slope(U[:, :5])) @ np.eye(5, D) - (n * slope(U @ U.T) * others) @ U
-    growth = g(U[:, :5]) @ a - (g(U @ U.T) * others) @ n - n * g(1.0)
-    velocity = F - (np.sum(F * U, axis=1) / np.sum(U * U, axis=1))[:, None] * U
-    scale = np.abs(F).max()
-    np.testing.assert_allclose(rates[:, :D].numpy(), velocity, rtol=1e-13, atol=1e-13 * scale)
+    F, growth = field(question.activation, a, np.eye(5, D), U, n)
+    np.testing.assert_allclose(rates[:, :D].numpy(), across(F, U), rtol=1e-13, atol=1e-13 * np.abs(F).max())
     np.testing.assert_allclose(rates[:, D].numpy(), 4 * growth, rtol=1e-13, atol=1e-13 * np.abs(growth).max())
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from overlap_equations import across, field
 from scipy.integrate import solve_ivp
 
 import dynamics
@@ -31,20 +32,15 @@ def lsoda(asked, times):
     U, log_norm = unit_vectors(asked)
     m, D = U.shape
     a, P = asked.teacher.coefficients, asked.num_directions
-    g = np.polynomial.Polynomial(asked.activation.coefficients**2)
-    slope, others = g.deriv(), 1.0 - np.eye(m)
 
     def unit(y):
         rows = y[: m * D].reshape(m, D)
         return rows / np.sqrt(np.sum(rows**2, axis=1))[:, None]
 
     def rhs(_t, y):
-        U, n = unit(y), np.exp(y[m * D :])
-        G = U @ U.T
-        F = -(n * slope(G) * others) @ U
-        F[:, :P] += a * slope(U[:, :P])
-        growth = g(U[:, :P]) @ a - (g(G) * others) @ n - n * g(1.0)
-        return np.concatenate([(F - np.sum(F * U, axis=1)[:, None] * U).ravel(), 4.0 * growth])
+        U = unit(y)
+        F, growth = field(asked.activation, a, np.eye(P, D), U, np.exp(y[m * D :]))
+        return np.concatenate([across(F, U).ravel(), 4.0 * growth])
 
     def jacobian(t, y):
         return np.array([rhs(t, y + 1e-30j * e).imag / 1e-30 for e in np.eye(y.size)]).T
