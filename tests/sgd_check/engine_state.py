@@ -1,4 +1,4 @@
-"""What engines keep to themselves and tests look at: weights of the moment, and samples of the steps to come."""
+"""Engines as tests make them, and what they keep to themselves: weights of the moment, samples of the steps to come."""
 
 from itertools import pairwise
 
@@ -7,8 +7,13 @@ import torch
 
 from sgd_check.engines.diffusion import DiffusionEngine
 from sgd_check.engines.projected import ProjectedEngine
+from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.seeded_runs import set_words
 from sgd_check.engines.torch.engine import OnlineEngine
+
+
+def engine_of(name, problem, seeds=(0, 1, 2), **options):
+    return make_engine(name, problem, EngineOptions(seeds=tuple(seeds), **options))
 
 
 def weights_of(engine):
@@ -34,6 +39,19 @@ def samples_of(engine):
         parts = (torch.cat([batch[k] for batch in batches]) for k in (0, 1))
     x, labels = (values.to(torch.float64, copy=True).cpu().numpy() for values in parts)
     return x, labels
+
+
+def batches_of(engine, count):
+    """Draw samples x and labels of each of the next steps."""
+    if isinstance(engine, OnlineEngine):
+        return list(zip(*(part[:count] for part in samples_of(engine)), strict=True))
+    return [samples_of(engine) for _ in range(count)]
+
+
+def states_of(engine, problem):
+    """Weights (seeds, neurons, axes) of all runs, or v, b and the weights of a network."""
+    w = weights_of(engine)[..., : problem.dimension]
+    return (*engine.layers().swapaxes(0, 1), w) if problem.kind == "network" else w
 
 
 def assert_goes_on(make, rates, *cuts):

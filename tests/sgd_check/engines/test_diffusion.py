@@ -1,22 +1,20 @@
 """The diffusion engine: the law of its step against quadrature, its law against the projected engine and exact ones."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
-from engine_state import weights_of
+from engine_state import engine_of, weights_of
 from gaussian_rules import gauss_grid
 from processes import interrupt_run
 from scipy import stats
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem, Teacher
-from dynamics.problem.saved_times import SaveAt
-from dynamics.theory.one_step import one_step_moments
+from dynamics import Problem, SaveAt, Teacher, one_step_moments
 from sgd_check.engines import diffusion
 from sgd_check.engines.diffusion import StepLaws, write_step_law
-from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 
@@ -31,8 +29,7 @@ def given(overlap, norm, coefficients=(1.0,), dimension=32, activation="he3", **
     )  # fmt: skip
 
 
-def engine(problem, seeds=(0, 1, 2), batch_size=1):
-    return make_engine("diffusion", problem, EngineOptions(seeds=tuple(seeds), batch_size=batch_size))
+engine = partial(engine_of, "diffusion")
 
 
 def run(problem, rate, steps, seeds, **more):
@@ -102,7 +99,7 @@ def test_one_diffusion_step_of_one_sgd_step_has_its_mean_and_covariance(monkeypa
     C = np.array([[0.5, -0.3], [0.2, 0.4]])
     problem = given(C, 0.9, (0.8, 0.6), dimension, {1: 0.6, 2: 0.5})
     rate, count = 1e-6, 6000
-    diffused = engine(problem, range(count), batch)
+    diffused = engine(problem, range(count), batch_size=batch)
     start = weights_of(diffused)[0]
     diffused.advance(np.array([rate]))
     end = weights_of(diffused)

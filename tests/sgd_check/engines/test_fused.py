@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from dynamics.problem import Problem, Teacher
+from dynamics import Problem, Teacher
 from sgd_check.engines import EngineOptions
 from sgd_check.engines.torch.engine import FusedEngine, KernelLink, OnlineEngine, fusible, kernel_link
 from sgd_check.engines.torch.samples import CounterStreams, fill_normals

@@ -4,15 +4,17 @@ Tests of two samples have fixed seeds; each would fail once in a thousand others
 """
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
+from engine_state import engine_of, states_of
+from sample_steps import assert_autograds_steps, parts_of, step
 from scipy import stats
+from uneven_networks import labels_of, uneven_network
 
 import dynamics
 import sgd_check
-from sgd_check.engines import EngineOptions, make_engine
 
 TEACHER = dynamics.Teacher([0.8, 0.6])
 INPUTS = dynamics.Inputs([1.5, 0.6, 1.0], [1, 12, 3])
@@ -20,98 +22,97 @@ INPUTS = dynamics.Inputs([1.5, 0.6, 1.0], [1, 12, 3])
 
 def problem(**given):
     return dynamics.Problem(
-        **{
-            "activation": {3: 0.8, 4: 0.6},
-            "teacher": TEACHER,
-            "width": 2,
-            "dimension": 16,
-            "inputs": INPUTS,
-            "initial_norm": 0.5,
-            "label_noise": 0.1,
-            "seed": 3,
-        }
-        | given
-    )
+        **{"activation": {3: 0.8, 4: 0.6}, "teacher": TEACHER, "width": 2, "dimension": 16, "inputs": INPUTS,
+           "initial_norm": 0.5, "label_noise": 0.1, "seed": 3} | given
+    )  # fmt: skip
 
 
-def after(engine, seeds, steps=150, rate=1e-3, batch=1, **given):
-    """Return C of all pairs, G_12 and n of both neurons after some steps, shape (seeds, 7)."""
-    options = EngineOptions(seeds=tuple(seeds), dtype="float64", batch_size=batch)
-    made = make_engine(engine, problem(**given), options)
+UNITS = dynamics.Teacher([0.8, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["relu", "erf"], biases=[0.2, -0.3])
+POLYNOMIAL = dynamics.Teacher.polynomial("x1 + x1*x2")
+TILTED = dynamics.Teacher([0.8, 0.6], directions=[[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
+
+
+def network(link="erf", teacher=UNITS, inputs=INPUTS, dimension=16):
+    return uneven_network(link, teacher, dimension, inputs=inputs)
+
+
+def from_weights(teacher=TEACHER, dimension=16, **given):
+    weights = np.random.default_rng(0).standard_normal((2, dimension))
+    return problem(teacher=teacher, dimension=dimension, initial_weights=weights, initial_norm=None, seed=0, **given)
+
+
+@pytest.mark.parametrize(
+    ("asked", "rates", "batch"),
+    [
+        pytest.param(from_weights(), [0.02], 3, marks=pytest.mark.kernels),
+        pytest.param(from_weights(TILTED), [0.02], 3, marks=pytest.mark.kernels),
+        (network(), [0.02] * 40, 1),
+        (network("relu", POLYNOMIAL), [0.02] * 40, 1),
+        (network("relu"), [0.02] * 40, 5),
+    ],
+)
+def test_torch_takes_autograds_steps_in_space(asked, rates, batch):
+    """Of networks forty steps in float64, more than two blocks."""
+    _, start, found = assert_autograds_steps(asked, rates, (3, 8), batch_size=batch)
+    starts = parts_of(asked, start)
+    # The start is turned within classes, which changes no overlap.
+    whitened = asked.initial_weights * np.sqrt(INPUTS.eigenvalues_of_axes(16))
+    np.testing.assert_allclose(starts[-1][0] @ starts[-1][0].T, whitened @ whitened.T, rtol=0, atol=1e-13)
+    for before, after in zip(starts, parts_of(asked, found), strict=True):
+        assert np.abs(after - before).max() > 0.01
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize(("link", "teacher"), [(None, TEACHER), ("erf", UNITS), ("relu", POLYNOMIAL)])
+def test_a_batch_of_the_projected_engine_is_autograds_in_space(link, teacher):
+    """Classes that keep all their axes, so that every coordinate of the samples is drawn."""
+    inputs = dynamics.Inputs([1.5, 0.6, 1.0], [1, 4 if link else 3, 1])
+    d = inputs.eigenvalues_of_axes(6 if link else 5).size
+    asked = network(link, teacher, inputs, d) if link else from_weights(dimension=d, inputs=inputs)
+    asked = replace(asked, label_noise=0.0)
+    run = engine_of("projected", asked, (7,), batch_size=4)
+    start = states_of(run, asked)
+    with run.running():
+        run.advance(np.array([0.02]))
+    x = run._benches[0][0][0].reshape(1, 4, d)
+    expected = step(asked, start, x, labels_of(asked, x), 0.02, np.sqrt(inputs.eigenvalues_of_axes(d)))
+    for ours, theirs in zip(parts_of(asked, states_of(run, asked)), parts_of(asked, expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
+    assert np.abs(parts_of(asked, expected)[-1] - parts_of(asked, start)[-1]).max() > 1e-3
+
+
+def after(engine, seeds, asked, steps=150, rate=1e-3, batch=1):
+    """Return C of all pairs, G of pairs and n of all neurons after some steps, and layers, a row per run."""
+    made = engine_of(engine, asked, seeds, dtype="float64", batch_size=batch)
     with made.running():
         made.advance(np.full(steps, rate))
         found = made.measure(student=True)
-    count = len(seeds)
-    parts = found.teacher_overlap, found.student_overlap[:, 0, 1], found.squared_norm
-    return np.hstack([part.reshape(count, -1) for part in parts])
+    parts = [found.teacher_overlap, found.student_overlap[:, *np.triu_indices(asked.width, 1)], found.squared_norm]
+    parts += [made.layers()] if asked.kind == "network" else []
+    return np.hstack([part.reshape(len(seeds), -1) for part in parts])
 
 
-@pytest.mark.parametrize("rows", [None, np.array([[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])])
-@pytest.mark.kernels
-def test_a_step_in_space_is_autograd_in_w(rows):
-    teacher = dynamics.Teacher([0.8, 0.6], directions=rows)
-    weights = np.random.default_rng(0).standard_normal((2, 16))
-    asked = problem(teacher=teacher, initial_weights=weights, label_noise=0.0, initial_norm=None, seed=0)
-    made = make_engine("torch", asked, EngineOptions(seeds=(7,), dtype="float64", batch_size=3))
-    runs, s = made._groups[0], torch.tensor(INPUTS.eigenvalues_of_axes(16))
-    # The start is turned within classes, which changes no overlap.
-    start = runs.weights[0].clone()
-    made.advance(np.array([0.02]))
-    moved = stepped(asked, start, s, runs.source._x[0, :3])
-    np.testing.assert_allclose(runs.weights[0], moved, rtol=0, atol=1e-12)
+EVEN = dynamics.Inputs([1.5, 0.6], [8, 8])
 
 
-@pytest.mark.kernels
-def test_a_batch_of_the_projected_engine_is_autograd_in_w():
-    """Classes that keep all their axes, so that every coordinate of the samples is drawn."""
-    inputs = dynamics.Inputs([1.5, 0.6, 1.0], [1, 3, 1])
-    weights = np.random.default_rng(0).standard_normal((2, 5))
-    asked = problem(
-        dimension=5, inputs=inputs, initial_weights=weights, label_noise=0.0, initial_norm=None, seed=0
-    )  # fmt: skip
-    made = make_engine("projected", asked, EngineOptions(seeds=(7,), batch_size=3))
-    start = torch.tensor(asked.reduced_weights())
-    with made.running():
-        made.advance(np.array([0.02]))
-    g = torch.tensor(made._benches[0][0][0].reshape(3, 5))
-    moved = stepped(asked, start, torch.tensor(inputs.eigenvalues_of_axes(5)), g)
-    np.testing.assert_allclose(made.state()["weights"][0].T, moved, rtol=0, atol=1e-12)
-
-
-def stepped(asked, start, s, g):
-    """Return the whitened weights after a step of 0.02 on samples g (B, d), by automatic differentiation in w."""
-    w, teacher = (start / s.sqrt()).clone().requires_grad_(), asked.teacher
-    n = (w**2 * s).sum(dim=1)
-    rest = asked.activation.coefficients
-    link = np.polynomial.hermite_e.herme2poly(rest / np.sqrt([1.0, 1.0, 2.0, 6.0, 24.0][: rest.size]))
-
-    def sigma(z):
-        return sum(float(c) * z**j for j, c in enumerate(link))
-
-    student = (n[:, None] * sigma((w * s.sqrt()) @ g.T / n.sqrt()[:, None])).sum(dim=0)
-    directions = np.eye(2) if teacher.directions is None else teacher.directions
-    labels = torch.tensor(teacher.coefficients) @ sigma(torch.tensor(directions) @ g[:, : directions.shape[1]].T)
-    (gradient,) = torch.autograd.grad(0.5 * ((student - labels) ** 2).mean(), w)
-    return (w - 0.02 * gradient).detach() * s.sqrt()
-
-
-@pytest.mark.thorough
+@pytest.mark.statistical
 @pytest.mark.parametrize(
-    "given",
+    ("asked", "given"),
     [
-        {"teacher": dynamics.Teacher([0.8, 0.6], directions=[[0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])},
-        *(pytest.param(given, marks=pytest.mark.long) for given in ({}, {"inputs": dynamics.Inputs([1.5, 0.7], [8, 8])}, {"batch": 3, "rate": 2e-3})),
+        pytest.param(problem(teacher=TILTED), {}, marks=pytest.mark.thorough),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((problem(), {}), (problem(inputs=EVEN), {}), (problem(), {"batch": 3, "rate": 2e-3}))),
+        (network(inputs=EVEN), {"rate": 0.02}),
+        (network(inputs=EVEN), {"rate": 0.02, "batch": 3}),
     ],
 )  # fmt: skip
-def test_classes_have_the_law_of_sgd_in_space(given):
-    seeds = range(1000, 1400)
-    projected, space = (after(engine, seeds, **given) for engine in ("projected", "torch"))
-    start = after("projected", (0,), steps=0, **given)
-    np.testing.assert_allclose(start, after("torch", (0,), steps=0, **given), atol=1e-14)
+def test_classes_have_the_law_of_sgd_in_space(asked, given):
+    """150 steps, 400 runs each of other seeds; all columns share the rate of false alarms."""
+    projected, space = after("projected", range(400), asked, **given), after("torch", range(1000, 1400), asked, **given)
+    start, same = (after(engine, (0,), asked, **given | {"steps": 0}) for engine in ("projected", "torch"))
+    np.testing.assert_allclose(start, same, atol=1e-14)
     for column in range(projected.shape[1]):
-        # Seven columns share the rate of false alarms.
-        assert stats.ks_2samp(projected[:, column], space[:, column]).pvalue > 1e-3 / 7
-        assert np.std(space[:, column]) > 0.005
+        assert stats.ks_2samp(projected[:, column], space[:, column]).pvalue > 1e-3 / projected.shape[1]
+        assert np.std(space[:, column]) > (0.001 if asked.kind == "network" else 0.005)
 
 
 @pytest.mark.kernels

@@ -2,31 +2,20 @@
 
 import numpy as np
 import pytest
-import torch
-from engine_state import drawn_samples, samples_of, weights_of
+from engine_state import drawn_samples, engine_of, weights_of
 from gaussian_rules import gauss_grid
+from sample_steps import assert_autograds_steps, step
 from uneven_networks import labels_of, uneven_network
 
 import dynamics
 import dynamics.equations
 import sgd_check
-from dynamics.problem import Problem, Teacher
-from sgd_check.engines.registry import EngineOptions, make_engine
+from dynamics import Problem, Teacher
 
-LINKS = {
-    "erf": lambda z: torch.erf(z / 2**0.5),
-    "relu": torch.relu,
-    "gelu": lambda z: z * (1 + torch.erf(z / 2**0.5)) / 2,
-    "he3": lambda z: (z**3 - 3 * z) / 6**0.5,
-    "tanh(z)": torch.tanh,
-    "sign": torch.sign,
-}
 UNITS = Teacher(
-    [0.8, -0.6, 0.4, 0.3],
-    directions=[[1, 0], [0.6, 0.8], [0, 1], [-0.8, 0.6]],
-    links=["erf", "he3", "erf", "sign"],
+    [0.8, -0.6, 0.4, 0.3], directions=[[1, 0], [0.6, 0.8], [0, 1], [-0.8, 0.6]], links=["erf", "he3", "erf", "sign"],
     biases=[0.2, 0.0, -0.3, 0.1],
-)
+)  # fmt: skip
 POLYNOMIAL = Teacher.polynomial("x1 + x1*x2 - 0.3*x2^3 + 0.2")
 
 
@@ -35,28 +24,7 @@ def network(link="erf", teacher=UNITS, dimension=12, first_layer="free", **chang
 
 
 def engine(problem, name="projected", seeds=(0, 1, 2), batch_size=1, dtype="auto"):
-    return make_engine(name, problem, EngineOptions(seeds=tuple(seeds), batch_size=batch_size, dtype=dtype))
-
-
-def sgd_step(problem, state, x, noise, rate):
-    """The step by autograd of the mean loss of a batch: state (v, b, W), x (B, D), noise (B,)."""
-    student, link = problem.student, LINKS[problem.activation.name]
-    v, b, w = (torch.tensor(part, dtype=torch.float64, requires_grad=True) for part in state)
-    f = student.output_scale * torch.sum(v[:, None] * link(w @ torch.tensor(x).T + b[:, None]), dim=0)
-    labels = torch.tensor(labels_of(problem, x) + noise)
-    gradients = torch.autograd.grad(0.5 * torch.mean((f - labels) ** 2), (v, b, w))
-    gv, gb, gw = (part.numpy() for part in gradients)
-    v, b, w = state
-    rate_w, rate_v, rate_b = student.learning_rates
-    decay_w, decay_v = student.decay
-    moved_v = (1 - rate * decay_v) * v - rate * rate_v * gv
-    moved_b = b - rate * rate_b * gb
-    if student.first_layer == "free":
-        return moved_v, moved_b, (1 - rate * decay_w) * w - rate * rate_w * gw
-    length = np.linalg.norm(w, axis=1, keepdims=True)
-    along = np.sum(gw * w, axis=1, keepdims=True) * w / length**2
-    turned = w - rate * rate_w * (gw - along)
-    return moved_v, moved_b, turned * length / np.linalg.norm(turned, axis=1, keepdims=True)
+    return engine_of(name, problem, seeds, batch_size=batch_size, dtype=dtype)
 
 
 def parameters(state):
@@ -66,9 +34,9 @@ def parameters(state):
     return np.concatenate([v, b, w[:, :2].ravel(), Q[np.triu_indices(len(v))]])
 
 
-def state_of(run, seed=0):
-    v, b = run.layers()[seed]
-    return v, b, weights_of(run)[seed]
+def state_of(run):
+    v, b = run.layers()[0]
+    return v, b, weights_of(run)[0]
 
 
 def weights_of_samples(run, problem, known, noise, rate):
@@ -105,7 +73,7 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(link, teacher, dim
         run.advance(np.array([rate]))
         wide = np.zeros((3, x.shape[1]))
         wide[:, :5] = w
-        expected = parameters(sgd_step(problem, (v, b, wide), x, noise, rate))
+        expected = parameters(step(problem, (v, b, wide), x, labels_of(problem, x) + noise, rate))
         np.testing.assert_allclose(parameters(state_of(run)), expected, rtol=0, atol=1e-13)
         assert np.abs(expected - parameters((v, b, wide))).max() > 1e-3
         assert (np.triu(weights_of(run)[0, :, 2:], 1) == 0).all()
@@ -121,7 +89,7 @@ def test_a_link_with_a_jump_has_steps_of_its_second_layer_alone():
     run.advance(np.array([0.03]))
     wide = np.zeros((3, x.shape[1]))
     wide[:, :5] = start[2]
-    expected = parameters(sgd_step(problem, (*start[:2], wide), x, noise, 0.03))
+    expected = parameters(step(problem, (*start[:2], wide), x, labels_of(problem, x) + noise, 0.03))
     np.testing.assert_allclose(parameters(state_of(run)), expected, rtol=0, atol=1e-13)
     assert np.abs(expected - parameters((*start[:2], wide)))[:3].min() > 1e-3
 
@@ -142,19 +110,10 @@ def test_a_link_with_a_jump_has_steps_of_its_second_layer_alone():
 def test_torch_takes_autograds_steps(link, teacher, batch, dtype, error, first_layer):
     """Forty steps, more than two blocks, on the samples of the engine, in either precision."""
     problem = network(link, teacher, 20, first_layer)
-    run = engine(problem, "torch", (3, 8), batch, dtype)
-    starts = [state_of(run, seed) for seed in range(2)]
-    with run.running():
-        x, labels = samples_of(run)
-        x, labels = x[:40], labels[:40]
-        run.advance(np.full(len(x), 0.02))
-    for seed, state in enumerate(starts):
-        start = parameters(state)
-        for samples, labelled in zip(x[:, seed], labels[:, seed], strict=True):
-            state = sgd_step(problem, state, samples, labelled - labels_of(problem, samples), 0.02)  # noqa: PLW2901
-        found = parameters(state_of(run, seed))
-        np.testing.assert_allclose(found, parameters(state), rtol=0, atol=error)
-        assert np.abs(found - start).max() > 0.1
+    _, start, found = assert_autograds_steps(problem, [0.02] * 40, (3, 8), error, batch_size=batch, dtype=dtype)
+    for seed in range(2):
+        before, after = (parameters([part[seed] for part in state]) for state in (start, found))
+        assert np.abs(after - before).max() > 0.1
 
 
 def many_parameters(v, b, w):

@@ -1,91 +1,42 @@
 """The torch engine: its step against autograd, its mean against the flow, its seeds against themselves, its links."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sympy
 import torch
-from engine_state import samples_of, weights_of
+from engine_state import engine_of, samples_of, weights_of
+from sample_steps import assert_autograds_steps
+from uneven_networks import labels_of
 
 import dynamics
 import hermite
 import sgd_check
-from dynamics.problem import Problem, Teacher
-from sgd_check.engines.registry import EngineOptions, make_engine
-from sgd_check.engines.torch.engine import OnlineEngine
+from dynamics import Problem, Teacher
 from sgd_check.engines.torch.links import make_link
 from sgd_check.simulations.recording import observables_of
 
 CROOKED = np.array([[1.0, 0.0], [0.6, 0.8]])
 
 
-def engine(problem, seeds=(0, 1, 2), **options):
-    return make_engine("torch", problem, EngineOptions(seeds=tuple(seeds), **{"dtype": "float64", **options}))
+engine = partial(engine_of, "torch", dtype="float64")
 
 
-def torch_sigma(activation):
-    """σ written by hand, differentiable by autograd."""
-    table = {
-        "he3": lambda z: (z**3 - 3 * z) / 6**0.5,
-        "he4": lambda z: (z**4 - 6 * z**2 + 3) / 24**0.5,
-        "relu": torch.relu,
-        "tanh": torch.tanh,
-        "erf": lambda z: torch.erf(z / 2**0.5),
-        "gelu": lambda z: z * 0.5 * (1 + torch.erf(z / 2**0.5)),
-        "mixed": lambda z: table["he4"](z) + 0.5 * (z**6 - 15 * z**4 + 45 * z**2 - 15) / 720**0.5,
-        "h10": lambda z: (z**10 - 45 * z**8 + 630 * z**6 - 3150 * z**4 + 4725 * z**2 - 945) / 3628800**0.5,
-    }
-    return table[activation]
-
-
-LINKS = {
-    "he3": "he3",
-    "he4": "he4",
-    "mixed": {4: 1.0, 6: 0.5},
-    "h10": "he10",
-    "relu": "relu",
-    "tanh": "tanh",
-    "erf": "erf",
-    "gelu": "gelu",
-}
-
-
-def autograd_step(problem, weights, x, labels, rate, sigma):
-    w = torch.tensor(weights, requires_grad=True)
-    if problem.student == "committee":
-        f = sigma(w @ torch.tensor(x).T).sum(dim=0)
-    else:
-        length = torch.linalg.vector_norm(w, dim=1, keepdim=True)
-        f = (length[:, 0] ** 2) @ sigma((w / length) @ torch.tensor(x).T)
-    loss = 0.5 * torch.mean((f - torch.tensor(labels)) ** 2)
-    (gradient,) = torch.autograd.grad(loss, w)
-    return weights - rate * gradient.numpy()
-
-
-def assert_autograds_steps(problem, rates, sigma, batch_size=1):
-    run = engine(problem, batch_size=batch_size)
-    with run.running():
-        expected = weights_of(run)
-        x, labels = samples_of(run)
-        run.advance(np.array(rates))
-        after = weights_of(run)
-    for step, rate in enumerate(rates):
-        for s in range(3):
-            expected[s] = autograd_step(problem, expected[s], x[step, s], labels[step, s], rate, sigma)
-    np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
+LINKS = ["he3", "he4", {4: 1.0, 6: 0.5}, "he10", "relu", "tanh", "erf", "gelu"]
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
 @pytest.mark.parametrize("directions", [None, CROOKED])
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", LINKS, ids=str)
 def test_one_step_is_autograds_step_on_the_sample_loss(tools, link, directions, batch_size):
     problem = tools.problem(
-        [[0.5, 0.1], [0.2, 0.4], [-0.3, 0.6]], dimension=7, activation=LINKS[link], norm=0.7, directions=directions,
+        [[0.5, 0.1], [0.2, 0.4], [-0.3, 0.6]], dimension=7, activation=link, norm=0.7, directions=directions,
         label_noise=0.3,
     )  # fmt: skip
-    assert_autograds_steps(problem, [1e-2], torch_sigma(link), batch_size)
+    assert_autograds_steps(problem, [1e-2], batch_size=batch_size)
 
 
 def test_a_callable_is_simulated_as_its_truncated_series_and_says_so(tools):
@@ -119,7 +70,7 @@ def test_labels_are_the_teacher_plus_noise_of_the_stated_size(tools):
     run = engine(problem, seeds=range(20))
     with run.running():
         x, labels = samples_of(run)
-    clean = sum(a * torch_sigma("he3")(x[..., 0, p]) for p, a in enumerate((0.8, 0.6)))
+    clean = labels_of(problem, x[..., 0, :])
     noise = (labels[..., 0] - clean).ravel()
     # Standard error of a standard deviation; five of them are a false-alarm rate of 6e-7.
     assert abs(noise.std() - 0.25) < 5 * 0.25 / np.sqrt(2 * noise.size)
@@ -179,7 +130,7 @@ def test_runs_hold_torch_to_one_thread_on_the_processor_alone(tools, monkeypatch
 def test_too_large_a_problem_is_refused_with_the_memory_it_needs(tools):
     problem = tools.problem([[0.5, 0.1]], dimension=10_000)
     with pytest.raises(ValueError, match=r"must fit in 16 GiB, but 100000 seeds of 1 neurons .* need \d+\.\d GiB"):
-        OnlineEngine(problem, EngineOptions(seeds=tuple(range(100_000)), dtype="float32"))
+        engine(problem, range(100_000), dtype="float32")
 
 
 def committee(link="erf", dimension=7, norms=(0.7, 0.4, 1.1), noise=0.3, **more):
@@ -197,7 +148,7 @@ def committee(link="erf", dimension=7, norms=(0.7, 0.4, 1.1), noise=0.3, **more)
 @pytest.mark.parametrize("link", ["erf", "relu", "he3"])
 def test_steps_of_a_committee_are_autograds_steps(link, directions, batch_size):
     """Three steps, so that later ones see what earlier ones did to the projections."""
-    assert_autograds_steps(committee(link, directions=directions), [1e-2, 2e-2, 1e-2], torch_sigma(link), batch_size)
+    assert_autograds_steps(committee(link, directions=directions), [1e-2, 2e-2, 1e-2], batch_size=batch_size)
 
 
 @pytest.mark.thorough
@@ -262,7 +213,7 @@ def test_learned_mass_of_runs_is_that_of_the_theory(student, rng):
 def test_delayed_updates_are_the_updates_one_by_one(student, link):
     """Seventy steps, more than two blocks, on the same samples."""
     problem = replace(committee(link, norms=(0.3, 0.4), dimension=20, noise=0.0), student=student)
-    assert_autograds_steps(problem, [3e-3] * 70, torch_sigma(link))
+    assert_autograds_steps(problem, [3e-3] * 70)
 
 
 z = sympy.Symbol("z")

@@ -1,19 +1,20 @@
 """The projected engine: its step against autograd in R^d, its law against R^d and exact moments, its seeds, its links."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import sympy
-import torch
-from engine_state import assert_overflow_ends, drawn_samples, weights_of
+from engine_state import assert_overflow_ends, drawn_samples, engine_of, weights_of
 from from_python import from_python
+from sample_steps import step
 from scipy import stats
+from uneven_networks import labels_of
 
 import hermite
 import sgd_check
-from dynamics.problem import Problem, Teacher
-from dynamics.theory.one_step import one_step_moments
+from dynamics import Problem, Teacher, one_step_moments
 from sgd_check.engines.programs import OPERATIONS, REGISTERS, polynomial_program
-from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, value_at, write_link
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
@@ -30,23 +31,7 @@ def uneven(dimension, directions=None, activation=SMOOTH, label_noise=0.3, norms
     )  # fmt: skip
 
 
-def engine(problem, seeds=(0, 1, 2), batch_size=1):
-    return make_engine("projected", problem, EngineOptions(seeds=tuple(seeds), batch_size=batch_size))
-
-
-def torch_sigma(z):
-    return torch.tanh(z) + 0.5 * (z**2 - 1) / 2**0.5
-
-
-def sgd_step(weights, x, noise, rate, rows):
-    """The step by autograd of the sample loss, for many independent runs: w (N, m, D), x (N, B, D), noise (N, B)."""
-    w = torch.tensor(weights, requires_grad=True)
-    x, a = torch.tensor(x), torch.tensor([0.8, 0.6], dtype=torch.float64)
-    length = torch.linalg.vector_norm(w, dim=2, keepdim=True)
-    f = torch.sum(length**2 * torch_sigma((w / length) @ x.transpose(1, 2)), dim=1)
-    labels = torch_sigma(x[..., :2] @ torch.tensor(rows).T) @ a + torch.tensor(noise)
-    (gradient,) = torch.autograd.grad(0.5 * torch.sum(torch.mean((f - labels) ** 2, dim=1)), w)
-    return weights - rate * gradient.numpy()
+engine = partial(engine_of, "projected")
 
 
 def products(weights, rows):
@@ -61,8 +46,8 @@ def weights_of_samples(run, problem, known, noise, rate):
     w = weights_of(run)[0]
     length = np.linalg.norm(w, axis=1)
     z = known @ (w / length[:, None]).T
-    link, rows = problem.activation, np.eye(2) if problem.teacher.directions is None else problem.teacher.directions
-    e = link.value(z) @ length**2 - link.value(known[:, :2] @ rows.T) @ [0.8, 0.6] - noise
+    link = problem.activation
+    e = link.value(z) @ length**2 - labels_of(problem, known) - noise
     return rate / len(e) * e[:, None] * length * link.derivative(z)
 
 
@@ -76,14 +61,14 @@ def test_one_step_is_autograds_step_in_the_axes_of_the_moment(dimension, batch, 
     """Three steps in a row, each from the weights and for the samples of the moment; largest error 1.2e-15."""
     problem = uneven(dimension, directions)
     rows = np.eye(2) if directions is None else np.array(directions)
-    run = engine(problem, (7,), batch)
+    run = engine(problem, (7,), batch_size=batch)
     for _ in range(3):
         before = weights_of(run)
         x, noise = drawn_samples(run, problem, 0.03, batch, weights_of_samples)
         run.advance(np.array([0.03]))
         wide = np.zeros((1, 3, x.shape[1]))
         wide[:, :, :5] = before
-        expected = sgd_step(wide, x[None], noise[None], 0.03, rows)
+        expected = step(problem, wide, x[None], labels_of(problem, x[None]) + noise, 0.03)
         np.testing.assert_allclose(products(weights_of(run), rows), products(expected, rows), rtol=0, atol=1e-13)
         assert np.abs(products(expected, rows) - products(before, rows)).max() > 1e-3
         assert (np.triu(weights_of(run)[0, :, 2:], 1) == 0).all()
@@ -111,7 +96,7 @@ def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
 
 def repeated_steps(problem, rate, batch, repeats, seed):
     """R and S after one step from the start, by the projected engine."""
-    run = engine(problem, (seed,), batch)
+    run = engine(problem, (seed,), batch_size=batch)
     start, found = run._state["weights"].copy(), []
     for _ in range(repeats):
         run._state["weights"][:] = start
@@ -139,7 +124,7 @@ def test_first_two_moments_of_a_step_are_those_in_r_d(dimension, batch, directio
     x = rng.standard_normal((repeats, batch, dimension))
     noise = 0.3 * rng.standard_normal((repeats, batch))
     start = problem.initial_weights[None]
-    direct = products(sgd_step(np.repeat(start, repeats, axis=0), x, noise, 0.2, rows), rows)
+    direct = products(step(problem, np.repeat(start, repeats, axis=0), x, labels_of(problem, x) + noise, 0.2), rows)
     ours = products(repeated_steps(problem, 0.2, batch, repeats, 3), rows)
     middle = direct.mean(0)
     a, b = np.triu_indices(middle.size)
@@ -197,7 +182,7 @@ def test_escape_times_have_the_law_of_the_torch_engine(tools):
 @pytest.mark.parametrize("name", ["projected", "torch"])
 def test_a_frozen_seed_leaves_the_others_untouched(name):
     def final(stopped):
-        run = make_engine(name, uneven(12), EngineOptions(seeds=(0, 1, 2), dtype="float64"))
+        run = engine_of(name, uneven(12), dtype="float64")
         with run.running():
             run.freeze(np.array(stopped))
             run.advance(np.full(30, 1e-3))

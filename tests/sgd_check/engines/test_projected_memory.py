@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from engine_state import assert_goes_on, assert_overflow_ends, drawn_samples
+from engine_state import assert_goes_on, assert_overflow_ends, drawn_samples, engine_of
+from sample_steps import output
 from scipy import stats
 from uneven_networks import labels_of, uneven_network
 
 import dynamics
 import sgd_check
 from dynamics import SGD, Problem, Teacher
-from sgd_check.engines.registry import EngineOptions, Measurement, make_engine
+from sgd_check.engines.registry import Measurement
 
 TEACHER = Teacher([0.8, 0.6])
 UNITS = Teacher([0.8, -0.6], directions=[[1, 0], [0.6, 0.8]], links=["erf", "he3"], biases=[0.2, 0.0])
@@ -37,16 +38,7 @@ def network(dimension, inputs=None, **changes):
 
 
 def engine(problem, optimizer, seeds=(0, 1, 2), batch_size=1):
-    options = EngineOptions(seeds=tuple(seeds), batch_size=batch_size, optimizer=optimizer)
-    return make_engine("projected", problem, options)
-
-
-def erf(z):
-    return torch.erf(z / 2**0.5)
-
-
-def powers(z):
-    return 0.6 * z + 0.64 * (z**2 - 1) / 2**0.5 + 0.48 * (z**3 - 3 * z) / 6**0.5
+    return engine_of("projected", problem, seeds, batch_size=batch_size, optimizer=optimizer)
 
 
 class InSpace:
@@ -54,11 +46,11 @@ class InSpace:
 
     def __init__(self, problem, optimizer, weights, root=1.0):
         """Take weights (runs, m, d), whitened, and the roots of the eigenvalues of the inputs."""
-        self.student, self.rule, self.root, self.n = problem.student, optimizer, root, 0
+        self.problem, self.rule, self.root, self.n = problem, optimizer, root, 0
         parts, self.rates, decays = [weights / root], (1.0,), (0.0,)
         if problem.kind == "network":
             parts += [np.repeat(part[None], len(weights), axis=0) for part in problem.network_start()[:2]]
-            self.rates, decays = self.student.learning_rates, (*self.student.decay, 0.0)
+            self.rates, decays = problem.student.learning_rates, (*problem.student.decay, 0.0)
         self.parts = [torch.tensor(part, requires_grad=True) for part in parts]
         groups = [
             {"params": [part], "weight_decay": decay / rate}
@@ -70,14 +62,8 @@ class InSpace:
 
     def step(self, z, labels, rate):
         """Take a step on x = Σ^½ z, z (runs, B, d)."""
-        w, x = self.parts[0], torch.tensor(z * self.root)
-        inside = w @ x.swapaxes(1, 2)
-        if len(self.parts) > 1:
-            _, v, b = self.parts
-            found = self.student.output_scale * torch.sum(v[..., None] * erf(inside + b[..., None]), dim=1)
-        else:
-            n = torch.sum((w * torch.tensor(self.root)) ** 2, dim=2, keepdim=True)
-            found = torch.sum(n * powers(inside / torch.sqrt(n)), dim=1)
+        w, *layers = self.parts
+        found = output(self.problem, w * torch.tensor(self.root), torch.tensor(z), *layers)
         self.torch.zero_grad()
         (0.5 * torch.sum(torch.mean((found - torch.tensor(labels)) ** 2, dim=1))).backward()
         for group, factor in zip(self.torch.param_groups, self.rates, strict=True):

@@ -4,15 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from engine_state import assert_goes_on, assert_overflow_ends, weights_of
+from engine_state import assert_goes_on, assert_overflow_ends, engine_of, weights_of
 from scipy import stats
 from uneven_networks import labels_of, uneven_network
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem, Student, Teacher, ZerothOrder
-from dynamics.theory.one_step import one_step_moments
-from sgd_check.engines.registry import EngineOptions, make_engine
+from dynamics import Problem, Student, Teacher, ZerothOrder, one_step_moments
 from sgd_check.engines.seeded_runs import set_words
 
 UNITS = Teacher(
@@ -22,7 +20,7 @@ FIXED = {"second_layer": "fixed", "biases": "none", "initial_biases": 1.0}
 
 
 def engine(problem, optimizer, seeds=(7,), batch=1, name="projected"):
-    return make_engine(name, problem, EngineOptions(seeds=tuple(seeds), batch_size=batch, optimizer=optimizer))
+    return engine_of(name, problem, seeds, batch_size=batch, optimizer=optimizer)
 
 
 def homogeneous(dimension, **given):
@@ -41,12 +39,9 @@ def committee(dimension, rest=0.5, label_noise=0.2):
     weights[:, 2:] = rest * np.eye(2)
     student = Student(activation="erf", width=2, initial_second_layer=[1.0, 1.0], second_layer="fixed")
     return Problem(
-        student=student,
-        teacher=Teacher([1.0, 1.0]),
-        dimension=dimension,
-        initial_weights=weights,
+        student=student, teacher=Teacher([1.0, 1.0]), dimension=dimension, initial_weights=weights,
         label_noise=label_noise,
-    )
+    )  # fmt: skip
 
 
 # --- steps in R^d, for many runs: w (N, m, d), v and b (N, m), x (N, B, d) ---
@@ -88,11 +83,9 @@ def quotients(problem, optimizer, state, x, labels, directions):
 
 def rates_of(problem):
     student = problem.student
-    return (
-        (student.learning_rates, (*student.decay, 0.0))
-        if isinstance(student, Student)
-        else ((1.0, 0.0, 0.0), (0.0,) * 3)
-    )
+    if isinstance(student, Student):
+        return student.learning_rates, (*student.decay, 0.0)
+    return (1.0, 0.0, 0.0), (0.0,) * 3
 
 
 def moved(problem, optimizer, state, x, labels, directions, rate):

@@ -1,15 +1,17 @@
 """Runs on samples that are used again: steps against autograd, batches, training loss, law of few coordinates."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
-from engine_state import samples_of, weights_of
+from engine_state import engine_of, samples_of, states_of, weights_of
+from sample_steps import assert_autograds_steps, output, parts_of, step
 from scipy import stats
 from uneven_networks import uneven_network
 
 import dynamics
 import sgd_check
-from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 UNITS = dynamics.Teacher([0.8, -0.6], directions=CROOKED, links=["erf", "relu"], biases=[0.2, 0.0])
@@ -25,7 +27,7 @@ def neuron(dimension=200, label_noise=0.4):
 
 
 def named(student, **changed):
-    given = {"activation": "erf", "teacher": dynamics.Teacher([0.8, 0.6]), "width": 3, "dimension": 12,
+    given = {"activation": "erf", "teacher": dynamics.Teacher([0.8, 0.6], directions=CROOKED), "width": 3, "dimension": 12,
              "initial_norm": 0.7, "label_noise": 0.3, "student": student}  # fmt: skip
     return dynamics.Problem(**given | changed)
 
@@ -36,58 +38,30 @@ PROBLEMS = {
     "homogeneous": lambda: named("homogeneous"),
     "committee": lambda: named("committee"),
     "spherical": lambda: named("spherical", initial_norm=1.0),
-    "stiefel": lambda: named("stiefel", activation="he2", width=2),
+    "stiefel": lambda: named("stiefel", activation="he2", width=2, teacher=dynamics.Teacher([0.8, 0.6])),
 }
 
 
-def engine(problem, seeds=(3, 8), **options):
-    given = {"seeds": tuple(seeds), "dtype": "float64", "batch_size": 30, "training_samples": 30}
-    return make_engine("torch", problem, EngineOptions(**given | options))
+engine = partial(engine_of, "torch", seeds=(3, 8), dtype="float64", batch_size=30, training_samples=30)
 
 
-def output(problem, w, x):
-    """f by its definition, of weights (m, columns) and samples (n, d)."""
-    d, erf = x.shape[1], lambda z: torch.erf(z / 2**0.5)
-    z, lengths = w[:, :d] @ x.T, torch.linalg.vector_norm(w[:, :d], dim=1)[:, None]
-    if problem.kind == "network":
-        return problem.student.output_scale * torch.sum(w[:, d : d + 1] * erf(z + w[:, d + 1 :]), dim=0)
-    if problem.kind == "homogeneous":
-        return torch.sum(lengths**2 * erf(z / lengths), dim=0)
-    if problem.kind == "stiefel":  # unit vectors, of the squared norm of the problem
-        return problem.initial_norm**2 * torch.sum((z**2 - 1) / 2**0.5, dim=0)
-    return torch.sum(erf(z), dim=0) / (len(w) if problem.kind == "spherical" else 1)
+def train_loss(problem, state, x, labels):
+    *layers, w = (torch.tensor(part) for part in parts_of(problem, state))
+    return float(torch.mean((output(problem, w, torch.tensor(x), *layers) - torch.tensor(labels)) ** 2))
 
 
-def descended(problem, w, x, labels, rate):
-    """One step of gradient descent of half the mean squared error on all samples, by autograd."""
-    d, w = x.shape[1], torch.tensor(w, requires_grad=True)
-    torch.mean(0.5 * (output(problem, w, torch.tensor(x)) - torch.tensor(labels)) ** 2).backward()
-    w, g = w.detach().numpy(), w.grad.numpy()
-    if problem.kind != "network":
-        return w - rate * g
-    layers, decay = (
-        np.repeat(problem.student.learning_rates, [d, 1, 1]),
-        np.repeat([*problem.student.decay, 0], [d, 1, 1]),
-    )
-    if problem.student.first_layer == "sphere":
-        own, length = w[:, :d], np.linalg.norm(w[:, :d], axis=1, keepdims=True)
-        g[:, :d] -= np.sum(g[:, :d] * own, axis=1, keepdims=True) * own / length**2
-        moved = w - rate * layers * g
-        moved[:, :d] *= length / np.linalg.norm(moved[:, :d], axis=1, keepdims=True)
-        return moved
-    return w - rate * (layers * g + decay * w)
-
-
-@pytest.mark.parametrize("name", ["network", "sphere", "homogeneous", "committee"])
+@pytest.mark.parametrize("name", ["network", "sphere", "homogeneous", "committee", "spherical"])
 def test_a_full_batch_is_gradient_descent_by_autograd(name):
     problem = PROBLEMS[name]()
-    run = engine(problem)
+    run, _, state = assert_autograds_steps(problem, [0.1] * 5, (3, 8), batch_size=30, training_samples=30)
     with run.running():
-        (x, labels), w = samples_of(run), weights_of(run)[1]
-        run.advance(np.full(5, 0.1))
-    for _ in range(5):
-        w = descended(problem, w, x[1], labels[1], 0.1)
-    np.testing.assert_allclose(weights_of(run)[1], w, rtol=0, atol=1e-12)
+        found = run.measure(student=True)
+    w, rows = parts_of(problem, state)[-1], np.eye(2) if problem.kind == "network" else np.array(CROOKED)
+    unit = w / np.linalg.norm(w, axis=2, keepdims=True)
+    np.testing.assert_allclose(found.squared_norm, np.sum(w**2, axis=2), rtol=1e-12)
+    if problem.kind != "spherical":
+        np.testing.assert_allclose(found.student_overlap, unit @ unit.swapaxes(1, 2), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.teacher_overlap, unit[..., :2] @ rows.T, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -104,9 +78,10 @@ def test_the_training_loss_is_the_mean_over_the_samples(name):
         np.testing.assert_array_equal(x, other)
         np.testing.assert_array_equal(y, same)
     for s in range(2):
-        x, y = (torch.tensor(np.concatenate([pair[part][s] for pair in epoch])) for part in (0, 1))
-        expected = torch.mean((output(problem, torch.tensor(weights_of(run)[s]), x) - y) ** 2)
-        assert found[s] == pytest.approx(float(expected), rel=1e-12)
+        x, y = (np.concatenate([pair[part][s] for pair in epoch]) for part in (0, 1))
+        state = states_of(run, problem)
+        expected = train_loss(problem, [part[s] for part in state] if problem.kind == "network" else state[s], x, y)
+        assert found[s] == pytest.approx(expected, rel=1e-12)
 
 
 def runs(problem, **changed):
@@ -145,26 +120,21 @@ def test_few_samples_in_many_dimensions_have_the_law_of_vectors():
     """n = 20 samples in R^60: 200 runs on 22 coordinates and 200 written out on 60, by Kolmogorov-Smirnov (1e-3)."""
     problem, n, d, rate, steps = neuron(60), 20, 60, 1.0, 6
     found = runs(
-        problem,
-        training_samples=n,
-        batch_size=n,
-        passes=steps,
-        learning_rate=rate,
-        seeds=200,
+        problem, training_samples=n, batch_size=n, passes=steps, learning_rate=rate, seeds=200,
         save_at=dynamics.SaveAt.at([6.0]),
-    )
+    )  # fmt: skip
     run = engine(problem, training_samples=n, batch_size=n)
     assert weights_of(run).shape[2] == 2 + n + 2
     rng, expected = np.random.default_rng(5), []
     for _ in range(200):
-        x, w = rng.standard_normal((n, d)), np.zeros((1, d + 2))
+        x, w = rng.standard_normal((n, d)), np.zeros((1, d))
         labels = torch.erf(torch.tensor(x[:, 0]) / 2**0.5).numpy() * 1.0 + 0.4 * rng.standard_normal(n)
-        w[0, :2], w[0, d] = [0.2, np.sqrt(0.46)], 1.0
+        w[0, :2] = [0.2, np.sqrt(0.46)]
+        state = (np.ones(1), np.zeros(1), w)
         for _ in range(steps):
-            moved = descended(problem, w, x, labels, rate)
-            w[:, :d] = moved[:, :d]
-        error = torch.mean((output(problem, torch.tensor(w), torch.tensor(x)) - torch.tensor(labels)) ** 2)
-        expected.append([w[0, 0], np.sum(w[0, :d] ** 2), float(error)])
+            state = step(problem, state, x, labels, rate)
+        w = state[2]
+        expected.append([w[0, 0], np.sum(w**2), train_loss(problem, state, x, labels)])
     n_i = found.squared_norm.values[:, -1, 0]
     observed = [found.teacher_overlap.values[:, -1, 0, 0] * np.sqrt(n_i), n_i, found.train_loss.values[:, -1]]
     for one, other in zip(observed, np.array(expected).T, strict=True):

@@ -4,14 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from engine_state import assert_goes_on
+from engine_state import assert_goes_on, engine_of
 from scipy import special, stats
 
 import dynamics
 import sgd_check
 from dynamics.equations.correlation import step_means
 from dynamics.theory.correlation import mean_time
-from sgd_check.engines import EngineOptions, make_engine
 
 TEACHER = dynamics.Teacher([1.0])
 
@@ -25,7 +24,7 @@ def problem(link="he3", smoothing=0.0, d=64, C=None, **given):
 
 
 def chain(asked, rates, runs, batch=1):
-    engine = make_engine("scalar", asked, EngineOptions(seeds=tuple(range(runs)), batch_size=batch))
+    engine = engine_of("scalar", asked, range(runs), batch_size=batch)
     with engine.running():
         engine.advance(rates)
         return engine.measure(student=False).teacher_overlap[:, 0, 0]
@@ -104,7 +103,7 @@ def test_online_passages_of_squares_are_those_of_the_page(d, runs, square, cut):
     """To 3 %; the standard error of a mean of so many runs is below 1 %."""
     for link, samples in (("z**2", square), ("min(z**2, 4)", cut)):
         asked = problem(link, d=d, C=2.0 * d**-0.5)
-        engine = make_engine("scalar", asked, EngineOptions(seeds=tuple(range(runs))))
+        engine = engine_of("scalar", asked, range(runs))
         stretch, first = max(d // 20, 1), np.full(runs, np.nan)
         with engine.running():
             for number in range(1, int(60 * samples)):
@@ -121,7 +120,7 @@ def test_steps_do_not_see_the_dimension():
     """At 10^12 a sample has |x|² = d to 1e-6, so that the chain is that of a known length."""
     d, rate = 10**12, 1e-13
     asked = problem("he3", 0.0, d, 0.5)
-    engine = make_engine("scalar", asked, EngineOptions(seeds=(3,)))
+    engine = engine_of("scalar", asked, (3,))
     state = engine.state()
     engine.advance(np.array([rate]))
     from sgd_check.engines.seeded_runs import AXES, generators
@@ -152,7 +151,7 @@ def test_the_best_schedule_takes_the_predicted_steps(k, C, end, d, mean, error):
     """Means of 200 runs as those of the page, within four standard errors of both: one false alarm in 16 000 each."""
     asked = problem(f"he{k}", 0.0, d, C)
     schedule = dynamics.best_schedule(asked, end)
-    engine = make_engine("scalar", asked, EngineOptions(seeds=tuple(range(200))))
+    engine = engine_of("scalar", asked, range(200))
     arrival, block, step = np.full(200, np.nan), int(schedule.steps / 500), 0
     with engine.running():
         while np.isnan(arrival).any() and step < 20 * schedule.steps:
@@ -251,9 +250,7 @@ def test_the_commands_solve_and_check_the_objective(tmp_path, capsys):
 
 def zeroth_chain(asked, rates, runs, batch=1, directions=1):
     optimizer = dynamics.ZerothOrder(directions=directions)
-    engine = make_engine(
-        "scalar", asked, EngineOptions(seeds=tuple(range(runs)), batch_size=batch, optimizer=optimizer)
-    )
+    engine = engine_of("scalar", asked, range(runs), batch_size=batch, optimizer=optimizer)
     with engine.running():
         engine.advance(rates)
         return engine.measure(student=False).teacher_overlap[:, 0, 0]
@@ -308,8 +305,8 @@ def test_escape_by_zeroth_order_is_as_late_as_its_equation_says(d, runs):
     rate = 0.02 * 2.0 * 3.0 * C * (1.0 - C * C) / step_means(asked, 1).drag(C)
     time = mean_time(asked, rate, directions=1)
     assert 1.005 < time / mean_time(asked) < 1.05
-    options = EngineOptions(seeds=tuple(range(runs)), optimizer=dynamics.ZerothOrder())
-    engine, stretch, passed = make_engine("scalar", asked, options), int(0.01 * time / rate), np.full(runs, np.nan)
+    engine = engine_of("scalar", asked, range(runs), optimizer=dynamics.ZerothOrder())
+    stretch, passed = int(0.01 * time / rate), np.full(runs, np.nan)
     with engine.running():
         for number in range(1, 600):
             engine.advance(np.full(stretch, rate))
@@ -325,8 +322,8 @@ def test_escape_by_zeroth_order_is_as_late_as_its_equation_says(d, runs):
 @pytest.mark.parametrize("batch", [1, 3])
 def test_chains_of_zeroth_order_go_on_bit_for_bit(batch):
     optimizer, rates = dynamics.ZerothOrder(directions=2), np.linspace(1e-4, 2e-4, 3000)
-    options = EngineOptions(seeds=(1, 2), batch_size=batch, optimizer=optimizer)
-    assert_goes_on(lambda: make_engine("scalar", problem(), options), rates, 7, 1500)
+    given = {"batch_size": batch, "optimizer": optimizer}
+    assert_goes_on(lambda: engine_of("scalar", problem(), (1, 2), **given), rates, 7, 1500)
 
 
 @pytest.mark.parametrize(

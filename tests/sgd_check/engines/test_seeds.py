@@ -7,7 +7,7 @@ from uneven_networks import uneven_network
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem, Teacher
+from dynamics import Problem, Teacher
 from sgd_check.engines import seeded_runs
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]

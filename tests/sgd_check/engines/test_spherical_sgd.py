@@ -1,15 +1,15 @@
 """The spherical student in torch: its step against autograd, its mean against the flow, its seeds against themselves."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
-import torch
-from engine_state import samples_of, weights_of
+from engine_state import engine_of, samples_of, weights_of
+from sample_steps import assert_autograds_steps
 
 import dynamics
 import sgd_check
-from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
@@ -21,58 +21,19 @@ def question(link="he4", width=5, dimension=7, coefficients=(0.6, 0.4), directio
     return dynamics.Problem(**(given | more))
 
 
-def engine(problem, seeds=(0, 1, 2), **options):
-    return make_engine("torch", problem, EngineOptions(seeds=tuple(seeds), **{"dtype": "float64", **options}))
+engine = partial(engine_of, "torch", dtype="float64")
 
 
-def he(k, z):
-    before, now = torch.zeros_like(z), torch.ones_like(z)
-    for j in range(k):
-        before, now = now, (z * now - j**0.5 * before) / (j + 1) ** 0.5
-    return now
-
-
-LINKS = {
-    "he4": ("he4", lambda z: he(4, z)),
-    "he3": ("he3", lambda z: he(3, z)),
-    "he1": ("he1", lambda z: z),
-    "mixed": (MIXED, lambda z: sum(c * he(j, z) for j, c in MIXED.items())),
-    "h10": ("he10", lambda z: he(10, z)),
-    "tanh": ("tanh", torch.tanh),
-}
-
-
-def autograd_step(weights, x, labels, rate, sigma, student="spherical"):
-    """m times the gradient of ½ mean (f − y)², its tangential part, and back to the sphere; of a committee the gradient."""
-    w = torch.tensor(weights, requires_grad=True)
-    values = sigma(w @ torch.tensor(x).T)
-    f = values.mean(dim=0) if student == "spherical" else values.sum(dim=0)
-    (gradient,) = torch.autograd.grad(0.5 * torch.mean((f - torch.tensor(labels)) ** 2), w)
-    if student == "committee":
-        return weights - rate * gradient.numpy()
-    velocity = len(weights) * gradient.numpy()
-    moved = weights - rate * (velocity - np.sum(velocity * weights, axis=1)[:, None] * weights)
-    return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+LINKS = ["he4", "he3", "he1", MIXED, "he10", "tanh"]
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
 @pytest.mark.parametrize("directions", [None, CROOKED])
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("link", LINKS, ids=str)
 def test_one_step_is_autograds_tangential_step_and_back(link, directions, batch_size):
-    text, sigma = LINKS[link]
-    problem = question(text, directions=directions, teacher_activation="he3", label_noise=0.3)
-    run = engine(problem, batch_size=batch_size)
-    with run.running():
-        before = weights_of(run)
-        x, labels = samples_of(run)
-    again = engine(problem, batch_size=batch_size)
-    with again.running():
-        again.advance(np.array([0.05]))
-        after = weights_of(again)
+    problem = question(link, directions=directions, teacher_activation="he3", label_noise=0.3)
+    _, _, after = assert_autograds_steps(problem, [0.05], batch_size=batch_size)
     np.testing.assert_allclose(np.linalg.norm(after, axis=2), 1.0, atol=1e-14)
-    for s in range(3):
-        expected = autograd_step(before[s], x[s], labels[s], 0.05, sigma)
-        np.testing.assert_allclose(after[s], expected, rtol=0, atol=1e-12)
 
 
 def test_a_batch_in_several_passes_is_the_same_step(monkeypatch):
@@ -103,23 +64,6 @@ def test_small_steps_of_large_batches_follow_the_exact_flow():
     assert (np.abs(runs.loss.values.mean(axis=0) - flow.loss.values)[1:] < 4 * error[1:]).all()
     assert (error[1:] < 0.01).all()
     assert float(flow.loss[2]) < 0.75 * float(flow.loss[0])
-
-
-@pytest.mark.parametrize("changed", [{}, {"student": "committee", "initial_norm": 0.7, "directions": CROOKED}], ids=str)
-def test_a_full_batch_is_gradient_descent_on_one_sample(changed):
-    problem = question(MIXED, label_noise=0.2, **changed)
-    run = engine(problem, seeds=(5,), batch_size=30, training_samples=30)
-    with run.running():
-        (x, labels), w = samples_of(run), weights_of(run)[0]
-        run.advance(np.full(4, 0.1))
-    for _ in range(4):
-        w = autograd_step(w, x[0], labels[0], 0.1, LINKS["mixed"][1], problem.student)
-    np.testing.assert_allclose(weights_of(run)[0], w, rtol=0, atol=1e-12)
-    if problem.student == "committee":
-        found, unit = run.measure(student=True), w / np.linalg.norm(w, axis=1, keepdims=True)
-        np.testing.assert_allclose(found.squared_norm[0], np.sum(w**2, axis=1), rtol=1e-12)
-        np.testing.assert_allclose(found.student_overlap[0], unit @ unit.T, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(found.teacher_overlap[0], unit[:, :2] @ np.array(CROOKED).T, rtol=0, atol=1e-12)
 
 
 def test_a_small_neuron_of_a_full_batch_is_a_power_iteration():

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.linalg
-from engine_state import weights_of
+from engine_state import engine_of, weights_of
 
 import dynamics
 import sgd_check
 from dynamics.theory import frame_escape
 from dynamics.theory.quadratic import steps_to_align
-from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.engines.projected import SampledAxes, make_motion
 
 torch = pytest.importorskip("torch")
@@ -55,7 +54,7 @@ def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
 
 def test_the_step_of_torch_is_the_polar_factor():
     asked = frame(dimension=12)
-    engine = make_engine("torch", asked, EngineOptions(seeds=(4,), dtype="float64"))
+    engine = engine_of("torch", asked, (4,), dtype="float64")
     source, before = engine._groups[0].source, weights_of(engine)[0]
     x, label = (part.clone() for part in source.batch())
     source._step = 0

@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from engine_state import samples_of, weights_of
+from engine_state import engine_of, samples_of, weights_of
+from sample_steps import output
 from uneven_networks import uneven_network
 
 import dynamics
 import sgd_check
 from dynamics import SGD, Adam, RMSprop, SignSGD, ZerothOrder
-from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]
 UNITS = dynamics.Teacher([0.8, -0.6], directions=CROOKED, links=["erf", "relu"], biases=[0.2, 0.0])
@@ -44,8 +44,7 @@ INPUTS = {
 
 
 def engine(problem, optimizer, seeds=(3, 8), **options):
-    given = {"seeds": tuple(seeds), "dtype": "float64", "optimizer": optimizer}
-    return make_engine("torch", problem, EngineOptions(**given | options))
+    return engine_of("torch", problem, seeds, optimizer=optimizer, **{"dtype": "float64"} | options)
 
 
 class Reference:
@@ -66,15 +65,9 @@ class Reference:
         return torch.cat(self.parts, dim=1) * torch.tensor(self.root)
 
     def loss(self, x, labels):
-        found, x, kind = self.weights(), torch.tensor(x), self.problem.kind
-        w, n = found[:, :12], torch.linalg.vector_norm(found[:, :12], dim=1)[:, None]
-        z, second, scale = w @ x.T, torch.ones_like(n), 1.0
-        if kind == "homogeneous":
-            z, second = z / n, n**2
-        if kind == "network":
-            z, second, scale = z + found[:, 13:], found[:, 12:13], self.problem.student.output_scale
-        f = scale * torch.sum(second * torch.erf(z / 2**0.5), dim=0)
-        return 0.5 * torch.mean((f - torch.tensor(labels)) ** 2)
+        found, x = self.weights(), torch.tensor(x)
+        w, layers = found[:, :12], found[:, 12:].T
+        return 0.5 * torch.mean((output(self.problem, w, x, *layers) - torch.tensor(labels)) ** 2)
 
     def groups(self):
         """Parameter groups of `torch.optim` with the learning rate and decay of each layer that is trained."""

@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from dynamics.problem import Inputs
-from dynamics.runs.storage import load, save
+from dynamics import Inputs, load, save
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run.__main__ import main
 from sgd_check.verdicts.check import plan_by_times
@@ -213,7 +212,7 @@ def test_a_horizon_before_the_first_emergence_is_said_to_be_too_early(prediction
 
 
 def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction):
-    from dynamics.theory import learning_rate_limit
+    from dynamics import learning_rate_limit
 
     flow = load(prediction)
     course = plan_by_times(flow)

@@ -6,7 +6,7 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem, SaveAt, Teacher
+from dynamics import Problem, SaveAt, Teacher
 from dynamics.solve.__main__ import main as solve_main
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from sgd_check.run import main as check_main

@@ -9,7 +9,7 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics.problem import Inputs, Problem, SaveAt, Teacher
+from dynamics import Inputs, Problem, SaveAt, Teacher
 from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING
 from dynamics.report.findings import find_findings
 from sgd_check.verdicts.curves import quantities_of

@@ -5,8 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from dynamics.problem.saved_times import SaveAt
-from sgd_check.simulations.plan import make_plan, piecewise, power_law_decay
+from dynamics import SaveAt, piecewise, power_law_decay
+from sgd_check.simulations.plan import make_plan
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,15 @@
 """Simulations that end early and go on: bit for bit the uninterrupted ones, generators included."""
 
 import pytest
+from engine_state import engine_of
 from processes import interrupt_run
 from same_answers import assert_same
 from uneven_networks import uneven_network
 
 import dynamics
 import sgd_check
-from dynamics.runs import RunFile, storage, trackers
-from dynamics.runs.trackers import Callback
-from sgd_check.engines import EngineOptions, make_engine
+from dynamics import Callback, RunFile
+from dynamics.runs import storage, trackers
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.engines.registry import RunBatch
 from sgd_check.run import __main__ as command
@@ -194,11 +194,9 @@ def test_another_schedule_of_the_same_mean_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(patch, 1, interrupt_run)
         stopped(
-            sgd_check.simulate,
-            problem_of(),
-            **GIVEN | {"learning_rate": lambda step: (1e-3, 2e-3)[step % 2]},
+            sgd_check.simulate, problem_of(), **GIVEN | {"learning_rate": lambda step: (1e-3, 2e-3)[step % 2]},
             checkpoint=path,
-        )
+        )  # fmt: skip
     assert refusal(path, ValueError, learning_rate=lambda step: (2e-3, 1e-3)[step % 2]) == (
         "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
     )
@@ -234,12 +232,12 @@ def test_a_file_of_another_engine_is_refused_in_a_whole_sentence(tmp_path, monke
         monkeypatch.setattr(ProjectedEngine, name, getattr(RunBatch, name))
     assert refusal(path).endswith("not (runs of ProjectedEngine have no state from which they could go on).")
     with pytest.raises(NotImplementedError, match=r"^runs of ProjectedEngine have no state"):
-        make_engine("projected", problem_of(), EngineOptions(seeds=(1,))).state()
+        engine_of("projected", problem_of(), (1,)).state()
 
 
 def test_an_engine_that_knows_its_state_but_no_way_back_refuses_to_go_on(monkeypatch):
     monkeypatch.setattr(ProjectedEngine, "restore", RunBatch.restore)
-    engine = make_engine("projected", problem_of(), EngineOptions(seeds=(1,)))
+    engine = engine_of("projected", problem_of(), (1,))
     with pytest.raises(NotImplementedError, match=r"^runs of ProjectedEngine have no state"):
         engine.restore(engine.state())
 

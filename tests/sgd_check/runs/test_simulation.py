@@ -7,7 +7,7 @@ import pytest
 from processes import python
 
 import sgd_check
-from dynamics.problem.saved_times import SaveAt
+from dynamics import SaveAt
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_loss_is_the_population_loss_of_the_recorded_state(simulate, small, rng)
 
 
 def test_a_tabulated_learning_rate_is_stored_as_a_schedule_with_its_effective_value(tools, simulate, small, tmp_path):
-    from dynamics.runs.storage import load, save
+    from dynamics import load, save
 
     rates = 1e-5 / np.arange(1, 41)
     found = load(save(simulate(learning_rate=lambda step: 1e-5 / (step + 1)), tmp_path / "runs.nc"))

@@ -14,15 +14,14 @@ from scipy.stats import norm
 
 import dynamics
 import sgd_check
+from dynamics import SolveInterrupted, Teacher, load, save
 from dynamics.laws import Meter
-from dynamics.problem import Teacher
-from dynamics.runs.result import SolveInterrupted
-from dynamics.runs.storage import load, save
 from dynamics.theory import learning_rates
+from sgd_check import full_batch_recovery
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import complexity, discretisation
-from sgd_check.studies.full_batch import full_batch_recovery, online_slope
+from sgd_check.studies.full_batch import online_slope
 from sgd_check.studies.scaffold import prepared_pairs
 from sgd_check.study import main
 
@@ -105,13 +104,9 @@ def test_sample_complexity_of_sgd_is_that_of_the_equation():
 def test_steps_of_zeroth_order_need_a_factor_of_the_dimension_more():
     """Slopes and times of both against their equations. False-alarm rate 4e-3: two tests at 1e-3 each, a fixed seed."""
     found = sgd_check.sample_complexity(
-        information_exponents=[3],
-        dimensions=[12, 16, 20],
-        optimizers=["sgd", dynamics.ZerothOrder()],
-        rate=0.03,
-        seeds=16,
-        progress=False,
-    )
+        information_exponents=[3], dimensions=[12, 16, 20], optimizers=["sgd", dynamics.ZerothOrder()], rate=0.03,
+        seeds=16, progress=False,
+    )  # fmt: skip
     assert found["exponent"].dims == ("information_exponent", "optimizer", "source")
     assert found["optimizer"].values.tolist() == ["SGD()", "ZerothOrder()"]
     assert len(np.unique(found["first_seed"].values)) == 6

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import sgd_check
-from dynamics.problem import Problem, Teacher
-from dynamics.runs.storage import load
+from dynamics import Problem, Teacher, load
 from sgd_check.study import main
 
 QUICK = ["transfer", "--k", "3", "--directions", "2", "--dimension", "12", "--widths", "1,2,3,4", "--samples", "400"]

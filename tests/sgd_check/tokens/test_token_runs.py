@@ -11,10 +11,10 @@ from processes import interrupt_run
 
 import dynamics
 import sgd_check.tokens
-from dynamics import tokens
+from dynamics import RunFile, tokens
 from dynamics.integrators.descent import EulerStepper
 from dynamics.report.findings import find_findings
-from dynamics.runs import RunFile, reopened
+from dynamics.runs import reopened
 from sgd_check.tokens.__main__ import main
 from sgd_check.tokens.comparison import distances
 from sgd_check.tokens.simulation import TokenRecords, model_of
@@ -125,14 +125,12 @@ def test_what_is_predicted_never_and_what_is_not_learned_disagree(composition):
     [
         (40, "reached_end", "agree", "Nothing is predicted ever to be learned, and nothing was."),
         (
-            39,
-            "reached_end",
-            "undecided",
+            39, "reached_end", "undecided",
             "Nothing was learned, but the runs end at time 19.5, before the prediction, at 20.",
         ),
         (40, "interrupted", "undecided", "Nothing was learned, but the runs stopped early (interrupted)."),
     ],
-)
+)  # fmt: skip
 def test_short_runs_do_not_agree_with_never(steps, stop_reason, verdict, reason):
     problem = tokens.Composition(vocabulary=3, hops=2, data="hardest")
     prediction = tokens.solve(problem, dynamics.SaveAt.at([10.0, 20.0]), progress=False)

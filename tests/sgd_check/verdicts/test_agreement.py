@@ -37,7 +37,7 @@ def test_sgd_agrees_with_the_flow(tree):
 @pytest.mark.statistical
 def test_the_pair_prediction_is_accepted_as_prediction_too(escape, escape_runs):
     """Pairs alone describe this start as well as the flow does; false-alarm rate 1 %, with fixed seeds."""
-    from dynamics.solve.decoupled import predict_emergence
+    from dynamics import predict_emergence
 
     comparison = sgd_check.compare(predict_emergence(escape), escape_runs)["comparison"]
     assert comparison.attrs["prediction"] == "prediction"

@@ -10,10 +10,10 @@ import xarray as xr
 
 import dynamics
 import sgd_check
+from dynamics import load, save
 from dynamics.equations.spherical import make_particle_system
 from dynamics.laws.chaos import coupled_tracers, function_gap
 from dynamics.report.findings import find_findings
-from dynamics.runs.storage import load, save
 from sgd_check.run.__main__ import main
 from sgd_check.verdicts import mean_field
 

@@ -8,7 +8,7 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem, Teacher
+from dynamics import Problem, Teacher
 from sgd_check.verdicts.check import CheckPlan, further_runs, prediction_to_test, with_runs
 
 QUIET = {"progress": False}

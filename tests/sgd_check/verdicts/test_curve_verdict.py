@@ -9,7 +9,7 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem, Student, Teacher
+from dynamics import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
 from sgd_check.engines import EngineOptions
 from sgd_check.studies.kinds import stretched
@@ -520,12 +520,9 @@ def test_curves_that_agree_do_not_speak_for_times_that_are_far_off(directions):
     near = 0.3 * np.random.default_rng(0).uniform(-1.0, 1.0, (2, 2))
     student = Student(activation="erf", width=2, second_layer="fixed", initial_second_layer=[1.0, 1.0])
     problem = Problem(
-        student=student,
-        teacher=Teacher([1.0, 1.0]),
-        dimension=40,
-        initial_weights=np.hstack([near, 0.5 * np.eye(2)]),
-        label_noise=0.3,
-    )
+        student=student, teacher=Teacher([1.0, 1.0]), dimension=40,
+        initial_weights=np.hstack([near, 0.5 * np.eye(2)]), label_noise=0.3,
+    )  # fmt: skip
     given = {"learning_rate": 5e-4, **QUIET}
     runs = sgd_check.simulate(problem, steps=60_000, seeds=32, optimizer=dynamics.ZerothOrder(directions=8), **given)
     times = dynamics.SaveAt.at(np.append(runs["time"].values[1:], 42.0))

@@ -7,8 +7,7 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics import theory
-from dynamics.problem import Inputs, Problem, Teacher
+from dynamics import Inputs, Problem, Teacher, theory
 from sgd_check.studies.kinds import stretched
 
 QUIET = {"progress": False}

@@ -7,9 +7,9 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem, Student, Teacher
+from dynamics import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
-from sgd_check.report.figures import plot_comparison
+from sgd_check import plot_comparison
 from sgd_check.studies.kinds import stretched
 
 QUIET = {"progress": False}

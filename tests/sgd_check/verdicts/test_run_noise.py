@@ -7,9 +7,9 @@ from scipy import stats
 
 import dynamics
 import sgd_check
+from dynamics import SolveInterrupted, learning_rate_limit
 from dynamics.draws import exchanged_times
-from dynamics.runs.result import SolveInterrupted
-from dynamics.theory import escape_bias, learning_rate_limit, predict, rivals_of_pairs
+from dynamics.theory import escape_bias, predict, rivals_of_pairs
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import kinds
 from sgd_check.studies.calibration import CASES, lone_neuron
@@ -376,13 +376,9 @@ def test_a_loss_that_another_direction_lowers_in_some_runs_does_not_refute_the_t
     weights = np.random.default_rng(7).standard_normal((4, 12))
     weights *= 0.1 / np.linalg.norm(weights, axis=1, keepdims=True)
     problem = dynamics.Problem(
-        activation="he3",
-        teacher=dynamics.Teacher([1.0, 0.8]),
-        width=4,
-        dimension=12,
-        initial_weights=weights,
+        activation="he3", teacher=dynamics.Teacher([1.0, 0.8]), width=4, dimension=12, initial_weights=weights,
         label_noise=0.2,
-    )
+    )  # fmt: skip
     runs = sgd_check.simulate(problem, learning_rate=5e-5, steps=120_000, seeds=range(9500, 9516), progress=False)
     times = dynamics.SaveAt.at(np.append(runs["time"].values[1:], [7.0, 8.0, 9.0]))
     given = {"learning_rate": 5e-5, "step_theory": "finite-d", "save_at": times, "progress": False}
