@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import dynamics
+from dynamics import Callback
 from dynamics.kernels.jit import entry
-from dynamics.runs.trackers import Callback
 
 AT = dynamics.SaveAt.geometric(0.5, 30.0, 6)
 

@@ -12,10 +12,8 @@ CUBIC = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0, 0.5]),
 QUADRATIC = dynamics.Problem(activation="he2", teacher=dynamics.Teacher([1.0, 0.5]), width=4, dimension=30, seed=1)
 NETWORK = dynamics.Problem(
     student=dynamics.Student(activation="gelu", width=4, second_layer="trained", biases="trained"),
-    teacher=dynamics.Teacher([1.0, 0.5], links=["gelu", "gelu"]),
-    dimension=20,
-    seed=1,
-)
+    teacher=dynamics.Teacher([1.0, 0.5], links=["gelu", "gelu"]), dimension=20, seed=1,
+)  # fmt: skip
 END = dynamics.SaveAt.at([0.0, 1.0])
 CALLS = {
     "expand": lambda: hermite.expand("gelu").coefficients,

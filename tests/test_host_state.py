@@ -38,13 +38,9 @@ ASKED = {"learning_rate": 0.5, "steps": 5, "progress": False}
 
 def in_torch(student="homogeneous", activation="erf", inputs=None, **options):
     problem = dynamics.Problem(
-        activation=activation,
-        teacher=dynamics.Teacher([1.0, 0.5]),
-        width=2,
-        dimension=8,
-        student=student,
+        activation=activation, teacher=dynamics.Teacher([1.0, 0.5]), width=2, dimension=8, student=student,
         inputs=inputs,
-    )
+    )  # fmt: skip
     return sgd_check.simulate(problem, engine="torch", **{**ASKED, "seeds": 2, "learning_rate": 0.01, **options})
 
 

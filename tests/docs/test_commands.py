@@ -24,24 +24,19 @@ FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", flags=re.MULTILINE | re.DOTALL
 PLACEHOLDERS = {"NAME", "FILE", "…", "my_module:my_function", "tcp://host:8786", "--open", "--help"}
 #: What takes more than about a minute, or a cluster: of these it is tested that they would begin.
 LONG = {
-    "python -m dynamics.laws compute-frontier --coupled --largest-width 256",
-    "python -m dynamics.laws scaling",
-    "python -m dynamics.laws scaling --spectrum 0.25",
-    "python -m dynamics.laws transfer",
+    "python -m dynamics.laws compute-frontier --coupled --largest-width 256", "python -m dynamics.laws scaling",
+    "python -m dynamics.laws scaling --spectrum 0.25", "python -m dynamics.laws transfer",
     "python -m dynamics.mean_field_study propagation-of-chaos",
     "python -m dynamics.study widths.toml --output here.nc --workers 8",
     "python -m sgd_check.run question.nc -- --activation gelu --coefficients @weights.csv --width 64 --dimension 512 --learning-steps 1,10",
-    "python -m sgd_check.study calibration",
-    "python -m sgd_check.study calibration --kinds all --repetitions 31",
-    "python -m sgd_check.study epochs",
-    "python -m sgd_check.study calibration --repetitions 400",
+    "python -m sgd_check.study calibration", "python -m sgd_check.study calibration --kinds all --repetitions 31",
+    "python -m sgd_check.study epochs", "python -m sgd_check.study calibration --repetitions 400",
     "python -m sgd_check.study full-batch --cut 4 --dimensions 200,400",
     "python -m sgd_check.study sample-complexity",
     "python -m sgd_check.study sample-complexity --k 3,4 --smoothing-exponent 0,0.125,0.25",
-    "python -m sgd_check.study step-size",
-    "python -m sgd_check.study transfer",
+    "python -m sgd_check.study step-size", "python -m sgd_check.study transfer",
     "python -m sgd_check.study unstable-discretisation",
-}
+}  # fmt: skip
 #: What a page says that a command prints or writes.
 CLAIMS = {
     "python -m dynamics.solve --k 4 --beta 1.0": ["learned: 16 of 16 directions", "sum formula at this size", "asymptotic", ".nc", ".png"],

@@ -59,14 +59,9 @@ def test_sentences_follow_the_rules(patterns):
 
 def test_the_rules_find_what_they_name():
     planted = [
-        "in place of C",
-        "in vain",
-        "nobody looks",
-        "needs besides",
-        "nor is it",
-        "Lists. What it holds is data.",
+        "in place of C", "in vain", "nobody looks", "needs besides", "nor is it", "Lists. What it holds is data.",
         "[some_page.md](some_page.md)",
-    ]
+    ]  # fmt: skip
     assert [any(re.search(rule, text) for rule in RULES) for text in planted] == [True] * len(planted)
     assert not any(re.search(rule, "What is the loss? It is E f².") for rule in RULES)
 

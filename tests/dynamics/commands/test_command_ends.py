@@ -118,12 +118,9 @@ def test_too_few_open_files_get_one_sentence(module):
 def test_an_address_space_too_small_for_the_libraries_gets_one_sentence():
     """With a small `ulimit -v`, importing the libraries aborts the process or never returns."""
     done = subprocess.run(
-        ["sh", "-c", f"ulimit -v 500000; exec {sys.executable} -m dynamics.solve --k 4"],
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )
+        ["sh", "-c", f"ulimit -v 500000; exec {sys.executable} -m dynamics.solve --k 4"], capture_output=True,
+        encoding="utf-8", check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr == (
         "error: The limit of a process's address space (ulimit -v) must be at least 950 MiB, which the program's "

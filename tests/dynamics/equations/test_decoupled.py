@@ -9,11 +9,10 @@ import pytest
 from numpy.polynomial import polynomial
 from scipy.integrate import solve_ivp
 
+from dynamics import Problem, Teacher, solve_decoupled
 from dynamics.equations import decoupled
 from dynamics.equations.decoupled import solve_pairs
 from dynamics.equations.transit import logit_of_square, transit_table, transit_time
-from dynamics.problem import Problem, Teacher
-from dynamics.solve.decoupled import solve_decoupled
 from dynamics.theory.prediction import predict
 
 # Escape times and norm growth of one neuron, computed elsewhere in closed form and by 30-digit quadrature; the file

@@ -8,15 +8,13 @@ from torch.autograd.functional import jvp
 
 import dynamics
 import sgd_check
+from dynamics import SolveError, StopReason, learning_rate_limit, moments_of_overlaps
 from dynamics.equations.finite_step import FiniteStepSystem
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import stepper_of
 from dynamics.runs.loop import run
-from dynamics.runs.result import SolveError
-from dynamics.runs.trackers import StopReason
 from dynamics.solve.steps import StepSettings, checked_step, limit_of, step_notes, warn_limit
-from dynamics.theory.learning_rates import descent_limit, learning_rate_limit
-from dynamics.theory.one_step import moments_of_overlaps
+from dynamics.theory.learning_rates import descent_limit
 from dynamics.theory.prediction import predict
 from dynamics.theory.step_noise import escape_bias, means_of
 

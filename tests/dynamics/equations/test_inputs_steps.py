@@ -10,9 +10,9 @@ from weight_space import population_loss, theta_of
 
 import dynamics
 import hermite
+from dynamics import learning_rate_limit
 from dynamics.integrators import stepper_of
 from dynamics.solve.steps import StepSettings, make_system
-from dynamics.theory import learning_rate_limit
 from dynamics.theory.axis_squares import Squares, largest_growth, means_of_squares
 from dynamics.theory.learning_rates import descent_limit
 

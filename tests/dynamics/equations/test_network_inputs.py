@@ -146,12 +146,9 @@ def test_the_diagonal_of_a_linear_network_is_exact():
         activation="he1", width=1, second_layer="fixed", initial_second_layer=[0.8], decay=(0.3, 0)
     )
     asked = dynamics.Problem(
-        student=student,
-        teacher=dynamics.Teacher([1.0]),
-        dimension=3,
-        inputs=SPECTRUM,
+        student=student, teacher=dynamics.Teacher([1.0]), dimension=3, inputs=SPECTRUM,
         initial_weights=[[0.3, 0.1, 0.2]],
-    )
+    )  # fmt: skip
     kernels = Kernels(NetworkClassSystem(asked), "bdf")
     slopes = [kernels.rhs(kernels.state + e) - kernels.rhs(kernels.state - e) for e in 0.5 * np.eye(5)[2:]]
     expected = -SPECTRUM.eigenvalues * 0.64 - 0.3

@@ -200,12 +200,9 @@ def test_both_layers_follow_the_printed_equations():
     student = dynamics.Student(activation="erf", width=K, initial_second_layer=v)
     teacher = dynamics.Teacher(np.ones(M), links=["erf"] * M)
     problem = dynamics.Problem(
-        student=student,
-        teacher=teacher,
-        dimension=d,
-        initial_weights=np.pad(W, ((0, 0), (0, d - K - M))),
+        student=student, teacher=teacher, dimension=d, initial_weights=np.pad(W, ((0, 0), (0, d - K - M))),
         label_noise=0.3,
-    )
+    )  # fmt: skip
     system = NetworkStepSystem(problem, learning_rate=eta / d, step_theory="infinite-d", batch_size=1)
     C = np.block([[W @ W.T, W[:, :M]], [W[:, :M].T, np.eye(M)]])
     dv, dR, dQ = printed(C, np.append(v, -np.ones(M)), K, eta, 0.3)
@@ -322,16 +319,10 @@ def test_bad_input_gets_one_sentence(changes, options, sentence):
 @pytest.mark.parametrize(
     "text",
     [
-        "x1",
-        "x1*x2",
-        "2 + x1**2*x3 - 3*x2*x3",
-        "x1*x2*x3*x4",
-        "h4(x1)*h3(x2) + x1**7",
-        "h2(x1)*h2(x2)*h2(x3)",
-        "6*x1**2*x2**2 + x1**4",
-        "(x1 + x2)**4",
+        "x1", "x1*x2", "2 + x1**2*x3 - 3*x2*x3", "x1*x2*x3*x4", "h4(x1)*h3(x2) + x1**7", "h2(x1)*h2(x2)*h2(x3)",
+        "6*x1**2*x2**2 + x1**4", "(x1 + x2)**4",
     ],
-)
+)  # fmt: skip
 def test_a_polynomial_is_the_sum_of_its_ridges(text):
     teacher = dynamics.Teacher.polynomial(text)
     x = np.random.default_rng(0).standard_normal((50, teacher.span))

@@ -25,11 +25,9 @@ def overlaps(m: int, P: int) -> np.ndarray:
 def committee(m: int, P: int, d: int, noise: float, **student: object) -> Problem:
     return Problem(
         student=Student(width=m, initial_second_layer=[1.0] * m, **(ERF | student)),
-        teacher=Teacher([1.0] * P, links=["erf"] * P),
-        initial_weights=np.hstack([overlaps(m, P), 0.5 * np.eye(m)]),
-        dimension=d,
-        label_noise=noise,
-    )
+        teacher=Teacher([1.0] * P, links=["erf"] * P), initial_weights=np.hstack([overlaps(m, P), 0.5 * np.eye(m)]),
+        dimension=d, label_noise=noise,
+    )  # fmt: skip
 
 
 def solve(problem: Problem, rate: float, optimizer: object, times: object, theory: str = "infinite-d", **more: object):

@@ -9,9 +9,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.fits import fit_power_law
+from dynamics import Callback, fit_power_law
 from dynamics.report.findings import find_findings
-from dynamics.runs.trackers import Callback
 from dynamics.solve.quadratic import JumpStepper
 from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
 

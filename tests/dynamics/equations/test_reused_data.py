@@ -6,8 +6,9 @@ from scipy.special import erf, ndtri
 from scipy.stats import qmc
 
 import dynamics
+from dynamics import multi_pass_regression
 from dynamics.equations import reused_data as equations
-from dynamics.linear_regression import eigenvalue_law, multi_pass_regression
+from dynamics.linear_regression import eigenvalue_law
 from dynamics.solve import reused_data
 from dynamics.solve.__main__ import main as solve_command
 from dynamics.sweeps.study_file import read_study_file
@@ -24,10 +25,8 @@ def one_neuron(*, link="erf", teacher="erf", overlap=0.2, square=0.5, noise=0.4,
     return dynamics.Problem(
         student=dynamics.Student(**given),
         teacher=teacher if isinstance(teacher, dynamics.Teacher) else dynamics.Teacher([1.0], links=[teacher]),
-        dimension=dimension,
-        initial_weights=weights,
-        label_noise=noise,
-    )
+        dimension=dimension, initial_weights=weights, label_noise=noise,
+    )  # fmt: skip
 
 
 def solve(problem=None, **arguments):
@@ -104,13 +103,9 @@ def h3(z):
 def test_two_steps_see_h3_from_no_overlap():
     """The accepted −.3189, quadrature without points, and the answer within four of its errors."""
     first, second = two_steps(
-        lambda h: erf(h / np.sqrt(2.0)),
-        lambda h: np.sqrt(2.0 / np.pi) * np.exp(-(h**2) / 2.0),
-        h3,
-        ratio=4.0,
-        rate=4.0,
-        square=1.0,
-    )
+        lambda h: erf(h / np.sqrt(2.0)), lambda h: np.sqrt(2.0 / np.pi) * np.exp(-(h**2) / 2.0), h3, ratio=4.0,
+        rate=4.0, square=1.0,
+    )  # fmt: skip
     assert abs(first) < 1e-10
     assert abs(second + 0.3189) < 1e-4
     asked = one_neuron(teacher="he3", overlap=0.0, square=1.0, noise=0.0)
@@ -255,12 +250,9 @@ def network(teacher, *, weights, dimension=400, noise=0.3, activation="erf", **s
     start = np.zeros((len(weights), dimension))
     start[:, : len(weights[0])] = weights
     return dynamics.Problem(
-        student=dynamics.Student(activation=activation, width=len(weights), **student),
-        teacher=teacher,
-        dimension=dimension,
-        initial_weights=start,
-        label_noise=noise,
-    )
+        student=dynamics.Student(activation=activation, width=len(weights), **student), teacher=teacher,
+        dimension=dimension, initial_weights=start, label_noise=noise,
+    )  # fmt: skip
 
 
 PAIR = dynamics.Teacher([1.0, -0.6], links=["erf", "tanh"])
@@ -503,18 +495,9 @@ def test_the_command_tells_tests_and_training(here, capsys):
     assert (here / "run.png").stat().st_size > 1000
     assert len(dynamics.plot_loss(found).get_legend().get_texts()) >= 2
     more = [
-        "--batches",
-        "4",
-        "--reshuffle",
-        "--learning-rate",
-        "0.5",
-        "--biases",
-        "fixed",
-        "--width",
-        "2",
-        "--dry-run",
+        "--batches", "4", "--reshuffle", "--learning-rate", "0.5", "--biases", "fixed", "--width", "2", "--dry-run",
         "--overwrite",
-    ]
+    ]  # fmt: skip
     assert solve_command([*line, *more]) == 0
     assert "64 steps, 8192 points in 8 groups" in capsys.readouterr().out
     assert solve_command([*line, "--batches", "99", "--overwrite"]) == 2

@@ -6,10 +6,10 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 import hermite
+from dynamics import StopReason
 from dynamics.report.flows import flow_findings
 from dynamics.runs.loop import RunResult, truncation_errors
 from dynamics.runs.result import Records
-from dynamics.runs.trackers import StopReason
 from dynamics.solve.integration import halved
 
 pytestmark = pytest.mark.filterwarnings("ignore:The flow sees")

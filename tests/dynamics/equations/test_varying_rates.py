@@ -10,10 +10,9 @@ from scipy import integrate
 
 import dynamics
 import sgd_check
-from dynamics import Problem, SaveAt, Student, Teacher, cosine, piecewise, power_law_decay, step_decay, warmup
+from dynamics import Callback, Problem, SaveAt, Student, Teacher, cosine, piecewise, power_law_decay, step_decay, warmup
 from dynamics.equations.correlation import signal_slope, step_means
 from dynamics.equations.rates import RateTable, rate_at
-from dynamics.runs.trackers import Callback
 
 HOMOGENEOUS = Problem(
     activation="he3", teacher=Teacher([1.0, 0.6]), width=3, dimension=12, initial_norm=0.3, label_noise=0.2
@@ -166,11 +165,9 @@ def test_a_run_under_a_schedule_is_resumed_from_its_file(tmp_path):
     whole = dynamics.solve_overlaps(HOMOGENEOUS, **given)
     with pytest.raises(dynamics.SolveInterrupted):
         dynamics.solve_overlaps(
-            HOMOGENEOUS,
-            **given,
-            checkpoint=path,
+            HOMOGENEOUS, **given, checkpoint=path,
             trackers=[Callback(lambda t, _: interrupt_run() if t > 1.0 else None)],
-        )
+        )  # fmt: skip
     found = dynamics.resume(path, progress=False)
     np.testing.assert_array_equal(found.loss, whole.loss)
     assert found.attrs["schedule"] == "cosine(0.002, 4000)"

@@ -8,12 +8,12 @@ from weight_space import population_loss
 
 import dynamics
 import hermite
+from dynamics import StopReason
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status
 from dynamics.integrators.descent import DescentStepper
 from dynamics.problem.start import overlaps_from_weights
 from dynamics.runs.loop import run
-from dynamics.runs.trackers import StopReason
 from dynamics.theory.learning_rates import descent_limit
 
 kernels = pytest.mark.kernels

@@ -9,9 +9,9 @@ from shared_links import MIXED
 from toy_systems import BLOW_UP, ESCAPES, NOT_A_NUMBER, circle, escape_time, make_stepper, rotating, toy
 
 import dynamics
+from dynamics import Callback
 from dynamics.integrators import Status, check_method
 from dynamics.kernels.jit import kernel
-from dynamics.runs.trackers import Callback
 
 
 @kernel

@@ -209,12 +209,9 @@ def test_numba_may_be_switched_off_in_python_before_the_first_use_alone():
             SWITCHED if when != "variable" else SWITCHED.replace('numba.config.DISABLE_JIT = "early" in sys.argv', "")
         )
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", code, when],
-            env=environment,
-            capture_output=True,
-            text=True,
+            [sys.executable, "-W", "error", "-c", code, when], env=environment, capture_output=True, text=True,
             check=False,
-        )
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         told[when] = done.stdout.splitlines()
     assert told["early"] == told["variable"]

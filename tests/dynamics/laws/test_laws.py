@@ -10,12 +10,11 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import dynamics
+from dynamics import Problem, Teacher, load, plot_study
 from dynamics.fits import fit_runs
 from dynamics.laws import quadratic, scaffold, scaling, transfer
 from dynamics.laws.__main__ import main
-from dynamics.problem import Problem, Teacher
-from dynamics.report.laws import law_findings, plot_study
-from dynamics.runs.storage import load
+from dynamics.report.laws import law_findings
 from dynamics.theory.asymptotics import asymptotic_exponents, ideal_exponent
 
 FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.fits import first_crossing, fit_power_law, fit_runs, read_transfer, widening
+from dynamics import Problem, Teacher, fit_power_law
+from dynamics.fits import first_crossing, fit_runs, read_transfer, widening
 from dynamics.laws.scaling_laws import (
     frontier_laws,
     loss_against_samples,
@@ -16,7 +17,6 @@ from dynamics.laws.scaling_laws import (
     times_against_dimension,
     times_against_direction,
 )
-from dynamics.problem import Problem, Teacher
 from dynamics.runs.dataset import study_dataset
 from dynamics.theory.asymptotics import IDEAL_LAWS, asymptotic_exponents, ideal_curve, ideal_exponent
 from dynamics.theory.learning_rates import target_losses
@@ -60,12 +60,10 @@ def test_first_crossing_interpolates_power_laws_exactly():
 @pytest.mark.parametrize("beta", [1.0, 1.5])
 def test_a_million_directions_have_the_published_exponents_within_two_per_cent(law, beta):
     published = {
-        "loss-time": (1 - 2 * beta) / beta,
-        "loss-samples": (1 - 2 * beta) / beta,
-        "loss-samples-tuned": (1 - 2 * beta) / (2 * beta),
-        "loss-width": 1 - 2 * beta,
+        "loss-time": (1 - 2 * beta) / beta, "loss-samples": (1 - 2 * beta) / beta,
+        "loss-samples-tuned": (1 - 2 * beta) / (2 * beta), "loss-width": 1 - 2 * beta,
         "loss-compute": (1 - 2 * beta) / (1 + beta),
-    }
+    }  # fmt: skip
     assert ideal_exponent(10**6, beta, law).exponent == pytest.approx(published[law], rel=0.02)
 
 

@@ -12,7 +12,7 @@ from dynamics.solve import __main__ as command
 from dynamics.sweeps.grid import changed_problem
 from dynamics.theory import escape_bias, predict
 from dynamics.theory.pairs import FarSide
-from sgd_check.report.figures import plot_overlaps
+from sgd_check import plot_overlaps
 
 LEVEL = 0.8
 

@@ -11,7 +11,7 @@ from gaussian_rules import gauss_grid, gauss_rule
 
 import dynamics
 import hermite
-from dynamics.problem import Inputs, Problem, Teacher
+from dynamics import Inputs, Problem, Teacher
 from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING, LearnedPart
 from dynamics.report.elements import cell_text
 from dynamics.report.findings import find_findings

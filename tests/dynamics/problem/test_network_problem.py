@@ -171,30 +171,17 @@ PROBLEMS = [
     Problem(student=Student(**STUDENT), teacher=Teacher.polynomial("x1 + h2(x1)*x2"), dimension=1e6, seed=3),
     Problem(
         student=Student(
-            activation="relu",
-            width=2,
-            second_layer="fixed",
-            initial_second_layer=[0.5, -0.25],
-            biases="trained",
-            initial_biases=[0.0, 1.5],
-            first_layer="sphere",
-            scale="1/sqrt(m)",
-            rates="mean-field",
-            decay=(0.1, 0.0),
+            activation="relu", width=2, second_layer="fixed", initial_second_layer=[0.5, -0.25], biases="trained",
+            initial_biases=[0.0, 1.5], first_layer="sphere", scale="1/sqrt(m)", rates="mean-field", decay=(0.1, 0.0),
         ),
         teacher=Teacher([1.0, -0.6], directions=[[1, 0], [0.6, 0.8]], links=["he3", "tanh(z)"], biases=[0.2, 0.0]),
-        dimension=3,
-        initial_weights=[[1.0, 2.0, 0.5], [0.0, 0.3, -1.0]],
-        label_noise=0.2,
+        dimension=3, initial_weights=[[1.0, 2.0, 0.5], [0.0, 0.3, -1.0]], label_noise=0.2,
     ),
     Problem(
         student=Student(activation="he3", width=6, initial_second_layer="pairs", biases="fixed", initial_biases=0.3),
-        teacher=Teacher.power_law(3, 1.0),
-        teacher_activation="erf",
-        dimension=40,
-        initial_norm=0.7,
+        teacher=Teacher.power_law(3, 1.0), teacher_activation="erf", dimension=40, initial_norm=0.7,
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)

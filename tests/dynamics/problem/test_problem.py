@@ -129,13 +129,10 @@ def test_weights_rebuilt_from_overlaps_have_those_overlaps(dimension):
 @pytest.mark.parametrize(
     "question",
     [
-        dynamics.predict_emergence,
-        dynamics.solve_decoupled,
-        dynamics.solve_overlaps,
-        dynamics.one_step_moments,
+        dynamics.predict_emergence, dynamics.solve_decoupled, dynamics.solve_overlaps, dynamics.one_step_moments,
         descent_limit,
     ],
-)
+)  # fmt: skip
 def test_theories_of_the_homogeneous_student_refuse_a_committee(question):
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         question(problem(student="committee"))

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from old_files import make
 
 import dynamics
+from dynamics import Callback
 from dynamics.report import __main__ as report
 from dynamics.report.elements import Chart, ChartCurve, chart_element
 from dynamics.report.findings import FINDINGS, answer_of, find_findings, study_findings
 from dynamics.report.page import subtitle
-from dynamics.runs.trackers import Callback
 
 AT = dynamics.SaveAt.geometric
 TWO = dynamics.Teacher([0.8, 0.6])

@@ -6,8 +6,9 @@ import pytest
 import xarray as xr
 
 import dynamics
+from dynamics import write_report
 from dynamics.report.findings import any_findings
-from dynamics.report.page import VARIED, write_report
+from dynamics.report.page import VARIED
 
 BASE = dynamics.Problem(activation="he4", teacher=dynamics.Teacher.power_law(3, 1.0), width=4, dimension=16)
 WHOLE = "σ = he4, P = 3, m = 4, d = 16, β = 1"

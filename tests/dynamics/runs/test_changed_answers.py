@@ -5,7 +5,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.runs.trackers import Callback
+from dynamics import Callback
 
 PROBLEM = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=3, dimension=16)
 NEED = "Argument `answer` must have the variables, dims and attributes with which this program returned it, but "

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from benchmarks.error_estimates import measure, summary, table
+from dynamics import StopReason
 from dynamics.runs.loop import RunResult, estimated_errors, loss_errors
 from dynamics.runs.result import Records
-from dynamics.runs.trackers import StopReason
 
 NEVER = np.nan
 RTOL = 1e-6

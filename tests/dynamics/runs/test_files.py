@@ -14,10 +14,10 @@ import pytest
 import xarray as xr
 
 import dynamics
+from dynamics import Callback
 from dynamics.runs import storage
 from dynamics.runs.dataset import SCHEMA_VERSION
 from dynamics.runs.seal import SEAL_BYTES
-from dynamics.runs.trackers import Callback
 
 
 @pytest.fixture(scope="module")

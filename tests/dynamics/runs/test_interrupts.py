@@ -13,6 +13,7 @@ from processes import interrupt_run
 from same_answers import AT, assert_same, problem_of
 
 import dynamics
+from dynamics import Callback, StopReason
 from dynamics import threads as stopping
 from dynamics.integrators import Status, descent
 from dynamics.integrators import particles as particle_stepper
@@ -20,7 +21,6 @@ from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
-from dynamics.runs.trackers import Callback, StopReason
 from dynamics.threads import GRAIN, GivenUp, StopFlag, Workers, give_way, whether_given_up
 
 

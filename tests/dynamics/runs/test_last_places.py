@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics import Problem, RunFile, SaveAt, Teacher, study
+from dynamics import Callback, Problem, RunFile, SaveAt, Teacher, study
 from dynamics.commands import parsing
 from dynamics.laws.__main__ import main as laws
 from dynamics.report import __main__ as report
 from dynamics.report import page
-from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve
 from dynamics.solve import overlaps
 from dynamics.sweeps import sweep as sweep_merge

@@ -12,10 +12,10 @@ from same_answers import AT, assert_same, problem_of
 
 import dynamics
 from benchmarks.random_problems import random_problem
+from dynamics import Callback
 from dynamics.integrators import particles as particle_stepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
-from dynamics.runs.trackers import Callback
 from dynamics.solve.__main__ import main
 
 #: Runs of other systems.

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import dynamics
+from dynamics import StopReason
 from dynamics.integrators import Status
 from dynamics.runs import trackers
 from dynamics.runs.loop import run
-from dynamics.runs.trackers import Soundness, StopReason
+from dynamics.runs.trackers import Soundness
 
 
 @pytest.mark.parametrize(

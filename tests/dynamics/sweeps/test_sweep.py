@@ -21,9 +21,8 @@ import xarray as xr
 from same_answers import assert_same_values
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher
+from dynamics import Problem, SaveAt, StorageError, Teacher
 from dynamics.cores import available_cores, one_core
-from dynamics.runs.storage import StorageError
 from dynamics.sweeps import points as sweep_points
 from dynamics.sweeps import sweep
 from dynamics.sweeps import workers as sweep_workers

@@ -12,9 +12,8 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher, study
+from dynamics import Problem, SaveAt, StorageError, Teacher, study
 from dynamics.cores import THREAD_VARIABLES
-from dynamics.runs.storage import StorageError
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
 from dynamics.sweeps.points import STUDIES

@@ -6,7 +6,8 @@ import xarray as xr
 from scipy.stats import t as student
 
 from benchmarks.exponent_errors import measure, table
-from dynamics.fits import default_window, first_crossing, fit_power_law, fit_runs, fit_slope, read_transfer, widening
+from dynamics import fit_power_law
+from dynamics.fits import default_window, first_crossing, fit_runs, fit_slope, read_transfer, widening
 from dynamics.laws.scaling_laws import fitted_law, over_starts
 from dynamics.theory import pairs
 

@@ -10,7 +10,8 @@ from scipy.integrate import solve_ivp
 from shared_links import MIXED
 
 import dynamics
-from dynamics.theory import escape_bias, learned_bias, learning_rate_limit, predict
+from dynamics import learning_rate_limit
+from dynamics.theory import escape_bias, learned_bias, predict
 from dynamics.theory.step_noise import LearnedBias, LearningPair
 
 

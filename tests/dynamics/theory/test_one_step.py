@@ -8,8 +8,7 @@ import torch
 from gaussian_rules import gauss_grid
 from weight_space import population_loss
 
-from dynamics.problem import Problem, Teacher
-from dynamics.theory.one_step import moments_of_overlaps, one_step_moments
+from dynamics import Problem, Teacher, moments_of_overlaps, one_step_moments
 from hermite import polynomials
 
 MIXED = {0: 0.3, 2: 0.4, 3: 0.5, 4: -0.2, 5: 0.1}

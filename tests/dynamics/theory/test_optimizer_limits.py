@@ -8,8 +8,8 @@ from scipy.linalg import solve_sylvester
 
 import dynamics
 import hermite
+from dynamics import Problem, Teacher
 from dynamics.equations.correlation import step_means
-from dynamics.problem import Problem, Teacher
 from dynamics.solve.steps import checked_step, limit_of
 from dynamics.theory.learning_rates import quick_limit, resolved_rate, stable_rate
 from dynamics.theory.stability import network_limit, reached_state

@@ -11,13 +11,12 @@ from scipy.integrate import quad, solve_ivp
 
 import dynamics
 import hermite
-from dynamics.problem import Problem, Teacher
+from dynamics import Problem, Teacher, learning_rate_limit
 from dynamics.problem.matched_starts import draw_matched_overlaps
 from dynamics.report.flows import flow_findings
 from dynamics.theory import pairs
 from dynamics.theory import prediction as module
 from dynamics.theory.asymptotics import asymptotic_exponents
-from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.pairs import FarSide, match_greedily
 from dynamics.theory.prediction import predict, sum_formula_loss
 from dynamics.theory.step_noise import SearchNoise, escape_bias, means_of
@@ -48,13 +47,9 @@ def problem_of(link, overlaps, coefficients=(1.0,), n0=1e-4, dimension=64, **mor
     np.fill_diagonal(G, 1.0)
     start = (C, G, np.full(len(C), n0))
     return Problem(
-        activation=link,
-        teacher=Teacher(coefficients),
-        width=len(C),
-        dimension=dimension,
-        initial_overlaps=start,
+        activation=link, teacher=Teacher(coefficients), width=len(C), dimension=dimension, initial_overlaps=start,
         **more,
-    )
+    )  # fmt: skip
 
 
 def single(link="he4", a=(1.0,), C0=0.1, **more):

@@ -12,7 +12,7 @@ from gaussian_rules import gauss_grid
 import dynamics
 import hermite
 import sgd_check
-from dynamics.problem import Problem, Teacher
+from dynamics import Problem, Teacher
 from dynamics.theory.stability import (
     UnitClasses,
     _on_axes,
