@@ -92,7 +92,7 @@ def real_array(values: object, name: str) -> Array:
             raise TypeError
         numbers = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        refuse(f"Argument `{name}` must be an array of real numbers, but is {shown(values)}.", TypeError)
+        refuse(f"Argument `{name}` must be an array of real numbers, but is {shown(values)}.", error=TypeError)
     large = array[np.abs(numbers) >= 2**53] if array.dtype.kind in "iu" else ()
     lost = next((integer for integer in large if int(float(integer)) != int(integer)), None)
     require(lost is None, f"Argument `{name}` must hold numbers that float64 holds, but has {lost}.")

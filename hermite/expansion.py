@@ -184,7 +184,10 @@ class HermiteExpansion:
     def link_coefficients(self) -> tuple[float, ...]:
         """Return all coefficients of a polynomial link, including those beyond `order`; TypeError for another link."""
         if not isinstance(self.link, SeriesLink):
-            refuse(f"The link must be a polynomial to have finitely many coefficients, but is {self.name}.", TypeError)
+            refuse(
+                f"The link must be a polynomial to have finitely many coefficients, but is {self.name}.",
+                error=TypeError,
+            )
         return self.link.coefficients
 
     def value(self, z: ArrayLike) -> Array:
@@ -210,7 +213,7 @@ class HermiteExpansion:
         TypeError or ValueError is raised unless `n` is an integer of at least 0.
         """
         if (count := as_integer(n)) is None:
-            refuse(f"Argument `n` must be an integer, but is {shown(n)}.", TypeError)
+            refuse(f"Argument `n` must be an integer, but is {shown(n)}.", error=TypeError)
         return polynomials.kernel_value(self.coefficients, real_array(s, "s"), count)
 
     def truncated(self) -> HermiteExpansion:
@@ -347,7 +350,7 @@ class CallableLink:
             is_real,
             f"Argument `x` must be a vectorised callable (array in, real array of the same shape out), but {name!r} "
             f"returns dtype {raw.dtype}.",
-            TypeError,
+            error=TypeError,
         )
         has_shape = raw.shape == points.shape
         require(
@@ -521,7 +524,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     require(
         order is None or degree is not None,
         f"Argument `order` must be an integer or None, but is {shown(order)}.",
-        TypeError,
+        error=TypeError,
     )
     require(
         degree is None or 0 <= degree <= MAX_DEGREE,
@@ -540,7 +543,8 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         return _from_expression(expression, str(expression), str(expression), degree)
     if isinstance(x, type):
         refuse(
-            f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}().", TypeError
+            f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}().",
+            error=TypeError,
         )
     if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
         x = np.vectorize(x.pyfunc, otypes=[float])
@@ -549,7 +553,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     return refuse(
         "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable or an "
         f"expansion, but is of type {type(x).__name__}.",
-        TypeError,
+        error=TypeError,
     )
 
 
@@ -628,7 +632,8 @@ def _coefficient(degree: int, number: object) -> object:
         number = complex(number).real if number.is_real else math.nan
     elif not isinstance(number, float | np.floating):
         refuse(
-            f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}.", TypeError
+            f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}.",
+            error=TypeError,
         )
     try:
         value = float(number if exact is None else exact)  # type: ignore[arg-type]

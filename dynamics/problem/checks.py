@@ -43,11 +43,6 @@ SURELY_FIT = 1 << 18
 ARRAYS_OF_FLOW = 60
 
 
-def check_that(holds: object, name: str, need: str, but: str) -> None:
-    """Raise ValueError about an argument, its requirement and its value, unless a condition holds."""
-    require(holds, f"Argument `{name}` must {need}, but {but}.")
-
-
 def first_false(holds: NDArray[np.bool_]) -> int | None:
     """Return the place of the first False, None where there is none.
 
@@ -75,14 +70,14 @@ def is_same(value: float, other: float) -> bool:
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
     """Raise TypeError unless an argument is an instance of `kind`, which the message calls `what`."""
-    require(isinstance(value, kind), f"Argument `{name}` must be {what}, but is {shown(value)}.", TypeError)
+    require(isinstance(value, kind), f"Argument `{name}` must be {what}, but is {shown(value)}.", error=TypeError)
 
 
 def checked_real(value: object, name: str) -> float:
     """Return a real number as a float, infinite beyond the largest float."""
     value = as_scalar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        refuse(f"Argument `{name}` must be a real number, but is {shown(value)}.", TypeError)
+        refuse(f"Argument `{name}` must be a real number, but is {shown(value)}.", error=TypeError)
     try:
         return float(value)
     except OverflowError:
@@ -124,7 +119,7 @@ def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LA
     """Return `value` as an int within bounds; accept numpy integers and floats like 1e6, refuse bool and fractions."""
     number = as_integer(value)
     if number is None:
-        refuse(f"Argument `{name}` must be an integer, but is {shown(value)}.", TypeError)
+        refuse(f"Argument `{name}` must be an integer, but is {shown(value)}.", error=TypeError)
     if number < minimum:
         refuse(f"Argument `{name}` must be at least {minimum}, but is {shown(number)}.")
     if number > maximum:
@@ -135,7 +130,7 @@ def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LA
 def checked_list(values: object, name: str) -> list[object]:
     """Return a list, tuple, range, column or other array as a list; refuse single values and unordered ones."""
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, Set)):
-        refuse(f"Argument `{name}` must be a list of numbers, but is {shown(values)}.", TypeError)
+        refuse(f"Argument `{name}` must be a list of numbers, but is {shown(values)}.", error=TypeError)
     if not hasattr(values, "shape"):
         return list(values)
     column = real_column(values, name)  # a table of one column would give its name
@@ -158,7 +153,7 @@ def checked_integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
     try:
         return tuple(checked_integer(value, name, minimum=0) for value in values)
     except TypeError:
-        refuse(f"Argument `{name}` must be {wanted}, but is {shown(values)}.", TypeError)
+        refuse(f"Argument `{name}` must be {wanted}, but is {shown(values)}.", error=TypeError)
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
@@ -209,8 +204,8 @@ def check_switch(name: str, value: object, *, optional: bool = False) -> None:
     if isinstance(value, (bool, np.bool_)) or (optional and value is None):
         return
     if optional:
-        refuse(f"Argument `{name}` must be True, False or None, but is {shown(value)}.", TypeError)
-    refuse(f"Argument `{name}` must be True or False, but is {shown(value)}.", TypeError)
+        refuse(f"Argument `{name}` must be True, False or None, but is {shown(value)}.", error=TypeError)
+    refuse(f"Argument `{name}` must be True or False, but is {shown(value)}.", error=TypeError)
 
 
 def machine_memory() -> int:
@@ -263,7 +258,7 @@ class Frozen:
             object.__setattr__(self, name, values.get(name))
 
     def __setattr__(self, name: str, value: object) -> None:
-        refuse(f"{type(self).__name__} is frozen: make a new one instead of setting `{name}`.", AttributeError)
+        refuse(f"{type(self).__name__} is frozen: make a new one instead of setting `{name}`.", error=AttributeError)
 
     def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -235,7 +235,7 @@ def checked_optimizer(value: object) -> Optimizer:
         refuse(
             "Argument `optimizer` must be an optimizer, such as dynamics.SGD(momentum=0.9), or its name, but is "
             f"{shown(value)}.",
-            TypeError,
+            error=TypeError,
         )
     head, opened, _ = value.partition("(")
     makers = OPTIMIZERS | {kind.__name__: kind for kind in OPTIMIZERS.values()}

@@ -271,7 +271,8 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
         numbers = real_column(values, name).tolist()
     if not isinstance(numbers, (tuple, list)) or len(numbers) != count:
         refuse(
-            f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}.", TypeError
+            f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}.",
+            error=TypeError,
         )
     return tuple(checked_number(value, name, positive=False, maximum=LARGEST_SETTING) for value in numbers)
 

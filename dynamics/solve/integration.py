@@ -47,8 +47,6 @@ OwnArguments = ParamSpec("OwnArguments")
 
 #: Largest share of a mean that is taken to be left when the order of a link is doubled.
 SLOWEST = 0.9
-#: The shared arguments that change an answer, in the order in which its file has them.
-STORED = ("method", "rtol", "atol", "keep", "error_estimate")
 #: Arguments that do not change which functions are compiled.
 WITHOUT_FUNCTIONS = ("save_at", "t_max", "trackers", "progress", "max_runtime", "on_failure", "checkpoint")
 

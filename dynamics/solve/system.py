@@ -452,16 +452,14 @@ def _dims(table: Mapping[str, Dims], attribute: str, named: str) -> dict[str, Di
     """Return the table of names and dims of an attribute; raise TypeError unless dims are tuples of text."""
     require(
         isinstance(table, Mapping)
-        and all(isinstance(dims, tuple) and _are_texts((name, *dims)) for name, dims in table.items()),
+        and all(
+            isinstance(dims, tuple) and all(isinstance(word, str) for word in (name, *dims))
+            for name, dims in table.items()
+        ),
         f'`{attribute}` of {named} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(table)}.',
         error=TypeError,
     )
     return dict(table)
-
-
-def _are_texts(values: Sequence[object]) -> bool:
-    """Return whether all values are text."""
-    return all(isinstance(value, str) for value in values)
 
 
 def _lengths(

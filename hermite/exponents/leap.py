@@ -156,7 +156,7 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     require(
         axes is None or number is not None,
         f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}.",
-        TypeError,
+        error=TypeError,
     )
     require(
         number is None or 1 <= number <= MOST_AXES,
@@ -313,7 +313,7 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
         refuse(
             "Argument `f` must be a formula in z1, z2 and z3, a vectorised callable or, for one direction, what "
             f"`hermite.expand` takes, but is of type {type(f).__name__}.",
-            TypeError,
+            error=TypeError,
         )
     required, name = _required_arguments(f), callable_name(f)
     has_count = axes is not None or (required is not None and required >= 2)
@@ -376,7 +376,7 @@ def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
             f"Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, "
             f"{axes}), with n finite real values, but {shown(name)} returns {raw.dtype} of shape {raw.shape} for "
             f"{len(points)} points.",
-            TypeError,
+            error=TypeError,
         )
         values = raw.astype(np.float64)
         index = int(np.argmin(np.isfinite(values)))
