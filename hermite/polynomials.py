@@ -193,7 +193,7 @@ def count_diagrams(f: ArrayLike, g: ArrayLike) -> int:
 
 
 def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramTable:
-    r"""List the diagrams of Σ_ab w_a w_b E[f(z_a) f(z_b) φ ψ] and of Σ_ab w_a w_b E[f(z_a) g(z_b) φ ψ].
+    r"""Return the diagrams of Σ_ab w_a w_b E[f(z_a) f(z_b) φ ψ] and of Σ_ab w_a w_b E[f(z_a) g(z_b) φ ψ].
 
     Exchanging a and b leaves such a sum as it is, so of two diagrams that differ by it one is kept, with the weights
     added. The first half-diagram (e, r, s) of each row has f̂_(e+r+s) ≠ 0, and r s = 0 wherever there is a choice: then

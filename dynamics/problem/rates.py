@@ -247,7 +247,7 @@ def _bound(node: ast.expr, makers: dict[str, Callable[..., Schedule]]) -> object
 
 
 def _called(value: object) -> Any:
-    """Return the result of a call that `_bound` returned, after the calls among its arguments; a literal stays."""
+    """Return the result of a call that `_bound` returned, with calls among its arguments done first, or a literal."""
     if not isinstance(value, partial):
         return value
     keywords = {name: _called(argument) for name, argument in value.keywords.items()}

@@ -25,13 +25,13 @@ WEIGHTS = np.concatenate([np.polynomial.legendre.leggauss(n)[1] for n in (12, 20
 
 @kernel
 def normal_cdf(x: float) -> float:
-    """Φ(x)."""
+    """Return Φ(x), the distribution function of N(0, 1)."""
     return 0.5 * math.erfc(-x * SQRT_HALF)
 
 
 @kernel
 def normal_density(x: float) -> float:
-    """φ(x)."""
+    """Return φ(x), the density of N(0, 1)."""
     return INVERSE_ROOT * math.exp(-0.5 * x * x)
 
 
@@ -51,7 +51,7 @@ def reduced(x: float) -> tuple[float, float]:
 
 @kernel
 def exponential(x: float) -> float:
-    """e^x for x <= 0 to 3e-16 of 1, in arithmetic that is done on several numbers at once."""
+    """Return e^x for x <= 0, to 3e-16, in arithmetic that processors do on several numbers at once."""
     r, power = reduced(max(x, -700.0))
     total = 0.0
     for coefficient in EXPONENTIAL:
@@ -61,7 +61,7 @@ def exponential(x: float) -> float:
 
 @kernel
 def sine(x: float) -> float:
-    """Return sin x for |x| <= 1.25 to 2e-16, likewise."""
+    """Return sin x for |x| <= 1.25, to 2e-16, in arithmetic that processors do on several numbers at once."""
     square, total = x * x, 0.0
     for coefficient in SINE:
         total = total * square + coefficient
@@ -142,7 +142,11 @@ def joint_tail(h: float, k: float, r: float, lack: float) -> float:
 
 @kernel
 def write_threshold_row(family: int, q: float, b: float, row: Vector) -> None:
-    """Write the head of a row of relu, sign or erf."""
+    """Write the numbers of one unit of relu, sign or erf that means of pairs need, to the first 8 places of its row.
+
+    They are q, the variance of its input, the bias b, T (q + 1 of erf, else q), 1/√T, b/√T, the density p of N(b, T) at
+    0, E f, and E f', which is P(input > 0) of relu and 2 p of sign and erf.
+    """
     T = q + 1.0 if family == ERF else q
     row[0], row[1], row[2], row[3] = q, b, T, 1.0 / math.sqrt(T)
     row[4] = b * row[3]
@@ -157,13 +161,13 @@ def write_threshold_row(family: int, q: float, b: float, row: Vector) -> None:
 
 @kernel
 def root_determinant(c: float, T_a: float, T_b: float) -> float:
-    """Return √Δ; covariances beyond their bound by rounding count as 0."""
+    """Return √Δ, Δ = T_a T_b − c²; 0 where rounding makes Δ negative."""
     return math.sqrt(max(difference_of_products(T_a, T_b, c, c), 0.0))
 
 
 @kernel
 def standard_score(n: float, inverse: float, root: float) -> float:
-    """Return u = n/√(T Δ), `inverse` being 1/√T; at Δ = 0 the sign of n decides, and 0/0 is 0: Φ(0) by hand."""
+    """Return u = n/√(T Δ) from `inverse` 1/√T and `root` √Δ; at Δ = 0 it is ±∞ by the sign of n, and 0 at n = 0."""
     if root > 0.0:
         return n * inverse / root
     return 0.0 if n == 0.0 else math.copysign(math.inf, n)
@@ -171,13 +175,19 @@ def standard_score(n: float, inverse: float, root: float) -> float:
 
 @kernel
 def excess(c: float, root: float, inverse: float, h: float, k: float) -> float:
-    """Return Φ_2(h, k; r) - Φ(h) Φ(k), `inverse` being 1/√(T_a T_b)."""
+    """Return Φ_2(h, k; r) − Φ(h) Φ(k), Φ_2 the distribution function of two standard normals of correlation r.
+
+    r is `inverse` times the covariance c, with `inverse` 1/√(T_a T_b) and `root` √(T_a T_b − c²).
+    """
     return joint_excess(h, k, min(max(c * inverse, -1.0), 1.0), (root * inverse) ** 2)
 
 
 @kernel
 def ramp(p: float, inverse: float, root: float, n: float, u: float) -> float:
-    """E δ_a relu_b from p_a, 1/√T_a, √Δ, n_b and u_b."""
+    """Return E δ(x_a) relu(x_b) of two inputs x_a and x_b, δ being Dirac's.
+
+    Arguments are the density p of x_a at 0, 1/√T_a, √Δ, n_b = b_b T_a − c b_a, and u_b = n_b/√(T_a Δ).
+    """
     wide = root * normal_density(u) if root > 0.0 else 0.0
     return p * inverse * (n * inverse * normal_cdf(u) + wide)
 
@@ -186,7 +196,11 @@ def ramp(p: float, inverse: float, root: float, n: float, u: float) -> float:
 def central_pair(
     first: int, second: int, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of units of two families without biases."""
+    """Return the six means of two units of relu, sign or erf without biases, whose inputs have the covariance c.
+
+    With their rows a and b, of `write_threshold_row`, these are E of σ_a σ_b, σ'_a σ_b, σ_a σ'_b, σ'_a σ'_b, σ''_a σ_b
+    and σ_a σ''_b. `first` and `second` are the families of their links.
+    """
     T_a, inverse_a, T_b, inverse_b = a[2], a[3], b[2], b[3]
     root = root_determinant(c, T_a, T_b)
     square_a, square_b, angle = inverse_a * inverse_a, inverse_b * inverse_b, math.atan2(c, root)
@@ -209,7 +223,10 @@ def central_pair(
 def ordered_pair(
     first: int, second: int, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two relus, a relu and a sign, or two signs."""
+    """Return the six means that `central_pair` returns, of two relus, a relu and a sign, or two signs, with biases.
+
+    An erf counts as a sign of the variance T that its row has.
+    """
     b_a, T_a, inverse_a, h_a, p_a, mean_a, above_a = a[1], a[2], a[3], a[4], a[5], a[6], a[7]
     b_b, T_b, inverse_b, h_b, p_b, mean_b, above_b = b[1], b[2], b[3], b[4], b[5], b[6], b[7]
     root = root_determinant(c, T_a, T_b)
@@ -237,7 +254,7 @@ def ordered_pair(
 def threshold_pair(
     first: int, second: int, centred: bool, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of units of two families."""
+    """Return the six means that `central_pair` returns, of any two families; `centred` means without biases."""
     if centred:
         return central_pair(first, second, c, a, b)
     if first == RELU or second != RELU:
@@ -248,7 +265,7 @@ def threshold_pair(
 
 @kernel
 def write_threshold_derivatives(family: int, row: Vector, out: Vector) -> None:
-    """out_j = E f^(j) for all j < size of `out`, at least 3, from the head of a row."""
+    """Write E f^(j) of relu, sign or erf, for all j below the size of `out`, at least 3, from the row of a unit."""
     out[0], out[1], first = row[6], row[7], 1
     if family == RELU:
         out[2], first = row[5], 2
@@ -271,7 +288,7 @@ def largest_size(x: Vector, count: int) -> float:
 
 @kernel
 def write_power_sums(left: Vector, right: Matrix, x: Vector, terms: int, count: int, out: Vector) -> None:
-    """out_j = Σ_k left_k right_kj x_j^k over k < terms, for j < count: Horner's rule, four terms at a time."""
+    """Write Σ_k left_k right_kj x_j^k, summed over k < terms, to out_j for j < count, by Horner's rule."""
     remainder = terms % 4
     for j in range(count):
         out[j] = 0.0

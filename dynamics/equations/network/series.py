@@ -124,7 +124,7 @@ NEGLIGIBLE = 42.0
 
 @kernel
 def threshold_list(family: int, q: float, b: float, scale: float, numbers: Vector, out: Vector) -> None:
-    """Write E_j of relu, sign and erf.
+    """Write E_j of relu, sign or erf for all j below the size of `out`.
 
     D_2 of relu is the density of x at -b, D_1 of sign and of erf, which is sign at the variance T = q + 1, twice that.
     Beyond such a j = first, D_(j+1) = -(b D_j + (j - first) D_(j-1))/T.
@@ -145,7 +145,7 @@ def threshold_list(family: int, q: float, b: float, scale: float, numbers: Vecto
 
 @choice()
 def polynomial_list(q: float, b: float, scale: float, start: int, degree: int, numbers: Vector, out: Vector) -> None:
-    """Write E_j of a polynomial: by the heat equation from the nearer of q = 0 and 1, then by Taylor's to b."""
+    """Write E_j of a polynomial: by the heat equation from q = 0 or 1, then by Taylor's series in the bias b."""
     first, change = (start + degree + 1, q) if q < 0.5 else (start, q - 1.0)
     for j in range(out.size):
         out[j] = numbers[first + j] if j <= degree else 0.0
@@ -167,7 +167,7 @@ def polynomial_list(q: float, b: float, scale: float, start: int, degree: int, n
 
 @unit()
 def write_functions(head: int, q: float, b: float, scale: float, numbers: Vector, out: Vector) -> None:
-    """Write E_j of a link for all j < size of `out`."""
+    """Write E_j = λ^j D_j/√j! of a link at variance q and bias b, for all j below the size of `out`; `scale` is λ."""
     family = int(numbers[head])
     if family <= ERF:
         threshold_list(family, q, b, scale, numbers, out)
@@ -189,7 +189,7 @@ def write_functions(head: int, q: float, b: float, scale: float, numbers: Vector
 
 @unit()
 def write_derivatives(q: float, b: float, numbers: Vector, out: Vector) -> None:
-    """D_j(q, b) of the student's link for all j < size of `out`."""
+    """Write D_j = E σ^(j) of the neurons' link at variance q and bias b, for all j below the size of `out`."""
     head = int(numbers[HEADS])
     size = max(out.size, 3)
     if int(numbers[head]) > ERF:
@@ -203,7 +203,7 @@ def write_derivatives(q: float, b: float, numbers: Vector, out: Vector) -> None:
 
 @choice()
 def write_list_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
-    """Write the lists of σ, σ' and σ'' of one unit, and 1/λ."""
+    """Write to the row of a unit of variance q and bias b the lists E_j of σ, σ' and σ'', and 1/λ before them."""
     count, scale = int(numbers[TERMS]), math.sqrt(q) if numbers[SERIES] > 0.0 else 1.0
     first, inverse = LIST + count + 2, 1.0 / scale
     row[LIST - 1] = inverse
@@ -216,7 +216,7 @@ def write_list_row(head: int, q: float, b: float, numbers: Vector, row: Vector) 
 
 @kernel
 def term_count(x: float, count: int, is_series: float) -> int:
-    """Return the number of terms to sum; of a series in s = x those before s^j is below rounding."""
+    """Return how many terms to sum: of a series in x those until x^j is below rounding, else `count`."""
     if is_series == 0.0 or abs(x) >= 1.0:
         return count
     return min(count, 2 + int(-NEGLIGIBLE / math.log(abs(x)))) if x != 0.0 else 1
@@ -224,7 +224,7 @@ def term_count(x: float, count: int, is_series: float) -> int:
 
 @kernel
 def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2."""
+    """Return E σ_a σ_b, E σ'_a σ_b, E σ'_a σ'_b and E σ''_a σ_b at covariance c, as sums over the lists of two rows."""
     x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[TERMS])
     first, second = LIST + count + 2, LIST + 2 * count + 2
     value = slope = slopes = bend = 0.0
@@ -241,7 +241,10 @@ def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, f
 
 @kernel
 def write_series_means(q: float, b: float, means: Vector, D: Vector) -> None:
-    """D_j = Σ_k F_(j+k) G_k, G_k = H_k/k! of the Hermite polynomials H_k(b) for the weight of variance 1 − q."""
+    """Write the mean derivatives D_j of a polynomial at variance q and bias b, from those F_k at variance 1 and bias 0.
+
+    D_j = Σ_k F_(j+k) G_k, with G_k = H_k(b)/k! and H_k the Hermite polynomials for the weight of variance 1 − q.
+    """
     D[:] = 0.0
     older, newer = 0.0, 1.0
     for k in range(means.size):
@@ -261,7 +264,10 @@ LEFT, RIGHT = (0, 1, 0, 1, 2, 0), (0, 0, 1, 1, 0, 2)
 
 @kernel
 def write_line_means(head: int, row: Vector, numbers: Vector, out: Vector) -> None:
-    """Write κ D_0 … κ D_3 of f, then the same of the line, ℓ, β and zeros, and κ."""
+    """Write nine numbers of one unit of a link κ f + β z + γ to `out`.
+
+    They are κ E f^(j), j = 0 … 3, the same of the line (β b + γ, β, 0, 0), and κ.
+    """
     scale, slope, offset = numbers[head + 3], numbers[head + 4], numbers[head + 5]
     write_threshold_derivatives(int(numbers[head]), row, vector(out, 0, 4))
     for j in range(4):
@@ -274,7 +280,7 @@ def lined_pair(
     head: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector,
     means: tuple[float, float, float, float, float, float],
 ) -> tuple[float, float, float, float, float, float]:  # fmt: skip
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji from those of f."""
+    """Return the six means of two units of links κ f + β z + γ, from `means`, the same six of their f."""
     a, b, values = np.empty(9), np.empty(9), np.empty(6)
     write_line_means(int(numbers[HEADS]), row_a, numbers, a)
     write_line_means(head, row_b, numbers, b)

@@ -431,7 +431,7 @@ class LargeFlowStepper(ClusterStepper):
     # --- one step -------------------------------------------------------------------------------------------
 
     def _begin(self, U: Array, log_norm: Array) -> State:
-        """Start at a state: its field, its events, a first step short enough to be linear; return it."""
+        """Return the state to start from, with its field; set events and a first step short against all rates."""
         slot = self._rests.free_slot()
         self._rests.keep(slot, self._time)
         self._rests.U[slot], self._rests.log_norm[slot] = U, log_norm
