@@ -263,7 +263,7 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
 
 
 def _parts_of_family(kind: str, parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
-    """Return the moments u_0 ... u_last of f."""
+    """Return the moments u_0 … u_last of f, of this kind and parameters, as `moment_parts` does for z^n f."""
     functions, zero, unity = field.of, field.number(0), field.number(1)
     if kind in ("sin", "cos"):
         a, b = parameters

@@ -138,7 +138,7 @@ class Span(Motion):
         return grown.T @ grown
 
     def inner(self) -> Array:
-        """Return UᵀAU."""
+        """Return UᵀAU, shape (rank, rank)."""
         return self.columns.T @ (self.rates[:, None] * self.columns)
 
     def after(self, wait: float) -> Self:
@@ -158,7 +158,7 @@ class Weights(Motion):
     """
 
     def gram(self, wait: float) -> Array:
-        """Return I + 4 Vᵀ I_h V."""
+        """Return I + 4 Vᵀ I_h V, shape (m, m), with h = `wait`; the class has I_h."""
         a = self.rates
         held = np.divide(np.expm1(4.0 * wait * a), 4.0 * a, out=np.full_like(a, wait), where=a > 0.0)
         product: Array = 4.0 * (self.columns.T @ (held[:, None] * self.columns))
@@ -166,7 +166,7 @@ class Weights(Motion):
         return product
 
     def inner(self) -> Array:
-        """Return VᵀV."""
+        """Return VᵀV, shape (m, m)."""
         return self.columns.T @ self.columns
 
     def loss(self) -> float:
@@ -190,7 +190,7 @@ class Course:
 
     @classmethod
     def of(cls, problem: Problem) -> Course:
-        """Return a network at its start."""
+        """Return the course of a problem's network at time 0."""
         W, a = problem.reduced_weights(), problem.teacher.coefficients
         triangular = np.linalg.qr(W[:, a.size :].T, mode="r")
         V, rates = np.concatenate([W[:, : a.size].T, triangular]), np.concatenate([a, np.zeros(len(triangular))])

@@ -110,7 +110,7 @@ def _checked_flow(flow: xr.Dataset) -> Problem:
 
 
 def _bounds(problem: Problem, flow: xr.Dataset) -> dict[str, object]:
-    """Return the measured bounds of one flow."""
+    """Return the quantities that the theorem bounds, as one flow has them, by the names of their variables."""
     time, threshold = flow["time"].values, problem.dimension**-0.5
     leading, neurons = flow["leading_order_time"].values, flow["matched_neuron"].values.astype(np.int64)
     squared, norms = flow["teacher_overlap"].values ** 2, flow["squared_norm"].values

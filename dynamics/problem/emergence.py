@@ -52,7 +52,7 @@ class LearnedPart:
 
     @classmethod
     def of(cls, link: HermiteExpansion, definition: str = IDENTIFYING) -> LearnedPart:
-        """Return the part of a link that counts."""
+        """Return the coefficients of a link that count by a definition; others become 0."""
         c = link.coefficients
         if definition == ALL_DEGREES:
             return cls(definition, c)

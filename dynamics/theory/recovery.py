@@ -147,7 +147,7 @@ def label_function(transform: object) -> Function:
         )
 
     def checked(y: Array) -> Array:
-        """Return T at labels (n,)."""
+        """Return the transform T of labels (n,), in the same shape."""
         try:
             with np.errstate(all="ignore"):
                 labels = np.asarray(transform(y.copy()), dtype=np.float64)

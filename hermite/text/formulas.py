@@ -304,7 +304,7 @@ class _Walker:
         return "." + suggestion(text.strip(), [*FORMULAS, *ALIASES, "he4"])
 
     def read(self, text: str) -> Any:
-        """Return the value of a text."""
+        """Return the value of a text, such as a formula or a polynomial; ValueError where it is none."""
         self.check_length(text)
         try:
             tree = ast.parse(keyboard_text(text).strip().replace("^", "**"), mode="eval")

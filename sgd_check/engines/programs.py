@@ -155,7 +155,10 @@ def formula_program(value: Any, *, slope: bool) -> list[float]:
 
 
 def _written(node: Any, program: Program, registers: dict[object, int]) -> int:  # noqa: PLR0911 (one for each kind)
-    """Write one sympy node and return its register."""
+    """Append the operations of a sympy node and its parts to a program, and return the register of its value.
+
+    `registers` has those of symbols.
+    """
     if node.is_Symbol:
         return registers[node]
     if not node.free_symbols:

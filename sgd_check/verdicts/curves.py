@@ -653,7 +653,7 @@ def _reason(
 
 
 def _remarks(rows: Sequence[Row], prediction: xr.Dataset, simulation: xr.Dataset) -> list[str]:
-    """Return sentences that follow the reason."""
+    """Return sentences that a verdict shows after its reason, such as what it does not cover."""
     still = [row for row in rows if row.kind == RowKind.CURVE and np.isnan(row.power)]
     remarks = [f"By the end theory hardly moves {named(still)}."] if still else []
     remarks += other_optimizer(prediction, simulation)

@@ -330,7 +330,7 @@ def _reason(runs: WidthRuns, test: ExponentTest, row: Row, rate: float) -> str:
 
 
 def _remarks(runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array], test: ExponentTest) -> list[str]:
-    """Return sentences that follow the reason."""
+    """Return sentences that a verdict shows after its reason, such as what it does not cover."""
     noise, gap = (distances[n][:, :, test.places].mean(axis=(1, 2)) for n in ("function_gap_noise", "function_gap"))
     share, particles = float(np.max(noise / gap)), int(mean_field.attrs.get("particles", 0))
     # A random mean field of N particles is off by 1/N itself.

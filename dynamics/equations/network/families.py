@@ -99,7 +99,7 @@ class NetworkTeacher(NamedTuple):
 
 
 def network_teacher(problem: Problem) -> NetworkTeacher:
-    """Return the teacher of a network's problem."""
+    """Return the teacher of a network's problem, with its numbers laid out for kernels."""
     teacher = problem.teacher
     if not teacher.is_polynomial:
         return _unit_teacher(problem)

@@ -323,7 +323,7 @@ class LinkFunctions:
 
     @classmethod
     def of(cls, link: HermiteExpansion) -> LinkFunctions:
-        """Return the functions of a link."""
+        """Return a link σ with its derivatives σ' and σ''."""
         bend = None
         if isinstance(link.link, FormulaLink):
             import sympy

@@ -891,7 +891,7 @@ PAIRINGS: dict[int, Callable[..., None]] = {
 
 
 def means_of_teacher(pairs: series.PairSource, teacher: NetworkTeacher) -> tuple[int, list[Callable[..., object]]]:
-    """Return `means_of` and the units that it takes."""
+    """Return the place `means_of` of the layout for a teacher, and the compiled units that its means take."""
     numbers, families = pairs.numbers, {link.family for link in pairs.links}
     has_lists, has_lines = numbers[series.TERMS] > 0.0, numbers[series.LINED] > 0.0
     of_links: dict[Callable[..., object], bool] = {
@@ -1031,7 +1031,11 @@ class NetworkSystem(FlowSystem):
         return {"teacher_overlap": C, "student_overlap": G, **record}
 
     def summarise(self, state: Array) -> dict[str, object]:
-        """Return v, b, n = Q_ii, max_i |C_ia|, loss, f_α, eigenvalues of H, and the realisability margin."""
+        """Return observables of a state by name.
+
+        They are v, b, n = Q_ii, max_i |C_ia|, the loss, f_α, the eigenvalues of E ∂_a f ∂_b f, and the least eigenvalue
+        of G − C Cᵀ, at least 0 where neurons with these overlaps exist.
+        """
         v, b, M, Q = self.unpack(state)
         C, G, n = normalised_overlaps(M, Q)
         loss, H, shares = self._means(state)
@@ -1069,7 +1073,7 @@ class NetworkSystem(FlowSystem):
         )
 
     def _means(self, state: Array) -> tuple[float, Array, Array]:
-        """Return loss, H (r, r) and f_α/f*_α."""
+        """Return the loss of a state, H = E ∂_a f ∂_b f (r, r), and the learned shares f_α/f*_α of the components."""
         m, r = self.problem.width, self.problem.teacher.span
         events, work = np.empty(self.num_events), np.empty(self.work_size)
         sizes = with_slot(np.array([*self.layout._replace(theory=MEANS), *self.teacher.sizes], dtype=np.int64))

@@ -101,7 +101,7 @@ class _ProgramLink(TorchLink):
 
 
 def _run(program: list[float], z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return both results of a program."""
+    """Return the two results of a program for inputs z, each in the shape of z."""
     registers = [z] * int(program[p.REGISTERS])
     for place in range(p.HEAD, len(program), p.WIDTH):
         code, to, left, right = map(int, program[place : place + 4])
@@ -110,7 +110,7 @@ def _run(program: list[float], z: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
 
 
 def _operated(code: int, x: torch.Tensor, y: torch.Tensor, a: float, b: float) -> torch.Tensor:
-    """Return the result of one operation."""
+    """Return the result of operation `code` on x and y, with its numbers a and b, in the shape of x."""
     if code == p.NUMBER:
         return torch.full_like(x, a)
     result: torch.Tensor

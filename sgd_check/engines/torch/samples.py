@@ -195,7 +195,7 @@ def _units(units: Sequence[tuple[float, TorchLink, torch.Tensor, float]], axes: 
 
 
 def _polynomial(powers: list[float], exponents: list[list[int]], axes: torch.Tensor) -> torch.Tensor:
-    """Return the sum of the monomials."""
+    """Return Σ power · Π_a x_a^degree over the monomials, x_a being the last axis of `axes`."""
     total = axes.new_zeros(axes.shape[:-1])
     for power, degrees in zip(powers, exponents, strict=True):
         term = torch.full_like(total, power)
