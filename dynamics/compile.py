@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
+from pkgutil import resolve_name
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ def _solved(function: str, *problems: Mapping[str, object], **settings: object) 
 
         times = {"save_at": dynamics.SaveAt.at([0.0, 0.5, 2.0])}
         for fields in problems or ({},):
-            getattr(dynamics, function)(small_problem(fields), progress=False, **(times | settings))
+            resolve_name(f"dynamics:{function}")(small_problem(fields), progress=False, **(times | settings))
 
     return solve
 

@@ -243,9 +243,8 @@ def _leave_removed_directory(words: Iterable[str]) -> None:
 
 def say(text: str) -> None:
     """Write a line to stderr, unless that is closed."""
-    if (write := getattr(sys.stderr, "write", None)) is not None:
-        with suppress(OSError, ValueError):
-            write(text + "\n")
+    with suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(text + "\n")
 
 
 def tell(text: str) -> None:
