@@ -1,9 +1,9 @@
 """Work in a second thread that its caller can stop, and always waits for; threads that share the rows of a pass.
 
 While compiled code or BLAS runs, no signal reaches Python. So work that may take long runs in a thread of its own,
-which its caller asks to stop by a flag, and joins. Work looks at the flag between blocks of at most about 0.2 s, in
-Python by `give_way`, in compiled code at a slot (`StopFlag.reaching`). Parts of a shared pass never share a row, so
-that the result does not depend on the number of threads.
+which its caller asks to stop by a flag, and joins. Work looks at the flag between two evaluations, in Python by
+`give_way`, in compiled code at a slot (`stopping_at`). Parts of a shared pass never share a row, so that the result
+does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -52,35 +52,25 @@ class StopFlag:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.is_set = False
-        self._slots: list[Integers] = []
+        self._slot: Integers | None = None
         #: Whether the work has seen the flag, and ends for it.
         self.seen = False
 
     def set(self) -> None:
-        """Set the flag, and the slots that it reaches now."""
+        """Set the flag, and the slot that it reaches now."""
         with self._lock:
             self.is_set = True
-            for slot in self._slots:
-                slot[:] = STOP
+            if self._slot is not None:
+                self._slot[:] = STOP
 
-    @contextmanager
-    def reaching(self, slot: Integers) -> Iterator[None]:
-        """Write STOP to a slot, (1,), that compiled code reads, once the flag is set in the body; write 0 after it."""
+    def reach(self, slot: Integers | None) -> None:
+        """Write STOP to a slot, (1,), that compiled code reads, once the flag is set; write 0 to the slot before it."""
         with self._lock:
-            self._slots.append(slot)
-            slot[:] = STOP if self.is_set else 0
-        try:
-            yield
-        finally:
-            with self._lock:
-                # By identity: arrays are equal by their elements.
-                self._slots = [kept for kept in self._slots if kept is not slot]
-                slot[:] = 0
-
-
-def with_slot(sizes: Integers) -> Integers:
-    """Return the sizes of a system with a slot behind them, where its functions look for STOP."""
-    return np.append(sizes, 0)
+            if self._slot is not None:
+                self._slot[:] = 0
+            self._slot = slot
+            if slot is not None and self.is_set:
+                slot[:] = STOP
 
 
 def whether_given_up() -> StopFlag | None:
@@ -98,8 +88,14 @@ def give_way(given_up: StopFlag | None) -> None:
 def stopping_at(slot: Integers) -> Iterator[None]:
     """Have compiled code that looks at a slot, (1,), stop if this thread's work is given up; raise GivenUp then."""
     given_up = _given_up.get()
-    with nullcontext() if given_up is None else given_up.reaching(slot):
+    if given_up is None:
         yield
+        return
+    given_up.reach(slot)
+    try:
+        yield
+    finally:
+        given_up.reach(None)
     give_way(given_up)
 
 
@@ -240,9 +236,6 @@ class _Worker(threading.Thread, Generic[Result]):
 #: Numbers in the state below which waking a second thread costs more than it saves.
 SMALLEST_STATE = 50_000
 MOST_THREADS = 16
-#: Products of numbers, about a quarter of a second, after which a pass of all rows over all rows gives way. How a pass
-#: is cut changes no bit of it.
-PIECE = 2e9
 #: Rows are shared in groups of this many, the blocks of their matrix products: products of other shapes round
 #: differently.
 GRAIN = 128
@@ -271,8 +264,6 @@ class Workers:
 
         self._few, self.count = worth(smallest), worth(min(smallest, smallest_of_long))
         self._rows = rows
-        #: Groups of rows, or parts and blocks of about that size, between two looks whether the pass is still wanted.
-        self._groups = max(int(PIECE / (GRAIN * rows * columns)), 1)
         self._pool = ThreadPoolExecutor(self.count - 1) if self.count > 1 else None
 
     def close(self) -> None:
@@ -287,9 +278,6 @@ class Workers:
 
     def over_parts(self, count: int, work: Callable[[int, int], None]) -> None:
         """Call work(begin, end) on consecutive parts of range(count), of about equal length for each thread."""
-        if self._is_one(count):
-            work(0, count)
-            return
         self._share(_even(0, count, _now(self._few)), lambda begin, end, _thread: work(begin, end))
 
     def over_blocks(
@@ -300,9 +288,6 @@ class Workers:
         The block `first` is part of what thread 0 gets.
         """
         last, marks = cuts.size - 1, [first, cuts.size - 1]
-        if self._is_one(last - first):
-            work(np.arange(first, last), 0)
-            return
         threads = min(_now(self.count if is_long else self._few), last - first)
         if threads > 1:
             rows = _even(int(cuts[first]), int(cuts[last]), threads)
@@ -311,21 +296,11 @@ class Workers:
 
     def over_some(self, blocks: Integers, work: Callable[[Integers, int], None]) -> None:
         """Call work(blocks, thread) on parts of the blocks with these numbers, about equally many in each thread."""
-        if self._is_one(blocks.size):
-            work(blocks, 0)
-            return
         marks = _even(0, blocks.size, _now(self._few))
         self._share(marks, lambda begin, end, thread: work(blocks[begin:end], thread))
 
-    def _is_one(self, count: int) -> bool:
-        """Return whether `count` items are one piece for the calling thread alone.
-
-        Small flows make thousands of such passes.
-        """
-        return self._pool is None and 0 < count <= self._groups
-
     def _share(self, marks: list[int], work: Callable[[int, int, int], None]) -> None:
-        """Call work(begin, end, thread) on the range between each two marks, piece by piece, in several threads.
+        """Call work(begin, end, thread) on the range between each two marks, in several threads.
 
         The calling thread, of number 0, takes the first part, and then every part that no other thread has begun, so
         that it does not wait for threads that are still asleep.
@@ -333,25 +308,25 @@ class Workers:
         parts = deque((begin, end) for begin, end in pairwise(marks) if begin < end)
         if not parts:
             return
-        first_part, given_up = parts.popleft(), whether_given_up()
-        if not parts and first_part[1] - first_part[0] <= self._groups:
+        give_way(whether_given_up())
+        first_part = parts.popleft()
+        if not parts:
             work(*first_part, 0)
             return
 
-        def take(part: tuple[int, int], thread: int) -> None:
-            """Do a part in pieces, then every part that no thread has begun."""
+        def take(thread: int) -> None:
+            """Do every part that no thread has begun."""
             while True:
-                for first in range(*part, self._groups):
-                    give_way(given_up)
-                    work(first, min(first + self._groups, part[1]), thread)
                 try:
                     part = parts.popleft()
                 except IndexError:
                     return
+                work(*part, thread)
 
-        helpers = [] if self._pool is None else [self._pool.submit(take, (0, 0), n + 1) for n in range(len(parts))]
+        helpers = [] if self._pool is None else [self._pool.submit(take, n + 1) for n in range(len(parts))]
         try:
-            take(first_part, 0)
+            work(*first_part, 0)
+            take(0)
         finally:
             parts.clear()
             begun = [helper for helper in helpers if not helper.cancel()]

@@ -36,7 +36,7 @@ from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.series import write_series_means
 from dynamics.equations.overlaps import write_gram
 from dynamics.kernels.jit import kernel, matrix, pasted_kernel, vector
-from dynamics.kernels.products import is_stopped, product_until
+from dynamics.kernels.products import multiply
 from dynamics.kernels.units import unit
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import LOWEST_DEGREE
@@ -165,8 +165,6 @@ def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -
     C, derivatives, N, _, _, _ = work_of(sizes, work)
     write_means(y, parameters, sizes, work)
     for i in range(counts.width):
-        if is_stopped(sizes):
-            return
         first, total = 1.0 + C[i, i], 0.0
         if counts.family == ERF:
             for b in range(weights.size):
@@ -196,7 +194,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     """
     (C, _, N, F, _, _), (dR, dS) = work_of(sizes, work), split(out, sizes)
     write_forces(y, parameters, sizes, work)
-    product_until(N, C, F, sizes)
+    multiply(N, C, F)
     write_descent(F, dR, dS)
 
 

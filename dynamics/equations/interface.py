@@ -13,8 +13,8 @@ receive:
   differences of `rhs` are lost in rounding.
 
 Shapes: state `y`, direction `v` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,)
-float64 scratch that keeps nothing else between calls. Methods append one number to `sizes` (`with_slot`): it is
-`dynamics.threads.STOP` once the step is given up, and functions that take long may then return at once.
+float64 scratch that keeps nothing else between calls. Methods append one number to `sizes`: functions that take longer
+than seconds return once it says that the step is given up (`dynamics.kernels.stopping`).
 
 These arrays are flat so that a method is compiled once for all systems. Their layout is named at the head of each
 module: a `NamedTuple` of numbers and views, and a function such as ``numbers_of(parameters, sizes)`` that makes it.

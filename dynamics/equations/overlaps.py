@@ -23,7 +23,7 @@ from dynamics.equations.interface import FlowSystem, Functions, OfStates
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g2
 from dynamics.equations.vectors import write_events, write_norms
 from dynamics.kernels.jit import kernel, matrix, pasted_kernel, vector
-from dynamics.kernels.products import product_until, transposed_product_until
+from dynamics.kernels.products import multiply, multiply_transposed
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     A, BC, B, X, BG, n, r, values = work_of(sizes, work)
     m, P = C.shape
     pair_forces(link, y, a, vector(A, 0, A.size), vector(B, 0, B.size), n, r, dl, values)
-    transposed_product_until(A, C, X, sizes)
-    product_until(B, G, BG, sizes)
-    product_until(B, C, BC, sizes)
+    multiply_transposed(A, C, X)
+    multiply(B, G, BG)
+    multiply(B, C, BC)
     AT = A
     if T.size > 0:
         AT = dC
-        product_until(A, T, dC, sizes)
+        multiply(A, T, dC)
     for i in range(m):
         dl[i] *= 4.0
         for p in range(P):

@@ -35,7 +35,7 @@ from dynamics.equations.network.steps import (
 from dynamics.equations.overlaps import normalise, write_gram
 from dynamics.equations.vectors import VectorCounts, counts_of, rows_of, teacher_rows, unit_vectors
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
-from dynamics.kernels.products import is_stopped, product
+from dynamics.kernels.products import product
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -111,8 +111,6 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     (m, D), P = W.shape, numbers.a.size
     A = matrix(work, 0, m, P)
     for first in range(0, m, STRIP):
-        if is_stopped(sizes):
-            return
         overlaps, slopes = strips(y, first, sizes, work)
         write_g1(numbers.link, overlaps, slopes)
         rows = slopes.size // m

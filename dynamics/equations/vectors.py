@@ -26,7 +26,7 @@ from dynamics.equations import link as links
 from dynamics.equations.interface import EquationSystem, Functions
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, pasted_kernel, row_part, vector
-from dynamics.kernels.products import gram_until, is_stopped, product_until, transposed_product_until
+from dynamics.kernels.products import multiply, multiply_transposed, write_gram_matrix
 from dynamics.kernels.units import unit
 from dynamics.problem.emergence import ALL_DEGREES, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
@@ -194,10 +194,10 @@ def write_events(
 
 
 @unit()
-def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
+def project(U: Matrix, teacher: Matrix, C: Matrix) -> None:
     """Write C = U θᵀ (m, P) of vectors U (m, D) and directions θ; without rows of θ, the first P columns of U."""
     if teacher.shape[0] > 0:
-        transposed_product_until(U, teacher, C, sizes)
+        multiply_transposed(U, teacher, C)
     else:
         for i in range(U.shape[0]):
             for p in range(C.shape[1]):
@@ -241,7 +241,7 @@ def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> f
 @unit()
 def write_overlaps(y: Vector, C: Matrix, parameters: Vector, sizes: Integers) -> None:
     """Write the overlaps C (m, P) of directions and the vectors that a state begins with."""
-    project(rows_of(y, sizes), numbers_of(parameters, sizes).teacher, C, sizes)
+    project(rows_of(y, sizes), numbers_of(parameters, sizes).teacher, C)
 
 
 @kernel
@@ -255,15 +255,11 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
     A, B, n, C, G, of_C, of_G, _ = work_of(sizes, work)
     m, P = A.shape
     write_norms(y, n)
-    project(U, teacher, C, sizes)
-    if is_stopped(sizes):
-        return
+    project(U, teacher, C)
     write_both(link, flat(C), flat(of_C), flat(A))
     for i in range(m):
         growth[i] = weigh_row(1.0, a, row_part(of_C, i, 0, P), row_part(A, i, 0, P))
-    gram_until(U, G, flat(of_G), sizes)
-    if is_stopped(sizes):
-        return
+    write_gram_matrix(U, G, flat(of_G))
     unit = g0(link, 1.0)
     write_both(link, flat(G), flat(of_G), flat(B))
     for i in range(m):
@@ -271,7 +267,7 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
         self_part = n[i] * (of_G[i, i] - unit)
         growth[i] += self_part - weigh_row(-1.0, n, row_part(of_G, i, 0, m), row_part(B, i, 0, m))
         B[i, i] = 0.0
-    product_until(B, U, F, sizes)
+    multiply(B, U, F)
     add_pull(A, teacher, F)
 
 
@@ -322,7 +318,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
         for k in range(D):
             squares[i, k] = U[i, k] * U[i, k]
             velocity[i, k] = bend[i, k]
-    product_until(B, squares, bend, sizes)
+    multiply(B, squares, bend)
     add_bend(y, bend, parameters, sizes, work)
     unit = g0(link, 1.0)
     for i in range(m):
@@ -346,8 +342,8 @@ def jacobian_product(
     (a, teacher, link), (A, B, n, C, G, _, _, _) = numbers_of(parameters, sizes), work_of(sizes, work)
     _, _, dC, dG, F, BdU, dB, dA, values = product_work(sizes, work)
     (m, P), D = A.shape, U.shape[1]
-    project(U, teacher, C, sizes)
-    project(V, teacher, dC, sizes)
+    project(U, teacher, C)
+    project(V, teacher, dC)
     write_g1(link, flat(C), flat(A))
     write_g2(link, flat(C), flat(dA))
     for i in range(m):
@@ -357,8 +353,8 @@ def jacobian_product(
             dA[i, p] *= a[p] * dC[i, p]
             total += A[i, p] * dC[i, p]
         rate[i] = total
-    transposed_product_until(U, U, G, sizes)
-    transposed_product_until(V, U, dG, sizes)
+    multiply_transposed(U, U, G)
+    multiply_transposed(V, U, dG)
     write_norms(y, n)
     for i in range(m):
         for j in range(i):
@@ -377,9 +373,9 @@ def jacobian_product(
             dB[i, j] = -n[j] * (dB[i, j] * turn + slope * mass)
         B[i, i] = dB[i, i] = 0.0
         rate[i] = 4.0 * (rate[i] + total)
-    product_until(B, U, F, sizes)
-    product_until(dB, U, dF, sizes)
-    product_until(B, V, BdU, sizes)
+    multiply(B, U, F)
+    multiply(dB, U, dF)
+    multiply(B, V, BdU)
     add_pull(A, teacher, F)
     add_pull(dA, teacher, dF)
     for i in range(m):
@@ -529,8 +525,8 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
     W, weight_rates, (a, teacher, link) = rows_of(y, sizes), rows_of(out, sizes), numbers_of(parameters, sizes)
     (A, B, length, _, _, _, _, _), squares = work_of(sizes, work), vector(link, links.VALUE + links.HEAD, 3)
     m, P = A.shape
-    transposed_product_until(W, W, B, sizes)
-    project(W, teacher, A, sizes)
+    multiply_transposed(W, W, B)
+    project(W, teacher, A)
     weight_gap = 0.0
     for p in range(P):
         weight_gap += a[p]
@@ -546,7 +542,7 @@ def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Inte
             along -= length[j] * B[i, j]
             B[i, j] = -2.0 * squares[2] * B[i, j] - squares[1] * length[i] * length[j]
         B[i, i] += 2.0 * squares[0] * weight_gap + squares[1] * along / length[i]
-    product_until(B, W, weight_rates, sizes)
+    multiply(B, W, weight_rates)
     add_pull(A, teacher, weight_rates)
 
 

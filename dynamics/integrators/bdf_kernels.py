@@ -35,7 +35,6 @@ from dynamics.integrators.step_kernels import (
 )
 from dynamics.integrators.system_calls import (
     IMPLICIT,
-    SIZES,
     System,
     jacobian_diagonal,
     jacobian_product,
@@ -44,7 +43,6 @@ from dynamics.integrators.system_calls import (
 )
 from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
 from dynamics.kernels.options import AnyFunction
-from dynamics.kernels.products import is_stopped
 from dynamics.kernels.units import unit
 
 if TYPE_CHECKING:
@@ -360,7 +358,7 @@ def solve_linear(
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.
             vectors[ROW_KRYLOV, i] = solution[i] / residual
             solution[i] = 0.0
-    while count < MAX_KRYLOV and residual > goal and not is_stopped(system[SIZES]):
+    while count < MAX_KRYLOV and residual > goal:
         multiply(t, y, count, gamma, reach, vectors, system)
         orthogonalise(vectors, h, count)
         residual = rotate(h, count)

@@ -8,7 +8,6 @@ import numpy as np
 
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.stepper import Status, SystemStepper, UndoneSteps, check_stored
-from dynamics.threads import GivenUp
 from hermite.arrays import aligned
 
 if TYPE_CHECKING:
@@ -97,8 +96,6 @@ class CompiledStepper(SystemStepper, UndoneSteps):
     def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
         """Advance through times; return also how many were passed. Their states are written if there are rows."""
         passed, status = divmod(self._advance_through(times, max_steps, states, *self._of_steps), slots.PASSED)
-        if status == slots.STATUS_EVENT:
-            raise GivenUp
         return Status(status), passed
 
     def _end(self, *, last: bool) -> Array:
@@ -134,7 +131,7 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         scalars, counters = self._scalars[: self._layout.kept_scalars], self._counters[: self._layout.counters]
         return {"scalars": scalars, "counters": counters, "events": self._events}
 
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of the arrays from which `restore` continues."""
         small = {name: array.copy() for name, array in self._small_arrays().items()}
         return {"vectors": self._vectors[list(self._layout.kept)], **small}

@@ -303,7 +303,7 @@ class FixedSteps(UndoneSteps):
         """Return the number of steps, each with one gradient."""
         return {"steps_accepted": int(self._step[0]), "rhs_evaluations": int(self._step[0])}
 
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of the arrays from which a run continues."""
         return {name: array.copy() for name, array in self._arrays().items()}
 

@@ -72,8 +72,6 @@ class MapStepper:
         self._passed = 0
         # Time and evaluations of the flow when its cost was last measured.
         self._began = (0.0, 0)
-        # Answer of `state` while a single step is taken; None between steps.
-        self._before: dict[str, NDArray[np.generic]] | None = None
 
     @property
     def _current(self) -> EulerStepper | CompiledStepper:
@@ -93,11 +91,7 @@ class MapStepper:
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        self._before = self._copies() if max_steps == 1 else None
-        try:
-            return self._through(np.array([target]), max_steps, saves=False)[0]
-        finally:
-            self._before = None
+        return self._through(np.array([target]), max_steps, saves=False)[0]
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
         """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
@@ -231,12 +225,7 @@ class MapStepper:
         return dict(zip(COUNTS, counts.tolist(), strict=True))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
-        before = self._before
-        return self._copies() if before is None else before
-
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of the arrays from which `restore` continues."""
+        """Return copies of all arrays from which `restore` continues bit for bit."""
         arrays = self._exact.state()
         arrays["map_steps"] = np.array(
             [self._next, self._wait, self._leaves, self._looked, self._passed, self._began[1], *self._ended.tolist()]

@@ -162,8 +162,9 @@ class ParticleStepper(CompiledStepper):
         """End the threads that share blocks of particles."""
         self._workers.close()
 
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
-        return super()._copies() | {
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of the arrays from which `restore` continues."""
+        return super().state() | {
             "past_times": np.array([time for time, _ in self._past]),
             "past_slopes": np.array([slopes for _, slopes in self._past]),
             "field": self._field.copy(),

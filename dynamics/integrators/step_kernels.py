@@ -12,7 +12,7 @@ import numpy as np
 
 from dynamics.integrators.system_calls import SIZES, System, event_values
 from dynamics.kernels.jit import kernel, pasted_kernel, unowned
-from dynamics.kernels.products import is_stopped
+from dynamics.kernels.stopping import is_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -161,7 +161,7 @@ def saving_steps(
 
     It advances to the last of some increasing times, writes the state at each if `states` has rows, and returns the
     status and, in units of `PASSED`, the number of these times. `advance` returns `STATUS_EVENT` where a step passed
-    one, and it is returned where that step is given up.
+    one.
     """
 
     @pasted_kernel
@@ -176,8 +176,6 @@ def saving_steps(
                 status = advance(t, remaining_steps, arrays, system)
                 if status == STATUS_EVENT:
                     record_events(arrays, system)
-                    if is_stopped(system[SIZES]):
-                        break
             if status != STATUS_REACHED:
                 return int(status + PASSED * k)
             if states.shape[0] == 0:

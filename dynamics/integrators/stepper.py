@@ -61,10 +61,7 @@ class Stepper(Protocol):
         """Return counts of steps and evaluations by name."""
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit.
-
-        While `advance` takes a single step in another thread, they are those before it.
-        """
+        """Return copies of all arrays from which `restore` continues bit for bit."""
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
@@ -128,20 +125,18 @@ def check_stored(state: Mapping[str, NDArray[Any]], name: str, shape: tuple[int,
 
 
 class UndoneSteps(ABC):
-    """A stepper whose state stays unchanged if a single step is given up."""
+    """A stepper that is as it was before a single step that is given up."""
 
     # Where compiled code looks for `STOP`, (1,).
     _slot: Integers
-    # Answer of `state` while a single step is taken; None between steps.
-    _before: dict[str, NDArray[np.generic]] | None = None
 
     @abstractmethod
     def _advance(self, target: float, max_steps: int) -> Status:
         """Take steps until the time is at least `target` or `max_steps` were tried; return the reason of the end."""
 
     @abstractmethod
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of the arrays of `state`."""
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -152,20 +147,13 @@ class UndoneSteps(ABC):
         if max_steps != 1:
             return self._advance(target, max_steps)
         # The run asks for single steps where they take long, and may give them up.
-        self._before = before = self._copies()
+        before = self.state()
         try:
             with stopping_at(self._slot):
                 return self._advance(target, max_steps)
         except GivenUp:
             self.restore(before)
             raise
-        finally:
-            self._before = None
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
-        before = self._before
-        return self._copies() if before is None else before
 
 
 class SystemStepper(ABC):

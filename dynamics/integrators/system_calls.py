@@ -13,9 +13,8 @@ import numpy as np
 from numba import types
 
 from dynamics.kernels.jit import callback, entry, kernel, pasted_kernel
-from dynamics.kernels.products import is_stopped
+from dynamics.kernels.stopping import is_stopped, with_slot
 from dynamics.kernels.units import INTEGERS, MATRIX, VECTOR, make_all_choices, make_choices, tuple_of
-from dynamics.threads import with_slot
 from hermite.arrays import aligned
 
 if TYPE_CHECKING:
@@ -80,16 +79,18 @@ def jacobian_product(t: float, y: Vector, v: Vector, out: Vector, system: System
 
 @entry
 def evaluate(function: Callable[..., None], t: float, y: Vector, out: Vector, numbers: tuple[Any, ...]) -> None:
-    """Call a right-hand side, events or the diagonal of a Jacobian from Python."""
-    function(t, y, out, numbers[0], numbers[1], numbers[2])
+    """Call a right-hand side, events or the diagonal of a Jacobian from Python, unless the step is given up."""
+    if not is_stopped(numbers[SIZES]):
+        function(t, y, out, numbers[0], numbers[1], numbers[2])
 
 
 @entry
 def evaluate_product(
     function: Callable[..., None], t: float, y: Vector, v: Vector, out: Vector, numbers: tuple[Any, ...]
 ) -> None:
-    """Call the product of a Jacobian with `v` from Python."""
-    function(t, y, v, out, numbers[0], numbers[1], numbers[2])
+    """Call the product of a Jacobian with `v` from Python, unless the step is given up."""
+    if not is_stopped(numbers[SIZES]):
+        function(t, y, v, out, numbers[0], numbers[1], numbers[2])
 
 
 @entry

@@ -1,4 +1,4 @@
-"""Products of matrices in compiled code, which stop when a step is given up, and a b + c rounded once."""
+"""Products of matrices in compiled code, and a b + c rounded once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from dynamics.kernels.cache import is_interpreted
 from dynamics.kernels.jit import kernel, matrix
 from dynamics.kernels.units import unit
-from dynamics.threads import STOP
-from hermite.arrays import Integers, Matrix, Vector
+from hermite.arrays import Matrix, Vector
 
 
 @intrinsic
@@ -39,8 +38,6 @@ def _exact(a: float, b: float, c: float) -> float:
 fused_multiply_add = cast("Callable[[float, float, float], float]", _exact if is_interpreted() else _instruction)
 
 
-# Products of two numbers in one call of BLAS, between two looks whether the step is still wanted.
-LARGEST_PRODUCT = 1e9
 # Products of two numbers up to which loops are faster than BLAS, which is slow at transposed matrices of few numbers.
 SMALLEST_TRANSPOSED = 4096
 
@@ -51,44 +48,17 @@ def product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> None:
     np.dot(left, right, out)
 
 
-@kernel
-def is_stopped(sizes: Integers) -> bool:
-    """Return whether the step is given up: its results are not used. `sizes` ends with the slot of the flag."""
-    return bool(sizes[sizes.size - 1] == STOP)
-
-
-@kernel
-def multiply_until(left: Matrix, right: NDArray[Any], out: Matrix, sizes: Integers) -> None:
-    """Write the matrix product of `left` and `right` to `out`, by blocks of rows.
-
-    `right` may be transposed. No more is written once the step is given up, which the last of `sizes` says.
-    """
-    inner, columns = left.shape[1], out.shape[1]
-    block = max(int(LARGEST_PRODUCT / (inner * columns + 1)), 1)
-    for first in range(0, out.shape[0], block):
-        if not is_stopped(sizes):
-            rows = min(block, out.shape[0] - first)
-            some, target = matrix(left, first * inner, rows, inner), matrix(out, first * columns, rows, columns)
-            product(some, right, target)
+@unit()
+def multiply(left: Matrix, right: Matrix, out: Matrix) -> None:
+    """Write the matrix product of `left` and `right` to `out`."""
+    product(left, right, out)
 
 
 @unit()
-def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Write the matrix product of `left` and `right` to `out`, by blocks of rows.
-
-    No more is written once the step is given up, which the last of `sizes` says.
-    """
-    multiply_until(left, right, out, sizes)
-
-
-@unit()
-def transposed_product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Write left rightᵀ to `out`: small products by loops, four columns at a time, others by blocks of rows.
-
-    No more is written once the step is given up, which the last of `sizes` says.
-    """
+def multiply_transposed(left: Matrix, right: Matrix, out: Matrix) -> None:
+    """Write left rightᵀ to `out`: small products by loops, four columns at a time, others by BLAS."""
     if left.size * out.shape[1] > SMALLEST_TRANSPOSED:
-        multiply_until(left, right.T, out, sizes)
+        product(left, right.T, out)
         return
     for i in range(out.shape[0]):
         for j in range(0, out.shape[1] - 3, 4):
@@ -112,19 +82,19 @@ GRAM_ROWS = 32
 
 
 @unit()
-def gram_until(U: Matrix, out: Matrix, scratch: Vector, sizes: Integers) -> None:
+def write_gram_matrix(U: Matrix, out: Matrix, scratch: Vector) -> None:
     """Write U Uᵀ to `out` (m, m), in blocks of rows left of the diagonal and their transposes.
 
-    `scratch` has at least 32 m numbers. No more is written once the step is given up, which the last of `sizes` says.
+    `scratch` has at least 32 m numbers.
     """
     m = U.shape[0]
     if m < 4 * GRAM_ROWS:
-        transposed_product_until(U, U, out, sizes)
+        multiply_transposed(U, U, out)
         return
     for first in range(0, m, GRAM_ROWS):
         last = min(first + GRAM_ROWS, m)
         block = matrix(scratch, 0, last - first, last)
-        transposed_product_until(U[first:last], U[:last], block, sizes)
+        multiply_transposed(U[first:last], U[:last], block)
         for i in range(first, last):
             for j in range(last):
                 out[i, j] = out[j, i] = block[i - first, j]

@@ -28,7 +28,7 @@ from dynamics.integrators.stepper import end_threads, leaping
 from dynamics.kernels.compile_time import compiled_seconds
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack_records
 from dynamics.runs.run_file import packed, unpacked
-from dynamics.runs.trackers import CHUNK_SECONDS, Progress, Run, Tracker
+from dynamics.runs.trackers import Progress, Run, Tracker
 from dynamics.threads import LOOK, beside, in_worker, interruption
 from hermite.text.messages import refuse
 
@@ -80,7 +80,6 @@ class _Flow(Run):
         #: Saved times that are observed together, 0 where each is observed by itself.
         self._most = max(LARGEST_STACK // size, 1) if leaps else 0
         self._state: Array | None = None
-        self._seconds_of_record = np.inf
 
     @property
     def time(self) -> float:
@@ -140,20 +139,10 @@ class _Flow(Run):
         return (self._why_failed(self.state()) or failure) if failure in _FAILURES.values() else failure
 
     def record(self) -> str | None:
-        """Observe the state at the saved time, in a second thread if that may take long."""
-        time, began = float(self._times[len(self.records)]), clock.perf_counter()
-
-        def observe() -> None:
-            """Add the record of the state at the saved time."""
-            # In memory that the next state takes: new pages cost more than a copy.
-            self._state = self._stepper.interpolate(time, self._state)
-            self.records.append(self._observe(self._state))
-
-        if self._seconds_of_record < 0.5 * CHUNK_SECONDS:
-            observe()
-        else:
-            beside(observe, self.asked_to_stop)
-        self._seconds_of_record = clock.perf_counter() - began
+        """Observe the state at the saved time."""
+        # In memory that the next state takes: new pages cost more than a copy.
+        self._state = self._stepper.interpolate(float(self._times[len(self.records)]), self._state)
+        self.records.append(self._observe(self._state))
         return None if self._sound is None else self._sound(self.records)
 
     def _leaper(self) -> LeapingStepper | None:
@@ -286,7 +275,7 @@ class _Remote(Tracker):
         self._asked: SimpleQueue[Future[Snapshot]] = SimpleQueue()
 
     def snapshot(self) -> Future[Snapshot]:
-        """Ask for a snapshot, which comes between two chunks of steps or during a long step, never after the end."""
+        """Ask for a snapshot, which comes between two chunks of steps, never after the end."""
         snapshot: Future[Snapshot] = Future()
         self._asked.put(snapshot)
         return snapshot
@@ -296,9 +285,11 @@ class _Remote(Tracker):
         self.time = view.time
         with suppress(Empty):
             self._asked.get_nowait().set_result(view.snapshot())
-        return StopReason.CALLBACK if self.stop.is_set() else None
+        return self.urgent(view)
 
-    urgent = check
+    def urgent(self, _view: Run) -> StopReason | None:
+        """Return a reason to stop if another thread wants that."""
+        return StopReason.CALLBACK if self.stop.is_set() else None
 
 
 class LooserRun:
@@ -345,10 +336,12 @@ class LooserRun:
         return self._runs[0].result()
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the looser run at present."""
-        snapshot, looser = self._remotes[0].snapshot(), self._runs[0]
+        """Return a snapshot of the looser run after its present step; if the caller is interrupted, before that."""
+        snapshot, looser, is_interrupted = self._remotes[0].snapshot(), self._runs[0], interruption()
         futures: tuple[Future[Any], ...] = (snapshot, looser)
-        wait(futures, return_when=FIRST_COMPLETED)
+        while not wait(futures, LOOK, FIRST_COMPLETED).done:
+            if is_interrupted():
+                self.stop()
         return snapshot.result() if snapshot.done() else snapshot_of(self._steppers[0], looser.result())
 
     def __enter__(self) -> Self:

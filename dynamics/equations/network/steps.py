@@ -29,7 +29,8 @@ from dynamics.equations.network import system as flow
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
 from dynamics.equations.network.series import write_series_means
 from dynamics.kernels.jit import kernel, matrix, pasted_kernel, row_part, vector
-from dynamics.kernels.products import is_stopped, product
+from dynamics.kernels.products import product
+from dynamics.kernels.stopping import is_stopped
 from dynamics.kernels.units import choice, unit
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import mean_derivatives, trimmed

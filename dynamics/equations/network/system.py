@@ -38,9 +38,8 @@ from dynamics.equations.network.families import (
 from dynamics.equations.overlaps import write_gram
 from dynamics.equations.vectors import NOTHING
 from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, pasted_kernel, vector
-from dynamics.kernels.products import is_stopped, product_until, transposed_product_until
+from dynamics.kernels.products import multiply, multiply_transposed
 from dynamics.kernels.units import choice, make_choices, unit
-from dynamics.threads import with_slot
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.text.messages import refuse
 
@@ -351,13 +350,9 @@ def mean_square(pairing: int, row: Vector, numbers: Vector) -> float:
 
 
 @choice()
-def add_one_by_one(
-    weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
-) -> None:
+def add_one_by_one(weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, pulls: Matrix, A: Matrix) -> None:
     """Add to `pulls` and write to A the means of all pairs of neurons of a link κ f + β z + γ, pair by pair."""
     for i in range(weight.size):
-        if is_stopped(sizes):
-            return
         value, first, slopes, second = own_threshold_values(rows[i], numbers)
         pulls[0, i] += weight[i] * value
         pulls[1, i] += weight[i] * first
@@ -533,9 +528,7 @@ def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls:
 
 
 @choice()
-def add_lists(
-    values: bool, weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
-) -> None:
+def add_lists(values: bool, weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, pulls: Matrix, A: Matrix) -> None:
     """Add to `pulls` and write to A the means of all pairs of neurons of a series or a table, as sums over lists.
 
     `series.list_pair` computes those of a single pair. E σ_i σ_j and E σ'_i σ_j are computed if `values` is true.
@@ -549,8 +542,6 @@ def add_lists(
         for k in range(count):
             means[k, j], slopes[k, j] = rows[j, series.LIST + k], rows[j, first + k]
     for i in range(m):
-        if is_stopped(sizes):
-            return
         gram, row, slope_row = C[i], rows[i], A[i]
         for j in range(m):
             x[j] = gram[j] * inverse[i] * inverse[j]
@@ -606,8 +597,6 @@ def write_unit_means(
     m, (P, r), theta, first_head = means.shape[0], units.theta.shape, units.theta, int(numbers[series.HEADS])
     # Units of the teacher, then neurons.
     for i in range(m + P - 1, -1, -1):
-        if is_stopped(sizes):
-            return
         unit_head, q, b = unit_at(i, m, y, first_head, units, C)
         write_head(unit_head, q, b, numbers, rows[i])
         out = means[min(i, m - 1)]
@@ -677,8 +666,6 @@ def write_means_of_polynomial(y: Vector, parameters: Vector, sizes: Integers, wo
     C, rows, means, _, _, _, _ = views(sizes, work)
     m, (count, r), powers = means.shape[0], terms.powers.shape, terms.powers
     for i in range(m - 1, -1, -1):
-        if is_stopped(sizes):
-            return
         gram, out = C[i], means[i]
         write_row(int(numbers[series.HEADS]), gram[i], y[m + i], numbers, rows[i])
         series.write_derivatives(gram[i], y[m + i], numbers, D)
@@ -726,7 +713,7 @@ def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector)
             N[i, m + a] = -weight * means[i, 3 + a]
         if layout.sphere == 0:
             N[i, i] += weight * pulls[2, i] + rates.decay_w
-    product_until(N, C, F, sizes)
+    multiply(N, C, F)
     if layout.sphere == 1:
         for i in range(m):
             turn = F[i, i] / C[i, i]
@@ -744,7 +731,7 @@ def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work:
     for i in range(m):
         for a in range(n):
             turned[a, i] = N[i, a]
-    product_until(F, turned, squares, sizes)
+    multiply(F, turned, squares)
     for i in range(m):
         for j in range(i + 1):
             out[i, j] += step * 0.5 * (squares[i, j] + squares[j, i])
@@ -804,9 +791,9 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     elif pairing == BIASED_ERF:
         add_biased_erf(values, weight, C, rows, pulls, A)
     elif pairing == LISTS:
-        add_lists(values, weight, C, rows, numbers, sizes, pulls, A)
+        add_lists(values, weight, C, rows, numbers, pulls, A)
     else:
-        add_one_by_one(weight, C, rows, numbers, sizes, pulls, A)
+        add_one_by_one(weight, C, rows, numbers, pulls, A)
     if layout.theory != MEANS:
         write_rates(y, out, parameters, sizes, work)
 
@@ -1076,7 +1063,7 @@ class NetworkSystem(FlowSystem):
         """Return the loss of a state, H = E ∂_a f ∂_b f (r, r), and the learned shares f_α/f*_α of the components."""
         m, r = self.problem.width, self.problem.teacher.span
         events, work = np.empty(self.num_events), np.empty(self.work_size)
-        sizes = with_slot(np.array([*self.layout._replace(theory=MEANS), *self.teacher.sizes], dtype=np.int64))
+        sizes = np.array([*self.layout._replace(theory=MEANS), *self.teacher.sizes], dtype=np.int64)
         y = np.ascontiguousarray(state)
         of_events = self.functions.event_values
         assert of_events is not None
@@ -1137,7 +1124,7 @@ def overlap_state(y: Vector, sizes: Integers, work: Vector) -> Vector:
     for i in range(m):
         for a in range(r):
             state[2 * m + i * r + a] = W[i, a]
-    transposed_product_until(W, W, matrix(state, 2 * m + m * r, m, m), sizes)
+    multiply_transposed(W, W, matrix(state, 2 * m + m * r, m, m))
     return state
 
 
@@ -1146,8 +1133,6 @@ def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integ
     """Write v', b' and Ŵ' = −(N Ŵ) diag(s) − κ_w Ŵ diag(1 − s), where N holds κ_w too, after the means of `work`."""
     layout, state, (_, rates) = layout_of(sizes), overlap_state(y, sizes, work), overlap_parts(sizes, work)
     m, r = layout.width, layout.axes
-    if is_stopped(sizes):
-        return
     rhs(t, state, rates, parameters, sizes, work)
     if layout.theory == MEANS:
         return
@@ -1158,7 +1143,7 @@ def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integ
         out[i], out[m + i] = rates[i], rates[m + i]
         for j in range(m):
             student_forces[i, j] = N[i, j]
-    product_until(student_forces, W, weight_rates, sizes)
+    multiply(student_forces, W, weight_rates)
     for i in range(m):
         for a in range(r):
             weight_rates[i, a] += N[i, m + a]

@@ -160,10 +160,9 @@ class FallingBack:
 
     def _fall_back(self, reason: str) -> Stepper:
         time = self._first.time
-        second = self._robust(self._first.vectors(time), time)
         self.fallback_time, self.fallback_reason = time, reason
-        self._second = second  # last, since another thread may call `state`
-        return second
+        self._second = self._robust(self._first.vectors(time), time)
+        return self._second
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state [C | G | ln n] at a time within the last step."""

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from dynamics.integrators import Status
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
@@ -362,7 +361,7 @@ class TorchFlowStepper(ClusterStepper):
         """Return counts of steps and evaluations."""
         return self._counts | {"rhs_evaluations": self._evaluations}
 
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies on the host of the arrays from which `restore` continues."""
         clusters, tensors, numbers = self.clusters, {"now": self.now}, [self._time, self._h]
         if self._length is not None:
@@ -402,11 +401,6 @@ class TorchFlowStepper(ClusterStepper):
         self._counts = dict(zip(self._counts, tried, strict=True))
 
     # --- one step -------------------------------------------------------------------------------------------
-
-    def _advance_once(self, target: float) -> Status | None:
-        # The start of a step is on the device, and is overwritten there.
-        with self._whole:
-            return super()._advance_once(target)
 
     def _forget(self) -> Array:
         """Forget the past of the present state; return the values of the events."""

@@ -24,7 +24,6 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +107,6 @@ class ClusterStepper(ABC):
         self._event_times = np.full(num_events, np.nan)
         self._marks: list[float] = []
         self._counts = {"steps_accepted": 0, "steps_rejected": 0}
-        # Held while the arrays that `state` copies are changed.
-        self._whole = threading.Lock()
 
     @property
     def time(self) -> float:
@@ -138,14 +135,9 @@ class ClusterStepper(ABC):
                 return failure
         return Status.REACHED
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
-        with self._whole:
-            return self._copies()
-
     @abstractmethod
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of the arrays of `state`."""
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
 
     def _tried(self) -> int:
         """Return the number of steps tried so far."""
@@ -387,8 +379,8 @@ class LargeFlowStepper(ClusterStepper):
         """Return counts of steps and evaluations; an evaluation of the right-hand side is one of the full field."""
         return self._counts | self.rows.counts
 
-    def _copies(self) -> dict[str, NDArray[np.generic]]:
-        """Return the arrays of `state`; while a step is taken the next one makes their rests of the field anew."""
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays; a step after one that was given up makes the rests of the field anew."""
         arrays: dict[str, NDArray[np.generic]] = {
             **self._rests.arrays(),
             "U": self._now.U,
@@ -576,12 +568,11 @@ class LargeFlowStepper(ClusterStepper):
         passed = np.flatnonzero(np.isnan(times) & (now >= 0.0))
         if passed.size > 0:
             record_crossings(times, before, now, (step.time, end), output.events_at(passed, before))
-        with self._whole:
-            self._at = (self._at + 1) % 3
-            self._last, self._now, self._dense = step, step.end, output
-            self._time, self._event_times, self._events, self._part = end, times, now, self._next_part
-            self._h = min(h_next, MOST_PARTS * self._part)
-            self._rests.keep(self._rests.free_slot(), end)
-            self._counts["steps_accepted"] += 1
-            self._marks = [*self._marks[-STALL_STEPS:], end]
-            self._counted = {}
+        self._at = (self._at + 1) % 3
+        self._last, self._now, self._dense = step, step.end, output
+        self._time, self._event_times, self._events, self._part = end, times, now, self._next_part
+        self._h = min(h_next, MOST_PARTS * self._part)
+        self._rests.keep(self._rests.free_slot(), end)
+        self._counts["steps_accepted"] += 1
+        self._marks = [*self._marks[-STALL_STEPS:], end]
+        self._counted = {}

@@ -27,7 +27,6 @@ from dynamics.equations.network.system import (
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.jit import entry
 from dynamics.kernels.units import make_choices
-from dynamics.threads import with_slot
 
 WIDTH = 21
 CUBIC = "z + 0.3*z**3"
@@ -62,7 +61,7 @@ def sums(problem, *, theory, pairing=None):
     """Return Ψ, Ψ1, Ψ2 (3, m) of the neurons and A₀ (m, m), found as the system does or as `pairing` says."""
     system, m = NetworkSystem(problem), WIDTH
     layout = system.layout._replace(theory=theory, pairing=system.layout.pairing if pairing is None else pairing)
-    sizes, work = with_slot(np.array([*layout, *system.teacher.sizes])), np.zeros(system.work_size)
+    sizes, work = np.array([*layout, *system.teacher.sizes]), np.zeros(system.work_size)
     # Without a teacher nothing else is in the sums.
     parameters = system.parameters.copy()
     parameters[layout.teacher_at :][: system.teacher.parameters.size] = 0.0

@@ -15,8 +15,8 @@ from dynamics.cores import one_of_the_runs, runs_at_once
 from dynamics.integrators.device import Replay
 from dynamics.kernels.cache import is_interpreted
 from dynamics.kernels.jit import cube, entry, matrix, row_part, vector
-from dynamics.kernels.products import gram_until, product, product_until
-from dynamics.threads import STOP, Workers
+from dynamics.kernels.products import product, write_gram_matrix
+from dynamics.threads import Workers
 
 ROWS, COLUMNS = 1000, 100
 CUTS = np.array([0, 10, 300, 310, 555, 800, 990, ROWS])
@@ -117,11 +117,6 @@ def test_views_are_those_of_numpy_and_keep_no_reference(kind):
     np.testing.assert_array_equal(whole, [[-1] * 4, [-1, 5, 6, -1], [-1] * 4])
 
 
-@entry
-def multiply(left, right, out, sizes):
-    product_until(left, right, out, sizes)
-
-
 @pytest.mark.kernels
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 4, 5), (7, 2, 9), (0, 3, 2), (3, 0, 2)])
@@ -133,8 +128,8 @@ def test_products_are_those_of_numpy(rng, m, k, n, dtype):
 
 
 @entry
-def multiply_itself(U, out, scratch, sizes):
-    gram_until(U, out, scratch, sizes)
+def multiply_itself(U, out, scratch):
+    write_gram_matrix(U, out, scratch)
 
 
 @pytest.mark.thorough
@@ -142,19 +137,9 @@ def multiply_itself(U, out, scratch, sizes):
 @pytest.mark.parametrize("rows", [5, 128, 150])
 def test_products_of_rows_with_each_other_are_those_of_numpy(rng, rows):
     U, out = rng.standard_normal((rows, 6)), np.full((rows, rows), np.nan)
-    multiply_itself(U, out, np.empty(rows * rows), np.array([0]))
+    multiply_itself(U, out, np.empty(rows * rows))
     np.testing.assert_allclose(out, U @ U.T, rtol=1e-12, atol=1e-13)
     np.testing.assert_array_equal(out, out.T)
-
-
-@pytest.mark.thorough
-@pytest.mark.kernels
-def test_products_stop_where_the_step_is_given_up():
-    left, right, out = np.ones((30, 6000)), np.ones((6000, 6000)), np.full((30, 6000), np.nan)
-    multiply(left, right, out, np.array([1, STOP]))
-    assert np.isnan(out).all()
-    multiply(left, right, out, np.array([1, 0]))
-    np.testing.assert_array_equal(out, 6000.0)
 
 
 class Stream:
