@@ -6,5 +6,7 @@ from .exponents.generative import label_correlations as label_correlations
 from .exponents.leap import Leap as Leap
 from .exponents.leap import LeapStep as LeapStep
 from .exponents.leap import leap as leap
+from .exponents.signal import GradientSignal as GradientSignal
+from .exponents.signal import gradient_signal as gradient_signal
 from .tables import from_table as from_table
 from .version import __version__ as __version__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ examples:
   python -m hermite.exponents "heaviside(abs(z) - 1)" --json
   python -m hermite.exponents "sign(z1) + sign(z1*z2*z3)"
       both leaps of a function of up to three directions, with the directions that each step finds
+  python -m hermite.exponents relu --activation erf --dimension 1000
+      also the mean gradient at the start of a student that learns the link, by degree, beside its noise
 
 A link that begins with a minus stands after two of them: python -m hermite.exponents -- "-z + h3(z)".
 stdout holds the result, stderr everything else. exit codes: 0 done, 1 the result could not be printed, 2 usage
@@ -42,6 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("link", metavar="LINK", help="name or formula in z as hermite.expand takes it, or formula in z1, z2, z3")
     add("--degrees", metavar="N", default="8", help="show c_k^2 and lambda_k^2 up to this k, at most 24 [8]")
+    add("--activation", metavar="LINK", help="link of the student, beside --dimension [that of the teacher, LINK]")
+    add("--dimension", metavar="D", help="show the signal and the noise of the gradient at a random start in R^D")
     add("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -54,14 +59,21 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
     is_degree = parsed.degrees.isascii() and parsed.degrees.isdigit() and 1 <= int(parsed.degrees[:4]) <= 24
     require_usage(is_degree, f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}.")
+    dimension, student = _checked_dimension(parsed.dimension), parsed.activation
+    require_usage(student is None or dimension, "Option --activation must stand beside --dimension, which is missing.")
     try:
         several = bool(named_axes(parsed.link))
+        require_usage(
+            not (several and dimension),
+            f"Option --dimension must stand beside a link in z, but LINK is {shown(parsed.link)}.",
+        )
         values, lines, laws = leaps(parsed.link) if several else exponents(parsed.link, int(parsed.degrees))
+        seen, seen_lines = signal(parsed.link, student, dimension, int(parsed.degrees)) if dimension else ({}, [])
     except ValueError as error:
         raise UsageError(renamed(str(error), dict.fromkeys(("x", "f", "link"), "LINK"))) from None
     values["samples"] = {key: {"power": law.power, "logarithm": law.logarithm} for key, law in laws.items()}
     lines += ["", "samples in d dimensions", *(f"  {law.algorithm:<38}{law}" for law in laws.values())]
-    tell(json.dumps(values) if parsed.json else "\n".join(lines))
+    tell(json.dumps(values | seen) if parsed.json else "\n".join([*lines, *seen_lines]))
     return EXIT_DONE
 
 
@@ -94,6 +106,47 @@ def exponents(link: str, degrees: int) -> Told:
         ),
     ]
     return values, lines, sample_laws(information, generative)
+
+
+def signal(teacher: str, student: str | None, dimension: int, degrees: int) -> tuple[dict[str, Any], list[str]]:
+    """Return the signal and the noise of the gradient at the overlap d^(−½), as values for JSON and lines of text."""
+    from hermite.expansion import expand
+    from hermite.exponents.signal import gradient_signal
+
+    try:
+        learner = expand(teacher if student is None else student)
+        found, name = gradient_signal(teacher, learner, overlap=dimension**-0.5), learner.name
+    except (TypeError, ValueError) as error:
+        names = dict.fromkeys(("x", "f", "student"), "LINK" if student is None else "of --activation")
+        raise UsageError(renamed(str(error), names)) from None
+    by_degree = [*found.by_degree[1:].tolist(), *[0.0] * degrees][:degrees]
+    values = {"by_degree": by_degree, "signal": found.signal, "noise": found.noise}
+    samples = found.samples if math.isfinite(found.samples) else None
+    lines = [
+        "",
+        f"gradient at the start, student {name}, overlap 1/√d, d = {dimension}",
+        "   j  j c*_j c_j d^(-(j-1)/2)",
+        *(f"{j:>4}  {value:>23.5g}" for j, value in enumerate(by_degree, 1)),
+        f"  signal, all degrees   {found.signal:.5g}",
+        f"  noise of one sample   {found.noise:.5g} along each other direction",
+        f"  samples at which the signal is as large as the noise of their mean: {found.samples:.3g}",
+    ]
+    return {"gradient": {"student": name, "dimension": dimension, **values, "samples": samples}}, lines
+
+
+def _checked_dimension(text: str | None) -> int | None:
+    """Return the value of --dimension, also written as 1e6, or None; a usage error for anything but an integer ≥ 1."""
+    from hermite.arrays import as_integer
+
+    if text is None:
+        return None
+    try:
+        dimension = as_integer(float(text))
+    except (ValueError, OverflowError):
+        dimension = None
+    is_right = dimension is not None and dimension >= 1
+    require_usage(is_right, f"Option --dimension must be an integer of at least 1, but is {shown(text)}.")
+    return dimension
 
 
 def leaps(function: str) -> Told:

@@ -297,3 +297,64 @@ def test_a_mistake_is_one_sentence(arguments, sentence, capsys):
     assert out == ""
     assert err.startswith(f"error: {sentence}")
     assert err.count("\n") == 1
+
+
+PAIRS_OF_LINKS = [("tanh(z) + 0.3*z^2", "sin(z) + 0.2*z^2"), ("he3", "he3"), ("relu", "erf"), ("h2 + h4", "gelu")]
+
+
+@pytest.mark.parametrize(("teacher", "student"), PAIRS_OF_LINKS)
+def test_the_signal_is_the_mean_of_the_product_of_slopes(teacher, student):
+    """E[σ*'(u) σ'(v)] at correlation s, by a product rule in two dimensions; the noise by one in one dimension."""
+    first, second, s = hermite.expand(teacher), hermite.expand(student), 0.4
+    found = hermite.gradient_signal(teacher, student, overlap=s)
+    z = np.linspace(-12.0, 12.0, 4801)
+    measure = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) * (z[1] - z[0])
+    nodes, weights = hermite_e.hermegauss(80)
+    along = s * z[:, None] + math.sqrt(1.0 - s * s) * nodes
+    inner = second.derivative(along) @ weights / weights.sum()
+    assert found.signal == pytest.approx(
+        measure @ (first.derivative(z) * inner), rel=3e-3 if teacher == "relu" else 1e-9
+    )
+    noise = (measure @ first.value(z) ** 2) * (measure @ second.derivative(z) ** 2)
+    assert found.noise == pytest.approx(math.sqrt(noise), rel=1e-6)
+    assert found.samples == pytest.approx((found.noise / found.signal) ** 2)
+
+
+def test_the_accepted_signal_is_that_of_orthonormal_coefficients():
+    """Accepted: .481473; with the printed factor (j+1)^2 it would be .6146."""
+    teacher, student = PAIRS_OF_LINKS[0]
+    assert hermite.gradient_signal(teacher, student, overlap=0.4).signal == pytest.approx(0.481473, abs=5e-7)
+
+
+def test_the_command_tells_signal_and_noise(capsys):
+    assert command.main(["tanh(z) + 0.3*z^2", "--activation", "sin(z) + 0.2*z^2", "--dimension", "100", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["gradient"]
+    assert (told["dimension"], len(told["by_degree"])) == (100, 8)
+    expected = hermite.gradient_signal(*PAIRS_OF_LINKS[0], overlap=0.1)
+    assert told["signal"] == pytest.approx(expected.signal)
+    assert told["by_degree"] == pytest.approx(expected.by_degree[1:9].tolist())
+    assert command.main(["he3", "--activation", "he4", "--dimension", "1e6", "--degrees", "3"]) == 0
+    assert "noise of their mean: inf" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["he3", "--activation", "he4"], "Option --activation must stand beside --dimension, which is missing."),
+        (["z1*z2", "--dimension", "9"], "Option --dimension must stand beside a link in z, but LINK is 'z1*z2'."),
+        (["he3", "--dimension", "0"], "Option --dimension must be an integer of at least 1, but is '0'."),
+        (
+            ["he3", "--dimension", "9", "--activation", "sign"],
+            "Argument of --activation must be a link without jumps, ",
+        ),
+    ],
+)
+def test_the_command_refuses_a_signal_that_it_cannot_tell(arguments, sentence, capsys):
+    assert command.main(arguments) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("overlap", [1.5, float("nan"), "0.1", True, None])
+def test_a_signal_needs_an_overlap(overlap):
+    with pytest.raises((TypeError, ValueError), match=r"^Argument `overlap` must be a number from -1 to 1, but is "):
+        hermite.gradient_signal("he3", overlap=overlap)
