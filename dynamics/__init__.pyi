@@ -92,3 +92,5 @@ from .theory.one_step import one_step_moments as one_step_moments
 from .theory.recovery import HierarchyRecovery as HierarchyRecovery
 from .theory.recovery import predict_hierarchy as predict_hierarchy
 from .theory.schedules import best_schedule as best_schedule
+from .theory.shares import LearningShares as LearningShares
+from .theory.shares import learning_shares as learning_shares

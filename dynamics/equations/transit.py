@@ -280,6 +280,11 @@ class TransitTable:
         value = self.remaining(first) - self.remaining(last)
         return np.where((first < self.barrier) & (last < self.barrier), value, np.inf)
 
+    def reached_after(self, start: Array, level: float) -> Array:
+        """Return the time τ from ξ_0 = `start`, of its shape, until C² is first `level`; 0 if it is there already."""
+        end = np.full_like(start, np.log(level / (1.0 - level)))
+        return np.where(start >= end, 0.0, self.passage(start, end))
+
     def logit_at(self, remaining: Array) -> Array:
         """Return ξ at which the time to wait R(ξ) is `remaining`, of its shape."""
         index = np.clip(np.searchsorted(self.waiting, -remaining, side="right") - 1, 0, self.knots.size - 2)

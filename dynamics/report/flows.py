@@ -46,7 +46,15 @@ COLUMNS = (
     ("emerged / pair", "emerged / linearised", "ratio", "ratio"),
     ("learned, pair", "learned, linearised", "", "predicted_learned_time"),
     ("learned", "learned", "learned", "learned_time"),
+    ("search", "", "search", "search_share"),
+    ("descent", "", "descent", "descent_share"),
+    ("learning", "", "learning", "learning_share"),
 )
+#: Variables of the shares of a learned time, which links with c_0 ≠ 0 and older files do not have, and their meaning.
+SHARES = ("search_share", "descent_share", "learning_share")
+SHARED = """
+search, descent, learning: shares of the pair's learned time until squared overlap 0.1, then until it emerges, then \
+the rest."""
 #: Meaning of the predicted times of matched pairs and their ratio.
 PAIRS = """\
 T_p, exact pair: of one neuron and one direction alone; T_p, leading order: to leading order in the starting overlap.
@@ -147,7 +155,7 @@ def run_values(dataset: xr.Dataset, **values: Any) -> dict[str, Any]:
 def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the result as plain values: times per direction, exponents, how the run ended."""
     levels = {"level": "loss_level", "time": "loss_level_time"} if "loss_level_time" in dataset else {}
-    times = (
+    times: tuple[str, ...] = (
         "direction",
         "teacher_coefficient",
         "matched_neuron",
@@ -157,6 +165,7 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
         "emergence_time",
         "learned_time",
     )
+    times += SHARES if SHARES[0] in dataset else ()
     first = {"title": dataset.attrs["title"], "information_exponent": int(dataset.attrs["information_exponent"])}
     return first | run_values(
         dataset,
@@ -313,13 +322,16 @@ def _times(dataset: xr.Dataset, values: Mapping[str, object]) -> Table:
     rows = told_directions(values)
     for row in rows:
         row["ratio"] = row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)
+        shares = {name: row[name] for name in SHARES if math.isfinite(row.get(name, math.nan))}
+        row |= {name: elements.Rounded(share, f"{share:.3f}") for name, share in shares.items()}
     linear = "prediction_theory" in dataset.attrs
     named = ((linearised if linear else title, short, key) for title, linearised, short, key in COLUMNS)
-    titles = {title: (short, key) for title, short, key in named if title}
+    titles = {title: (short, key) for title, short, key in named if title and (key not in SHARES or key in rows[0])}
+    shared = SHARED if SHARES[0] in rows[0] else ""
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
         rows=renamed(rows, {title: key for title, (_, key) in titles.items()}),
-        note=(LINEARISED if linear else PAIRS) + EVENTS.format(level=emergence_level(dataset)),
+        note=(LINEARISED if linear else PAIRS) + EVENTS.format(level=emergence_level(dataset)) + shared,
         each="directions, spread over p",
         short={title: short for title, (short, _) in titles.items() if short},
         digits=5,

@@ -145,9 +145,10 @@ PREDICTED = ("matched_neuron", "leading_order_time", "predicted_emergence_time",
 
 
 def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[np.generic]]:
-    """Return the variables of `PREDICTED`."""
+    """Return the variables of `PREDICTED`, and the shares of search, descent and learning where they are known."""
+    shares = {} if prediction.shares is None else prediction.shares._asdict()
     values = field_values(prediction)
-    return {name: values[name] for name in PREDICTED}
+    return {name: values[name] for name in PREDICTED} | {f"{name}_share": share for name, share in shares.items()}
 
 
 def prediction_attributes(prediction: EmergencePrediction) -> dict[str, object]:

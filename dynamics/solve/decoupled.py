@@ -55,7 +55,9 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None, t_max:
     Dataset
         `loss(time)`, and per direction `matched_neuron`, `leading_order_time`, `predicted_emergence_time`,
         `predicted_learned_time` (inf if unmatched), `emergence_time` and `learned_time` (the same, NaN if never); the
-        learned ones are NaN, with the attribute `undefined`, where the link has no degree from 3 on.
+        learned ones are NaN, with the attribute `undefined`, where the link has no degree from 3 on. For k ≥ 3 and
+        c_0 = 0 `search_share`, `descent_share` and `learning_share` divide the learned time of the pair
+        (`learning_shares`).
 
         For k ≤ 2 no neuron is matched, the loss is NaN if c_0 ≠ 0, and the attribute `prediction_theory` is "linearised
         flow".

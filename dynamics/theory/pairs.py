@@ -28,6 +28,7 @@ from dynamics.equations.transit import logit_of_square, transit_table
 from dynamics.problem import LEARNED_SHARE, Axes, Problem
 from dynamics.problem.matched_starts import draw_matched_overlaps, draw_on_both_sides
 from dynamics.problem.start import OverlapStart
+from dynamics.theory.shares import FOUND_LEVEL
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers
 
@@ -253,11 +254,11 @@ def _emergence_logit(problem: Problem) -> float:
 
 
 def pair_times(problem: Problem, pairs: Pairs) -> Array:
-    """Return emergence times and learned times, (2, P), of pairs that move alone; inf without a pair.
+    """Return the times at which C² is first `FOUND_LEVEL`, of emergence, and of learning, (3, P), of pairs alone.
 
-    Times are those of the flow, dimensionless. Inputs are isotropic.
+    Times are those of the flow, dimensionless, and inf without a pair. Inputs are isotropic.
     """
-    times, a = np.full((2, pairs.overlap.size), np.inf), problem.teacher.coefficients
+    times, a = np.full((3, pairs.overlap.size), np.inf), problem.teacher.coefficients
     # The branches of an even link are alike, and small problems pay by the call.
     branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
     for sign in (1, -1):
@@ -266,9 +267,8 @@ def pair_times(problem: Problem, pairs: Pairs) -> Array:
             continue
         xi, ratio = logit_of_square(pairs.overlap[on_branch]), a[on_branch] / pairs.squared_norm[on_branch]
         table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-        emerged = np.full_like(xi, _emergence_logit(problem))
-        emergence = np.where(xi >= emerged, 0.0, table.passage(xi, emerged))
-        times[:, on_branch] = np.array([emergence, table.learned_after(xi, ratio)]) / a[on_branch]
+        reached = [table.reached_after(xi, level) for level in (FOUND_LEVEL, problem.emergence_level)]
+        times[:, on_branch] = np.array([*reached, table.learned_after(xi, ratio)]) / a[on_branch]
     return times
 
 

@@ -34,6 +34,7 @@ from dynamics.theory.pairs import (
     side_notes,
     whitened_pair,
 )
+from dynamics.theory.shares import LearningShares, shares_of_times
 from hermite.arrays import Array, Integers
 
 NOTE_DRAWN = (
@@ -96,7 +97,8 @@ class EmergencePrediction:
     not model. `theory` is "matched pairs", or "linearised flow" for k ≤ 2. There no neuron is matched, C_0 is the
     overlap nearest to the direction, and times are those of the linearised flow of all neurons and `leading_escape`.
     `carried_time`, the steps of the sum formula, are then the times at which half of the weight is carried, the degrees
-    0, 1 and 2 of the link counted.
+    0, 1 and 2 of the link counted. `shares` are those of search, descent and learning in the learned time, NaN where
+    the matched neuron does not learn the direction; None for links with c_0 ≠ 0 and where pairs have no such times.
     """
 
     matched_neuron: Integers
@@ -113,6 +115,7 @@ class EmergencePrediction:
     carried_time: Array | None = None
     notes: tuple[str, ...] = ()
     theory: str = PAIRS
+    shares: LearningShares | None = None
 
 
 def predict(problem: Problem, method: str = "explicit") -> EmergencePrediction:
@@ -130,14 +133,16 @@ def predict(problem: Problem, method: str = "explicit") -> EmergencePrediction:
         return _predict_linearised(problem, method)
     side = FarSide.of(problem)
     first, learning, drawn = matched_pairs(problem, side)
-    times = pair_times(problem, first)
+    found, *times = pair_times(problem, first)
     if learning is not first:
-        times[1] = pair_times(problem, learning)[1]
+        times[1] = pair_times(problem, learning)[2]
+    is_same = first.neuron == learning.neuron
+    shares = shares_of_times(found, times[0], np.where(is_same, times[1], np.nan))
     notes = [NOTE_DRAWN] if drawn else []
     notes += [] if side is None else side_notes(side, first, learning)
     leading = leading_order(problem.activation, problem.teacher.coefficients, first.overlap)
     share = None if side is None else side.share
-    return _of_pairs(problem, first, learning, [leading, *times], notes, far_side_share=share)
+    return _of_pairs(problem, first, learning, [leading, *times], notes, far_side_share=share, shares=shares)
 
 
 def _of_pairs(
@@ -151,6 +156,7 @@ def _of_pairs(
     leading, emergence, learned = times
     if problem.activation.coefficients[0] != 0.0:
         learned, notes = np.full(learned.size, np.nan), [*notes, NOTE_CONSTANT]
+        fields |= {"shares": None}
     if not problem.teacher.is_orthonormal:
         notes = [*notes, NOTE_DIRECTIONS]
     return EmergencePrediction(*first, *learning, leading, emergence, learned, notes=tuple(notes), **fields)

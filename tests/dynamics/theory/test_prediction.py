@@ -496,3 +496,61 @@ def test_a_report_says_that_what_emerged_is_not_learned():
     assert "has 0.28 of the direction and leaves 0.92 of its loss" in sentences
     assert "p = 1" in flow.attrs["notes"]
     assert "Emerged, but not learned" not in " ".join(flow_findings(solved(problem_of(UNLIKE, [[0.3]]))).sentences)
+
+
+def shares_by_integration(k, overlap, a, n):
+    """Return the shares of one pair of h_k from its equations, integrated by SciPy until it is learned."""
+
+    def rates(_t, y):
+        C, log_n = y
+        return [a * k * C ** (k - 1) * (1 - C**2), 4 * (a * C**k - np.exp(log_n))]
+
+    events = [lambda _t, y, level=level: y[0] ** 2 - level for level in (0.1, 0.5)]
+    events.append(lambda _t, y: np.exp(y[1]) * y[0] ** k - a / 2)
+    events[-1].terminal = True
+    found = solve_ivp(rates, (0.0, 1e5), [overlap, np.log(n)], method="DOP853", rtol=1e-10, atol=1e-12, events=events)
+    times = [float(at[0]) for at in found.t_events]
+    return times[0] / times[2], (times[1] - times[0]) / times[2], 1 - times[1] / times[2]
+
+
+@pytest.mark.parametrize(
+    ("k", "search"), [(2, (0.17, 0.29, 0.38)), (3, (0.428, 0.753, 0.911)), (4, (0.757, 0.971, 0.997))]
+)
+def test_most_of_the_time_is_search_from_information_exponent_three_on_alone(k, search):
+    """Accepted shares at C_0 = 1/sqrt(d), d = 100, 1000, 10^4, to the digits that are given."""
+    shares = dynamics.learning_shares(f"he{k}", [0.1, 1000**-0.5, 0.01])
+    assert shares.search == pytest.approx(search, abs=0.0051 if k == 2 else 0.0006)
+    assert np.sum(shares, axis=0) == pytest.approx(np.ones(3), abs=1e-15)
+    assert [share[0] for share in shares] == pytest.approx(shares_by_integration(k, 0.1, 1.0, 1e-4), abs=1e-7)
+
+
+def test_predictions_have_the_shares_of_their_pairs():
+    teacher = Teacher([0.9, 0.4, 0.1])
+    problem = Problem(activation="he3", teacher=teacher, width=2, dimension=64, initial_norm=0.1, seed=1)
+    answer = dynamics.predict_emergence(problem)
+    names = ("search_share", "descent_share", "learning_share")
+    C = problem.start().teacher_overlap[answer.matched_neuron.values, range(3)]
+    for p in np.flatnonzero(answer.matched_neuron.values >= 0).tolist():
+        expected = shares_by_integration(3, C[p], teacher.coefficients[p], 0.01)
+        assert [answer[name].values[p] for name in names] == pytest.approx(expected, abs=1e-6)
+    never = answer.matched_neuron.values < 0
+    assert never.any()
+    assert all(np.isnan(answer[name].values[never]).all() for name in names)
+    assert "search_share" not in dynamics.predict_emergence(replace(problem, activation="1/2 + he3(z)"))
+    lines = str(dynamics.summary(answer))
+    assert f"{answer.search_share.values[0]:.3f}" in lines
+
+
+def test_a_pair_that_starts_found_searches_no_more():
+    shares = dynamics.learning_shares("he3", [0.5, 0.9], squared_norm=1e-6)
+    assert shares.search.tolist() == [0.0, 0.0]
+    assert shares.descent[1] == 0.0
+    assert shares.descent[0] > 0.0
+    at_once = dynamics.learning_shares("he3", 0.2, squared_norm=1e3)
+    assert np.isnan(at_once.search) or float(np.sum(at_once)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("overlap", [0.0, -0.1, 1.0, np.nan, []])
+def test_shares_refuse_overlaps_out_of_range(overlap):
+    with pytest.raises(ValueError, match=r"^Argument `overlap` must be above 0 and below 1, but is "):
+        dynamics.learning_shares("he3", overlap)
