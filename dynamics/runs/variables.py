@@ -74,7 +74,7 @@ predicted_emergence_time | direction | exact transit time of the matched pair to
 predicted_learned_time | direction | time at which the matched pair alone carries half the weight |
     \hat{T}_p^{\mathrm{pair}}
 search_share | direction | share of the pair's learned time until squared overlap 0.1 | s_p^{\mathrm{search}}
-descent_share | direction | share of the pair's learned time from there to emergence | s_p^{\mathrm{descent}}
+descent_share | direction | share of the pair's learned time from 0.1 to emergence | s_p^{\mathrm{descent}}
 learning_share | direction | share of the pair's learned time from emergence on | s_p^{\mathrm{learn}}
 emergence_time | direction | first time at which a neuron has squared overlap 1/2 | T_p^{\mathrm{emerge}}
 learned_time | direction | first time at which the neurons carry half the weight | T_p^{\mathrm{learn}}

@@ -108,28 +108,28 @@ def exponents(link: str, degrees: int) -> Told:
     return values, lines, sample_laws(information, generative)
 
 
-def signal(teacher: str, student: str | None, dimension: int, degrees: int) -> tuple[dict[str, Any], list[str]]:
+def signal(teacher: str, student: str | None, dimension: int, degrees: int) -> tuple[dict[str, object], list[str]]:
     """Return the signal and the noise of the gradient at the overlap d^(−½), as values for JSON and lines of text."""
     from hermite.expansion import expand
     from hermite.exponents.signal import gradient_signal
 
     try:
         learner = expand(teacher if student is None else student)
-        found, name = gradient_signal(teacher, learner, overlap=dimension**-0.5), learner.name
+        gradient, name = gradient_signal(teacher, learner, overlap=dimension**-0.5), learner.name
     except (TypeError, ValueError) as error:
         names = dict.fromkeys(("x", "f", "student"), "LINK" if student is None else "of --activation")
         raise UsageError(renamed(str(error), names)) from None
-    by_degree = [*found.by_degree[1:].tolist(), *[0.0] * degrees][:degrees]
-    values = {"by_degree": by_degree, "signal": found.signal, "noise": found.noise}
-    samples = found.samples if math.isfinite(found.samples) else None
+    by_degree = [*gradient.by_degree[1:].tolist(), *[0.0] * degrees][:degrees]
+    values = {"by_degree": by_degree, "signal": gradient.signal, "noise": gradient.noise}
+    samples = gradient.samples if math.isfinite(gradient.samples) else None
     lines = [
         "",
         f"gradient at the start, student {name}, overlap 1/√d, d = {dimension}",
         "   j  j c*_j c_j d^(-(j-1)/2)",
         *(f"{j:>4}  {value:>23.5g}" for j, value in enumerate(by_degree, 1)),
-        f"  signal, all degrees   {found.signal:.5g}",
-        f"  noise of one sample   {found.noise:.5g} along each other direction",
-        f"  samples at which the signal is as large as the noise of their mean: {found.samples:.3g}",
+        f"  signal, all degrees   {gradient.signal:.5g}",
+        f"  noise of one sample   {gradient.noise:.5g} along each other direction",
+        f"  samples at which the signal is as large as the noise of their mean: {gradient.samples:.3g}",
     ]
     return {"gradient": {"student": name, "dimension": dimension, **values, "samples": samples}}, lines
 
