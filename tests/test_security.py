@@ -122,9 +122,8 @@ HOSTILE_NAMES = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", HOSTILE_NAMES, ids=ascii)
-def test_files_with_hostile_names(name, tmp_path, monkeypatch):
+def test_files_with_hostile_names(name, here):
     """They are written, loaded, refused and resumed as any other, and no other file appears."""
-    monkeypatch.chdir(tmp_path)
     problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16)
     answer = dynamics.predict_emergence(problem, save_at=SaveAt.at([1.0, 2.0]))
     dynamics.save(answer, name)
@@ -133,19 +132,18 @@ def test_files_with_hostile_names(name, tmp_path, monkeypatch):
         dynamics.save(answer, name)
     with pytest.raises(dynamics.StorageError, match="must hold a run that can be resumed"):
         dynamics.resume(name)
-    assert names_in(tmp_path) == {name}
+    assert names_in(here) == {name}
 
 
 @pytest.mark.parametrize(
     "name", ["; touch executed.nc", "$(touch executed) `touch executed`.nc", 'it\'s "two" words.nc']
 )
-def test_the_command_that_goes_on_can_be_pasted(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_that_goes_on_can_be_pasted(name, here, capsys):
     arguments = ["--k", "4", "--directions", "4", "--width", "12", "--dimension", "32", "--t-max", "1e7", "--no-plot"]
     assert solve.main([*arguments, "--method", "explicit", "--max-runtime", "0.05", "--output", name]) == 0
     command = capsys.readouterr().err.partition("Go on with: ")[2].splitlines()[0]
     assert shlex.split(command)[:5] == ["python", "-m", "dynamics.solve", "--resume", name]
-    assert names_in(tmp_path) == {name}
+    assert names_in(here) == {name}
 
 
 STUDY = """
@@ -194,11 +192,10 @@ def test_a_study_file_imports_nothing_that_it_names(marking, tmp_path, capsys, f
     assert names_in(tmp_path) == {"asked.toml", "marking.py"}
 
 
-def test_a_study_file_runs_no_command(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "asked.toml").write_text(STUDY.format(name="pydoc:pipepager") + 'cmd = "id > owned"\n')
+def test_a_study_file_runs_no_command(here):
+    (here / "asked.toml").write_text(STUDY.format(name="pydoc:pipepager") + 'cmd = "id > owned"\n')
     assert study.main(["asked.toml", "--quiet"]) == 2
-    assert names_in(tmp_path) == {"asked.toml"}
+    assert names_in(here) == {"asked.toml"}
 
 
 @pytest.mark.parametrize("named_in_file", [True, False])

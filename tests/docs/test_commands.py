@@ -149,9 +149,8 @@ def test_output_that_a_page_shows_is_what_the_command_prints(page):
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in PAGES[page]])
-def test_the_examples_of_a_page_print_what_it_shows(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_examples_of_a_page_print_what_it_shows(page, here):
     if "dynamics.load(" in PAGES[page]:  # what the commands of the page wrote
-        run_all(page, tmp_path)
+        run_all(page, here)
     example = doctest.DocTestParser().get_doctest(PAGES[page], {}, page, f"{page}.md", 0)
     assert doctest.DocTestRunner().run(example).failed == 0

@@ -47,12 +47,11 @@ def printed(name):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCRIPTS]
 )
-def test_script_prints_and_draws_what_is_committed(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_script_prints_and_draws_what_is_committed(name, here, capsys):
     runpy.run_path(str(GALLERY / f"{name}.py"), run_name="__main__")
     plt.close("all")
     assert capsys.readouterr().out == printed(name)
-    drawn, shown = grey(tmp_path / f"{name}.png"), grey(GALLERY / f"{name}.png")
+    drawn, shown = grey(here / f"{name}.png"), grey(GALLERY / f"{name}.png")
     assert drawn.std() > 0.03, "the picture is blank"
     assert drawn.shape == shown.shape
     assert np.corrcoef(drawn.ravel(), shown.ravel())[0, 1] > LIKENESS, "the committed picture is another one"
@@ -68,12 +67,11 @@ def first_and_last(folder):
     return frames
 
 
-def test_the_animation_begins_and_ends_as_the_committed_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_animation_begins_and_ends_as_the_committed_one(here, monkeypatch, capsys):
     monkeypatch.setattr(animation, "FRAMES", 4)
     runpy.run_path(str(GALLERY / f"{ANIMATION}.py"), run_name="__main__")
     assert capsys.readouterr().out == printed(ANIMATION)
-    for drawn, shown in zip(first_and_last(tmp_path), first_and_last(GALLERY), strict=True):
+    for drawn, shown in zip(first_and_last(here), first_and_last(GALLERY), strict=True):
         assert drawn.shape == shown.shape
         assert np.corrcoef(drawn.ravel(), shown.ravel())[0, 1] > LIKENESS
     assert (GALLERY / f"{ANIMATION}.gif").stat().st_size <= 300_000

@@ -37,8 +37,8 @@ def cases(call: Call, number: int, seed: int):
             return
 
 
-def check(call, number, record_property, folder):
-    before, complaints, count = contents(folder), {}, 0
+def check(call, number, record_property, here):
+    before, complaints, count = contents(here), {}, 0
     for case in cases(call, number, 1):
         count += 1
         complaint = complaint_of_call(case)
@@ -46,19 +46,13 @@ def check(call, number, record_property, folder):
             complaints[case.label] = complaint
     record_property("bad inputs: arguments", count)
     assert not complaints, report(complaints)
-    assert contents(folder) == before
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    assert contents(here) == before
 
 
 @pytest.mark.longer
 @pytest.mark.parametrize("call", list(calls()), ids=lambda call: call.name)
-def test_bad_arguments(call, folder, record_property):
-    check(call, share("arguments", len(call.kinds)), record_property, folder)
+def test_bad_arguments(call, here, record_property):
+    check(call, share("arguments", len(call.kinds)), record_property, here)
 
 
 def may_be_none(call: Call):
@@ -71,7 +65,7 @@ def may_be_none(call: Call):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("call", list(calls()), ids=lambda call: call.name)
-def test_none_for_every_argument(call, folder, record_property):
+def test_none_for_every_argument(call, here, record_property):
     """Where it is a good value it is accepted, or refused in one sentence; elsewhere it is refused."""
     complaints, count = {}, 0
     for name, accepted in may_be_none(call):
@@ -93,6 +87,6 @@ def answers():
 
 
 @pytest.mark.longer
-def test_bad_answers(answers, folder, record_property):
+def test_bad_answers(answers, here, record_property):
     for call in calls_of_answers(answers):
-        check(call, share("arguments", len(call.kinds)), record_property, folder)
+        check(call, share("arguments", len(call.kinds)), record_property, here)

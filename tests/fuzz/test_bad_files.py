@@ -47,12 +47,6 @@ def good(tmp_path_factory):
     return {path.stem: path for path in sorted(folder.glob("*.nc"))}
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def asked(path):
     """Read a file as a question: the problem that it answers, where it is one answer."""
     found = dynamics.load(path)
@@ -67,8 +61,8 @@ def read_complaints(path, label):
             yield f"{label}, {read.__name__}", complaint
 
 
-def test_foreign_files(folder, record_property):
-    path, complaints = folder / "given.nc", {}
+def test_foreign_files(here, record_property):
+    path, complaints = here / "given.nc", {}
     for content in FOREIGN:
         path.write_bytes(content)
         complaints.update(read_complaints(path, shown(content[:60])))
@@ -79,20 +73,20 @@ def test_foreign_files(folder, record_property):
             (sgd_study.main, ["step-size", "--problem", "given.nc", "--output", "new.nc"]),
         ):
             case = Case("files", f"{given[0]} {shown(content[:60])}", lambda main=main, given=given: ended(main, given))
-            complaint = complaint_of_command(case, folder)
+            complaint = complaint_of_command(case, here)
             if complaint is not None:
                 complaints[f"{main.__module__} {case.label}"] = complaint
     record_property("bad inputs: files", len(FOREIGN))
     assert not complaints, report(complaints)
-    assert not (folder / "executed").exists()
+    assert not (here / "executed").exists()
 
 
 @pytest.mark.longer
-def test_damaged_files(good, folder, record_property):
+def test_damaged_files(good, here, record_property):
     rng, complaints, count = np.random.default_rng(7), {}, share("damaged")
     # Without the checksum, which shows the damage before anything else is read.
     contents = {name: path.read_bytes()[:-SEAL_BYTES] for name, path in good.items()}
-    path = folder / "given.nc"
+    path = here / "given.nc"
     for at in range(count):
         name = sorted(contents)[at % len(contents)]
         path.write_bytes(damaged(rng, contents[name]))
@@ -103,9 +97,9 @@ def test_damaged_files(good, folder, record_property):
 
 @pytest.mark.thorough
 @pytest.mark.longer
-def test_hostile_attributes(good, folder, record_property):
+def test_hostile_attributes(good, here, record_property):
     rng, complaints, count = np.random.default_rng(8), {}, share("hostile")
-    path = folder / "given.nc"
+    path = here / "given.nc"
     for at, (what, spoil) in enumerate(spoilers(rng, count)):
         name = ("flow", "finished", "runs")[at % 3]
         spoiled(good[name], path, spoil)
@@ -114,16 +108,16 @@ def test_hostile_attributes(good, folder, record_property):
         if at % PAGE_OF != PAGE_OF - 1:
             continue
         case = Case("files", label, lambda: ended(report_command.main, ["given.nc", "--output", "page.html"]))
-        complaint = complaint_of_command(case, folder)
-        if complaint is not None and not (complaint == "touches a file" and (folder / "page.html").exists()):
+        complaint = complaint_of_command(case, here)
+        if complaint is not None and not (complaint == "touches a file" and (here / "page.html").exists()):
             complaints[f"{label}, report"] = complaint
-        (folder / "page.html").unlink(missing_ok=True)
+        (here / "page.html").unlink(missing_ok=True)
     record_property("bad inputs: files", count)
     assert not complaints, report(complaints)
-    assert not (folder / "executed").exists()
+    assert not (here / "executed").exists()
 
 
-def test_what_is_no_file(good, folder, record_property):
+def test_what_is_no_file(good, here, record_property):
     """Directories, devices, pipes, sockets, loops, broken links, names that no file can have."""
     os.mkfifo("fifo")
     Path("loop.nc").symlink_to("loop.nc")
@@ -141,7 +135,7 @@ def test_what_is_no_file(good, folder, record_property):
     assert not complaints, report(complaints)
 
 
-def test_files_that_may_not_be_read_or_written(good, folder, record_property):
+def test_files_that_may_not_be_read_or_written(good, here, record_property):
     """Root may read and write everything, so this is for other users; /proc, where nobody may, is among the flags."""
     if os.geteuid() == 0:
         pytest.skip("root may read and write everything")

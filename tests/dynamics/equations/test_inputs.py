@@ -266,7 +266,7 @@ def test_what_is_not_derived_for_inputs_refuses_them():
         dynamics.one_step_moments(asked)
 
 
-def test_a_sweep_and_a_command_take_the_decay_of_the_spectrum(tmp_path, monkeypatch):
+def test_a_sweep_and_a_command_take_the_decay_of_the_spectrum(here):
     asked = problem(activation="he4", inputs=None)
     found = dynamics.sweep(asked, {"alpha": [0.25, 0.5]}, study="prediction", workers=0, progress=False)
     assert found.alpha.attrs["long_name"] == "decay of the eigenvalues of the inputs"
@@ -274,12 +274,11 @@ def test_a_sweep_and_a_command_take_the_decay_of_the_spectrum(tmp_path, monkeypa
     point = found.sel(alpha=0.5)
     assert dynamics.Problem.from_dataset(point) == alone
     np.testing.assert_array_equal(point.emergence_time, dynamics.predict_emergence(alone).emergence_time)
-    monkeypatch.chdir(tmp_path)
     sizes = ["--spectrum", "0.5", "--coefficients", "0.8,0.6", "--width", "3", "--dimension", "30"]
     assert main([*sizes, "--output", "run.nc", "--no-plot", "--quiet", "--no-progress"]) == 0
-    flow = dynamics.load(tmp_path / "run.nc")
+    flow = dynamics.load(here / "run.nc")
     assert dynamics.Problem.from_dataset(flow) == alone
-    assert "eigenvalues l^(-0.5)" in dynamics.write_report("run.nc", tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "eigenvalues l^(-0.5)" in dynamics.write_report("run.nc", here / "run.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough

@@ -225,14 +225,13 @@ def test_neurons_apart_in_one_class_alone_are_told_apart():
         dynamics.solve_problem(dynamics.Problem(**given, initial_weights=weights))
 
 
-def test_a_command_and_a_sweep_take_a_spectrum(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_command_and_a_sweep_take_a_spectrum(here, capsys):
     words = [
         "--model", "network", "--activation", "relu", "--width", "4", "--dimension", "12", "--spectrum", "0.5",
         "--biases", "trained", "--coefficients", "1,-0.6", "--t-max", "5", "--quiet", "--no-plot",
     ]  # fmt: skip
     assert main([*words, "--output", "network.nc"]) == 0
-    stored = dynamics.load(tmp_path / "network.nc")
+    stored = dynamics.load(here / "network.nc")
     asked = dynamics.Problem.from_dataset(stored)
     assert (asked.inputs, asked.kind) == (dynamics.Inputs.power_law(0.5), "network")
     assert main([*words[:-2], "--dry-run"]) == 0

@@ -146,8 +146,7 @@ def test_transfer_of_descent_by_command(tmp_path, capsys):
         (["transfer", "--beta", "x"], "Option --beta must be a number, but is 'x'."),
     ],
 )  # fmt: skip
-def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):
-    monkeypatch.chdir(tmp_path)
+def test_usage_errors_are_one_sentence_and_exit_two(here, capsys, arguments, sentence):
     assert main(arguments) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
 

@@ -42,8 +42,7 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         (
             lambda: problem(student="comittee"),
             ValueError,
-            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', 'stiefel', but is 'comittee'. "
-            "Did you mean 'committee'?",
+            "Argument `student` must be one of 'homogeneous', 'committee', 'spherical', 'stiefel', but is 'comittee'. Did you mean 'committee'?",
         ),
         (lambda: problem(width=2.5), TypeError, "Argument `width` must be an integer, but is 2.5."),
         (lambda: problem(dimension=1), ValueError, "Argument `dimension` must be at least 2, the number of axes that the teacher spans, but is 1."),
@@ -61,11 +60,7 @@ def start(C=((0.1, 0.2),), G=((1.0,),), n=(1.0,)):
         (lambda: problem(**start(C=((np.nan, 0.0),))), ValueError, "Argument `initial_overlaps` must be finite, but C is not."),
         (lambda: problem(**start(n=(0.0,))), ValueError, "Argument `initial_overlaps` must have positive squared norms n, but the smallest is 0.0."),
         (lambda: problem(**start(G=((0.9,),))), ValueError, "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not."),
-        (
-            lambda: problem(**start(C=((0.9, 0.9),))),
-            ValueError,
-            "Argument `initial_overlaps` must leave G - C T^-1 C^T positive semidefinite, but its smallest eigenvalue is -0.62.",
-        ),
+        (lambda: problem(**start(C=((0.9, 0.9),))), ValueError, "Argument `initial_overlaps` must leave G - C T^-1 C^T positive semidefinite, but its smallest eigenvalue is -0.62."),
         (
             lambda: problem(teacher=dynamics.Teacher([1, 1], directions=[[1.0], [1.0]]), **start(C=((0.1, 0.2),))),
             ValueError,

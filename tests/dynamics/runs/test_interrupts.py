@@ -380,12 +380,7 @@ def test_events_that_a_step_of_another_library_passes_wait_once_it_is_given_up(m
         (dynamics.solve_overlaps, {"method": "bdf", "rtol": 1e-6}, CompiledStepper, "_advance"),
         (dynamics.solve_overlaps, {"method": "stiff"}, LargeFlowStepper, "_settle"),
         (dynamics.solve_overlaps, {"method": "gradient-descent", "learning_rate": 0.02}, descent.DescentStepper, "_advance"),
-        (
-            dynamics.solve_mean_field,
-            {"particles": 60_000, "keep": "summary", "save_at": dynamics.SaveAt.geometric(0.3, 6.0, 8)},
-            particle_stepper.ParticleStepper,
-            "_advance",
-        ),
+        (dynamics.solve_mean_field, {"particles": 60_000, "keep": "summary", "save_at": dynamics.SaveAt.geometric(0.3, 6.0, 8)}, particle_stepper.ParticleStepper, "_advance"),
     ],
     ids=["explicit", "bdf", "stiff", "gradient-descent", "particles"],
 )  # fmt: skip

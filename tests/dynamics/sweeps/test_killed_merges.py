@@ -60,14 +60,13 @@ def test_a_sweep_that_was_killed_after_its_merge_ends_by_the_same_call(end, tmp_
 
 
 @pytest.mark.thorough
-def test_so_does_its_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "study.toml").write_text(SMALL_STUDY)
+def test_so_does_its_command(here, monkeypatch, capsys):
+    (here / "study.toml").write_text(SMALL_STUDY)
     with replaced(monkeypatch, PointDirectory, "remove", killed), pytest.raises(KilledError):
         study.main(["study.toml", "--workers", "1"])
     assert study.main(["study.toml", "--workers", "1"]) == 0
     assert "2 of 2 points were answered" in capsys.readouterr().out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["study.nc", "study.toml"]
+    assert sorted(path.name for path in here.iterdir()) == ["study.nc", "study.toml"]
 
 
 def test_a_sweep_that_was_killed_before_its_merge_merges(tmp_path, monkeypatch):

@@ -73,15 +73,14 @@ save_at = { at = [1.0, 2.0] }
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], []])
-def test_the_command_refuses_with_exit_code_two(tmp_path, monkeypatch, capsys, arguments):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_refuses_with_exit_code_two(here, monkeypatch, capsys, arguments):
     monkeypatch.setattr("dynamics.sweeps.workers.available_cores", lambda: 0)
-    (tmp_path / "asked.toml").write_text(FILE)
+    (here / "asked.toml").write_text(FILE)
     assert study.main(["asked.toml", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: Problem and options must suit the study overlaps, but do not: ")
     assert "`rtol` must be finite and positive" in error
-    assert [path.name for path in tmp_path.iterdir()] == ["asked.toml"]
+    assert [path.name for path in here.iterdir()] == ["asked.toml"]
 
 
 def test_the_largest_points_are_asked_first():

@@ -72,12 +72,7 @@ def test_jackknife_errors_match_the_scatter_of_staircases():
         ([[1.0]], [[1.0]], None, "must have one shape"),
         ([2.0, 1.0] + [3.0] * 5, [1.0] * 7, None, "^Argument `x` must increase, but goes from 2 to 1.$"),
         ([1.0, 2.0, np.nan, *range(3, 9)], np.ones(9), None, "^Argument `x` must hold numbers alone, but has NaN.$"),
-        (
-            [1.0, 2.0, np.nan, 1.5, *range(3, 9)],
-            np.ones(10),
-            None,
-            "^Argument `x` must hold numbers alone, but has NaN.$",
-        ),
+        ([1.0, 2.0, np.nan, 1.5, *range(3, 9)], np.ones(10), None, "^Argument `x` must hold numbers alone, but has NaN.$"),
         ([*range(1, 9), np.inf], np.ones(9), None, "must be positive and finite"),
         (range(1, 10), [1.0] * 8 + [np.nan], None, "must be positive and finite"),
         (np.arange(1.0, 6.0), np.ones(5), None, "must hold at least 6 points"),
@@ -85,7 +80,7 @@ def test_jackknife_errors_match_the_scatter_of_staircases():
         (np.arange(1.0, 20.0), np.zeros(19), None, "must be positive and finite"),
         (np.arange(0.0, 20.0), np.ones(20), None, "must be positive and finite"),
     ],
-)
+)  # fmt: skip
 def test_curves_without_a_fit_are_refused(x, y, window, sentence):
     with pytest.raises(ValueError, match=sentence):
         fit_power_law(x, y, window=window)

@@ -152,18 +152,12 @@ def with_text_as_norm(dataset):
     ("spoil", "sentence"),
     [
         (with_text_as_norm, "Argument `initial_norm` must be a real number, but is 'torch'."),
-        (
-            lambda dataset: dataset.assign_attrs(step_theory="finite-d", learning_rate="fast", batch_size=1),
-            "Argument FILE must have a number as attribute `learning_rate`, but has 'fast'.",
-        ),
+        (lambda dataset: dataset.assign_attrs(step_theory="finite-d", learning_rate="fast", batch_size=1), "Argument FILE must have a number as attribute `learning_rate`, but has 'fast'."),
         (
             lambda dataset: dataset.drop_vars("emergence_time").assign(emergence_time=("more", np.ones(5))),
             "Argument FILE must have numbers `emergence_time{'direction': 2}`, but has float64 {'more': 5}.",
         ),
-        (
-            lambda dataset: dataset.assign(loss=(("time", "more"), np.ones((20, 3)))),
-            "Argument FILE must have numbers `loss{'time': 20}`, but has float64 {'time': 20, 'more': 3}.",
-        ),
+        (lambda dataset: dataset.assign(loss=(("time", "more"), np.ones((20, 3)))), "Argument FILE must have numbers `loss{'time': 20}`, but has float64 {'time': 20, 'more': 3}."),
         (lambda dataset: dataset.assign(loss=("time", np.array(["low"] * 20))), "Argument FILE must have numbers `loss{'time': 20}`, but has <U3 {'time': 20}."),
     ],
     ids=["norm", "rate", "times", "loss", "text"],

@@ -113,8 +113,7 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
 
 
 @pytest.mark.thorough
-def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_prints_and_draws_it(here, capsys):
     words = "epochs --links erf,he3 --ratios 1,2 --label-noises 0.5 --epochs 3 --dimension 40 --seeds 2 --draws 1024"
     assert main([*words.split(), "--dry-run"]) == 0
     assert "for 24 steps of all runs together" in capsys.readouterr().err
@@ -123,7 +122,7 @@ def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
     assert [(point["link"], point["n/d"]) for point in printed["points"]] == [
         ("erf", 1.0), ("erf", 2.0), ("he3", 1.0), ("he3", 2.0)
     ]  # fmt: skip
-    stored = dynamics.load(tmp_path / "study-epochs.nc")
+    stored = dynamics.load(here / "study-epochs.nc")
     left = sgd_check.plot_study(stored).axes[0]
     np.testing.assert_array_equal(left.get_lines()[0].get_ydata(), stored.reused_overlap[0, 0, :, -1])
 

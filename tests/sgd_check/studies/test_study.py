@@ -255,21 +255,20 @@ def test_loss_against_samples_at_tuned_steps():
     assert summary["fits"][-1]["exponent"] == -0.5
 
 
-def test_the_command_writes_and_prints(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_writes_and_prints(here, capsys):
     assert main(QUICK) == 0
     shown = capsys.readouterr()
     assert "steps ~ d^x" in shown.out
     assert "of all runs together" in shown.err
-    assert (tmp_path / "study-sample-complexity.png").stat().st_size > 10_000
-    stored = load(tmp_path / "study-sample-complexity.nc")
+    assert (here / "study-sample-complexity.png").stat().st_size > 10_000
+    stored = load(here / "study-sample-complexity.nc")
     assert dict(stored.sizes)["run"] == 3
     assert json.loads(stored.attrs["parameters"])["solver"]["rate"] == 0.02
     # A second run takes a free name and gives the same bits.
     assert main([*QUICK, "--json", "--no-plot"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["output"] == "study-sample-complexity-2.nc"
-    again = load(tmp_path / "study-sample-complexity-2.nc")
+    again = load(here / "study-sample-complexity-2.nc")
     np.testing.assert_array_equal(again["emergence_time"], stored["emergence_time"])
 
 
@@ -321,8 +320,7 @@ def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch,
         (["transfer", "--k", "2"], "Option --k must be at least 3, but is 2."),
     ],
 )  # fmt: skip
-def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):
-    monkeypatch.chdir(tmp_path)
+def test_usage_errors_are_one_sentence_and_exit_two(here, capsys, arguments, sentence):
     assert main(arguments) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
 
@@ -395,10 +393,9 @@ def test_an_interrupt_leaves_the_rest_unknown(monkeypatch):
 
 
 @pytest.mark.thorough
-def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
+def test_the_command_prints_and_draws_it(here, capsys):
     from sgd_check.study import main
 
-    monkeypatch.chdir(tmp_path)
     words = "full-batch --dimensions 16 --ratios 2 --steps 50 --online-dimensions 64 --seeds 2"
     assert main([*words.split(), "--dry-run"]) == 0
     assert "steps of all runs together" in capsys.readouterr().err
@@ -407,7 +404,7 @@ def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
     assert printed["study"] == "full-batch"
     assert [point["n/d"] for point in printed["points"]] == [2.0]
     assert printed["exact_recovery_theory"] == "none: the share of exact recoveries by descent is measured alone"
-    stored = dynamics.load(tmp_path / "study-full-batch.nc")
+    stored = dynamics.load(here / "study-full-batch.nc")
     left, right = sgd_check.plot_study(stored).axes
     np.testing.assert_array_equal(left.get_lines()[0].get_ydata(), stored.predicted_overlap_squared)
     assert right.get_xscale() == "log"

@@ -124,10 +124,7 @@ def test_what_is_predicted_never_and_what_is_not_learned_disagree(composition):
     ("steps", "stop_reason", "verdict", "reason"),
     [
         (40, "reached_end", "agree", "Nothing is predicted ever to be learned, and nothing was."),
-        (
-            39, "reached_end", "undecided",
-            "Nothing was learned, but the runs end at time 19.5, before the prediction, at 20.",
-        ),
+        (39, "reached_end", "undecided", "Nothing was learned, but the runs end at time 19.5, before the prediction, at 20."),
         (40, "interrupted", "undecided", "Nothing was learned, but the runs stopped early (interrupted)."),
     ],
 )  # fmt: skip
@@ -181,14 +178,13 @@ def test_comparisons_of_other_things_are_refused(composition):
         sgd_check.tokens.compare(tokens.solve(tokens.Composition(vocabulary=6, hops=2), progress=False), runs)
 
 
-def test_the_command_checks_a_file(tmp_path, monkeypatch, capsys, composition):
-    monkeypatch.chdir(tmp_path)
+def test_the_command_checks_a_file(here, capsys, composition):
     dynamics.save(composition[0], "p.nc")
     words = ["p.nc", "--learning-rate", "0.5", "--batch-size", "2", "--seeds", "4", "--json"]
     assert main(words) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"] == "agree"
-    assert (tmp_path / "p-check.png").stat().st_size > 10_000
+    assert (here / "p-check.png").stat().st_size > 10_000
     assert main(words) == 2
     assert "must not name an existing file" in capsys.readouterr().err
     assert main(["absent.nc"]) == 2

@@ -79,10 +79,8 @@ def test_sentences_are_made_from_rows():
         Row(quantity="loss", kind=RowKind.RANKS, time=2.0, z=4.0, p_value=1e-8),
         Row(quantity="direction", label="3", kind="emergence", z=-5.0, p_value=1e-9),
         Row(quantity="direction", label="3", kind="learning", z=5.0, p_value=1e-10),
-        Row(
-            quantity="direction", label="4", kind="emergence", time=np.inf, value=3, runs=8, p_value=0.0, cause="Noise."
-        ),
-    ]
+        Row(quantity="direction", label="4", kind="emergence", time=np.inf, value=3, runs=8, p_value=0.0, cause="Noise."),
+    ]  # fmt: skip
     said = [difference(rows[: count + 1], 1e-5, 0.01).split(" (global")[0] for count in range(len(rows))]
     assert said == [
         "The loss is smaller than predicted, most at time 1.25, z = -7.2",
@@ -104,16 +102,8 @@ def test_rows_are_stored_as_they_are(tmp_path):
     rows = [
         Row(quantity="squared norm", label="1", kind=RowKind.CURVE, time=0.5, value=-0.1, low=-0.02, high=0.02, z=-3.0),
         judged(0.01, quantity="Komponente ξ₁", p_value=0.002, seen=True, excuse="That may be “noise”: no.", power=0.9),
-        Row(
-            quantity="loss",
-            z=-np.inf,
-            p_value=0.0,
-            visible_error=0.1,
-            runs=16.0,
-            required=True,
-            decision=Decision.DISAGREE,
-        ),
-    ]
+        Row(quantity="loss", z=-np.inf, p_value=0.0, visible_error=0.1, runs=16.0, required=True, decision=Decision.DISAGREE),
+    ]  # fmt: skip
     values = evidence_variables(rows)
     dataset = xr.Dataset({name: ("row", array, VARIABLES[name].labels) for name, array in values.items()})
     dynamics.save(dataset.assign_attrs(answer="comparison", schema_version=1), tmp_path / "rows.nc")
