@@ -43,6 +43,7 @@ def console(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None, lines: dict[str, str], end: str) -> int:
+    """Run the command that the arguments name, or list all commands; return the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in NAMES:
         name, sys.argv[1:] = words[0], words[1:]
@@ -55,6 +56,7 @@ def _run(arguments: Sequence[str] | None, lines: dict[str, str], end: str) -> in
     )
 
     def tell_commands() -> int:
+        """Print all commands; UsageError for a name that is none."""
         if words and not words[0].startswith("-"):
             raise UsageError(not_a_choice("Argument COMMAND", words[0], NAMES, quoted=False))
         command_parser("dynamics", ABOUT, command_list + end).parse_args(words)

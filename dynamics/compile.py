@@ -79,6 +79,7 @@ def _solved(function: str, *problems: Mapping[str, object], **settings: object) 
     """Return a job that calls a public function on the small problems with these fields, up to a short time."""
 
     def solve() -> None:
+        """Solve each small problem."""
         import dynamics
 
         times = {"save_at": dynamics.SaveAt.at([0.0, 0.5, 2.0])}
@@ -89,6 +90,7 @@ def _solved(function: str, *problems: Mapping[str, object], **settings: object) 
 
 
 def _predictions() -> None:
+    """Compile what predictions and closed forms need."""
     import dynamics
 
     for link in ("he4", "he2", "relu"):
@@ -98,6 +100,7 @@ def _predictions() -> None:
 
 
 def _tokens() -> None:
+    """Compile the equations of attention and memory, by a short solve of each kind of problem."""
     from dynamics import SaveAt, tokens
 
     problems = (
@@ -176,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Any) -> int:
+    """Do the jobs that the options name, in processes of one thread each; return the exit code."""
     from dynamics.cores import available_cores
 
     all_jobs, words = jobs(), options.names or [""]

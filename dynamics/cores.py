@@ -47,6 +47,7 @@ def available_cores() -> int:
 
 @contextmanager
 def _counted(body: str) -> Iterator[None]:
+    """Count the threads that are in a body of this name."""
     with _counting:
         _entered[body] += 1
     try:

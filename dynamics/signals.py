@@ -99,6 +99,7 @@ def _end_unanswered() -> None:
 
 
 def _end_process(reason: str) -> NoReturn:
+    """Write the reason to stderr and end the process at once, with the exit code of an interruption."""
     with suppress(OSError):  # stderr may be closed
         os.write(STDERR, f"Ended at once: {reason}. Files keep what was last written.\n".encode())
     os._exit(EXIT_INTERRUPTED)

@@ -103,6 +103,7 @@ def _noticed_study(typed: Mapping[str, object], command: str) -> int:
 
 
 def _study(typed: Values, command: str) -> int:
+    """Answer the study of a file as the options say; return the exit code."""
     parsing.refuse_both(typed, "json", "quiet")
     parsing.refuse_both(typed, "workers", "scheduler")
     workers = parsing.value_of(WORKERS, typed)
@@ -132,6 +133,7 @@ def _study(typed: Values, command: str) -> int:
 
 
 def _run(settings: Mapping[str, object], file: StudyFile, grid: Grid, output: Path, command: str) -> int:
+    """Answer the points, write the result and print the findings; return the exit code."""
     from dynamics.kernels.compilation import compilation_of_run
     from dynamics.report.flows import LEAST_COMPILING
     from dynamics.report.sweep import sweep_findings

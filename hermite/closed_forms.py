@@ -138,6 +138,7 @@ def _with_steps(expression: Expression) -> Expression:
     z, half = variable(), sympy.Rational(1, 2)
 
     def step(argument: Expression) -> Expression:
+        """Return the unit step of an argument, by one of z itself where the argument is linear."""
         # H(a z + b) is the unit step at -b/a, from below where a < 0; its value at the point does not matter.
         line = _quadratic(argument)
         if line is None or line[0] != 0 or line[1] == 0:
@@ -146,6 +147,7 @@ def _with_steps(expression: Expression) -> Expression:
         return place if line[1].is_positive else 1 - place
 
     def maximum(*arguments: Expression) -> Expression:
+        """Return the largest argument, by unit steps of differences."""
         result = arguments[0]
         for argument in arguments[1:]:
             result = argument + (result - argument) * step(result - argument)

@@ -18,6 +18,7 @@ def _runs(
     """Return a job that takes a few steps of an engine."""
 
     def simulate() -> None:
+        """Take some steps with each size of batches."""
         import sgd_check
 
         problem = small_problem({"activation": "he3", "dimension": 40, **fields})

@@ -78,6 +78,7 @@ class CompiledUnit:
         """Return the function by which Numba learns the type of a call and its instructions."""
 
         def generate(context: Untyped, builder: Untyped, _: Untyped, values: Untyped) -> Untyped:
+            """Return the instruction that calls the address in the cell."""
             kinds = [context.get_value_type(kind) for kind in self.signature.args]
             function = ir.FunctionType(context.get_value_type(self.signature.return_type), kinds)
             cell = builder.module.globals.get(self.symbol)

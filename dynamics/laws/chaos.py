@@ -245,6 +245,7 @@ def width_exponents(scaled: Array, widths: Integers) -> tuple[Array, Array]:
     centre, count = np.log(widths) - np.log(widths).mean(), scaled.shape[1]
 
     def slopes(chosen: NDArray[np.intp]) -> Array:
+        """Return the exponents in the width of the mean over the chosen starts, (times,)."""
         mean = scaled[:, chosen].mean(axis=1)
         logs = np.log(np.where((mean > 0.0).all(axis=0), mean, np.nan))
         return np.asarray(centre @ logs / (centre @ centre) - 1.0)
@@ -287,6 +288,7 @@ def prepare(
     chaos = partial(propagation_of_chaos, problem, widths=counts, seeds=range(seed, seed + number), save_at=saved_times)
 
     def solve(_: PreparedStudy) -> xr.Dataset:
+        """Return the answer of `propagation_of_chaos`, with its seconds."""
         began = clock.perf_counter()
         dataset = also_interrupted(partial(chaos, rtol=RTOL, atol=ATOL, progress=seen))
         return dataset.assign_attrs(wall_seconds=clock.perf_counter() - began)

@@ -42,6 +42,7 @@ def _quadratic_laws(study: PreparedStudy, dimensions: list[int], widths: list[in
     with under_way(len(seeds) * (len(dimensions) + 1 + len(widths)), study.progress) as meter:
 
         def solved(first: Problem, times: Array) -> list[xr.Dataset]:
+            """Return the answers at these times, one per seed."""
             starts, save_at = [replace(first, seed=seed) for seed in seeds], SaveAt.at(times)
             tasks = [partial(solve_quadratic, start, save_at=save_at, progress=False) for start in starts]
             return [answer for answer, _ in meter.answers(tasks)]

@@ -123,6 +123,7 @@ def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:
     flow = partial(solve_overlaps, **COUPLED_FLOW)
 
     def solver(problem: Problem) -> Callable[..., xr.Dataset]:
+        """Return the function that solves a problem: the coupled flow, that of pairs, or their sum formula."""
         if coupled:
             return flow
         return solve_decoupled if problem.inputs is None else predict_emergence

@@ -94,6 +94,8 @@ def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) ->
     """Return a decorator of a function that reads one law: `over_starts` gives its errors, with groups by `starts`."""
 
     def decorated(read: Reading) -> Reading:
+        """Return the function with errors over starts."""
+
         @wraps(read)
         def law(datasets: Sequence[xr.Dataset], *rate: float, **named: float) -> ScalingLaw:
             return over_starts(lambda part: (read(part, *rate, **named),), starts(datasets))[0]

@@ -75,6 +75,7 @@ def with_hints(function: Callable[Parameters, Result]) -> Callable[Parameters, R
 
     @wraps(function)
     def hinted(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        """Call the function; TypeError with the nearest name for an unknown argument."""
         if not takes_any:
             check_names(function.__qualname__, kwargs, parameters)
         return function(*args, **kwargs)

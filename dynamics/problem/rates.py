@@ -264,21 +264,25 @@ def _looked_up(rates: Array, boundaries: Integers, steps: Array) -> Array:
 
 
 def _stepped(initial: float, factor: float, every: int, steps: Array) -> Array:
+    """Return rates that are multiplied by `factor` after every `every` steps."""
     return np.asarray(initial * factor ** np.floor(steps / every))
 
 
 def _cosine(initial: float, final: float, count: int, steps: Array) -> Array:
+    """Return rates that fall along half a cosine over `count` steps, then stay."""
     # (1 + cos x)/2 loses its last digits next to x = π.
     left = np.sin(0.5 * np.pi * (1.0 - np.minimum(steps, count) / count)) ** 2
     return np.asarray(final + (initial - final) * left)
 
 
 def _warmed(rates: Callable[[Array], Array], rise: int, steps: Array) -> Array:
+    """Return rates that rise linearly over `rise` steps, then those of a schedule."""
     first = rates(np.zeros(1))
     return np.where(steps < rise, first * ((steps + 1.0) / rise), rates(np.maximum(steps - rise, 0.0)))
 
 
 def _silver(rate: float, steps: Array) -> Array:
+    """Return the rates of the silver schedule, longer at steps with more factors of two."""
     count = steps.astype(np.int64) + 1
     rho = 1.0 + np.sqrt(2.0)
     return np.asarray(rate * (1.0 + rho ** (np.log2(count & -count) - 1.0)))

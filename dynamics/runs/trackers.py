@@ -148,6 +148,7 @@ def _kind_of_bar() -> Any:
                 return {**super().format_dict, "state": self.state, "spent": self.spent, "left": self.left}
 
             def close(self) -> None:
+                """Close the bar; the cursor goes back to the start of its line."""
                 is_below = not self.disable and self.pos != 0
                 super().close()
                 if is_below:

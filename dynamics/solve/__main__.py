@@ -532,6 +532,7 @@ def _finish(
         find = _interrupted
 
     def store() -> tuple[Path, str]:
+        """Write the result to the file of the run; return its path, and why it is not the one that was asked for."""
         if not file.unfinished:  # a run that can go on is in its file already
             file.store(dataset)
         return file.target, file.trouble

@@ -161,12 +161,14 @@ def integrated(
     place = [option.name for option in options].index(before)
 
     def decorate(solve: Callable[Parameters, xr.Dataset]) -> Callable[Parameters, xr.Dataset]:
+        """Return a public function with the shared arguments in its signature and documentation."""
         written = inspect.signature(solve)
         question, *own_parameters, _ = written.parameters.values()
         signature = written.replace(parameters=[question, *options[:place], *own_parameters, *options[place:]])
 
         @wraps(solve)
         def checked(*arguments: Parameters.args, **named: Parameters.kwargs) -> xr.Dataset:
+            """Call the function; TypeError in one sentence for arguments that its signature lacks."""
             check_names(solve.__name__, named, signature.parameters)
             try:
                 signature.bind(*arguments, **named)

@@ -171,6 +171,7 @@ def overlap_integration(
         return replace(flow, system=coarse), coarse.loss_of_states()
 
     def attributes(values: Values) -> dict[str, object]:
+        """Return the attributes of the answer, from its recorded values."""
         margin = values["gram_margin"]
         return {
             **step.attributes,

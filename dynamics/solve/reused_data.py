@@ -345,6 +345,7 @@ def _all_groups(data: ReusedData, size: int, seed: int, progress: bool | None) -
     interrupted = False
 
     def look() -> None:
+        """Count a part that is done; raise GivenUp once the answer is to stop."""
         if stopped.is_set():
             raise GivenUp
         drawn_parts.append(1)

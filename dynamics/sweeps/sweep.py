@@ -436,6 +436,7 @@ def _answer(
         with open_bar(bar_settings(progress), **bar_of_points) as bar, one_core(), pool:
 
             def keep(index: int, answer: PointAnswer) -> None:
+                """Keep the answer of a point, and show it on the bar."""
                 nonlocal failed
                 directory.keep(index, answer)
                 warned.update(dict.fromkeys(answer.warnings))

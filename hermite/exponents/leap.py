@@ -360,6 +360,7 @@ def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
     """Return a function of points that raises TypeError or ValueError unless it gives a finite real value for each."""
 
     def evaluate(points: Array) -> Array:
+        """Return the values (n,) of the function at points (n, axes), checked."""
         try:
             with np.errstate(all="ignore"):
                 raw = np.asarray(function(points.copy()))
@@ -480,6 +481,7 @@ def ranked(f: PointFunction, axes: int) -> PointFunction:
     sample = np.sort(np.round(values / unit, 12))
 
     def rank(points: Array) -> Array:
+        """Return the share of the sample below the values at points (n, axes), ties counted half, shape (n,)."""
         rounded = np.round(f(points) / unit, 12)
         up_to: Array = np.searchsorted(sample, rounded, side="right").astype(np.float64)
         return (up_to + np.searchsorted(sample, rounded)) / (2.0 * sample.size)

@@ -201,6 +201,7 @@ def polynomial_program(exponents: Integers, coefficients: Array) -> list[float]:
     program = Program(exponents.shape[1])
 
     def nested(terms: Sequence[int], axis: int) -> int:
+        """Append the polynomial of these terms in the variables from `axis` on; return its register."""
         if axis == exponents.shape[1]:
             return program.number(float(coefficients[terms[0]]))
         degrees = sorted({int(exponents[term, axis]) for term in terms}, reverse=True)

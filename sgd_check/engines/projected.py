@@ -710,6 +710,7 @@ def make_replay(problem: Problem) -> SampleReplay:
     start = reduced_factor(problem.reduced_weights(), problem.teacher.span)
 
     def draws(seed: int, steps: int) -> Iterator[tuple[Array, Array]]:
+        """Yield samples on the kept axes (block, axes) and label noise (block,) of a run, in the order of its steps."""
         axes, labels = generators(seed, (AXES, LABEL_NOISE))
         for begin in range(0, steps, REPLAYED_STEPS):
             block = min(REPLAYED_STEPS, steps - begin)

@@ -153,6 +153,7 @@ def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
     diagonal = _weighted(x, T**2 * (q**2 - 6.0 * q + d + 6.0), 2.0 * float(T**2 @ q))
 
     def product(v: Array) -> Array:
+        """Return the matrix times v, (d,)."""
         v = v.ravel()
         outer = np.outer(v, s)
         G = x.T @ ((T * (x @ v))[:, None] * x) - outer - outer.T
@@ -180,6 +181,7 @@ def _weighted(x: Array, weights: Array, shift: float) -> Callable[[Array], Array
     """
 
     def product(v: Array) -> Array:
+        """Return the matrix times v, (d,)."""
         v = v.ravel()
         image: Array = (weights * (x @ v)) @ x + shift * v
         return image
@@ -285,6 +287,7 @@ def draw_weak_to_strong(
     target[shared] = problem.target_norm / max(shared.size, 1) ** 0.5
 
     def features(samples: int) -> tuple[Array, Array]:
+        """Return features u (samples, weak) and z (samples, strong), correlated by c in the shared columns."""
         u, z = rng.standard_normal((samples, weak)), rng.standard_normal((samples, strong))
         z[:, : c.size] = c * u[:, : c.size] + np.sqrt(1.0 - c**2) * z[:, : c.size]
         return u, z

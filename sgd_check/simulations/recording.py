@@ -101,6 +101,7 @@ def _of_committee(problem: Problem, half: Array) -> Observables:
         return _unknown(half)
 
     def learned(C: Array, n: Array) -> Array:
+        """Return the learned masses of the directions, (runs, P), from overlaps C and squared norms n."""
         masses = [system.learned_mass(c * np.sqrt(k)[:, None], k) for c, k in zip(C, n, strict=True)]
         return np.array(masses).reshape(len(C), half.size)
 
@@ -128,6 +129,7 @@ def _of_network(problem: Problem) -> Observables:
         return system.pack(v, b, *_scaled(C, G, n))
 
     def learned(C: Array, *arrays: Array) -> Array:
+        """Return the learned shares of the components, (runs, components), none for a teacher of units."""
         if not values.size:
             return np.empty((len(C), 0))
         apart = np.eye(C.shape[1])  # overlaps of two neurons are not in f_α

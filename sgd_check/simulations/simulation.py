@@ -304,6 +304,7 @@ def run_with_file(
     run = _SgdRun(engine, plan, records, file.begun, resumable=resumable)
 
     def followed() -> xr.Dataset:
+        """Return the dataset of the runs at their end, after writing it to their file."""
         trackers: list[Tracker] = [] if progress is False else [StepProgress(force=bool(progress))]
         trackers += [] if np.isinf(budget) else [MaxRuntime(budget)]
         if engine.resumable:

@@ -249,6 +249,7 @@ class _CausalGraph(Model):
             return torch.randint(S, (count,), generator=generator)
 
         def successor(of: torch.Tensor) -> torch.Tensor:
+            """Return tokens drawn from the row of the token before, (count,)."""
             uniform_numbers = torch.rand(count, 1, generator=generator, dtype=torch.float64)
             tokens_after: torch.Tensor = (below[rows, of] < uniform_numbers).sum(dim=1).clamp(max=S - 1)
             return tokens_after
@@ -678,6 +679,7 @@ def simulate(
     records, time = records_of_runs.records, plan.times(plan.recorded)
 
     def labelled(run: Any, reason: str) -> xr.Dataset:
+        """Return the dataset of the runs so far; `reason` says why they ended."""
         settings = {"answer": "simulation", "learning_rate": rate, "batch_size": size}
         return make_dataset(
             {

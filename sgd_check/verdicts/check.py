@@ -482,6 +482,7 @@ def carry_out(
         after: int = 0,
         file: str | os.PathLike[str] | RunFile | None = None,
     ) -> None:
+        """Simulate some seeds, and add their dataset to `runs`."""
         with part_of_work("runs", before, after):
             simulation = partial(
                 simulate,

@@ -104,6 +104,7 @@ def _path_of(
     time = np.concatenate([[0.0], np.cumsum(0.5 * (slowness[1:] + slowness[:-1]) * np.diff(path))])
 
     def lost(times: Array, samples: Array, teacher: Array, noise: Array) -> float:
+        """Return the time by which the noise of its samples moves a pair along its path, over the mean motion."""
         C = np.interp(times, time, path)
         aside = np.sqrt(1.0 - C**2)
         z = C * samples[:, p] + aside * (samples @ rest)
@@ -235,6 +236,7 @@ def assess_direction(
         log_horizon = np.inf
 
     def both(error: float) -> tuple[OneSided | None, OneSided | None]:
+        """Return the one-sided tests against times too early and too late by a relative error."""
         shift = float(np.log1p(error))
         early = one_sided(log_ratio, log_horizon, low, high - shift, level, sign=-1.0)
         return early, one_sided(log_ratio, log_horizon, high, low + shift, level, sign=1.0)
@@ -515,6 +517,7 @@ def log_rank_powers(first: Array, second: Array, horizon: float, level: float) -
         return pooled[((np.arange(count) + 0.5) / count * pooled.size).astype(np.intp)]
 
     def power(factor: float) -> float:
+        """Return the probability that times longer by a factor would be told from these."""
         unchanged = cut_at(quantiles(first.size), horizon)
         dilated = cut_at(factor * quantiles(second.size), horizon)
         score = abs(log_rank(unchanged, dilated, horizon))

@@ -120,6 +120,7 @@ def network_teacher(problem: Problem) -> NetworkTeacher:
 
 
 def _unit_teacher(problem: Problem) -> NetworkTeacher:
+    """Return the teacher of a problem whose teacher is a sum of units."""
     units = problem.teacher.units(problem.teacher_link)
     links = tuple(dict.fromkeys(unit.link for unit in units))
     weights, biases = np.array([(unit.coefficient, unit.bias) for unit in units]).T

@@ -1003,6 +1003,7 @@ class NetworkSystem(FlowSystem):
         observe = super().observer(keep)
 
         def observed(state: Array) -> dict[str, object]:
+            """Return the observables of a state, with the loss by degree."""
             record, (v, b, M, Q) = observe(state), self.unpack(state)
             weights = self.student.output_scale * v
             return {**record, "degree_loss": self._degrees(weights, b, normalised_overlaps(M, Q), record)}

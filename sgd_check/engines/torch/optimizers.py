@@ -137,6 +137,7 @@ class _ZerothOrder(WeightRuns):
         z, size = cast("FreshDirections", self.directions).step(), self._optimizer.smoothing / x.shape[2] ** 0.5
 
         def quotient(z: torch.Tensor) -> torch.Tensor:
+            """Return (ℓ(w + ε z) − ℓ(w − ε z))/(2 ε), the difference quotient of the loss along z, (lanes,)."""
             above = self.loss(torch.add(self.weights, z, alpha=size, out=self.memory), x, labels)
             below = self.loss(torch.add(self.weights, z, alpha=-size, out=self.memory), x, labels)
             return above.sub_(below).div_(2.0 * size)
