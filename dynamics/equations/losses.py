@@ -214,7 +214,7 @@ class NetworkDegrees:
         self.teacher = told_by_degree(self._squares, teacher.square)
 
     def __call__(
-        self, weights: Array, bias: Array, overlaps: tuple[Array, Array, Array], record: Mapping[str, Any]
+        self, weights: Array, bias: Array, overlaps: tuple[Array, Array, Array], record: Mapping[str, Array]
     ) -> Array:
         """Return E of the squares of the parts of f − f*, (4,), for s v_i, b_i, (C (m, r), G, n), and a record.
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -27,7 +26,7 @@ from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.theory.prediction import default_times, predict
-from hermite.arrays import Array
+from hermite.arrays import Array, Switches
 from hermite.text.messages import require
 
 #: ε of part (b): how near to learned the matched neuron must stay.
@@ -139,7 +138,7 @@ def _bounds(problem: Problem, flow: xr.Dataset) -> dict[str, object]:
     }
 
 
-def _kept_from(time: Array, holds: Any) -> float:
+def _kept_from(time: Array, holds: Switches) -> float:
     """Return the first saved time from which a condition holds to the end, inf if it does not hold there."""
     failures = np.flatnonzero(~holds)
     first = 0 if failures.size == 0 else int(failures[-1]) + 1

@@ -275,7 +275,7 @@ class Recorder(Looks):
             self.records[name][:, place] = values
         self._keep_loss("loss", place, [C, among, n, *layers])
 
-    def _keep_loss(self, name: str, place: int, arguments: list[Any]) -> None:
+    def _keep_loss(self, name: str, place: int, arguments: list[Array]) -> None:
         """Write the losses of sound runs, from the arguments (runs, …) of the loss."""
         for s in np.flatnonzero(~self.blown_up):
             self.records[name][s, place] = self._observables.loss(*(array[s] for array in arguments))

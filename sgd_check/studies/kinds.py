@@ -86,7 +86,7 @@ class Kind:
         """Steps of all runs of one ensemble together."""
         return float(self.runs * self.steps * (1 if self.step_theory else 3))
 
-    def theory(self, problem: Any) -> xr.Dataset:
+    def theory(self, problem: Problem) -> xr.Dataset:
         """Return the theory of a problem by the kind's `step_theory`, to 1.5 times the end of the runs."""
         plan = make_plan(self.rate, self.steps, None)
         late = self.end * np.linspace(1.0, 1.5, 11)[1:]
@@ -98,7 +98,7 @@ class Kind:
                 asked["optimizer"] = self.optimizer
         return dynamics.solve_problem(problem, **asked)
 
-    def simulated(self, problem: Any, seeds: range) -> object:
+    def simulated(self, problem: Problem, seeds: range) -> object:
         """Return the runs with these seeds: one dataset, or, if the flow is tested, a list of two, at η and at η/2."""
         rates = (self.rate,) if self.step_theory else (self.rate, self.rate / 2)
         runs = [
@@ -123,7 +123,7 @@ class Kind:
         """Return a theory with all times multiplied by `factor`."""
         return stretched(theory, factor)
 
-    def curve_effect(self, problem: Any, right: xr.Dataset, wrong: xr.Dataset) -> float:
+    def curve_effect(self, problem: Problem, right: xr.Dataset, wrong: xr.Dataset) -> float:
         """Return the largest change of a curve until the end of the runs, in parts of its range."""
         times, sizes = right["time"].values, []
         times = times[(times > 0.0) & (times <= self.end) & (times <= wrong["time"].values[-1])]
@@ -168,7 +168,7 @@ class ReusedKind(Kind):
         """Steps of all runs of one ensemble together."""
         return float(self.runs * self.steps)
 
-    def theory(self, problem: Any) -> xr.Dataset:
+    def theory(self, problem: Problem) -> xr.Dataset:
         """Return the theory of a problem for samples that are used again, to 1.3 times the steps of the runs."""
         steps = round(LATE * self.steps) + 2
         return dynamics.solve_reused_data(
@@ -181,7 +181,7 @@ class ReusedKind(Kind):
             progress=False,
         )
 
-    def simulated(self, problem: Any, seeds: range) -> object:
+    def simulated(self, problem: Problem, seeds: range) -> object:
         """Return the runs with these seeds on n = 1.5 d samples each, all steps recorded."""
         samples = round(1.5 * problem.dimension)
         return simulate(

@@ -19,6 +19,7 @@ from dynamics.problem import Problem, checked_real, is_frame, is_network, is_sph
 from dynamics.problem.checks import field_values, is_at_most, require
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.optimizers import PLAIN, Optimizer, checked_optimizer
+from dynamics.problem.question import Question
 from dynamics.runs import make_dataset
 from dynamics.solve import reused_data
 from hermite import HermiteExpansion
@@ -320,7 +321,7 @@ def verdict_tree(
     reasons: Sequence[str],
     values: Mapping[str, object],
     *,
-    problem: Any,
+    problem: Question,
     prediction: xr.Dataset,
     simulations: Mapping[str, xr.Dataset],
     rate: float,
