@@ -20,7 +20,6 @@ from dynamics.integrators import (
     NETWORK_METHODS,
     PARTICLE_METHODS,
 )
-from dynamics.problem.problem import Problem
 from dynamics.problem.question import OF_TOKENS, OWN, Question
 
 if TYPE_CHECKING:
@@ -128,6 +127,8 @@ ANSWERS = (
 
 def answer_of(problem: Question) -> Answer:
     """Return the first answer that takes the kind of a problem and all fields that it declares."""
+    from dynamics.problem import Problem
+
     takers = [answer for answer in ANSWERS if problem.kind in answer.students]
     declared = set(problem.declared_fields) if isinstance(problem, Problem) else set()
     return next((answer for answer in takers if declared <= set(answer.fields)), takers[0])
