@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
-from dynamics.commands.options import DIMENSION, START_SEED, WIDTHS, Option, plain, positive, positive_integer
+from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command, studies_of
 from dynamics.commands.program import run_program
 
 EXAMPLES = """\
@@ -20,22 +19,17 @@ exit codes: 0 done, 1 the run failed or its answer is not where it was to be, 2 
 were finished are kept, and named, if there are two of them)
 """
 
-STUDIES = {
-    "propagation-of-chaos": StudyCommand(
-        "dynamics.laws.chaos:prepare",
-        "the distance of networks of finite width from the mean field, and its exponent in the width",
-        (
-            Option("teacher", plain, "he3, he4, misspecified, gaussian, orthogonal, ...", "NAME", "he4"),
-            DIMENSION._replace(help="", default="16"),
-            WIDTHS._replace(default="128,256,512,1024"),
-            Option("seeds", positive_integer, "starts, at least 2, which all widths share", "N", "8", group="answer"),
-            START_SEED._replace(help="seed of the first start"),
-            Option(
-                "t-max", positive, "last time [20 times that of one neuron alone]", "T", argument="last", group="answer"
-            ),
-        ),
-    )
-}
+STUDIES = studies_of(
+    """
+propagation-of-chaos | dynamics.laws.chaos:prepare |
+    the distance of networks of finite width from the mean field, and its exponent in the width
+  teacher | NAME | he3, he4, misspecified, gaussian, orthogonal, ...
+  seeds | N | starts, at least 2, which all widths share | answer
+  seed | | seed of the first start
+  t-max:last | T | last time [20 times that of one neuron alone] | answer
+""",
+    StudyCommand,
+)
 
 CATALOGUE = Catalogue(
     prog="dynamics.mean_field_study",

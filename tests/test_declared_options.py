@@ -6,6 +6,8 @@ from importlib import import_module
 from operator import attrgetter
 
 import pytest
+import signatures
+from processes import ROOT
 
 import dynamics
 from dynamics import mean_field_study
@@ -116,6 +118,12 @@ def test_every_choice_of_every_option_is_found_again_without_a_letter_or_its_end
                 assert str(caught.value).endswith(f"{choice!r}?"), typed
 
 
+@pytest.mark.parametrize("package", ["dynamics", "sgd_check"])
+def test_the_stored_signatures_are_those_of_the_functions(package):
+    """`python tests/signatures.py` renews them."""
+    assert (ROOT / package / "signatures.json").read_text(encoding="utf-8") == signatures.table(package)
+
+
 def parameters_of(study):
     module, _, name = study.prepares.partition(":")
     return inspect.signature(attrgetter(name)(import_module(module))).parameters
@@ -124,7 +132,7 @@ def parameters_of(study):
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_has_an_option_for_each_setting_with_its_default(study):
     parameters = parameters_of(study)
-    argument = set(study.argument[:1]) if study.argument else set()
+    argument = {study.argument} - {""}
     assert {option.key for option in study.options} | {"progress"} | argument == set(parameters)
     for option in study.options:
         if option.default is not None:

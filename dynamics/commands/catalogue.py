@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from dynamics.commands import options as table
 from dynamics.commands import parsing
-from dynamics.commands.options import Option, Values, plain, switch
+from dynamics.commands.options import GROUPS, Option, Values, plain, switch
 from dynamics.commands.parsing import EXIT_DONE, UsageError, require_usage
 from hermite.program import flag_suggestion
 
@@ -73,19 +73,73 @@ _OF_THE_PROBLEM = ("k", "dimension", "start")
 DRY_RUN = Option("dry-run", switch, "print the expected work and time, run nothing", group="running")
 
 
+#: What several studies take; other settings of a problem are called as in `dynamics.solve`. As in `studies_of`.
+_SHARED = """
+  k:information_exponent | K | information exponent, at least 3
+  beta | | decay of the teacher's coefficients
+  directions | P | number of directions P
+  dimension | D | input dimension d
+  dimensions | D,D,... | input dimensions d, increasing
+  widths | M,M,... | widths, increasing
+  starts | N | random starts of each problem | answer
+  seed | | seed of the first random start
+  workers | N | processes, each on one thread [one per core] | running
+"""
+
+
 class StudyCommand(NamedTuple):
-    """One study: "module:function" that prepares it, one line for the reader, and an option for each setting."""
+    """One study: "module:function" that prepares it, one line for the reader, and the words of its arguments."""
 
     prepares: str
     help: str
-    options: tuple[Option, ...]
-    #: An argument without a flag: its name in the function, its metavar and its help.
-    argument: tuple[str, str, str] | None = None
+    #: Argument of the function -> its option, without its type and default.
+    words: Mapping[str, Option]
+    #: Argument without a flag, "" if all have one.
+    argument: str = ""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """An option for each argument of the function, with its type and default."""
+        arguments = table.arguments_of(self.prepares)
+        named = [name for name in arguments if name not in ("progress", self.argument)]
+        typed = {name: self.words[name]._replace(read=arguments[name].read) for name in named}
+        return tuple(table.with_default(option, arguments[name]) for name, option in typed.items())
 
     def prepare(self, settings: Mapping[str, object], *, progress: bool | None) -> Prepared:
         """Import the module and return the prepared study."""
         prepared: Prepared = resolve_name(self.prepares)(**settings, progress=progress)
         return prepared
+
+
+Kind = TypeVar("Kind", bound=StudyCommand)
+
+
+def studies_of(text: str, kind: type[Kind]) -> dict[str, Kind]:
+    """Return the studies of a table by name.
+
+    A study has a line "name | module:function | words", and below it an indented line for each argument that has words
+    of its own, "flag:argument | METAVAR=default | words | heading"; a line that begins with more blanks goes on with
+    the one above. Lines above the first study are of all. What may be left out: an argument that is named as its flag,
+    a placeholder, a default that is that of the function, and the heading "problem". An argument without a flag has
+    the heading "argument".
+    """
+    studies, shared = dict[str, Kind](), {option.key: option for option in table.PROBLEM_OPTIONS}
+    lines = re.sub(r"\n {4,}", " ", _SHARED + text).splitlines()
+    words, last = shared, ""
+    for line in filter(str.strip, lines):
+        columns = [column.strip() for column in re.split(r" \|(?= )", line)]
+        if not line.startswith(" "):
+            (last, prepares, about), words = columns, dict(shared)
+            studies[last] = kind(prepares, about, words)
+            continue
+        flag, _, argument = columns[0].partition(":")
+        metavar, _, default = columns[1].partition("=")
+        heading = columns[3] if len(columns) > 3 else "problem"
+        if heading == "argument":
+            studies[last], heading = studies[last]._replace(argument=flag), "problem"
+        option = Option(flag, plain, columns[2], metavar or None, default or None, argument=argument)
+        words[option.key] = option._replace(group=GROUPS[GROUPS.index(heading)])
+    return studies
 
 
 class Catalogue(NamedTuple):
@@ -94,7 +148,7 @@ class Catalogue(NamedTuple):
     prog: str
     description: str
     examples: str
-    studies: dict[str, StudyCommand]
+    studies: Mapping[str, StudyCommand]
     findings: str
 
 
@@ -103,11 +157,11 @@ def build_parser(catalogue: Catalogue) -> parsing.Parser:
     parser = parsing.command_parser(catalogue.prog, catalogue.description, catalogue.examples)
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     for name, study in catalogue.studies.items():
-        usage = " ".join([parser.prog, name, "[options]", *(study.argument or ())[1:2]])
+        argument = study.words.get(study.argument)
+        usage = " ".join([parser.prog, name, "[options]", *([] if argument is None else [str(argument.metavar)])])
         subparser = names.add_parser(name, usage=usage, help=study.help, description=study.help, allow_abbrev=False)
-        if study.argument is not None:
-            argument, metavar, explanation = study.argument
-            subparser.add_argument(argument, metavar=metavar, help=explanation)
+        if argument is not None:
+            subparser.add_argument(argument.key, metavar=argument.metavar, help=argument.help)
         subparser.add_options(options_of(name, study))
     return parser
 
@@ -159,8 +213,8 @@ def _named_study(catalogue: Catalogue, values: Values) -> int:
             f"Option --{option.name} must be absent when --problem is given, but is {text}.",
         )
     settings = {option.key: parsing.read_option(option, text) for option, text in typed.items()}
-    if command.argument is not None:
-        settings[command.argument[0]] = values[command.argument[0]]
+    if command.argument:
+        settings[command.argument] = values[command.argument]
     from dynamics.problem import Problem
     from dynamics.runs.storage import StorageError, load_answer
 

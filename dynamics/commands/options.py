@@ -6,13 +6,16 @@ with the end of a sentence, "must …, but is …". This module imports nothing 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import get_data
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, get_args
 
 from dynamics.integrators import FLOW_METHODS
@@ -109,6 +112,11 @@ def sample_count(text: str) -> int | str:
 def integers(text: str) -> tuple[int, ...]:
     """Read integers separated by commas."""
     return tuple(integer(part) for part in text.split(","))
+
+
+def indices(text: str) -> tuple[int | None, ...]:
+    """Read integers separated by commas, each of which may be absent, as a minus says."""
+    return tuple(None if part.strip() == "-" else integer(part) for part in text.split(","))
 
 
 def calls(text: str) -> tuple[str, ...]:
@@ -335,13 +343,10 @@ def _is_number(field: str) -> bool:
 
 # --- options ------------------------------------------------------------------------------------------------
 
-FLOWING = ("overlaps", "decoupled", "quadratic", "mean-field", "network", "correlation")
-MODELS = (*FLOWING, "reused-data")
-#: Models of the homogeneous student, of finite width, integrated in time, and whose runs can be bounded and resumed.
+MODELS = ("overlaps", "decoupled", "quadratic", "mean-field", "network", "correlation", "reused-data")
+#: Models of the homogeneous student, and of finite width.
 HOMOGENEOUS, WITH_WIDTH = ("overlaps", "decoupled"), ("overlaps", "decoupled", "quadratic", "network", "reused-data")
-INTEGRATED = ("overlaps", "mean-field", "network", "correlation")
-WATCHED = (*INTEGRATED, "quadratic")
-OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
+OVERLAPS, MEAN_FIELD = ("overlaps",), ("mean-field",)
 NETWORK, CORRELATION, REUSED = ("network",), ("correlation",), ("reused-data",)
 #: Models in which directions emerge.
 EMERGING = (*HOMOGENEOUS, "quadratic", *NETWORK, *CORRELATION)
@@ -372,7 +377,7 @@ class Option(NamedTuple):
     default: str | None = None
     #: All good texts, if not every text that can be read is one.
     choices: tuple[str, ...] = ()
-    #: Models of `python -m dynamics.solve` that take it.
+    #: Models of `python -m dynamics.solve` that take it; of options of a solver by the signatures of its functions.
     models: tuple[str, ...] = MODELS
     #: Its name in functions, where this is not the flag with underscores.
     argument: str = ""
@@ -391,6 +396,63 @@ class Option(NamedTuple):
         """The line of help, with default and choices."""
         default = "" if self.default is None or self.help.endswith("]") else f" [{self.default}]"
         return f"{self.help}{default}{'; one of ' if self.choices else ''}{', '.join(self.choices)}".strip()
+
+
+class Argument(NamedTuple):
+    """Type, as it is written, and default of an argument of a function; the default is None where it is not plain."""
+
+    type: str
+    default: Any
+
+    @property
+    def read(self) -> Callable[[str], object]:
+        """The reader of its text."""
+        return READERS.get(self.type.removesuffix(" | None"), plain)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that a literal type lists."""
+        return tuple(re.findall("'([^']+)'", self.type)) if self.type.startswith("Literal[") else ()
+
+
+#: Type of an argument, without None -> reader of its text, which is `plain` for all others.
+READERS: dict[str, Callable[[str], object]] = {
+    "bool": switch,
+    "int": integer,
+    "float": real,
+    "Sequence[int]": integers,
+    "Sequence[int | None]": indices,
+    **dict.fromkeys(("Sequence[float]", "ArrayLike"), numbers),
+    **dict.fromkeys(("Sequence[str]", "str | Sequence[str]", "Sequence[Optimizer | str]"), calls),
+}
+
+
+@cache
+def _signatures(package: str) -> dict[str, dict[str, list[Any]]]:
+    """Return the arguments of the functions of a package that commands call, which `tests/signatures.py` writes."""
+    stored: dict[str, dict[str, list[Any]]] = json.loads(get_data(package, "signatures.json") or b"")
+    return stored
+
+
+def arguments_of(function: str) -> dict[str, Argument]:
+    """Return the arguments of a function "module:function", or of that of an answer by its name, without loading it."""
+    package = function.partition(".")[0] if ":" in function else "dynamics"
+    return {name: Argument(*argument) for name, argument in _signatures(package)[function].items()}
+
+
+def with_default(option: Option, argument: Argument) -> Option:
+    """Return an option with the choices and the default of an argument, except where it has its own."""
+    default, value = option.default, argument.default
+    if default is None and value not in (None, []) and value is not False and not option.help.endswith("]"):
+        default = _typed(value)
+    return option._replace(default=default, choices=option.choices or argument.choices)
+
+
+def _typed(value: object) -> str:
+    """Return a plain value as it is typed."""
+    if isinstance(value, list):
+        return ",".join(map(_typed, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 # --- a problem and its answer: `python -m dynamics.solve` ---------------------------------------------------
@@ -459,80 +521,76 @@ NETWORK_OPTIONS = tuple(
     )
 )  # fmt: skip
 
-SOLVER_OPTIONS = (
+#: Option -> argument of the functions of its models, where none has its name.
+_BESIDE = {"epochs": "batches_per_epoch", "momentum": "optimizer", "average": "optimizer", "t-min": "t_max",
+           "save": "t_max", "checkpoint-every": "max_runtime"}  # fmt: skip
+
+
+def _of_answers(option: Option) -> Option:
+    """Return an option with the models whose functions take it, and with the choices and default of its argument."""
+    name = _BESIDE.get(option.name, option.key)
+    takers = {model: arguments[name] for model in MODELS if name in (arguments := arguments_of(model))}
+    if option.models != MODELS or not takers:
+        return option
+    option = option._replace(models=tuple(takers))
+    return option if option.name in _BESIDE else with_default(option, next(iter(takers.values())))
+
+
+_SOLVER_ROWS = (
     Option("model", plain,
            "equations to solve; options of networks choose network, --samples reused-data, --objective or --smoothing "
            "correlation",
            default="overlaps", choices=MODELS, group="answer"),
     Option("method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS,
-           models=INTEGRATED, group="answer details"),
-    Option("rtol", tolerance, "wanted relative accuracy", default="1e-08", models=INTEGRATED,
            group="answer details"),
-    Option("atol", positive, "wanted absolute accuracy, in units of 1/sqrt(d) for overlaps", default="1e-10",
-           models=INTEGRATED, group="answer details"),
+    Option("rtol", tolerance, "wanted relative accuracy", group="answer details"),
+    Option("atol", positive, "wanted absolute accuracy, in units of 1/sqrt(d) for overlaps",
+           group="answer details"),
     Option("error-estimate", plain,
            "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
-           default="auto", choices=("auto", "yes", "no"), models=FLOW, group="answer details"),
-    Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=OVERLAPS,
-           group="running"),
+           default="auto", choices=("auto", "yes", "no"), group="answer details"),
+    Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", group="running"),
     Option("learning-rate", rate_or_share,
            "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; 0.1x is a tenth of "
            "the limit of stability; time is this times the step [none: the flow; reused-data: 1]", "ETA",
-           models=(*FLOW, *REUSED), group="answer"),
+           group="answer"),
     Option("samples", sample_count, "samples that every epoch uses again, a number or 4d for 4 per dimension", "N",
-           models=REUSED, group="answer"),
-    Option("epochs", positive_integer, "passes over the samples [16]", "E", models=REUSED, group="answer"),
-    Option("batches", positive_integer, "batches of an epoch, a step for each [1]", "B", models=REUSED,
-           argument="batches_per_epoch", group="answer"),
-    Option("reshuffle", switch, "part the samples into batches anew in every epoch", models=REUSED,
-           group="answer details"),
+           group="answer"),
+    Option("epochs", positive_integer, "passes over the samples [16]", "E", group="answer"),
+    Option("batches", positive_integer, "batches of an epoch, a step for each [1]", "B", argument="batches_per_epoch",
+           group="answer"),
+    Option("reshuffle", switch, "part the samples into batches anew in every epoch", group="answer details"),
     Option("draws", positive_integer, "points that stand for the samples; errors fall as they grow [524288]", "N",
-           models=REUSED, group="answer details"),
+           group="answer details"),
     Option("step-theory", plain,
            "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
-           choices=STEP_THEORIES, models=FLOW, group="answer details"),
-    Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", "1", models=FLOW,
            group="answer details"),
+    Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", group="answer details"),
     Option("optimizer", plain,
            "what a step of SGD does with the gradient: sgd, zeroth-order, adam, rmsprop, sign, or a call such as "
-           "'ZerothOrder(directions=4)' [sgd]", "NAME", models=FLOW, group="answer details"),
-    Option("momentum", share, "momentum of SGD, as torch has it [0]", "BETA", models=FLOW, group="answer details"),
+           "'ZerothOrder(directions=4)' [sgd]", "NAME", group="answer details"),
+    Option("momentum", share, "momentum of SGD, as torch has it [0]", "BETA", group="answer details"),
     Option("average", word_or_numbers("polyak"),
            "average of the weights, whose loss is told too: polyak, or the share of each step's weights [none]",
-           "ALPHA", models=FLOW, group="answer details"),
-    Option("particles", positive_integer, "number of particles [4096]", "N", models=MEAN_FIELD,
-           group="answer details"),
+           "ALPHA", group="answer details"),
+    Option("particles", positive_integer, "number of particles [4096]", "N", group="answer details"),
     Option("quadrature", plain, "how particles stand for the isotropic law; auto: graded for one axis, else random",
-           default="auto", choices=("auto", "graded", "quantiles", "random"), models=MEAN_FIELD,
-           group="answer details"),
+           default="auto", choices=("auto", "graded", "quantiles", "random"), group="answer details"),
     Option("t-max", positive,
            "last time [2.5 times the last predicted learned time; mean-field, network: 20 times that of one neuron "
-           "alone; quadratic: 2.5 times the last predicted alignment]", "T", models=FLOWING, group="answer"),
-    Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T", models=FLOWING,
+           "alone; quadratic: 2.5 times the last predicted alignment]", "T", group="answer"),
+    Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T",
            group="answer details"),
     Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150",
-           models=FLOWING, group="answer"),
-    Option("keep", plain, "what to keep at each time", default="full", choices=("full", "summary"), models=INTEGRATED,
-           group="answer details"),
-    Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=WATCHED, group="running"),
+           group="answer"),
+    Option("keep", plain, "what to keep at each time", group="answer details"),
+    Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", group="running"),
     Option("checkpoint-every", positive, "seconds between two versions of the file that a run can be resumed from",
-           "SECONDS", "30.0", models=WATCHED, group="running"),
+           "SECONDS", "30.0", group="running"),
 )  # fmt: skip
+SOLVER_OPTIONS = tuple(map(_of_answers, _SOLVER_ROWS))
 
 OPTIONS = (*PROBLEM_OPTIONS, *NETWORK_OPTIONS, *SOLVER_OPTIONS)
-
-# --- settings that several studies share; `_replace` gives them the words and defaults of one ---------------
-
-EXPONENT = Option("k", positive_integer, "information exponent, at least 3", "K", "4", argument="information_exponent")
-BETA = Option("beta", positive, "decay of the teacher's coefficients", default="1")
-DIRECTIONS = Option("directions", positive_integer, "P", "P")
-DIMENSION = Option("dimension", positive_integer, "d", "D")
-WIDTHS = Option("widths", integers, "widths, increasing", "M,M,...")
-STARTS = Option("starts", positive_integer, "random starts of each problem", "N", "4", group="answer")
-STARTS_OF_WIDTHS = STARTS._replace(help="random starts of each width")
-START_SEED = Option("seed", natural_number, "seed of the first random start", default="0")
-COUPLED = Option("coupled", switch, "integrate the exact coupled flow instead of matched pairs", group="answer")
-WORKERS = Option("workers", positive_integer, "processes, each on one thread [one per core]", "N", group="running")
 
 # --- files and output of a command -------------------------------------------------------------------------
 

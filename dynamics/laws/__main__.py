@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynamics.commands import options as table
-from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command
-from dynamics.commands.options import Option
+from dynamics.commands.catalogue import Catalogue, StudyCommand, run_command, studies_of
 from dynamics.commands.program import run_program
 
 EXAMPLES = """\
@@ -35,118 +33,48 @@ exit codes: 0 done, 1 the run failed or its answer is not where it was to be (wh
 usage, 130 interrupted (what was computed is kept and named)
 """
 
-STUDIES = {
-    "scaling": StudyCommand(
-        "dynamics.laws.scaling:scaling_study.prepare",
-        "all scaling laws of one teacher, fitted, by the sum formula, and asymptotic",
-        (
-            table.EXPONENT,
-            table.BETA._replace(read=table.non_negative),
-            table.SPECTRUM,
-            table.DIRECTIONS._replace(help="P [1024; 32 with --coupled; 64 and 16 with --spectrum]"),
-            table.DIMENSION._replace(help="d [4 P; 32 P with --spectrum]"),
-            table.STARTS,
-            table.START_SEED,
-            table.COUPLED,
-            table.WORKERS,
-        ),
-    ),
-    "quadratic": StudyCommand(
-        "dynamics.laws.quadratic:quadratic_laws.prepare",
-        "loss of quadratic networks in time at several dimensions, and in width, exactly",
-        (
-            Option("alpha", table.positive, "decay of the teacher's coefficients", default="1"),
-            table.DIRECTIONS._replace(help="r, at least twice the width", default="512"),
-            Option("width", table.positive_integer, "number of neurons m", "M", "64"),
-            Option("dimensions", table.integers, "input dimensions, increasing", "D,D,...", "10000,1000000,1000000000"),
-            table.STARTS._replace(default="2"),
-            table.START_SEED,
-        ),
-    ),
-    "finite-size": StudyCommand(
-        "dynamics.laws.scaling:finite_size.prepare",
-        "the exponent of the loss in time against the number of directions",
-        (
-            table.EXPONENT,
-            Option("betas", table.numbers, "decays of the coefficients, above 1/2", "B,B,...", "0.8,1,1.5"),
-            Option("sizes", table.integers, "numbers of directions [64,256,...,1048576]", "P,P,..."),
-            table.DIMENSION._replace(default="16777216"),
-            table.STARTS,
-            table.START_SEED,
-        ),
-    ),
-    "compute-frontier": StudyCommand(
-        "dynamics.laws.scaling:compute_frontier.prepare",
-        "loss against compute over widths and its frontier, the experiment of arXiv:2504.19983",
-        (
-            table.EXPONENT,
-            table.BETA._replace(default="0.8"),
-            table.DIRECTIONS._replace(default="1024"),
-            table.DIMENSION._replace(default="2048"),
-            table.WIDTHS._replace(help="widths, increasing [16,32,...,2048]"),
-            Option("learning-rate", table.positive, "step of descent", "ETA", "0.1", group="answer"),
-            table.STARTS_OF_WIDTHS,
-            table.START_SEED,
-            table.COUPLED._replace(help="integrate the exact coupled flow of the first start too"),
-            Option(
-                "largest-width",
-                table.positive_integer,
-                "largest width of the coupled flow [256]",
-                "M",
-                group="answer details",
-            ),
-        ),
-    ),
-    "transfer": StudyCommand(
-        "dynamics.laws.transfer:transfer_study.prepare",
-        "loss of population gradient descent over step sizes and widths: does the best step transfer?",
-        (
-            table.EXPONENT,
-            table.BETA,
-            table.DIRECTIONS._replace(default="64"),
-            table.DIMENSION._replace(default="128"),
-            table.WIDTHS._replace(help="widths, increasing [4,8,...,128]"),
-            Option("steps", table.positive_integer, "steps of every run", "N", "2000", group="answer"),
-            table.STARTS_OF_WIDTHS,
-            table.START_SEED,
-            table.WORKERS,
-        ),
-    ),
-    "theorem": StudyCommand(
-        "dynamics.laws.theorem:theorem_study.prepare",
-        "the bounds of the theorem on emergence times, measured on flows at growing dimension",
-        (
-            table.EXPONENT,
-            table.BETA,
-            table.DIRECTIONS._replace(default="4"),
-            Option("width", table.positive_integer, "number of neurons m [3 P]", "M"),
-            Option("dimensions", table.integers, "input dimensions, increasing", "D,D,...", "1024,16384,262144"),
-            table.STARTS._replace(default="1"),
-            table.START_SEED,
-        ),
-    ),
-    "decoupling": StudyCommand(
-        "dynamics.laws.decoupling:decoupling.prepare",
-        "do directions emerge one by one when P = d^gamma? coupled flows beside matched pairs",
-        (
-            table.EXPONENT,
-            table.BETA,
-            Option("gamma", table.positive, "power of d that the number of directions is", default="0.5"),
-            Option("dimensions", table.integers, "input dimensions, increasing", "D,D,...", "64,256,1024"),
-            table.STARTS._replace(default="6"),
-            table.START_SEED,
-        ),
-    ),
-    "fit": StudyCommand(
-        "dynamics.laws.surface:surface_fits.prepare",
-        "fit the losses of a table over width and samples by two power laws and a floor, added or the larger",
-        (
-            Option("bootstrap", table.integer, "fits to drawn rows, for the errors", "N", "100", group="answer"),
-            table.START_SEED._replace(help="seed of the drawn rows"),
-        ),
-        argument=("table", "FILE", "CSV with columns width, samples and loss, or a sweep's dataset"),
-    ),
-}
+STUDIES = studies_of(
+    """
+  coupled | | integrate the exact coupled flow instead of matched pairs | answer
+scaling | dynamics.laws.scaling:scaling_study.prepare |
+    all scaling laws of one teacher, fitted, by the sum formula, and asymptotic
+  directions | P | number of directions P [1024; 32 with --coupled; 64 and 16 with --spectrum]
+  dimension | D | input dimension d [4 P; 32 P with --spectrum]
+quadratic | dynamics.laws.quadratic:quadratic_laws.prepare |
+    loss of quadratic networks in time at several dimensions, and in width, exactly
+  alpha | | decay of the teacher's coefficients
+  directions | P | number of directions r, at least twice the width
+  width | M | number of neurons m
+finite-size | dynamics.laws.scaling:finite_size.prepare |
+    the exponent of the loss in time against the number of directions
+  betas | B,B,... | decays of the coefficients, above 1/2
+  sizes | P,P,... | numbers of directions [64,256,...,1048576]
+compute-frontier | dynamics.laws.scaling:compute_frontier.prepare |
+    loss against compute over widths and its frontier, the experiment of arXiv:2504.19983
+  widths | M,M,... | widths, increasing [16,32,...,2048]
+  learning-rate | ETA | step of descent | answer
+  starts | N | random starts of each width | answer
+  coupled | | integrate the exact coupled flow of the first start too | answer
+  largest-width | M | largest width of the coupled flow [256] | answer details
+transfer | dynamics.laws.transfer:transfer_study.prepare |
+    loss of population gradient descent over step sizes and widths: does the best step transfer?
+  widths | M,M,... | widths, increasing [4,8,...,128]
+  steps | N | steps of every run | answer
+  starts | N | random starts of each width | answer
+theorem | dynamics.laws.theorem:theorem_study.prepare |
+    the bounds of the theorem on emergence times, measured on flows at growing dimension
+  width | M | number of neurons m [3 P]
+decoupling | dynamics.laws.decoupling:decoupling.prepare |
+    do directions emerge one by one when P = d^gamma? coupled flows beside matched pairs
+  gamma | | power of d that the number of directions is
+fit | dynamics.laws.surface:surface_fits.prepare |
+    fit the losses of a table over width and samples by two power laws and a floor, added or the larger
+  table | FILE | CSV with columns width, samples and loss, or a sweep's dataset | argument
+  bootstrap | N | fits to drawn rows, for the errors | answer
+  seed | | seed of the drawn rows
+""",
+    StudyCommand,
+)
 
 CATALOGUE = Catalogue(
     prog="dynamics.laws",

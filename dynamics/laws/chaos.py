@@ -25,7 +25,14 @@ from dynamics.equations.mean_field import MeanFieldSystem, checked_particles
 from dynamics.fits import widening
 from dynamics.laws.scaffold import PreparedStudy, under_way
 from dynamics.problem import Problem, check_problem
-from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
+from dynamics.problem.checks import (
+    MOST_RUNS,
+    check_switch,
+    checked_increasing,
+    checked_integer,
+    checked_number,
+    checked_tolerances,
+)
 from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.saved_times import SaveAt, checked_save_at
 from dynamics.problem.student import SPHERICAL
@@ -276,10 +283,11 @@ def prepare(
     problem = spherical_problem(teacher, dimension=dimension)
     counts = checked_increasing(widths, "widths", minimum=1)
     number = checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)
+    seed = checked_integer(seed, "seed", minimum=0)
     saved_times = default_chaos_times(problem)
     if last is not None:
-        first = min(float(saved_times.times[0]), last / 100.0)
-        saved_times = SaveAt.geometric(first, last, len(saved_times))
+        last = checked_number(last, "last", positive=True)
+        saved_times = SaveAt.geometric(min(float(saved_times.times[0]), last / 100.0), last, len(saved_times))
     end = float(saved_times.times[-1])
     operations = sum(4.0 * m**2 * min(problem.dimension, problem.teacher.span + m) for m in counts)
     seconds = duration(EVALUATIONS * end * number * operations / SPEED)

@@ -213,13 +213,11 @@ def _check_student(values: Values, typed: Mapping[str, object]) -> None:
 
 def _epochs(values: Values) -> dict[str, object]:
     """Return the options of samples that are used again, with their defaults and the number of steps."""
-    from dynamics.solve.reused_data import DRAWS
-
     require_usage(
         values["samples"] is not None, "Option --samples must be given for --model reused-data, but is absent."
     )
-    defaults = {"learning_rate": 1.0, "epochs": 16, "batches_per_epoch": 1, "reshuffle": False, "draws": DRAWS}
-    completed = {**values, **{name: value for name, value in defaults.items() if values[name] is None}}
+    defaults = {**registered(values["model"]).defaults(), "learning_rate": 1.0, "epochs": 16}
+    completed = {**values, **{name: defaults[name] for name in values.keys() & defaults if values[name] is None}}
     if completed["activation"] is None and completed["k"] is None:
         completed["activation"] = "erf"
     return completed | {"steps": completed["epochs"] * completed["batches_per_epoch"]}

@@ -61,6 +61,8 @@ SHARE = numbers_from("0", "1", "1.5", "2")
 #: Kinds by the function that reads the option.
 READERS = {
     options.positive_integer: COUNT,
+    options.integer: COUNT,
+    options.real: POSITIVE,
     options.natural_number: SEED,
     options.positive: POSITIVE,
     options.non_negative: numbers_from("9" * 5000),

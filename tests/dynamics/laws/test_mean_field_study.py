@@ -54,7 +54,8 @@ def test_json_and_a_dry_run(tmp_path, capsys):
         (["--teacher", "he5"], "`name` must be one of"),
         (["--widths", "8"], "--widths must hold at least 2 increasing integers"),
         (["--seeds", "1"], "--seeds must be at least 2"),
-        (["--t-max", "0"], "--t-max must be positive"),
+        (["--t-max", "0"], "--t-max must be finite and positive"),
+        (["--seed", "-1"], "--seed must be at least 0"),
     ],
 )
 def test_bad_arguments_are_named(changes, words, capsys):
