@@ -13,10 +13,6 @@ examples:
       h_4 at d = 16, m = 128 to 1024, eight starts; about a minute on two cores
   python -m dynamics.mean_field_study propagation-of-chaos --dimension 64 --widths 256,512,1024,2048 --seeds 6
       about a quarter of an hour
-
-`python -m dynamics.mean_field_study NAME --help` lists the options. stdout holds the result, stderr everything else.
-exit codes: 0 done, 1 the run failed or its answer is not where it was to be, 2 usage, 130 interrupted (the starts that
-were finished are kept, and named, if there are two of them)
 """
 
 STUDIES = studies_of(

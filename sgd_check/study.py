@@ -18,10 +18,6 @@ examples:
   python -m sgd_check.study sample-complexity --k 3 --dimensions 16,32,64 --optimizer sgd,zeroth-order
       steps along random directions, of which only two losses are known, need d times as many
   python -m sgd_check.study step-size --dimension 32 --json
-
-`python -m sgd_check.study NAME --help` lists the options of a study. stdout holds the result, stderr everything else.
-exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
-usage, 130 interrupted (what was computed is kept and named)
 """
 
 STUDIES = studies_of(

@@ -152,9 +152,18 @@ class Catalogue(NamedTuple):
     findings: str
 
 
+#: End of the help of every command that has studies.
+_END = """
+`python -m {command} NAME --help` lists the options of one. stdout holds the result, stderr everything else.
+exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
+usage, 130 interrupted (what was computed is kept and named)
+"""
+
+
 def build_parser(catalogue: Catalogue) -> parsing.Parser:
     """Return the parser; building it imports nothing heavy."""
-    parser = parsing.command_parser(catalogue.prog, catalogue.description, catalogue.examples)
+    end = catalogue.examples + _END.format(command=catalogue.prog)
+    parser = parsing.command_parser(catalogue.prog, catalogue.description, end)
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     for name, study in catalogue.studies.items():
         argument = study.words.get(study.argument)

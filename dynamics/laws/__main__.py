@@ -27,10 +27,6 @@ examples:
       emerged over predicted times when P grows as a power of d
   python -m dynamics.laws fit runs.csv
       L = E + A m^-alpha + B n^-beta, and the same with a maximum, of your losses
-
-`python -m dynamics.laws NAME --help` lists the options of a study. stdout holds the result, stderr everything else.
-exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
-usage, 130 interrupted (what was computed is kept and named)
 """
 
 STUDIES = studies_of(

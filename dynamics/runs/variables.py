@@ -7,21 +7,17 @@ from typing import NamedTuple
 
 
 class Variable(NamedTuple):
-    """Metadata of one variable of datasets: dims, meaning in words, and symbol in LaTeX."""
+    """Metadata of one variable of datasets: dims, meaning in words, symbol in LaTeX, and unit, "1" if dimensionless."""
 
     dims: tuple[str, ...]
     long_name: str
     symbol: str
+    units: str = "1"
 
     @property
     def labels(self) -> dict[str, str]:
         """Its attributes in a dataset."""
         return {"long_name": self.long_name, "units": self.units, "symbol": self.symbol}
-
-    @property
-    def units(self) -> str:
-        """Its unit: "s" for seconds of a clock, else dimensionless."""
-        return "s" if "wall-clock seconds" in self.long_name else "1"
 
 
 def axis_label(name: str, *, plain: bool = False) -> str:
@@ -45,8 +41,8 @@ def axis_label(name: str, *, plain: bool = False) -> str:
     return (text or typeset.replace("$", "")) if plain else typeset
 
 
-#: Name | dims | what it is | its symbol in LaTeX; an indented line belongs to the one above. A simulation puts `seed`
-#: in front of the dims of recorded and measured quantities.
+#: Name | dims | what it is, and its unit in brackets unless it is dimensionless | its symbol in LaTeX; an indented line
+#: belongs to the one above. A simulation puts `seed` in front of the dims of recorded and measured quantities.
 _TABLE = r"""
 time | time | flow time (learning rate times steps) | t
 step | time | number of SGD steps | s
@@ -288,7 +284,7 @@ ordinate | point | what the law says | y
 prefactor | source | value of the fitted law at 1 | b
 window_low | law | first x that enters the fit | x_-
 window_high | law | last x that enters the fit | x_+
-solve_time |  | wall-clock seconds that the answer took | s
+solve_time |  | wall-clock seconds that the answer took [s] | s
 final_loss |  | loss at the end of the run | L
 best_rate |  | step size of the least loss at the end | \eta^*
 best_loss |  | least loss at the end over step sizes | L^*
@@ -345,8 +341,9 @@ rate_drift |  | distance of the best step size from that of the largest width, i
 
 
 def _read(row: str) -> tuple[str, Variable]:
-    name, dims, long_name, symbol = (" ".join(column.split()) for column in row.split("|", 3))
-    return name, Variable(tuple(dims.split()), long_name, symbol)
+    name, dims, meaning, symbol = (" ".join(column.split()) for column in row.split("|", 3))
+    long_name, _, unit = meaning.removesuffix("]").partition(" [")
+    return name, Variable(tuple(dims.split()), long_name, symbol, unit or "1")
 
 
 #: Every variable of every answer.

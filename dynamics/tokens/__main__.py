@@ -25,10 +25,6 @@ examples:
       the shortcut by position wins out of distribution, where kappa R > 1
   python -m dynamics.tokens policy-gradient --group-sizes 1,1,6,24 --rewards 0.8,1,0.3,0 --true-rewards 1,0.8,0.3,0
       a reward model that ranks two actions wrongly, and how soon it teaches
-
-`python -m dynamics.tokens NAME --help` lists the options of a problem. stdout holds the result, stderr everything else.
-exit codes: 0 done, 1 the run failed or its answer is not where it was to be (what was computed is kept and named), 2
-usage, 130 interrupted (what was computed is kept and named)
 """
 
 LEARNING_RATE = Option("learning-rate", positive, "step of gradient descent [none: the flow]", "ETA", group="answer")
