@@ -435,9 +435,12 @@ def _signatures(package: str) -> dict[str, dict[str, list[Any]]]:
 
 
 def arguments_of(function: str) -> dict[str, Argument]:
-    """Return the arguments of a function "module:function", or of that of an answer by its name, without loading it."""
+    """Return the arguments of a function "module:function", or of that of an answer by its name, without loading it.
+
+    None are known of a function that came after `tests/signatures.py` was run.
+    """
     package = function.partition(".")[0] if ":" in function else "dynamics"
-    return {name: Argument(*argument) for name, argument in _signatures(package)[function].items()}
+    return {name: Argument(*argument) for name, argument in _signatures(package).get(function, {}).items()}
 
 
 def with_default(option: Option, argument: Argument) -> Option:
