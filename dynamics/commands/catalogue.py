@@ -115,14 +115,20 @@ Kind = TypeVar("Kind", bound=StudyCommand)
 
 
 def studies_of(text: str, kind: type[Kind]) -> dict[str, Kind]:
-    """Return the studies of a table by name.
+    '''Return the studies of a table by name.
 
     A study has a line "name | module:function | words", and below it an indented line for each argument that has words
     of its own, "flag:argument | METAVAR=default | words | heading"; a line that begins with more blanks goes on with
     the one above. Lines above the first study are of all. What may be left out: an argument that is named as its flag,
     a placeholder, a default that is that of the function, and the heading "problem". An argument without a flag has
     the heading "argument".
-    """
+
+    >>> text = """law | package.module:function | a law
+    ...   width:widths | M,M,...=8,16 | widths, increasing | answer"""
+    >>> option = studies_of(text, StudyCommand)["law"].words["widths"]
+    >>> option.name, option.metavar, option.default, option.explanation
+    ('width', 'M,M,...', '8,16', 'widths, increasing [8,16]')
+    '''
     studies, shared = dict[str, Kind](), {option.key: option for option in table.PROBLEM_OPTIONS}
     lines = re.sub(r"\n {4,}", " ", _SHARED + text).splitlines()
     words, last = shared, ""
