@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol, TypeVar
 from dynamics.commands import options as table
 from dynamics.commands import parsing
 from dynamics.commands.options import GROUPS, Option, Values, plain, switch
-from dynamics.commands.parsing import EXIT_DONE, UsageError, require_usage
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, require_usage
 from hermite.program import flag_suggestion
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def duration(seconds: float) -> str:
 
 #: Options that a file given by --problem answers itself.
 _OF_THE_PROBLEM = ("k", "dimension", "start")
+#: Functions of the room above that check the file of a page, and write it.
+CHECKS_PAGE, WRITES_PAGE = "dynamics.report.page:check_page", "dynamics.report.page:write_report"
 DRY_RUN = Option("dry-run", switch, "print the expected work and time, run nothing", group="running")
 
 
@@ -184,7 +187,7 @@ def build_parser(catalogue: Catalogue) -> parsing.Parser:
 def options_of(name: str, study: StudyCommand) -> tuple[Option, ...]:
     """Return the options of a study: its settings, and what every study takes."""
     output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE", group="output")
-    return (*study.options, table.CONFIG, output, *table.FIGURES, table.OVERWRITE, DRY_RUN, *table.SHOWN)
+    return (*study.options, table.CONFIG, output, *table.FIGURES, table.PAGE, table.OVERWRITE, DRY_RUN, *table.SHOWN)
 
 
 def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) -> int:
@@ -237,6 +240,7 @@ def _named_study(catalogue: Catalogue, values: Values) -> int:
     figure = parsing.chosen_figure(values, output)
     if not values["dry_run"]:
         parsing.check_targets(values, output, figure)
+    _check_page(values, output, figure)
     try:
         if "problem" in settings:
             settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
@@ -256,4 +260,31 @@ def _named_study(catalogue: Catalogue, values: Values) -> int:
     except ValueError as error:
         raise UsageError(parsing.as_typed(error, command.options)) from None
     written = parsing.end_with(dataset, resolve_name(catalogue.findings), output, figure, values)
-    return written.exit_code(dataset.attrs.get("stop_reason"))
+    code = written.exit_code(dataset.attrs.get("stop_reason"))
+    if values["page"] is not None and not written.interrupted:
+        try:
+            page = resolve_name(WRITES_PAGE)(dataset, values["page"], overwrite=values["overwrite"])
+        except StorageError as error:
+            parsing.say(f"error: {error}")
+            return code or EXIT_FAILED
+        if not values["quiet"]:
+            parsing.say(f"page: {page}")
+    return code
+
+
+def _check_page(values: Values, *others: Path | None) -> None:
+    """Raise UsageError where the page may not be written, or would be written over another result."""
+    from dynamics.runs.storage import StorageError
+
+    if values["page"] is None:
+        return
+    page = Path(values["page"])
+    parsing.check_names_a_file("Option --page", page)
+    require_usage(
+        page not in others, f"Option --page must name a file of its own, but {str(page)!r} is that of another result."
+    )
+    if not values["dry_run"]:
+        try:
+            resolve_name(CHECKS_PAGE)(page, overwrite=values["overwrite"])
+        except StorageError as error:
+            raise UsageError(parsing.as_typed(error, (), path="--page")) from None

@@ -101,6 +101,16 @@ positive_integer = _checked(integer, lambda value: value >= 1, "at least 1")
 natural_number = _checked(integer, lambda value: value >= 0, "at least 0")
 
 
+def neurons(text: str) -> int | str:
+    """Read a number of neurons, or top:COUNT, as many as match the first COUNT directions, which stays text."""
+    kind, colon, count = text.partition(":")
+    if not colon:
+        return positive_integer(text)
+    require(kind == "top", f"must be a number or top:COUNT, but is {shown(text)}")
+    positive_integer(count)
+    return text
+
+
 def sample_count(text: str) -> int | str:
     """Read a number of samples, or one in units of the dimension such as 4d, which stays text."""
     if not text.endswith("d"):
@@ -419,6 +429,7 @@ class Argument(NamedTuple):
 READERS: dict[str, Callable[[str], object]] = {
     "bool": switch,
     "int": integer,
+    "int | str": neurons,
     "float": real,
     "Sequence[int]": integers,
     "Sequence[int | None]": indices,
@@ -481,8 +492,9 @@ PROBLEM_OPTIONS = (
     Option("coefficients", numbers,
            "the coefficients themselves, separated by commas or in a file, instead of a power law", "A,A,...|@FILE"),
     Option("teacher", plain, "polynomial of x1 ... x9 as the teacher, such as 'x1 + x1*x2'", "TEXT", models=NETWORKS),
-    Option("width", positive_integer,
-           "number of neurons m; every direction is covered from about P ln P on; quadratic: 32, reused-data: 1 "
+    Option("width", neurons,
+           "number of neurons m; every direction is covered from about P ln P on; quadratic: 32, reused-data: 1; "
+           "top:16: as many as match all of the first 16 directions at a chance of .95 "
            "[3 P; network: 8]", "M",
            models=WITH_WIDTH),
     Option("dimension", positive_integer, "input dimension d, quadratic: 1e6 [max(256, P); mean-field: 64]", "D"),
@@ -610,6 +622,7 @@ CSV = Option(
     "FILE",
     group="output",
 )
+PAGE = Option("page", plain, "also write an HTML page on the result", "FILE", group="output")
 OVERWRITE = Option("overwrite", switch, "replace existing files", group="output")
 JSON = Option("json", switch, "print the result as one JSON object", group="output")
 QUIET = Option("quiet", switch, "print nothing but errors", group="output")

@@ -27,6 +27,12 @@ examples:
       emerged over predicted times when P grows as a power of d
   python -m dynamics.laws fit runs.csv
       L = E + A m^-alpha + B n^-beta, and the same with a maximum, of your losses
+  python -m dynamics.laws frontier
+      curves of equal compute, and why their lower edge is steeper than its limit
+  python -m dynamics.laws methods --k 3 --beta 1 --dimension 1000
+      samples of kernels, layer-wise training, SGD, smoothing and reused batches, and the least loss of any method
+  python -m dynamics.laws paper --page paper.html
+      every claim of the founding papers, its number here, error and figure; minutes
 """
 
 STUDIES = studies_of(
@@ -59,10 +65,35 @@ transfer | dynamics.laws.transfer:transfer_study.prepare |
   starts | N | random starts of each width | answer
 theorem | dynamics.laws.theorem:theorem_study.prepare |
     the bounds of the theorem on emergence times, measured on flows at growing dimension
-  width | M | number of neurons m [3 P]
+  width | M | number of neurons m, or top:2 to match the first 2 directions [3 P]
 decoupling | dynamics.laws.decoupling:decoupling.prepare |
     do directions emerge one by one when P = d^gamma? coupled flows beside matched pairs
   gamma | | power of d that the number of directions is
+width | dynamics.laws.layerwise:width_study.prepare |
+    fewest neurons with which all of the first directions are matched, at a chance of .95
+  tops | P,P,... | numbers of first directions, increasing
+  chance | Q | chance that all are matched
+  draws | N | random starts for each width | answer
+  seed | | seed of all random starts
+frontier | dynamics.laws.frontier:frontier.prepare |
+    curves of equal compute, and the exponent of their lower edge from the limit to matched pairs, cause by cause
+  widths | M,M,... | widths, increasing [16,32,...,2048]
+  learning-rate | ETA | step of descent | answer
+  starts | N | random starts of each width | answer
+methods | dynamics.laws.methods:methods.prepare |
+    samples of kernels, layer-wise training, SGD, smoothing, reused batches and the minimax rate, side by side
+  wanted | P | number of first directions that are wanted
+  seed | | seed of the starts by which the width of SGD is computed
+edge | dynamics.laws.edges:stability_edges.prepare |
+    largest stable step size of SGD against the number of directions, beside its formula and that of descent
+  sizes | P,P,... | numbers of directions, increasing
+composition | dynamics.laws.composition:composition.prepare |
+    k-fold composition by attention: the constructed transformer, bounds, and samples of hop 1 by SGD
+  seed | | seed of permutations and inputs
+paper | dynamics.laws.paper:paper.prepare |
+    every claim of arXiv:2504.19983 and 2505.23683 beside its measured number; minutes
+  parts | NAME,NAME,... | parts of the report, such as scaling,theorem,sgd [all]
+  resume | FILE | interrupted report whose parts are taken over | running
 fit | dynamics.laws.surface:surface_fits.prepare |
     fit the losses of a table over width and samples by two power laws and a floor, added or the larger
   table | FILE | CSV with columns width, samples and loss, or a sweep's dataset | argument

@@ -8,13 +8,22 @@ normal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 from numpy.typing import ArrayLike
 
+from dynamics.commands.catalogue import study_function
+from dynamics.fits import fit_slope
+from dynamics.laws.scaffold import PreparedStudy, checked_problem, under_way
 from dynamics.problem import Teacher
-from dynamics.problem.checks import check_type, checked_integer, checked_number, require
+from dynamics.problem.checks import check_type, checked_increasing, checked_integer, checked_number, require
+from dynamics.runs.dataset import Values
+from dynamics.runs.trackers import bar_settings, open_bar
+from dynamics.signals import stop_if_heard
 from dynamics.theory.pairs import match_greedily
 from hermite import HermiteExpansion, expand
 from hermite.arrays import Array
@@ -22,6 +31,8 @@ from hermite.arrays import Array
 #: Nodes of the trapezoidal rule in the logarithm of an overlap, from e^`LOWEST` to `FURTHEST` standard deviations. Its
 #: integrand is smooth and vanishes at both ends, so that the rule is exact to rounding.
 NODES, LOWEST, FURTHEST = 4000, -38.0, 12.0
+#: Variables of the study of widths, in the order of the fields of `Width`.
+MEASURED_WIDTH = ("neurons", "matched_chance", "matched_chance_low", "matched_chance_high")
 
 
 def layerwise_chances(teacher: Teacher, link: object = "he4") -> Array:
@@ -107,7 +118,14 @@ class Width(NamedTuple):
 
 
 def width_for(
-    teacher: Teacher, *, top: int, chance: float = 0.95, link: object = "he4", draws: int = 1000, seed: int = 0
+    teacher: Teacher,
+    *,
+    top: int,
+    chance: float = 0.95,
+    link: object = "he4",
+    draws: int = 1000,
+    seed: int = 0,
+    progress: bool | None = None,
 ) -> Width:
     r"""Return the fewest neurons of a random start that greedy matching gives all of the first directions to.
 
@@ -128,6 +146,8 @@ def width_for(
         Of information exponent k ≥ 3.
     draws, seed : int
         Number of random starts, and the seed of all of them.
+    progress : bool, optional
+        Show a bar on stderr, which counts matched starts; by default if it is a terminal or a notebook.
 
     Returns
     -------
@@ -141,7 +161,7 @@ def width_for(
 
     Examples
     --------
-    >>> width_for(Teacher.power_law(32, 1.0), top=4, draws=200).neurons
+    >>> width_for(Teacher.power_law(32, 1.0), top=4, draws=200, progress=False).neurons
     15
     """
     from scipy.stats import binomtest
@@ -154,26 +174,106 @@ def width_for(
     starts = checked_integer(draws, "draws", minimum=1)
     seeds = np.random.SeedSequence(checked_integer(seed, "seed", minimum=0)).spawn(starts)
 
-    def matched(width: int) -> int:
-        """Return the number of starts in which all first directions are matched."""
-        overlaps = (np.random.default_rng(child).standard_normal((width, a.size)) for child in seeds)
-        return sum(bool((match_greedily(a, C, k)[:count] >= 0).all()) for C in overlaps)
+    with open_bar(bar_settings(progress), unit="start") as bar:
 
-    low, high = 0, count
-    while (hits := matched(high)) < share * starts:
-        low, high = high, 2 * high
-        require(
-            high <= 64 * a.size, f"Argument `chance` must be reached below {64 * a.size} neurons, but is {share:g}."
-        )
-    while high - low > 1:
-        middle = (low + high) // 2
-        middle_hits = matched(middle)
-        if middle_hits >= share * starts:
-            high, hits = middle, middle_hits
-        else:
-            low = middle
+        def matched(width: int) -> int:
+            """Return the number of starts in which all first directions are matched."""
+            hits = 0
+            for child in seeds:
+                overlap = np.random.default_rng(child).standard_normal((width, a.size))
+                hits += bool((match_greedily(a, overlap, k)[:count] >= 0).all())
+                bar.update()
+                stop_if_heard()
+            return hits
+
+        low, high = 0, count
+        while (hits := matched(high)) < share * starts:
+            low, high = high, 2 * high
+            most = 64 * a.size
+            require(high <= most, f"Argument `chance` must be reached below {most} neurons, but is {share:g}.")
+        while high - low > 1:
+            middle = (low + high) // 2
+            middle_hits = matched(middle)
+            if middle_hits >= share * starts:
+                high, hits = middle, middle_hits
+            else:
+                low = middle
     interval = binomtest(hits, starts).proportion_ci(method="wilson")
     return Width(high, hits / starts, float(interval.low), float(interval.high))
+
+
+def resolved_width(width: int | str, teacher: Teacher, link: object, *, progress: bool | None = None) -> int:
+    """Return a number of neurons as it is, and that of "top:16" by `width_for` of the first 16 directions."""
+    if isinstance(width, str):
+        kind, _, count = width.partition(":")
+        is_known = kind == "top" and count.isdigit()
+        require(is_known, f"Argument `width` must be a number or 'top:COUNT', but is {width!r}.")
+        top = checked_integer(int(count), "width", minimum=1, maximum=teacher.num_directions)
+        return width_for(teacher, top=top, link=link, progress=progress).neurons
+    return checked_integer(width, "width", minimum=1)
+
+
+def _width_study(study: PreparedStudy, tops: list[int], teacher: Teacher) -> xr.Dataset:
+    """Find the width of every number of first directions; those that an interruption leaves out are NaN."""
+    chosen, found = study.settings, np.full((len(Width._fields), len(tops)), np.nan)
+    with under_way(len(tops), study.progress, unit="width") as meter:
+        for at, top in enumerate(tops):
+            draws = {name: chosen[name] for name in ("chance", "draws", "seed")}
+            found[:, at] = width_for(teacher, top=top, link=study.problem.activation, **draws, progress=False)
+            meter.add(1)
+    known = np.isfinite(found[0])
+    slope = fit_slope(np.array(tops, dtype=np.float64)[known], np.log(found[0, known])).exponent
+    values: Values = {name: (("top",), row) for name, row in zip(MEASURED_WIDTH, found, strict=True)}
+    return study.dataset(meter, values, {"top": tops}, width_slope=slope, **chosen)
+
+
+@study_function
+def width_study(
+    *,
+    information_exponent: int = 4,
+    beta: float = 1.0,
+    directions: int = 256,
+    tops: Sequence[int] = (4, 8, 16, 32),
+    chance: float = 0.95,
+    draws: int = 400,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> PreparedStudy:
+    r"""Find the width at which all of the first p̄ directions are matched, by `width_for`, at growing p̄.
+
+    Parameters
+    ----------
+    information_exponent, beta, directions : int, float, int
+        k ≥ 3 of the link h_k, decay β of the coefficients, and P.
+    tops : sequence of int
+        Numbers p̄ ≤ P of first directions, increasing.
+    chance, draws, seed : float, int, int
+        As of `width_for`.
+
+    Returns
+    -------
+    Dataset
+        `neurons`, `matched_chance`, `matched_chance_low` and `matched_chance_high` (top), and attribute `width_slope`,
+        the slope of the logarithm of the width over that of p̄.
+
+    Examples
+    --------
+    >>> found = width_study(directions=32, tops=(2, 4), draws=200, progress=False)
+    >>> found.neurons.values.tolist()
+    [9.0, 15.0]
+    """
+    sizes = checked_increasing(tops, "tops", minimum=1, fewest=1)
+    count = checked_integer(directions, "directions", minimum=sizes[-1])
+    problem = checked_problem(information_exponent, beta, count, count, widest=count, seed=seed, fewest=1)
+    settings = {
+        "chance": checked_number(chance, "chance", positive=True),
+        "draws": checked_integer(draws, "draws", minimum=1),
+        "seed": problem.seed,
+    }
+    work = f"{len(sizes)} widths by {settings['draws']} random starts each, up to about a minute."
+    title = "Width at which all of the first directions are matched"
+    solve = partial(_width_study, tops=sizes, teacher=problem.teacher)
+    return PreparedStudy("width-for", title, settings, problem, progress, solve, work)
 
 
 def _checked_link(link: object) -> HermiteExpansion:

@@ -8,7 +8,7 @@ from concurrent.futures import BrokenExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -16,6 +16,7 @@ import xarray as xr
 from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, JsonObject, check_switch, checked_integer, checked_number, require
+from dynamics.problem.question import Question
 from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
@@ -27,6 +28,7 @@ from dynamics.sweeps.points import STUDIES
 from dynamics.sweeps.workers import WorkerPool
 from dynamics.theory.prediction import predict
 from dynamics.threads import LOOK
+from hermite.arrays import Array
 from hermite.text.messages import refuse, shown
 
 #: Returns the answer to one problem.
@@ -109,10 +111,60 @@ class PreparedStudy:
 
     def dataset(self, meter: Meter, values: Values, coords: Mapping[str, object], **attributes: object) -> xr.Dataset:
         """Return labelled results and how the study ended; the rest after an interruption is NaN."""
-        answer = {"answer": self.answer}
-        ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}
-        settings = answer | self.settings
-        return study_dataset(self.problem, values, title=self.title, coords=coords, settings=settings, attributes=ended)
+        return _labelled(self, self.problem, meter, values, coords, attributes)
+
+
+class Free(NamedTuple):
+    """What a study asks that has no problem, in the place of one: its kind in files, and nothing else."""
+
+    kind: str
+
+    def parameters(self) -> dict[str, Any]:
+        """Return its kind."""
+        return {"kind": self.kind}
+
+    def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """Return no arrays."""
+        return {}
+
+
+@dataclass(frozen=True)
+class FreeStudy:
+    """A study as `PreparedStudy`, without a problem."""
+
+    answer: str
+    title: str
+    settings: dict[str, Any]
+    progress: bool | None
+    solve: Callable[[Any], xr.Dataset]
+    expected: str
+
+    def work(self) -> str:
+        """Return the expected work and time, in words."""
+        return self.expected
+
+    def run(self) -> xr.Dataset:
+        """Do the work and return its dataset."""
+        return self.solve(self)
+
+    def dataset(self, meter: Meter, values: Values, coords: Mapping[str, object], **attributes: object) -> xr.Dataset:
+        """Return labelled results and how the study ended, as `PreparedStudy.dataset` does."""
+        return _labelled(self, Free(self.answer), meter, values, coords, attributes)
+
+
+def _labelled(
+    study: PreparedStudy | FreeStudy,
+    problem: Question,
+    meter: Meter,
+    values: Values,
+    coords: Mapping[str, object],
+    attributes: Mapping[str, object],
+) -> xr.Dataset:
+    """Return the labelled results of a study, with how it ended as attributes."""
+    answer = {"answer": study.answer}
+    ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}
+    settings = answer | study.settings
+    return study_dataset(problem, values, title=study.title, coords=coords, settings=settings, attributes=ended)
 
 
 def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:

@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands.catalogue import study_function
+from dynamics.laws.layerwise import resolved_width
 from dynamics.laws.scaffold import PreparedStudy, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
 from dynamics.problem.checks import JsonObject, checked_increasing, checked_integer
@@ -196,7 +197,7 @@ def theorem_study(
     information_exponent: int = 4,
     beta: float = 1.0,
     directions: int = 4,
-    width: int | None = None,
+    width: int | str | None = None,
     dimensions: Sequence[int] = (1024, 16384, 262144),
     starts: int = 1,
     seed: int = 0,
@@ -208,8 +209,8 @@ def theorem_study(
     ----------
     information_exponent, beta : int, float
         k ≥ 3 of the link h_k, and decay of the teacher's coefficients.
-    directions, width : int, int
-        P, and number m of neurons, by default 3 P.
+    directions, width : int, int or str
+        P, and number m of neurons, by default 3 P; "top:2" is the width that matches the first 2 (`width_for`).
     dimensions : sequence of int
         Input dimensions d ≥ P, increasing.
     starts, seed : int
@@ -228,9 +229,16 @@ def theorem_study(
     """
     sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=1)
     count = checked_integer(directions, "directions", minimum=1, maximum=sizes[0])
-    m = 3 * count if width is None else checked_integer(width, "width", minimum=1)
     seeds = checked_starts(starts, seed)
-    problem = checked_problem(information_exponent, beta, count, sizes[-1], widest=m, seed=seeds.start, fewest=1)
+    problem = checked_problem(
+        information_exponent, beta, count, sizes[-1], widest=3 * count, seed=seeds.start, fewest=1
+    )
+    m = (
+        problem.width
+        if width is None
+        else resolved_width(width, problem.teacher, problem.activation, progress=progress)
+    )
+    problem = replace(problem, width=m)
     problems = [replace(problem, dimension=d) for d in sizes]
     settings = {"accuracy": ACCURACY, "starts": len(seeds)}
     work = f"{len(sizes) * len(seeds)} coupled flows of {m} neurons and {count} directions."

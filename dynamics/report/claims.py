@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +26,20 @@ if TYPE_CHECKING:
 
 #: Most widths whose losses and fits are drawn.
 MOST_CURVES = 8
+#: Verdict on a claim -> colour.
+TONES = {"holds": IDEAL, "holds with another constant": MEASURED, "not at this size": PREDICTED}
+#: "~ p^beta" typeset.
+TIMES_OF_RANK = r"$\propto p^{\beta}$"
 
 
 def claim_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on a claim of the founding paper."""
     summary, sentences = CLAIMS[dataset.attrs["answer"]].find(dataset)
-    return study_findings(dataset, summary, sentences, partial(plot_claim, dataset))
+    findings = study_findings(dataset, summary, sentences, partial(plot_claim, dataset))
+    if dataset.attrs["answer"] != "paper":
+        return findings
+    short = {name: name for name in ("claim", "measured", "error", "paper", "verdict")}
+    return replace(findings, tables=[replace(table, short=short) for table in findings.tables])
 
 
 def plot_claim(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
@@ -95,6 +106,82 @@ def _surface(dataset: xr.Dataset) -> Found:
         f"Root mean square of ln L minus its fit: {shown}. The form {best!r} has the smallest.",
     ]
     return {"points": points, "residuals": residuals}, sentences
+
+
+def _width(dataset: xr.Dataset) -> Found:
+    """Return the width by number of first directions, with the measured chance and its interval, and sentences."""
+    columns = {"first directions": "top", "neurons": "neurons", "chance": "matched_chance"}
+    columns |= {"from": "matched_chance_low", "to": "matched_chance_high"}
+    slope, chance = float(dataset.attrs["width_slope"]), float(dataset.attrs["chance"])
+    sentences = [
+        f"neurons: fewest with which all of the first directions are matched at {chance:.3g} of starts.",
+        f"Slope of ln m over the logarithm of that number: {slope:.3g}.",
+    ]
+    return {"points": rows_of(dataset, columns), "slope": slope}, sentences
+
+
+def _frontier(dataset: xr.Dataset) -> Found:
+    """Return the exponent of every step from the limit to matched pairs, with its window, and sentences on them."""
+    columns = {"step": "source", "exponent": "exponent", "standard error": "exponent_error"}
+    columns |= {"from": "edge_low", "to": "edge_high"}
+    limit = float(dataset.attrs["asymptotic"])
+    sentences = [
+        f"Exponent of the least loss in compute m x steps (limit {limit:.4g}), one more cause in every row but the "
+        "greedy set.",
+        "from, to: computes of the window, whose best widths are neither the smallest nor above P^0.75. Errors: a "
+        "jackknife over the curve, of greedy matching and pairs the scatter over starts.",
+    ]
+    return {"points": rows_of(dataset, columns), "asymptotic": limit}, sentences
+
+
+def _methods(dataset: xr.Dataset) -> Found:
+    """Return law, source and number of samples of every method, and sentences on them."""
+    columns = {"method": "method", "law": "sample_law", "samples": "samples_needed", "neurons": "neurons"}
+    beta, slope = json.loads(dataset.attrs["parameters"])["problem"]["beta"], float(dataset.attrs["minimax_exponent"])
+    law = (1.0 - 2.0 * beta) / (2.0 * beta)
+    sources = [
+        f"{m}: {source}" for m, source in zip(dataset["method"].values, dataset["law_source"].values, strict=True)
+    ]
+    sentences = [
+        "samples: the law with constant 1 at this dimension, until the last wanted direction; of kernel, smoothed and "
+        "reused batches for one direction. neurons: for all wanted directions at a chance of 95 %.",
+        f"Least loss of any method ~ n^x: x = {slope:.4g} fitted, {law:.4g} by its law.",
+        f"Sources: {'; '.join(sources)}.",
+    ]
+    rows = rows_of(dataset, {**columns, "source": "law_source"})
+    shown = [{title: row[title] for title in columns} for row in rows]
+    return {"points": shown, "sources": sources, "minimax_exponent": slope}, sentences
+
+
+def _edges(dataset: xr.Dataset) -> Found:
+    """Return the limits of the step size by number of directions, and sentences that define them."""
+    columns = {"P": "num_directions", "limit of SGD": "step_limit", "formula": "step_limit_large_dimension"}
+    columns |= {"edge of descent": "descent_edge"}
+    slope = float(dataset.attrs["limit_slope"])
+    sentences = [
+        "limit of SGD: learning rate from which on second moments of deviations from the teacher grow, one sample a "
+        "step (dynamics.learning_rate_limit); formula: 2 g'(1)/(d lambda_max(M diag a)), M_ii = E sigma'^4, "
+        "M_ij = g'(1)^2; edge of descent: 2 over the largest eigenvalue of the Hessian.",
+        f"Slope of the logarithm of the limit of SGD over that of P: {slope:.2g}.",
+    ]
+    return {"points": rows_of(dataset, columns), "slope": slope}, sentences
+
+
+def _composition(dataset: xr.Dataset) -> Found:
+    """Return accuracy and bounds of every construction, samples of hop 1 by size, and sentences on them."""
+    columns = {"construction": "size", "accuracy": "accuracy", "weight": "right_weight"}
+    columns |= {"descent": "descent_bound", "information": "information_bound", "kernel": "kernel_bound"}
+    hops = {"hop 1": "hop_size", "samples": "hop_samples", "law": "hop_law", "bound": "hop_bound"}
+    slopes = {name: float(dataset.attrs[f"{name}_slope"]) for name in ("vocabulary", "hops")}
+    measured = dataset["hop_samples"].values
+    sentences = [
+        "weight: mean weight on the right symbol. descent: order of the time on hop k alone, (N k)^(2k-1); "
+        "information: k ln N!/ln N samples; kernel: order of samples d^k, d = k N^2.",
+        f"Hop 1 is right in 95 % of rows after {measured.min():.0f} to {measured.max():.0f} samples, "
+        "1 + ln((k - 1)/0.05)/ln N rounded up: a logarithm, not a power (slopes "
+        f"{slopes['vocabulary']:.2g} in N at k = 4, {slopes['hops']:.2g} in k at N = 8). k^4 N^6 is only a bound.",
+    ]
+    return {"points": rows_of(dataset, columns), "hops": rows_of(dataset, hops), **slopes}, sentences
 
 
 def _draw_theorem(dataset: xr.Dataset, axes: Array) -> None:
@@ -165,9 +252,150 @@ def _draw_surface(dataset: xr.Dataset, axes: Array) -> None:
     finish_panel(ax, "samples", "law_loss", "points: the table", loc="lower left")
 
 
+def _draw_width(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the width against the number of first directions."""
+    (ax,) = axes
+    tops, widths, slope = dataset["top"].values, dataset["neurons"].values, float(dataset.attrs["width_slope"])
+    ax.loglog(tops, widths, "o", color=MEASURED, ms=5, label=f"chance {float(dataset.attrs['chance']):.3g}")
+    if np.isfinite(slope):
+        middle = np.exp(np.nanmean(np.log(widths)) - slope * np.log(tops).mean())
+        ax.loglog(tops, middle * tops**slope, "--", color=IDEAL, lw=1.3, label=f"slope {slope:.3g}")
+    ax.loglog(tops, tops, ":", color=REFERENCE, lw=1.4, label="one neuron for each")
+    finish_panel(ax, "top", "width", "", tops)
+
+
+def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the loss against the width at equal computes, with the minima, and the lower edge of every step."""
+    left, right = axes
+    widths, compute = dataset["width"].values, dataset["isoflop_compute"].values
+    colours = figures.shades(compute.size)
+    for loss, colour in zip(dataset["isoflop_loss"].values, colours, strict=True):
+        left.loglog(widths, np.where(loss > 0.0, loss, np.nan), ".-", color=colour, lw=1.1, ms=4)
+        best = int(np.nanargmin(loss))
+        left.plot(widths[best], loss[best], "o", color=colour, mec="k", ms=6)
+    left.set_ylim(bottom=0.2 * left.get_ylim()[0])  # room for the colours
+    figures.colour_bar(left, "compute", [f"{c:.1e}" for c in compute.tolist()], colours, (0.72, 0.04))
+    finish_panel(left, "width", "law_loss", "matched pairs at equal compute")
+    exponent, error = dataset["exponent"].values, dataset["exponent_error"].values
+    lines = zip(dataset["source"].values.tolist(), figures.shades(exponent.size), strict=True)
+    for at, (name, colour) in enumerate(lines):
+        x, y = dataset["abscissa"].values[at], dataset["ordinate"].values[at]
+        inside = (x >= dataset["edge_low"].values[at]) & (x <= dataset["edge_high"].values[at]) & (y > 0.0)
+        style = "-" if at in (0, exponent.size - 1) else "--"
+        label = f"{figures.formula(exponent[at], error[at])}: {name.replace('~ p^beta', TIMES_OF_RANK)}"
+        right.loglog(x[inside], y[inside], style, color=colour, lw=1.5, label=label)
+    right.set_ylim(bottom=0.25 * right.get_ylim()[0])  # room for the names
+    finish_panel(right, "compute", "least_loss", f"limit {float(dataset.attrs['asymptotic']):.3g}", loc="lower left")
+
+
+def _draw_methods(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the number of samples of every method as bars, and the least loss against samples beside its law."""
+    left, right = axes
+    names, samples = dataset["method"].values.tolist(), dataset["samples_needed"].values
+    places = np.arange(len(names))[::-1]
+    left.barh(places, samples, color=MEASURED, height=0.6)
+    for place, count, law in zip(places, samples, dataset["sample_law"].values.tolist(), strict=True):
+        text = re.sub(r"\^(-?[\d.]+)", r"^{\1}", law)
+        left.annotate(f"${text}$", (count, place), (4, 0), textcoords="offset points", va="center")
+    left.set(xscale="log", yticks=places, yticklabels=names, xlim=(1.0, 1e3 * samples.max()))
+    finish_panel(left, "samples", "", f"$d = {json.loads(dataset.attrs['parameters'])['problem']['dimension']}$")
+    n = dataset["samples"].values
+    right.loglog(n, dataset["minimax_loss"].values, "-", color=MEASURED, lw=1.6, label=r"$\sum_p \min(a_p^2, 1/n)$")
+    right.loglog(n, dataset["minimax_law"].values, ":", color=REFERENCE, lw=1.6, label="its law")
+    finish_panel(right, "samples", "law_loss", "least loss of any method")
+
+
+def _paper(dataset: xr.Dataset) -> Found:
+    """Return every claim with its numbers and verdict, and a sentence that counts the verdicts."""
+    columns = {"claim": "claim", "measured": "measured", "error": "measured_error", "paper": "claimed"}
+    columns |= {"kind": "claim_kind", "verdict": "claim_verdict", "says": "statement", "command": "command"}
+    verdicts = dataset["claim_verdict"].values.tolist()
+    counted = ", ".join(f"{verdicts.count(word)} {word!r}" for word in dict.fromkeys(verdicts))
+    sentences = [
+        f"{len(verdicts)} claims: {counted}.",
+        "holds: within two standard errors or 5 % of the paper's number, of a bound not above it. A constant that "
+        "differs holds with another constant, an exponent or bound that differs not at this size. Dotted: the paper.",
+    ]
+    return {"points": rows_of(dataset, columns)}, sentences
+
+
+def _draw_paper(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw, for every claim, its curve with the claimed slope or level, or the measured beside the claimed number."""
+    for at, ax in enumerate(axes):
+        claim = dataset.isel(claim=at)
+        value, error, claimed = (float(claim[name]) for name in ("measured", "measured_error", "claimed"))
+        x, y = claim["claim_x"].values, claim["claim_y"].values
+        known = np.isfinite(x) & np.isfinite(y)
+        colour = TONES[str(claim["claim_verdict"].values)]
+        if known.any():
+            x, y = x[known], y[known]
+            x_name, y_name = str(claim["claim_axes"].values).split(", ")
+            ax.set_xlabel(x_name, fontsize="small")
+            ax.set_ylabel(y_name, fontsize="small")
+            ax.loglog(x, y, ".-", color=colour, ms=4, lw=1.2)
+            if bool(claim["claim_is_slope"]):
+                middle = np.exp(np.log(x).mean())
+                slope = np.exp(np.log(y).mean()) * (x / middle) ** claimed
+                ax.loglog(x, slope, ":", color=REFERENCE, lw=1.4)
+            else:
+                ax.axhline(claimed, color=REFERENCE, ls=":", lw=1.4)
+            low, high = ax.get_ylim()
+            ax.set_ylim(low / max(1.0, 3.0 * low / high), high * max(1.0, 3.0 * low / high))  # at least a factor of 3
+        else:
+            ax.bar([0, 1], [value, claimed], 0.5, color=[colour, REFERENCE])
+            ax.set_xticks([0, 1], ["measured", "paper"])
+        name, verdict = str(claim["claim"].values), str(claim["claim_verdict"].values)
+        text = f"{name}: {figures.formula(value, error)}, paper {figures.formula(claimed)}"
+        figures.log_ticks(ax)
+        ax.set_title(f"{text}\n{verdict}", fontsize="small", color=colour)
+        ax.tick_params(labelsize="x-small")
+
+
+def _draw_edges(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the limit of SGD against the number of directions, with its formula."""
+    (ax,) = axes
+    counts = dataset["num_directions"].values
+    ax.plot(counts, dataset["step_limit"].values, "o-", color=MEASURED, ms=5, label="limit of SGD")
+    formula = dataset["step_limit_large_dimension"].values
+    ax.plot(counts, formula, "--", color=PREDICTED, lw=1.4, label=r"$d \to \infty$")
+    ax.set(xscale="log", ylim=(0.0, 1.3 * float(np.nanmax(formula))))
+    finish_panel(ax, "num_directions", "step_size", "", counts, loc="lower right")
+
+
+def _draw_composition(dataset: xr.Dataset, axes: Array) -> None:
+    """Draw the samples of hop 1 against N and k beside law and bound, and the bounds of the constructions."""
+    left, right = axes
+    places = np.arange(dataset.sizes["hop_size"])
+    for name, style, colour, label in (
+        ("hop_samples", "o", MEASURED, "measured"),
+        ("hop_law", "_", IDEAL, r"$1 + \ln((k-1)/0.05)/\ln N$"),
+        ("hop_bound", "x", REFERENCE, "bound $k^4 N^6$"),
+    ):
+        left.plot(places, dataset[name].values, style, color=colour, ms=7, label=label)
+    left.set(yscale="log", xticks=places)
+    left.set_xticklabels([text.replace(", ", "\n") for text in dataset["hop_size"].values.tolist()], fontsize="x-small")
+    finish_panel(left, "", "samples", "hop 1 right in 95 % of rows")
+    sizes = np.arange(dataset.sizes["size"])
+    for shift, name, colour in ((-0.25, "information", MEASURED), (0.0, "kernel", IDEAL), (0.25, "descent", PREDICTED)):
+        right.bar(sizes + shift, dataset[f"{name}_bound"].values, 0.23, color=colour, label=name)
+    right.set(yscale="log", xticks=sizes)
+    accuracy = dataset["accuracy"].values
+    ticks = [
+        f"{text}\naccuracy {share:.3g}" for text, share in zip(dataset["size"].values.tolist(), accuracy, strict=True)
+    ]
+    right.set_xticklabels(ticks, fontsize="x-small")
+    finish_panel(right, "", "", "orders of bounds, constant 1", loc="upper left")
+
+
 CLAIMS = {
     "theorem": Study(_theorem, _draw_theorem, lambda _: 1, (6.2, 4.2)),
     "theorem-study": Study(_theorem_study, _draw_theorem_study, lambda _: 1, (6.2, 4.2)),
     "decoupling": Study(_decoupling, _draw_decoupling, lambda _: 2, (5.2, 4.0)),
+    "width-for": Study(_width, _draw_width, lambda _: 1, (6.2, 4.2)),
+    "frontier": Study(_frontier, _draw_frontier, lambda _: 2, (6.2, 4.6)),
+    "methods": Study(_methods, _draw_methods, lambda _: 2, (5.8, 4.0)),
+    "paper": Study(_paper, _draw_paper, lambda dataset: int(dataset.sizes["claim"]), (3.3, 2.3)),
+    "edges": Study(_edges, _draw_edges, lambda _: 1, (6.2, 4.2)),
+    "composition-bounds": Study(_composition, _draw_composition, lambda _: 2, (6.2, 4.2)),
     "surface-fit": Study(_surface, _draw_surface, lambda _: 1, (6.6, 4.6)),
 }

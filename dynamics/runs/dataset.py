@@ -125,7 +125,7 @@ def make_dataset(
 
 
 def study_dataset(
-    problem: Problem,
+    problem: Question,
     values: Values,
     *,
     title: str,

@@ -336,6 +336,50 @@ time_ratio |  | mean over directions of emerged over predicted time | \langle T/
 taken_share |  | share of directions that another neuron than the matched one learns | q
 unlearned_share |  | share of directions that did not emerge by the end | c
 directions_at_dimension |  | number of directions at each dimension | P
+top | top | number of first directions that must all be matched | \bar{p}
+neurons |  | number of neurons | m
+matched_chance |  | share of starts in which all of them are matched | q
+matched_chance_low |  | lower end of the 95 % interval of that share | q^-
+matched_chance_high |  | upper end of the 95 % interval of that share | q^+
+edge_low | source | first compute that enters the fit | c_-
+edge_high | source | last compute that enters the fit | c_+
+isoflop_compute | isoflop_compute | compute m times steps of a curve of equal compute | c
+isoflop_loss | isoflop_compute width | loss at equal compute, geometric mean over starts | L
+step_limit |  | largest stable step size of SGD | \eta^*
+step_limit_large_dimension |  | the same by its formula for large dimension | \eta^*_\infty
+descent_edge |  | largest stable step size of population descent | \eta_{\max}
+claim | claim | claim of a paper |
+part | claim | part of the report that measured it |
+command | claim | command that measures it in full |
+part_seconds | claim | wall-clock seconds of its part | s
+statement | claim | what the paper says |
+measured | claim | number as measured | q
+measured_error | claim | standard error of the measured number | \delta q
+claimed | claim | number of the paper | q^*
+claim_kind | claim | whether the number is an exponent, a constant or a bound |
+claim_verdict | claim | whether the claim holds at this size |
+claim_axes | claim | names of the axes of the claim's curve |
+claim_is_slope | claim | whether the number is a slope of the curve's logarithm |
+claim_x | claim point | what the number is an exponent in | x
+claim_y | claim point | what the number is read off | y
+method | method | method of learning |
+sample_law | method | law of the number of samples |
+law_source | method | where the law is from |
+dimension_power | method | power of the dimension in the law | x
+minimax_loss | samples | least loss that any method can have, sum of min(a_p^2, 1/n) | L
+minimax_law | samples | its leading order | L^0
+size | size | vocabulary N, hops k and score B of a construction |
+accuracy | size | share of positions whose largest weight is on the right symbol | q
+right_weight | size | mean weight on the right symbol | c
+descent_bound | size | order of the time of descent on hop k alone, (N k)^(2k-1) | T
+information_bound | size | samples that could tell k permutations, k ln N!/ln N | n
+kernel_bound | size | order of the samples of a kernel, d^k with d = k N^2 inputs | n
+hop_size | hop_size | vocabulary N and hops k of a measurement of hop 1 |
+vocabulary | hop_size | number of symbols | N
+hops | hop_size | number of permutations | k
+hop_samples | hop_size | samples after which 95 % of the rows of hop 1 are right | n
+hop_law | hop_size | the same by 1 + ln((k - 1)/0.05)/ln N | n^0
+hop_bound | hop_size | bound on the same, k^4 N^6 | n^+
 rate_drift |  | distance of the best step size from that of the largest width, in the logarithm | \delta\ln\eta^*
 """
 

@@ -249,8 +249,11 @@ def _require_absent(option: Option, text: object, model: str) -> None:
     )
 
 
-def build_problem(options: Values) -> Problem:
-    """Return the problem that the options describe; the student is that of the model."""
+def build_problem(options: Values, *, progress: bool | None = None) -> Problem:
+    """Return the problem that the options describe; the student is that of the model.
+
+    `progress` shows a bar while the width of top:COUNT is found; None where stderr is a terminal or a notebook.
+    """
     from dynamics.problem import Inputs, Problem, Student, Teacher
     from dynamics.problem.checks import ARRAYS_OF_FLOW, check_memory, checked_link, flow_numbers
 
@@ -276,7 +279,7 @@ def build_problem(options: Values) -> Problem:
         if model in table.OVERLAPS and options["width"] is None and options["coefficients"] is None:
             check_memory("num_directions", count, flow_numbers(usual_width(count), count, full=False, times=0))
         teacher = _teacher(options, count)
-    width = options["width"] or usual_width(teacher.span)
+    width = _width(options["width"], teacher, link, model, progress) or usual_width(teacher.span)
     if model in NETWORKS:
         layers = {
             option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None
@@ -300,6 +303,22 @@ def build_problem(options: Values) -> Problem:
         smoothing=options["smoothing"] or 0.0,
         emergence_level=options["emergence_level"],
     )
+
+
+def _width(
+    width: int | str | None, teacher: Teacher, link: HermiteExpansion, model: str, progress: bool | None
+) -> int | None:
+    """Return the number of neurons that is asked for, None if none is; of top:COUNT by draws of random starts."""
+    if not isinstance(width, str):
+        return width
+    require_usage(
+        model in table.HOMOGENEOUS and link.information_exponent >= 3,
+        f"Option --width must be a number for --model {model} and a link of information exponent "
+        f"{link.information_exponent}, since greedy matching begins at 3, but is {width}.",
+    )
+    from dynamics.laws.layerwise import resolved_width
+
+    return resolved_width(width, teacher, link, progress=progress)
 
 
 def _tabulated(name: str, order: int | None) -> HermiteExpansion:
@@ -424,7 +443,7 @@ def _solve_problem(typed: Values, options: Values) -> int:
 
     answer = registered(options["model"])
     try:
-        problem = build_problem(options)
+        problem = build_problem(options, progress=parsing.shown_progress(typed))
         _check_answer(answer, problem, options)
         output = parsing.chosen_output(typed, _stem(problem, options))
         figure = parsing.chosen_figure(typed, output)

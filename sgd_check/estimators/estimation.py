@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from dynamics.draws import ACROSS, first_coordinates, stream
-from dynamics.laws import under_way
+from dynamics.laws.scaffold import under_way
 from dynamics.linear_regression import WeakToStrong, WeakToStrongRisk, checked_column
 from dynamics.problem import Problem, check_memory, check_switch, checked_integer, checked_seeds
 from dynamics.problem.checks import check_type

@@ -15,7 +15,7 @@ import xarray as xr
 from dynamics.commands import UsageError, duration, say, shown_progress
 from dynamics.commands.options import Values
 from dynamics.equations import make_particle_system
-from dynamics.laws import coupled_tracers
+from dynamics.laws.chaos import coupled_tracers
 from dynamics.problem import Problem, SaveAt
 from dynamics.runs import also_interrupted
 from dynamics.solve import solve_mean_field

@@ -19,7 +19,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from dynamics.commands import study_function
-from dynamics.laws import Meter
+from dynamics.laws.scaffold import Meter
 from dynamics.problem import Problem, SaveAt, Teacher, check_choice, checked_integer, checked_number
 from dynamics.problem.checks import JsonObject, checked_list, require
 from dynamics.solve import solve_overlaps

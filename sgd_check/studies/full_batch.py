@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 import hermite
 from dynamics.commands import study_function
 from dynamics.fits import fit_slope
-from dynamics.laws import Meter
+from dynamics.laws.scaffold import Meter
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import JsonObject, require
 from dynamics.solve import predict_recovery

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands import duration
-from dynamics.laws import Meter, PreparedStudy, under_way
+from dynamics.laws.scaffold import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
 from dynamics.problem.checks import checked_list, checked_real, is_at_most, require
 from dynamics.problem.optimizers import PLAIN, Optimizer

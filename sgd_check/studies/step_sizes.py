@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 
 from dynamics.commands import study_function
 from dynamics.fits import first_crossing
-from dynamics.laws import checked_problem, checked_widths, transfer_results
+from dynamics.laws.scaffold import checked_problem
+from dynamics.laws.transfer import checked_widths, transfer_results
 from dynamics.problem import MOST_RUNS, Problem, check_problem, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.theory import learning_rate_limit, predict

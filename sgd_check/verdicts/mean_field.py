@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dynamics.equations import followers_in_space, make_particle_system
-from dynamics.laws import coupled_tracers, function_gap, width_exponents
+from dynamics.laws.chaos import coupled_tracers, function_gap, width_exponents
 from dynamics.problem import Problem
 from dynamics.problem.checks import require
 from dynamics.solve import coupled_problem

@@ -24,7 +24,8 @@ FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", flags=re.MULTILINE | re.DOTALL
 PLACEHOLDERS = {"NAME", "FILE", "…", "my_module:my_function", "tcp://host:8786", "--open", "--help"}
 #: What takes more than about a minute, or a cluster: of these it is tested that they would begin.
 LONG = {
-    "python -m dynamics.laws compute-frontier --coupled --largest-width 256", "python -m dynamics.laws scaling",
+    "python -m dynamics.laws compute-frontier --coupled --largest-width 256", "python -m dynamics.laws paper --page paper.html",
+    "python -m dynamics.laws scaling",
     "python -m dynamics.laws scaling --spectrum 0.25", "python -m dynamics.laws transfer",
     "python -m dynamics.mean_field_study propagation-of-chaos",
     "python -m dynamics.study widths.toml --output here.nc --workers 8",

@@ -15,7 +15,7 @@ from scipy.stats import norm
 import dynamics
 import sgd_check
 from dynamics import SolveInterrupted, Teacher, load, save
-from dynamics.laws import Meter
+from dynamics.laws.scaffold import Meter
 from dynamics.theory import learning_rates
 from sgd_check import full_batch_recovery
 from sgd_check.engines.projected import ProjectedEngine
