@@ -21,6 +21,7 @@ from .linear_regression import linear_regression_steps as linear_regression_step
 from .linear_regression import multi_pass_regression as multi_pass_regression
 from .linear_regression import predict_weak_to_strong as predict_weak_to_strong
 from .problem.inputs import Inputs as Inputs
+from .problem.mixture import Mixture as Mixture
 from .problem.optimizers import SGD as SGD
 from .problem.optimizers import Adam as Adam
 from .problem.optimizers import RMSprop as RMSprop

@@ -513,8 +513,10 @@ PROBLEM_OPTIONS = (
            models=(*WITH_WIDTH, *CORRELATION), group="problem details"),
     SPECTRUM,
     Option("objective", plain,
-           "what is descended; correlation, of one spherical neuron and one direction, chooses the model [squared]",
-           choices=("squared", "correlation"), group="problem details"),
+           "what is descended; others than squared choose the model: correlation one spherical neuron and one "
+           "direction, the rest a network, which knows correlation too [squared]",
+           choices=("squared", "correlation", "logistic", "hinge", "huber", "exponential", "softmax"),
+           group="problem details"),
     Option("smoothing", non_negative,
            "lambda: the correlation is averaged over neurons w + lambda z, z on the unit sphere [0]", "LAMBDA",
            models=CORRELATION, group="problem details"),
@@ -533,6 +535,20 @@ NETWORK_OPTIONS = tuple(
         Option("scale", word_or_numbers("1/m", "1/sqrt(m)"), "output scale: 1/m, 1/sqrt(m) or a number [1]", "S"),
         Option("rates", word_or_numbers("mean-field"), "rates of w, v and b, or mean-field [1,1,1]", "W,V,B"),
         Option("decay", word_or_numbers(), "weight decay of w and v [0,0]", "W,V"),
+    )
+)  # fmt: skip
+#: Options of labels that are classes and of mixtures, of two-layer networks alone.
+CLASS_OPTIONS = tuple(
+    option._replace(models=NETWORK, group="two-layer networks")
+    for option in (
+        Option("labels", plain, "labels: f*, its sign, a class drawn by its sigmoid or softmax, or that of a cluster "
+               "[value; of a mixture: cluster]", choices=("value", "sign", "bernoulli", "softmax", "cluster")),
+        Option("flip", non_negative, "probability that a class is replaced by another one [0]", "P"),
+        Option("threshold", real, "value of f* at which labels sign and bernoulli are even [0]", "F"),
+        Option("mixture", plain, "clusters as inputs: two at +-e_1, or xor at +-e_1 and +-e_2 [none]",
+               choices=("two", "xor")),
+        Option("snr", positive, "one over the variance of a cluster [1]", "S"),
+        Option("points", positive_integer, "points of means without closed forms, a power of two [16384]", "N"),
     )
 )  # fmt: skip
 
@@ -605,7 +621,7 @@ _SOLVER_ROWS = (
 )  # fmt: skip
 SOLVER_OPTIONS = tuple(map(_of_answers, _SOLVER_ROWS))
 
-OPTIONS = (*PROBLEM_OPTIONS, *NETWORK_OPTIONS, *SOLVER_OPTIONS)
+OPTIONS = (*PROBLEM_OPTIONS, *NETWORK_OPTIONS, *CLASS_OPTIONS, *SOLVER_OPTIONS)
 
 # --- files and output of a command -------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from .emergence import EMERGENCE_LEVEL as EMERGENCE_LEVEL
 from .emergence import LEARNED_SHARE as LEARNED_SHARE
 from .inputs import Axes as Axes
 from .inputs import Inputs as Inputs
+from .losses import needs_points as needs_points
+from .mixture import Mixture as Mixture
 from .optimizers import SGD as SGD
 from .optimizers import Adam as Adam
 from .optimizers import Optimizer as Optimizer

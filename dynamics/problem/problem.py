@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,20 @@ from dynamics.problem.checks import (
 from dynamics.problem.emergence import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.hints import class_with_hints
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
+from dynamics.problem.losses import (
+    CORRELATION,
+    SQUARED,
+    VALUE,
+    Objective,
+    OwnLoss,
+    check_classes,
+    check_labels,
+    checked_objective,
+    number_of_classes,
+    read_objective,
+    stored_objective,
+)
+from dynamics.problem.mixture import Mixture
 from dynamics.problem.question import Compared
 from dynamics.problem.start import (
     OverlapStart,
@@ -60,10 +74,12 @@ from hermite.text.messages import refuse, shown
 if TYPE_CHECKING:
     import xarray as xr
 
-#: The functions that a problem may descend.
-SQUARED, CORRELATION = "squared", "correlation"
-#: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
-DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
+#: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take; inputs
+#: that are a `Mixture` are declared by the name `MIXTURE`.
+DECLARED_FIELDS: dict[str, object] = {
+    "objective": SQUARED, "smoothing": 0.0, "inputs": None, "labels": VALUE, "flip": 0.0, "threshold": 0.0
+}  # fmt: skip
+MIXTURE = "mixture"
 #: Most numbers of a start that is kept once it is drawn: a small flow needs it three times.
 FEW_NUMBERS = 4096
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
@@ -89,7 +105,8 @@ class Problem(Compared):
     activation : str, dict, sympy expression, callable or HermiteExpansion
         Link σ, anything that `hermite.expand` takes; absent where `student` is a `Student`, which has one.
     teacher : Teacher
-        Coefficients a_p and directions θ_p; the teacher spans the first axes of R^d.
+        Coefficients a_p and directions θ_p; the teacher spans the first axes of R^d. It may be absent where the labels
+        are those of clusters, and then only names the axes of their means.
     width, dimension : int
         Number of student neurons m ≥ 1, absent where `student` is a `Student`, which has one; input dimension d, at
         least the number of axes that the teacher spans, also a float without fraction, as 1e6.
@@ -104,12 +121,14 @@ class Problem(Compared):
         The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,), instead of weights, norm
         or seed. Neurons of the spherical student have length 1, those of "stiefel" are orthogonal and of one length.
     label_noise : float, default 0.0
-        Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
-    inputs : Inputs, optional
-        Covariance Σ of the inputs, for the homogeneous student and a `Student` with a free first layer; by default the
-        identity. Then n_i = w_iᵀΣw_i, C and G are those of Σ^½ w and Σ^½ θ, the `directions` of the teacher are the
-        whitened Σ^½ θ_p, of unit length, a polynomial teacher is one of the whitened coordinates x_l/√s_l, and
-        `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
+        Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change
+        unless the loss of a `Student` is neither squared nor "correlation".
+    inputs : Inputs or Mixture, optional
+        Clusters of Gaussians, for a `Student`; or covariance Σ of the inputs, for the homogeneous student and a
+        `Student` with a free first layer; by default the identity. Then n_i = w_iᵀΣw_i, C and G are those of Σ^½ w and
+        Σ^½ θ, the `directions` of the teacher are the whitened Σ^½ θ_p, of unit length, a polynomial teacher is one of
+        the whitened coordinates x_l/√s_l, and `initial_weights` are w, not whitened; random neurons are isotropic in w,
+        with n_i = σ0².
     student : {"homogeneous", "committee", "spherical", "stiefel"} or Student
         A `Student` is any two-layer network. Of those with a name "homogeneous" is the student above, its second layer
         tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x); "spherical" the mean f(x) = (1/m) Σ_i σ(w_i·x) with
@@ -119,8 +138,18 @@ class Problem(Compared):
         Link of the teacher's units that have none, by default `activation`; for the spherical student and a `Student`.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
-    objective : {"squared", "correlation"}
-        What is descended: ½ E(f − f*)², or −E[f* σ(w·x)], for one spherical neuron and one direction.
+    objective : {"squared", "correlation", "logistic", "hinge", "huber", "exponential", "softmax"} or ℓ
+        What is descended, the mean of ℓ(f, y): ½(f − y)², or −y f, also for one spherical neuron and one direction.
+        The others are for a `Student`, see docs/classes.md: a function ℓ(f, y) of arrays is tabulated for y = ±1 on
+        |f| ≤ 32 and goes on as a line, and "softmax" has an output for each class.
+    labels : {"value", "sign", "bernoulli", "softmax", "cluster"}, optional
+        y of a sample for a `Student`: f*(x), the default; the sign of f*(x) − `threshold`; 1 with the probability
+        sigmoid(f*(x) − `threshold`), else −1; class k with the probability softmax_k of the units a_k σ_k; or the label
+        of its cluster, the default where a `Mixture` has labels.
+    flip : float, default 0.0
+        Probability, up to ½, that a class is replaced by another one.
+    threshold : float, default 0.0
+        Value of f* at which labels "sign" and "bernoulli" are even, dimensionless.
     smoothing : float, default 0.0
         λ ≥ 0: the correlation is averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to
         w. Dimensionless.
@@ -146,7 +175,7 @@ class Problem(Compared):
     """
 
     activation: HermiteExpansion = None  # type: ignore[assignment]  # set from the student where it has one
-    teacher: Teacher
+    teacher: Teacher = None  # type: ignore[assignment]  # set from a mixture with labels where it is absent
     width: int = None  # type: ignore[assignment]
     dimension: int
     initial_norm: float = None  # type: ignore[assignment]
@@ -154,11 +183,14 @@ class Problem(Compared):
     initial_weights: Array | None = field(default=None, repr=False)
     initial_overlaps: tuple[Array, Array, Array] | None = field(default=None, repr=False)
     label_noise: float = 0.0
-    inputs: Inputs | None = None
+    inputs: Inputs | Mixture | None = None
     student: Literal["homogeneous", "committee", "spherical", "stiefel"] | Student = "homogeneous"
     teacher_activation: HermiteExpansion | None = field(default=None, repr=False)
     order: int | None = None
-    objective: Literal["squared", "correlation"] = "squared"
+    objective: Objective = "squared"
+    labels: str = None  # type: ignore[assignment]  # set from the inputs
+    flip: float = 0.0
+    threshold: float = 0.0
     smoothing: float = 0.0
     learned_definition: Literal["degrees 3 and above", "all degrees"] = field(default="degrees 3 and above", repr=False)
     emergence_level: float = field(default=None, repr=False)  # type: ignore[assignment]  # set from the teacher
@@ -169,7 +201,7 @@ class Problem(Compared):
             self,
             *,
             activation: object = None,
-            teacher: Teacher,
+            teacher: Teacher | None = None,
             width: int | None = None,
             dimension: float,
             initial_norm: float | None = None,
@@ -177,22 +209,27 @@ class Problem(Compared):
             initial_weights: ArrayLike | None = None,
             initial_overlaps: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
             label_noise: float = 0.0,
-            inputs: Inputs | None = None,
+            inputs: Inputs | Mixture | None = None,
             student: Literal["homogeneous", "committee", "spherical", "stiefel"] | Student = "homogeneous",
             teacher_activation: object = None,
             order: int | None = None,
-            objective: Literal["squared", "correlation"] = "squared",
+            objective: str | OwnLoss | Callable[[Any, Any], Any] = "squared",
+            labels: str | None = None,
+            flip: float = 0.0,
+            threshold: float = 0.0,
             smoothing: float = 0.0,
             learned_definition: str = "degrees 3 and above",
             emergence_level: float | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        _assign_teacher(self)
         if not isinstance(self.teacher, Teacher):
             refuse(f"Argument `teacher` must be a Teacher, but is {shown(self.teacher)}.", TypeError)
         check_choice("learned_definition", self.learned_definition, DEFINITIONS)
         self._assign(emergence_level=_checked_level(self))
         _check_student(self)
+        self._assign(objective=checked_objective(self.objective))
         self._assign(
             width=checked_integer(self.width, "width", minimum=1),
             dimension=checked_integer(self.dimension, "dimension", minimum=1),
@@ -216,9 +253,14 @@ class Problem(Compared):
                 f"Argument `{name}` must have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}, but c_{j} is "
                 f"{largest:g}.",
             )
+        labels, flip, threshold = check_labels(self)
+        self._assign(labels=labels, flip=flip, threshold=threshold)
         self._assign(smoothing=_checked_smoothing(self), order=self.activation.order)
         _check_one_start(self)
         _check_inputs(self)
+        check_classes(self)
+        if isinstance(self.student, Student):
+            self.student.start_of_outputs(self.num_outputs)
         fits = self.kind != FRAME or self.width <= d
         require(
             fits, f"Argument `width` must be at most {d}, the dimension, for the stiefel student, but is {self.width}."
@@ -240,6 +282,21 @@ class Problem(Compared):
     def kind(self) -> str:
         """Name of the student; "network" for a `Student`."""
         return NETWORK if isinstance(self.student, Student) else self.student
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """The inputs if they are a mixture of clusters."""
+        return self.inputs if isinstance(self.inputs, Mixture) else None
+
+    @property
+    def covariance(self) -> Inputs | None:
+        """The inputs if they have a covariance."""
+        return self.inputs if isinstance(self.inputs, Inputs) else None
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs: that of classes for the objective "softmax", else 1."""
+        return number_of_classes(self)
 
     @property
     def teacher_link(self) -> HermiteExpansion:
@@ -264,8 +321,12 @@ class Problem(Compared):
     @property
     def declared_fields(self) -> dict[str, object]:
         """Values of the fields of `DECLARED_FIELDS` that differ from the default, which all answers take."""
-        values = {"objective": self.objective, "smoothing": self.smoothing, "inputs": self.inputs}
-        return {name: value for name, value in values.items() if value != DECLARED_FIELDS[name]}
+        fields = {
+            "objective": self.objective, "smoothing": self.smoothing, "inputs": self.inputs, "labels": self.labels,
+            "flip": self.flip, "threshold": self.threshold,
+        }  # fmt: skip
+        values = {name: value for name, value in fields.items() if value != DECLARED_FIELDS[name]}
+        return {MIXTURE if isinstance(value, Mixture) else name: value for name, value in values.items()}
 
     @property
     def start_is_random(self) -> bool:
@@ -282,16 +343,19 @@ class Problem(Compared):
     def network_start(self) -> NetworkStart:
         """Return the start of a `Student`: v (m,), b (m,) and weights (m, D) on the teacher's axes and further ones.
 
+        Under softmax v is (C, m).
+
         ValueError is raised if the student is one of those with a name.
         """
         if not isinstance(self.student, Student):
             refuse(f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}.")
         biases = self.student.start_of_biases(np.random.default_rng([self.seed, BIASES_DRAWN]))
-        return NetworkStart(self.student.start_of_second_layer(), biases, self.reduced_weights())
+        return NetworkStart(self.student.start_of_outputs(self.num_outputs), biases, self.reduced_weights())
 
     def input_axes(self) -> Axes | None:
         """Return the axes of the inputs that `reduced_weights` has; None for isotropic inputs."""
-        return None if self.inputs is None else self.inputs.axes(self.dimension, self.teacher.span, self.width)
+        inputs = self.covariance
+        return None if inputs is None else inputs.axes(self.dimension, self.teacher.span, self.width)
 
     def reduced_weights(self) -> Array:
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
@@ -311,7 +375,8 @@ class Problem(Compared):
         span, m, norm, rng = self.teacher.span, self.width, self.initial_norm, np.random.default_rng(self.seed)
         axes, weights = self.input_axes(), self.initial_weights
         if weights is not None:
-            return weights if axes is None or self.inputs is None else whitened(weights, self.inputs, axes, span)
+            inputs = self.covariance
+            return weights if axes is None or inputs is None else whitened(weights, inputs, axes, span)
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
         paired = isinstance(self.student, Student) and self.student.is_paired
@@ -339,10 +404,13 @@ class Problem(Compared):
             "seed": self.seed,
             "label_noise": self.label_noise,
             "student": student.parameters() if isinstance(student, Student) else student,
-            "objective": self.objective,
+            "objective": stored_objective(self.objective),
             "smoothing": self.smoothing,
             "inputs": None if self.inputs is None else self.inputs.parameters(),
         }
+        # Files of problems without classes are those of earlier versions.
+        usual_labels = {"labels": VALUE, "flip": 0.0, "threshold": 0.0}
+        parameters |= {name: value for name, usual in usual_labels.items() if (value := getattr(self, name)) != usual}
         if isinstance(student, Student):
             parameters["teacher"] = {
                 "polynomial": None if teacher.target is None else teacher.target.text,
@@ -368,9 +436,13 @@ class Problem(Compared):
         if teacher.biases is not None:
             arrays["unit_bias"] = (("unit",), teacher.biases)
         if isinstance(self.student, Student):
-            arrays |= {variable: (("neuron",), values) for variable, values in self.student.arrays().items()}
+            layers = {"initial_output_layer": ("class", "neuron")}
+            for variable, values in self.student.arrays().items():
+                arrays[variable] = (layers.get(variable, ("neuron",)), values)
         if self.inputs is not None:
             arrays |= self.inputs.arrays()
+        if isinstance(self.objective, OwnLoss):
+            arrays["loss_piece"] = (("label", "piece", "power"), self.objective.table)
         if self.initial_weights is not None:
             arrays["initial_weight"] = (("neuron", "axis"), self.initial_weights)
         if self.initial_overlaps is not None:
@@ -405,7 +477,10 @@ class Problem(Compared):
         if self.inputs is not None:
             rows["inputs"] = clean(repr(self.inputs))
         if self.objective != SQUARED:
-            rows["objective"] = f"{clean(self.objective)}, smoothing λ = {self.smoothing:g}"
+            smoothed = f", smoothing λ = {self.smoothing:g}" if self.kind == SPHERICAL else ""
+            rows["objective"] = f"{clean(str(self.objective))}{smoothed}"
+        if self.labels != VALUE:
+            rows["labels"] = f"{self.labels}, flipped with probability {self.flip:g}"
         return table_of_pairs(f"<b>Problem</b>: {learn}", rows)
 
     def _identity(self) -> tuple[object, ...]:
@@ -421,6 +496,13 @@ class Problem(Compared):
 
 
 # --- checks of several arguments together -----------------------------------------------------------------------------
+
+
+def _assign_teacher(problem: Problem) -> None:
+    """Give a problem whose labels are those of clusters a teacher of one direction for each axis of their means."""
+    mixture, teacher = problem.mixture, vars(problem).get("teacher")
+    if teacher is None and mixture is not None and mixture.labels is not None:
+        problem._assign(teacher=Teacher(np.ones(mixture.span)))
 
 
 def _check_student(problem: Problem) -> None:
@@ -510,13 +592,10 @@ def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
 def _checked_smoothing(problem: Problem) -> float:
     """Return the smoothing λ; the correlation is refused unless there are one spherical neuron and one direction."""
     objective, count = problem.objective, problem.teacher.num_directions
-    check_choice("objective", objective, (SQUARED, CORRELATION))
     size = checked_number(problem.smoothing, "smoothing", positive=False)
-    if objective == SQUARED:
+    if objective == SQUARED or problem.kind == NETWORK:
         require(size == 0.0, f"Argument `smoothing` must be 0 for the objective {objective!r}, but is {size}.")
         return size
-    is_sphere = problem.kind == SPHERICAL
-    require(is_sphere, f"Argument `objective` must be 'squared' for the {problem.kind} student, but is 'correlation'.")
     require(problem.width == 1, f"Argument `width` must be 1 for the objective {objective!r}, but is {problem.width}.")
     require(count == 1, f"Argument `teacher` must have one direction for the objective {objective!r}, but has {count}.")
     require(
@@ -536,7 +615,7 @@ def _check_one_start(problem: Problem) -> None:
         "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`.",
     )
     require(
-        problem.inputs is None or overlaps is None,
+        problem.covariance is None or overlaps is None,
         "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`.",
     )
     if problem.start_is_random:
@@ -555,8 +634,14 @@ def _check_inputs(problem: Problem) -> None:
     inputs, student = problem.inputs, problem.student
     if inputs is None:
         return
+    if isinstance(inputs, Mixture):
+        _check_mixture(problem, inputs)
+        return
     if not isinstance(inputs, Inputs):
-        refuse(f"Argument `inputs` must be an Inputs, or None for isotropic ones, but is {shown(inputs)}.", TypeError)
+        refuse(
+            f"Argument `inputs` must be an Inputs, a Mixture, or None for isotropic ones, but is {shown(inputs)}.",
+            TypeError,
+        )
     takes_them = problem.kind in (HOMOGENEOUS, NETWORK)
     require(takes_them, f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}.")
     is_free = not isinstance(student, Student) or student.first_layer == "free"
@@ -565,11 +650,26 @@ def _check_inputs(problem: Problem) -> None:
     problem.input_axes()
 
 
+def _check_mixture(problem: Problem, inputs: Mixture) -> None:
+    """Refuse clusters for a student that does not take them, or with means off the teacher's axes."""
+    require(
+        problem.kind == NETWORK,
+        f"Argument `inputs` must not be a Mixture for the {problem.kind} student, but is {inputs!r}; a `Student` "
+        "learns from one.",
+    )
+    span = problem.teacher.span
+    require(
+        inputs.span <= span,
+        f"Argument `inputs` must have means on the {span} axes of the teacher, whose `directions` may have further "
+        f"columns, but has {inputs.span}.",
+    )
+
+
 def _checked_weights(problem: Problem) -> Array:
     """Return the given starting weights; without `inputs` those of a `Student` may leave out columns that are zero."""
     student, m, d, span = problem.student, problem.width, problem.dimension, problem.teacher.span
     rows = read_only(real_array(problem.initial_weights, "initial_weights"))
-    if isinstance(student, Student) and problem.inputs is None:
+    if isinstance(student, Student) and problem.covariance is None:
         require(
             rows.ndim == 2 and len(rows) == m and span <= rows.shape[1] <= d,
             f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, those that "
@@ -632,9 +732,10 @@ def check_problem(problem: object, student: str = HOMOGENEOUS, fields: Collectio
 
 def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
     """Raise ValueError on the first of `DECLARED_FIELDS` that differs from its default and is not among `fields`."""
-    for name, value in problem.declared_fields.items():
+    for declared, value in problem.declared_fields.items():
+        name = "inputs" if declared == MIXTURE else declared
         require(
-            name in fields,
+            declared in fields,
             f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, which is "
             "not known there.",
         )
@@ -653,8 +754,8 @@ def check_flow_memory(problem: Problem, *, keep: str, times: int) -> None:
 
 
 def is_correlation(problem: Problem) -> bool:
-    """Return whether a problem descends its correlation, not the squared error."""
-    return problem.objective == CORRELATION
+    """Return whether one spherical neuron descends its correlation, not the squared error."""
+    return problem.objective == CORRELATION and problem.kind == SPHERICAL
 
 
 def is_homogeneous(problem: object) -> bool:
@@ -684,7 +785,7 @@ def decouples(problem: Problem) -> bool:
 
 #: Axes of a sweep that set something of the problem under another name than it is stored by.
 _SET_BY_AXES = ("k", "order", "teacher", "teacher_activation", "initial_weights", "initial_overlaps", "alpha",
-                 "emergence_level")  # fmt: skip
+                 "emergence_level", "labels", "flip", "threshold")  # fmt: skip
 
 
 def stored_arguments(dataset: xr.Dataset) -> JsonObject:
@@ -721,7 +822,7 @@ def _set_by(axes: list[str], stored: JsonObject, dataset: xr.Dataset) -> None:
             stored["beta"] = None
         elif name == "alpha":
             stored["inputs"] = {"alpha": value}
-        elif name in stored or name == "emergence_level":  # which is stored where it is not that of the teacher
+        elif name in stored or name in ("emergence_level", "labels", "flip", "threshold"):  # stored where unusual
             stored[name] = value
 
 
@@ -733,17 +834,18 @@ def _arguments(stored: JsonObject, dataset: xr.Dataset) -> JsonObject:
 
     link, weights = stored["activation"], array("initial_weight")
     # Fields that old files lack have their defaults.
-    names = ("dimension", "seed", "label_noise", "objective", "smoothing", "emergence_level")
+    names = ("dimension", "seed", "label_noise", "smoothing", "emergence_level", "labels", "flip", "threshold")
     arguments: dict[str, object] = {name: stored[name] for name in names if name in stored} | {
         "initial_weights": weights,
-        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
+        "inputs": _inputs(stored.get("inputs"), array),
+        "objective": read_objective(stored.get("objective", SQUARED), array("loss_piece")),
         "teacher_activation": _link(stored["teacher_activation"]) if "teacher_activation" in stored else None,
     }
     if isinstance(stored["student"], dict):
         # An axis of a sweep may have set the student's link or width.
         student = stored["student"] | {"activation": link, "width": stored["width"]}
         return arguments | {
-            "student": Student.of(student, array("initial_second_layer"), array("initial_bias")),
+            "student": Student.of(student, _second_layer(array), array("initial_bias")),
             "teacher": _teacher(stored, stored["teacher"], "unit", array),
             "initial_norm": stored["initial_norm"] if weights is None else None,
         }
@@ -758,6 +860,20 @@ def _arguments(stored: JsonObject, dataset: xr.Dataset) -> JsonObject:
         "initial_overlaps": None if overlaps[0] is None else overlaps,
         "learned_definition": stored.get("learned_definition", ALL_DEGREES),
     }
+
+
+def _second_layer(array: Callable[[str], Array | None]) -> Array | None:
+    """Return the second layer of a file, for one output or for several."""
+    layer = array("initial_second_layer")
+    return array("initial_output_layer") if layer is None else layer
+
+
+def _inputs(stored: JsonObject | None, array: Callable[[str], Array | None]) -> Inputs | Mixture | None:
+    """Return the inputs of a file."""
+    if stored is None or "snr" not in stored:
+        return Inputs.of(stored, array("input_eigenvalue"), array("input_multiplicity"))
+    means, labels, weights = array("cluster_mean"), array("cluster_label"), array("cluster_weight")
+    return Mixture(np.asarray(means), labels, weights, stored["snr"])
 
 
 def _link(stored: JsonObject) -> HermiteExpansion:

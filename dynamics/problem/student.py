@@ -18,12 +18,13 @@ from dynamics.problem.checks import (
     checked_number,
     field_values,
     float_vector,
+    read_only,
     require,
 )
 from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
 from hermite import HermiteExpansion
-from hermite.arrays import Array, real_column
+from hermite.arrays import Array, real_array, real_column
 from hermite.expansion import link_in_a_line
 from hermite.text.formulas import table_of_pairs
 from hermite.text.messages import refuse, shown
@@ -84,7 +85,8 @@ class Student(Compared):
         Whether the v_i move.
     initial_second_layer : {"signs", "pairs"} or array_like, shape (m,)
         Start of the v_i: +1, −1, +1, … ; or +1 for the first half and −1 for the second, whose neuron i + m/2 starts
-        with the w and b of neuron i, so that f = 0; or the values themselves, up to 1e30, dimensionless.
+        with the w and b of neuron i, so that f = 0; or the values themselves, up to 1e30, dimensionless. Under softmax
+        of C classes V_ki is 1 for k = i mod C and else 0, in pairs −1 for the second half, or of shape (C, m).
     biases : {"none", "fixed", "trained"}
         Whether neurons have biases b_i, and whether they move.
     initial_biases : float or array_like, shape (m,), default 1
@@ -162,6 +164,8 @@ class Student(Compared):
         """Return the name of the start of the second layer, or its values (m,)."""
         layer: ArrayLike = self.initial_second_layer
         if not isinstance(layer, str):
+            if np.ndim(layer) == 2:
+                return _checked_rows(layer, self.width)
             return _checked_vector("initial_second_layer", layer, self.width)
         check_choice("initial_second_layer", layer, NAMED_STARTS)
         is_right = layer != "pairs" or self.width % 2 == 0
@@ -212,6 +216,23 @@ class Student(Compared):
         signs[slice(self.width // 2, None) if self.is_paired else slice(1, None, 2)] = -1.0
         return signs
 
+    def start_of_outputs(self, count: int) -> Array:
+        """Return V_ki at the start for `count` outputs, (C, m), or v_i, (m,), for one; ValueError for another shape."""
+        layer = self.initial_second_layer
+        if count == 1 or not isinstance(layer, str):
+            shape = (self.width,) if count == 1 else (count, self.width)
+            start = self.start_of_second_layer()
+            require(
+                start.shape == shape,
+                f"Argument `initial_second_layer` must have shape {shape} for {count} "
+                f"output{'' if count == 1 else 's'}, but has shape {start.shape}.",
+            )
+            return start
+        numbers = np.arange(self.width)
+        half = self.width // 2 if self.is_paired else self.width
+        signs = np.where(numbers < half, 1.0, -1.0)
+        return np.asarray(signs * (np.arange(count)[:, None] == numbers % half % count))
+
     def start_of_biases(self, rng: np.random.Generator) -> Array:
         """Return b_i at the start, shape (m,), drawn where they are not given."""
         if not self.has_biases:
@@ -232,8 +253,9 @@ class Student(Compared):
         return stored | {"activation": stored_link(self.activation), "rates": rates, "decay": list(self.decay)}
 
     def arrays(self) -> dict[str, Array]:
-        """Return the array-valued inputs by the names of their variables, each of shape (m,)."""
-        starts = {"initial_second_layer": self.initial_second_layer, "initial_bias": self.initial_biases}
+        """Return the array-valued inputs by the names of their variables, each of shape (m,), or V of shape (C, m)."""
+        name = "initial_output_layer" if np.ndim(self.initial_second_layer) == 2 else "initial_second_layer"
+        starts = {name: self.initial_second_layer, "initial_bias": self.initial_biases}
         return {name: values for name, values in starts.items() if isinstance(values, np.ndarray)}
 
     @classmethod
@@ -262,6 +284,17 @@ def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
     if np.abs(vector).max() > LARGEST_SETTING:
         refuse(f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}.")
     return vector
+
+
+def _checked_rows(values: ArrayLike, width: int) -> Array:
+    """Return a second layer with several outputs, shape (C, m), of size up to 1e30."""
+    rows = real_array(values, "initial_second_layer")
+    if rows.shape[1] != width or not (np.abs(rows) <= LARGEST_SETTING).all():
+        refuse(
+            f"Argument `initial_second_layer` must hold numbers of at most {LARGEST_SETTING:g} for each of {width} "
+            f"neurons, but is {shown(values)}."
+        )
+    return read_only(rows)
 
 
 def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from dynamics.fits import FEWEST_POINTS, fit_power_law
 from dynamics.problem import Problem
 from dynamics.report import elements, figures, flows
+from dynamics.report.classes import class_findings
 from dynamics.report.elements import PREDICTED_AT
 from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, finish_panel, row_of
 from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, rows_of, run_findings
@@ -48,6 +49,8 @@ STEPS = {"limit of the step": "rate_limit", "fewest steps": "fewest_steps"}
 
 def network_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_network`."""
+    if "loss_floor" in dataset:
+        return class_findings(dataset, plot_axes)
     rows, axes = _components(dataset), rows_of(dataset, {"direction": "direction", "emergence_time": "emergence_time"})
     attrs = dataset.attrs
     parts, later = {"components": rows, "directions": axes}, later_end(dataset)

@@ -103,6 +103,21 @@ predicted_component_time | component_name | time at which the saddle of the comp
     T_\alpha
 component_learned_time_error | component_name | estimated numerical error of the component's time |
     \delta T_\alpha^{\mathrm{learn}}
+loss_floor |  | least mean loss of any function of the inputs | L^*
+test_error | time | probability of a wrong class | \epsilon
+bayes_error |  | least probability of a wrong class | \epsilon^*
+output_layer | time class neuron | second-layer weight of the neuron for a class | V_{ki}
+class | class | class of a label | k
+half_loss_time |  | first time at which the loss is half-way from its start to its floor | T_L
+half_error_time |  | first time at which the test error is half-way from its start to that of Bayes | T_\epsilon
+test_error_error | time | error of the test error by points | \delta\epsilon
+second_layer_error | time neuron | error of the second-layer weight by points | \delta v_i
+output_layer_error | time class neuron | error of the second-layer weight by points | \delta V_{ki}
+bias_error | time neuron | error of the bias by points | \delta b_i
+student_overlap_error | time neuron neuron_2 | error of the overlap of two neurons by points | \delta G_{ij}
+max_overlap_error | time direction | error of the largest overlap by points | \delta C_p
+half_loss_time_error |  | error of the time by points | \delta T_L
+half_error_time_error |  | error of the time by points | \delta T_\epsilon
 sensitivity | time direction | eigenvalue of the mean squared gradient of the network, largest first | \lambda_a(H)
 series_error | time | bound on the error of means of pairs by their series | \epsilon_J
 teacher_sensitivity | direction | the same of the teacher | \lambda_a(H^*)
@@ -121,6 +136,11 @@ overlap | time direction | overlap of the matched neuron | C_p
 matched_squared_norm | time direction | squared norm of the matched neuron | n_p
 input_eigenvalue | input_class | eigenvalue of the covariance of the inputs | s_c
 input_multiplicity | input_class | number of axes in a row with the eigenvalue | d_c
+cluster_mean | cluster cluster_axis | mean of the cluster | \mu_\kappa
+cluster_weight | cluster | weight of the cluster | p_\kappa
+cluster_label | cluster | label of the cluster | y_\kappa
+loss_piece | label piece power | power of a piece of the loss, for the labels -1 and 1 |
+initial_output_layer | class neuron | given second layer of each class at the start | V_{ki}(0)
 initial_weight | neuron axis | given starting weight | w_i
 initial_second_layer | neuron | given second layer at the start | v_i(0)
 initial_bias | neuron | given bias at the start | b_i(0)
@@ -471,6 +491,9 @@ predicted_ticks | flow time $t$ (ticks: predicted)
 epochs | epochs, passes through the samples
 fresh_epochs | fresh samples over $n$ that teach as much
 best_epoch | epoch of the least test loss
+excess | above the best
+first_axis | first axis $x_1$
+second_axis | second axis $x_2$
 overlap_and_share | squared overlap, share of the runs
 """
 

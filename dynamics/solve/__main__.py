@@ -33,7 +33,7 @@ from hermite.text.messages import refuse, suggestion
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.problem import Optimizer, Problem, Teacher
+    from dynamics.problem import Inputs, Mixture, Optimizer, Problem, Teacher
     from dynamics.problem.saved_times import SaveAt
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
@@ -77,6 +77,8 @@ examples:
       a quadratic network, exactly and at any dimension: alignments, the loss and its power law
   python -m dynamics.solve --teacher "x1 + x1*x2 + x1*x2*x3" --activation h2+h3 --width 32 --biases fixed --scale 1/m
       any two-layer network, here on a staircase: each component of the polynomial is learned after the one before
+  python -m dynamics.solve --objective logistic --labels sign --flip 0.1 --activation erf --directions 1
+      a network that learns a class, flipped in one of ten samples, by cross-entropy; with --mixture xor of clusters
   python -m dynamics.solve --objective correlation --smoothing 4 --k 4 --dimension 256
       one neuron on the sphere and one direction, in a landscape that is smoothed
 
@@ -164,8 +166,10 @@ def _options(typed: Mapping[str, object]) -> Mapping[str, object]:
     """Return the checked values of all options by key, with the model that some options imply."""
     if typed["model"] is None:  # options of one model alone imply it
         implied = [option.models for option in OPTIONS if typed[option.key] not in (None, False)]
-        implied = [CORRELATION] if typed["objective"] == CORRELATION[0] else implied
+        implied = [CORRELATION] if typed["objective"] == CORRELATION[0] and not _is_network(typed) else implied
+        implied += [NETWORKS] if _is_network(typed) else []
         kinds = (REUSED, NETWORKS, CORRELATION)
+        implied = [NETWORKS if models == NETWORK else models for models in implied]
         typed = {**typed, "model": next((models[0] for models in kinds if models in implied), None)}
         if typed["student"] == COMMITTEE and typed["model"] is None:
             typed = {**typed, "model": NETWORK[0]}
@@ -179,7 +183,7 @@ def _options(typed: Mapping[str, object]) -> Mapping[str, object]:
         values = _epochs(values)
     objective = "correlation" if values["model"] in CORRELATION else "squared"
     require_usage(
-        values["objective"] in (None, objective),
+        values["objective"] in (None, objective) or values["model"] in NETWORK,
         f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}.",
     )
     for chosen, needless in ((chosen, key) for chosen, keys in EXCLUDED.items() for key in keys):
@@ -189,6 +193,11 @@ def _options(typed: Mapping[str, object]) -> Mapping[str, object]:
             f"Option {flag} must be absent when --{chosen} is given, but is {values[needless]}.",
         )
     return MappingProxyType(values)
+
+
+def _is_network(typed: Mapping[str, object]) -> bool:
+    """Return whether the objective is one of networks alone."""
+    return typed["objective"] not in (None, "squared", CORRELATION[0])
 
 
 def _check_student(values: Values, typed: Mapping[str, object]) -> None:
@@ -254,7 +263,7 @@ def build_problem(options: Values, *, progress: bool | None = None) -> Problem:
 
     `progress` shows a bar while the width of top:COUNT is found; None where stderr is a terminal or a notebook.
     """
-    from dynamics.problem import Inputs, Problem, Student, Teacher
+    from dynamics.problem import Mixture, Problem, Student, Teacher
     from dynamics.problem.checks import ARRAYS_OF_FLOW, check_memory, checked_link, flow_numbers
 
     model = options["model"]
@@ -271,7 +280,15 @@ def build_problem(options: Values, *, progress: bool | None = None) -> Problem:
         f"while {link.name} has {link.information_exponent}.",
     )
     directions, usual_width, usual_dimension = SIZES.get(model, USUAL_SIZES)
-    if options["teacher"] is not None:
+    inputs, teacher = _inputs(options), None
+    if isinstance(inputs, Mixture) and options["labels"] in (None, "cluster"):
+        for key in ("teacher", "directions", "coefficients", "beta", "ratio", "teacher_activation"):
+            require_usage(
+                options[key] is None,
+                f"Option --{key.replace('_', '-')} must be absent where labels are those of clusters, but is "
+                f"{options[key]}.",
+            )
+    elif options["teacher"] is not None:
         teacher = Teacher.polynomial(options["teacher"])
     else:
         count = options["directions"] or directions
@@ -279,7 +296,8 @@ def build_problem(options: Values, *, progress: bool | None = None) -> Problem:
         if model in table.OVERLAPS and options["width"] is None and options["coefficients"] is None:
             check_memory("num_directions", count, flow_numbers(usual_width(count), count, full=False, times=0))
         teacher = _teacher(options, count)
-    width = _width(options["width"], teacher, link, model, progress) or usual_width(teacher.span)
+    span = inputs.span if teacher is None and isinstance(inputs, Mixture) else teacher.span if teacher else 1
+    width = _width(options["width"], teacher, link, model, progress) or usual_width(span)
     if model in NETWORKS:
         layers = {
             option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None
@@ -293,32 +311,54 @@ def build_problem(options: Values, *, progress: bool | None = None) -> Problem:
     return Problem(
         **student,
         teacher=teacher,
-        dimension=options["dimension"] or usual_dimension(teacher.span),
+        dimension=options["dimension"] or usual_dimension(span),
         initial_norm=options["initial_norm"] or (width**-0.25 if model == QUADRATIC else None),
         seed=options["seed"],
         label_noise=options["label_noise"] or 0.0,
-        inputs=None if options["spectrum"] is None else Inputs.power_law(options["spectrum"]),
+        inputs=inputs,
         teacher_activation=options["teacher_activation"],
-        objective="correlation" if model in CORRELATION else "squared",
+        objective=options["objective"] or ("correlation" if model in CORRELATION else "squared"),
+        labels=options["labels"],
+        flip=options["flip"] or 0.0,
+        threshold=options["threshold"] or 0.0,
         smoothing=options["smoothing"] or 0.0,
         emergence_level=options["emergence_level"],
     )
 
 
 def _width(
-    width: int | str | None, teacher: Teacher, link: HermiteExpansion, model: str, progress: bool | None
+    width: int | str | None, teacher: Teacher | None, link: HermiteExpansion, model: str, progress: bool | None
 ) -> int | None:
     """Return the number of neurons that is asked for, None if none is; of top:COUNT by draws of random starts."""
     if not isinstance(width, str):
         return width
     require_usage(
-        model in table.HOMOGENEOUS and link.information_exponent >= 3,
+        teacher is not None and model in table.HOMOGENEOUS and link.information_exponent >= 3,
         f"Option --width must be a number for --model {model} and a link of information exponent "
         f"{link.information_exponent}, since greedy matching begins at 3, but is {width}.",
     )
     from dynamics.laws.layerwise import resolved_width
 
+    assert teacher is not None
     return resolved_width(width, teacher, link, progress=progress)
+
+
+def _inputs(options: Values) -> Inputs | Mixture | None:
+    """Return the inputs that the options describe: a spectrum, clusters, or None for isotropic ones."""
+    from dynamics.problem import Inputs, Mixture
+
+    kind = options["mixture"]
+    require_usage(
+        options["snr"] is None or kind is not None,
+        f"Option --snr must be absent without --mixture, but is {options['snr']}.",
+    )
+    if kind is not None:
+        require_usage(
+            options["spectrum"] is None,
+            f"Option --spectrum must be absent when --mixture is given, but is {options['spectrum']}.",
+        )
+        return (Mixture.two if kind == "two" else Mixture.xor)(snr=options["snr"] or 1.0)
+    return None if options["spectrum"] is None else Inputs.power_law(options["spectrum"])
 
 
 def _tabulated(name: str, order: int | None) -> HermiteExpansion:

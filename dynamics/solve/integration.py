@@ -255,6 +255,8 @@ class Integration:
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
     #: Attributes of the dataset -> None; warns where they are suspect.
     warn: Callable[[Mapping[str, object]], None] = lambda _attributes: None
+    #: Times of events (events,) -> variables by name, where they are not the parts that `events` names.
+    of_times: Callable[[Array], Mapping[str, object]] | None = None
     #: Name -> how a variable is labelled.
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
@@ -301,7 +303,7 @@ class Integration:
             **stack_records(result.records, count, lambda: self.observe(self.start)),
             **self.constants,
             **by_degree,
-            **self._by_name(result.event_times),
+            **(self._by_name if self.of_times is None else self.of_times)(result.event_times),
         }
         if looser is not None:
             errors = {"error": loop.estimated_errors(result, looser, times, run.rtol)}

@@ -70,6 +70,8 @@ def _defaults(function: str) -> dict[str, object]:
 
 
 _CORRELATION = ("objective", "smoothing")
+#: Fields of problems with another loss than the squared one, labels that are classes, or a mixture.
+OF_CLASSES = ("objective", "labels", "flip", "threshold", "mixture")
 _FLOW_TIMES = "dynamics.solve.overlaps:default_flow_times"
 _FLOWS = "dynamics.report.flows:flow_findings"
 
@@ -96,7 +98,7 @@ ANSWERS = (
     ),
     Answer(
         "network", "dynamics.solve.network:solve_network", "dynamics.report.networks:network_findings", ("network",),
-        NETWORK_METHODS, ("inputs",), saved_times="dynamics.theory.components:default_network_times",
+        NETWORK_METHODS, ("inputs", *OF_CLASSES), saved_times="dynamics.theory.components:default_network_times",
     ),
     Answer(
         "reused-data", "dynamics.solve.reused_data:solve_reused_data",

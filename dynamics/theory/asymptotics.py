@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dynamics.fits import WINDOW_POWER, PowerLawFit, fit_power_law
-from dynamics.problem import Problem
+from dynamics.problem import Inputs, Problem
 from hermite.arrays import Array
 
 #: Law -> the powers p and q of its x = t^p r^q, in times and in the number r of learned directions.
@@ -102,7 +102,9 @@ def spectral_decay(problem: Problem) -> float | None:
     """
     if problem.inputs is None:
         return 0.0
-    return problem.inputs.alpha if problem.teacher.directions is None else None
+    if isinstance(problem.inputs, Inputs) and problem.teacher.directions is None:
+        return problem.inputs.alpha
+    return None
 
 
 def ideal_curve(count: int, beta: float, ranks: tuple[float, float] | None = None) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from dynamics.problem import Problem
+from dynamics.problem import Problem, needs_points
 from dynamics.problem.saved_times import DEFAULT_COUNT, SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Component, Unit
@@ -160,8 +160,14 @@ def _climb(u: Array, alpha: Array) -> float:
 def default_network_times(problem: Problem, *, is_short: bool = False) -> SaveAt:
     """Return the default saved times of a network: to 20 times the time of its escapes and of telling its units apart.
 
-    With `is_short` to the former alone: steps of optimizers are dear.
+    With `is_short` to the former alone: steps of optimizers are dear. Under another loss than the squared one, or with
+    labels that are classes, to 20 times 1 + ln d over the largest rate times the output scale.
     """
+    if needs_points(problem):
+        student = cast("Student", problem.student)
+        rate = (max(student.learning_rates) or 1.0) * student.output_scale
+        last = NETWORK_FACTOR * (1.0 + math.log(problem.dimension)) / rate
+        return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
     last = escapes_end(problem) + (0.0 if is_short else NETWORK_FACTOR * _time_apart(problem))
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
 

@@ -7,18 +7,15 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
-from numpy.polynomial import chebyshev, hermite_e
+from numpy.polynomial import hermite_e
 
 from dynamics.problem import Problem, Student, ZerothOrder, is_correlation, is_network
 from hermite import HermiteExpansion
 from hermite.arrays import Array
+from hermite.piecewise import TABLE_END, pieces_of
 from hermite.text.messages import require
 
 Form = TypeVar("Form")
-
-
-#: A table of a link reaches so far on both sides of 0, in pieces of this width, each a polynomial of this degree.
-TABLE_END, PIECE_WIDTH, TABLE_DEGREE = 32.0, 0.25, 11
 
 
 def simulated_link(
@@ -43,20 +40,13 @@ def simulated_link(
 
 
 def tabulated(expansion: HermiteExpansion) -> Array:
-    """Return powers of u in [−1, 1] on each piece of [−TABLE_END, TABLE_END], shape (pieces, TABLE_DEGREE + 1).
-
-    Each piece interpolates at Chebyshev nodes; a kink is exact at a multiple of PIECE_WIDTH and blurred elsewhere.
-    """
-    nodes = chebyshev.chebpts1(TABLE_DEGREE + 1)
-    left = np.arange(-TABLE_END, TABLE_END, PIECE_WIDTH)[:, None]
-    values = expansion.value(left + PIECE_WIDTH * (nodes + 1) / 2)
+    """Return the pieces of a link, shape (pieces, TABLE_DEGREE + 1), see `hermite.piecewise.pieces_of`."""
+    table = pieces_of(expansion.value)
     require(
-        np.isfinite(values).all(),
+        np.isfinite(table).all(),
         f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not.",
     )
-    series = values @ np.linalg.inv(chebyshev.chebvander(nodes, TABLE_DEGREE)).T
-    pieces = [chebyshev.cheb2poly(piece) for piece in series]  # without the highest powers, where these are zero
-    return np.array([np.pad(piece, (0, nodes.size - piece.size)) for piece in pieces])
+    return table
 
 
 def in_powers(c: Array) -> Array:

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.problem import Problem, is_frame, is_homogeneous
-from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, Optimizer, ZerothOrder
+from dynamics.problem import Problem, is_frame, is_homogeneous, needs_points
+from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, SGD, Optimizer, ZerothOrder
 from hermite.arrays import Array
-from hermite.text.messages import not_a_choice, refuse, shown
+from hermite.text.messages import not_a_choice, refuse, require, shown
 
 #: Names of the engines that `simulate` takes, "auto" among them.
 EngineName = Literal["auto", "projected", "torch", "diffusion", "scalar"]
@@ -163,7 +163,7 @@ class Declaration(NamedTuple):
     def takes(self, problem: Problem) -> bool:
         """Return whether the engine simulates problems of this kind."""
         is_known = problem.kind in self.students and set(problem.declared_fields) <= set(self.fields)
-        return is_known and problem.objective == self.objective
+        return is_known and (problem.objective == self.objective or needs_points(problem))
 
     def steps(self, problem: Problem, optimizer: Optimizer) -> bool:
         """Return whether the engine simulates problems of this kind with this optimizer."""
@@ -185,8 +185,10 @@ ENGINES: dict[str, Declaration] = {
                                          "zeroth-order": "sgd_check.engines.projected_zeroth:DirectionsEngine"},
                              knows=_projections_suffice, replay="sgd_check.engines.projected:make_replay"),
     "torch": Declaration("sgd_check.engines.torch.engine:make_engine", ("float32", "float64"), ("auto", "cpu", "cuda"),
-                         ("homogeneous", "committee", "spherical", "network", "stiefel"), ("inputs",),
-                         optimizers=dict.fromkeys(OPTIMIZERS, "sgd_check.engines.torch.engine:make_engine")),
+                         ("homogeneous", "committee", "spherical", "network", "stiefel"),
+                         ("inputs", "objective", "labels", "flip", "threshold", "mixture"),
+                         optimizers=dict.fromkeys(OPTIMIZERS, "sgd_check.engines.torch.engine:make_engine"),
+                         knows=lambda problem, optimizer: not needs_points(problem) or isinstance(optimizer, SGD)),
     "diffusion": Declaration("sgd_check.engines.diffusion:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration("sgd_check.engines.scalar:ScalarEngine", students=("spherical",),
                           fields=("objective", "smoothing"), objective="correlation",
@@ -219,6 +221,11 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     takers = "no engine takes for this problem"
     if able_engines:
         takers = f"{' and '.join(able_engines)} {'takes' if len(able_engines) == 1 else 'take'}"
+    require(
+        declared.knows(problem, options.optimizer) or not needs_points(problem),
+        f"Argument `optimizer` must be SGD for another loss than the squared one, labels that are classes, or a "
+        f"Mixture, but is {options.optimizer}.",
+    )
     maker = declared.maker if options.optimizer.is_plain else declared.optimizers.get(options.optimizer.name)
     if maker is None:
         refuse(

@@ -19,10 +19,11 @@ import numpy as np
 from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Vector
+from hermite.piecewise import PIECE_WIDTH, TABLE_END
 from hermite.polynomials import differentiate, padded, trimmed
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
+from sgd_check.engines.problem_forms import in_powers, simulated_link
 from sgd_check.engines.programs import formula_program, in_z
 
 LOW, HIGH, BENT, TABLE, SERIES, PROGRAM = range(6)

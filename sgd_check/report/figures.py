@@ -45,6 +45,8 @@ _LEARNED = {
     "learned mass of direction": "mass_share",
     "component": "component_part",
     "sensitivity": "sensitivity_share",
+    "test error": "test_error",
+    "squared norm": "squared_norm",
     "loss": "loss",
 }
 
@@ -358,7 +360,8 @@ def plot_learning(
 
     These are learned masses by direction over :math:`a_p`, of a network components
     :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
-    components; at most twelve, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
+    components, or its test error where labels are classes; at most twelve, dimensionless, 1 where all is learned but
+    the error. Of runs at two learning rates those at the
     smaller one are drawn, on the time of theory. Time is the flow time. `quantity` "loss" draws the loss; that of the
     average of the weights, where there is one, is dotted. Other arguments and the result are those of `plot_times`.
     ValueError is raised for samples that are used again: their theory does not say what is learned.
@@ -384,6 +387,7 @@ def plot_learning(
     label = quantity
     if theory:
         kind = theory[0].kind
+        theory = [curve for curve in theory if curve.kind in (kind, AVERAGE)]
         require(
             kind in _LEARNED,
             f"Argument `tree` must say what is learned over time, but has the {kind}, which `plot_comparison` draws.",
@@ -426,8 +430,10 @@ def _unit_and_name(curve: Quantity, prediction: xr.Dataset, at: int) -> tuple[fl
     if curve.kind == "component":
         sign = -1.0 if float(prediction["teacher_component"].values[at]) < 0 else 1.0
         return sign * size, report.component_formula(curve.label)
-    if curve.kind == "loss":
-        return 1.0, "_loss"
+    if curve.kind in ("loss", "test error"):
+        return 1.0, f"_{curve.kind}"
+    if curve.kind == "squared norm":
+        return size, f"$i = {at + 1}$"
     if curve.kind == AVERAGE:
         return 1.0, "of the average of the weights"
     return size, rf"$\lambda_{{{at + 1}}}$" if curve.kind == "sensitivity" else f"$p = {at + 1}$"

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.equations import population_loss, squared_error, teacher_term
-from dynamics.problem import Problem, is_correlation, is_frame, is_homogeneous, is_network, is_spherical
+from dynamics.problem import Problem, is_correlation, is_frame, is_homogeneous, is_network, is_spherical, needs_points
+from dynamics.problem.losses import VALUE
 from hermite.arrays import Array, Integers
 from sgd_check.engines import Engine
 from sgd_check.engines.problem_forms import network_of
@@ -62,6 +63,8 @@ class Observables(NamedTuple):
     learned: Callable[..., Array]
     thresholds: Array
     learned_time: str = "learned_time"
+    #: Loss and test error of one run, where labels are classes.
+    losses: Callable[..., tuple[float, float]] | None = None
 
 
 def keeps_vectors(problem: Problem) -> bool:
@@ -116,6 +119,8 @@ def _scaled(C: Array, G: Array, n: Array) -> tuple[Array, Array]:
 
 def _of_network(problem: Problem) -> Observables:
     """Return the observables of a network; loss and components are NaN if its means have no closed form."""
+    if needs_points(problem):
+        return _of_points(problem)
     from dynamics.equations import NetworkSystem
 
     values = np.array([component.value for component in problem.teacher.components])
@@ -137,6 +142,25 @@ def _of_network(problem: Problem) -> Observables:
         return np.array([system.summarise(state)["component"] / values for state in states]).reshape(-1, values.size)
 
     return Observables(lambda *overlaps: system.loss(packed(*overlaps)), learned, half, "component_learned_time")
+
+
+def _of_points(problem: Problem) -> Observables:
+    """Return the observables of a network whose means are taken over points; it has no components."""
+    from dynamics.equations.network.points import PointSystem
+
+    system = PointSystem(problem)
+
+    def losses(C: Array, G: Array, n: Array, *layers: Array) -> tuple[float, float]:
+        return system.losses(system.pack(np.array(layers[:-1]), layers[-1], *_scaled(C, G, n)))
+
+    def learned(C: Array, *_: Array) -> Array:
+        return np.empty((len(C), 0))
+
+    has_error = problem.labels != VALUE
+    return Observables(
+        lambda *overlaps: losses(*overlaps)[0], learned, np.empty(0), "component_learned_time",
+        losses if has_error else None,
+    )  # fmt: skip
 
 
 def _unknown(thresholds: Array) -> Observables:
@@ -221,7 +245,8 @@ class Recorder(Looks):
         thresholds = self._observables.thresholds
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
         self._layered, self._frame = is_network(problem), is_frame(problem)
-        self._components = np.array([component.value for component in problem.teacher.components])
+        components = () if needs_points(problem) else problem.teacher.components
+        self._components = np.array([component.value for component in components])
         #: Variable that the loss needs with C and n: overlaps among neurons, or the neurons of the spherical student.
         self._among = "neuron_vector" if keeps_vectors(problem) else "student_overlap"
         self._time_of = dict(zip(plan.observed.tolist(), plan.times(plan.observed).tolist(), strict=True))
@@ -269,7 +294,10 @@ class Recorder(Looks):
         # A frame is known by its span, so single neurons are not recorded.
         neurons = {"teacher_overlap": C, "squared_norm": n, self._among: among}
         record = {"alignment": np.sum(C**2, axis=1)} if self._frame else neurons
-        record |= dict(zip(("second_layer", "bias"), layers, strict=False))
+        if len(layers) > 2:
+            record |= {"output_layer": np.stack(layers[:-1], axis=1), "bias": layers[-1]}
+        else:
+            record |= dict(zip(("second_layer", "bias"), layers, strict=False))
         record |= {"component": mass * self._components} if self._components.size else {}
         for name, values in record.items():
             self.records[name][:, place] = values
@@ -277,7 +305,12 @@ class Recorder(Looks):
 
     def _keep_loss(self, name: str, place: int, arguments: list[Array]) -> None:
         """Write the losses of sound runs, from the arguments (runs, …) of the loss."""
+        losses = self._observables.losses
         for s in np.flatnonzero(~self.blown_up):
+            if losses is not None and name == "loss":
+                both = losses(*(array[s] for array in arguments))
+                self.records["loss"][s, place], self.records["test_error"][s, place] = both
+                continue
             self.records[name][s, place] = self._observables.loss(*(array[s] for array in arguments))
 
     def values(self) -> dict[str, object]:
@@ -304,6 +337,13 @@ class Recorder(Looks):
             tracker.restore({name: state[prefix + name] for name in tracker.state()})
 
 
+def _shapes_of_layers(problem: Problem) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the records of a network's layers, and of its test error if its labels are classes."""
+    m, C = problem.width, problem.num_outputs
+    second: dict[str, tuple[int, ...]] = {"second_layer": (m,)} if C == 1 else {"output_layer": (C, m)}
+    return second | {"bias": (m,)} | ({"test_error": ()} if problem.labels != VALUE else {})
+
+
 def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
     """Return the shape of one record of one run, by variable."""
     m, directions, components = problem.width, problem.num_directions, len(problem.teacher.components)
@@ -314,6 +354,6 @@ def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
         **({"neuron_vector": (m, problem.dimension)} if keeps_vectors(problem) else {"student_overlap": (m, m)}),
         "squared_norm": (m,),
         "loss": (),
-        **({"second_layer": (m,), "bias": (m,)} if is_network(problem) else {}),
-        **({"component": (components,)} if components else {}),
+        **(_shapes_of_layers(problem) if is_network(problem) else {}),
+        **({"component": (components,)} if components and not needs_points(problem) else {}),
     }

@@ -28,6 +28,7 @@ from dynamics.problem import (
     decouples,
     is_correlation,
     is_frame,
+    needs_points,
 )
 from dynamics.problem.checks import is_same
 from dynamics.problem.hints import with_hints
@@ -78,7 +79,7 @@ def checked_engine(problem: object, engine: str, optimizer: object = None, *, re
     if declared is not None:
         check_fields(problem, declared.fields, f"for engine {name!r}")
         require(
-            problem.objective == declared.objective,
+            problem.objective == declared.objective or needs_points(problem),
             f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, but has "
             f"{problem.objective!r}.",
         )
@@ -130,6 +131,11 @@ def checked_options(
         require(
             not is_correlation(problem),
             "Argument `training_samples` must be None for the objective 'correlation', but is not.",
+        )
+        require(
+            not needs_points(problem),
+            "Argument `training_samples` must be None for another loss than the squared one, labels that are classes, "
+            "or a Mixture, but is not.",
         )
         training_samples = count = _sample_count(training_samples, problem.dimension)
         require(
@@ -537,7 +543,8 @@ def _labelled(
     from dynamics.theory import predict
 
     times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(run.look, 0)
-    components, recorded, seconds = problem.teacher.components, records.values(), run.seconds
+    components = () if needs_points(problem) else problem.teacher.components
+    recorded, seconds = records.values(), run.seconds
     is_predicted = is_correlation(problem) or decouples(problem)  # without integration
     return make_dataset(
         {
@@ -554,6 +561,7 @@ def _labelled(
             "seed": np.array(options.seeds, dtype=np.int64),
             "neuron": neurons,
             **({} if keeps_vectors(problem) else {"neuron_2": neurons}),
+            **({"class": np.arange(problem.num_outputs)} if problem.num_outputs > 1 else {}),
             **({"component_name": [component.name for component in components]} if components else {}),
         },
         # The arguments of the call, which `resume` repeats.

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dynamics.equations import NetworkSystem
-from dynamics.problem import Problem, is_network
+from dynamics.equations.network.points import BLOCKS, ERRORS
+from dynamics.problem import Problem, is_network, needs_points
 from dynamics.solve.reused_data import GROUPS
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.simulations.recording import observables_of
@@ -94,8 +95,8 @@ class Curve(NamedTuple):
     range at which the curve counts as moving. `extrapolated` says whether runs at two learning rates removed the
     effect. `scatter` (times,) is the standard deviation over runs. `saved` (times,) says at which times theory and runs
     are saved closely enough, None at all. `theory_error` (times,) are standard errors of a theory that is a mean over
-    points. For a single time, `awaited` says whether 1.3 times it lies within the runs, which end at ln time
-    `horizon`; runs that lack the time are NaN.
+    `theory_groups` groups of points. For a single time, `awaited` says whether 1.3 times it lies within the runs, which
+    end at ln time `horizon`; runs that lack the time are NaN.
     """
 
     kind: str
@@ -110,6 +111,7 @@ class Curve(NamedTuple):
     scatter: Array | None = None
     saved: Switches | None = None
     theory_error: Array | None = None
+    theory_groups: int = GROUPS
     awaited: bool = False
     horizon: float = np.inf
 
@@ -301,7 +303,7 @@ def error_of(curve: Curve, scatter: Array, runs: int) -> tuple[Array, Array]:
         return error, np.full(error.size, runs - 1.0)
     drawn = np.nan_to_num(curve.theory_error)
     both = np.hypot(error, drawn)
-    return both, both**4 / (error**4 / (runs - 1) + drawn**4 / (GROUPS - 1))
+    return both, both**4 / (error**4 / (runs - 1) + drawn**4 / (curve.theory_groups - 1))
 
 
 def power_of(curve: Curve, places: Integers, error: Array, freedom: Array, level: float) -> float:
@@ -345,15 +347,20 @@ class Quantity(NamedTuple):
     values: Array
     scale: float
     error: Array | None = None
+    groups: int = GROUPS
 
 
 def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
 
     A network has its components by name instead of learned masses, or without components the eigenvalues of its
-    sensitivity. The loss of averaged weights is added where there is one. For samples that are used again, the loss
+    sensitivity; under another loss, with labels that are classes or on a mixture loss, test error, norms and overlaps.
+    The loss of averaged weights is added where there is one. For samples that are used again, the loss
     over these, overlaps and squared norms come first, and a prediction has no other quantities.
     """
+    if needs_points(problem):
+        yield from _by_points(dataset)
+        return
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)
         # A prediction that is saved from later on has a loss much smaller than E f*².
@@ -380,6 +387,26 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     for at, label in enumerate(labels):
         path = np.asarray(values[..., at], dtype=np.float64)
         yield Quantity(kind, str(label), path, LEAST_SHARE * float(sizes[at]))
+
+
+#: Variables of networks by points -> kind, and the least range at which it moves, in parts of the largest value.
+BY_POINTS = {
+    "loss": ("loss", LEAST_LOSS_SHARE), "test_error": ("test error", LEAST_LOSS_SHARE),
+    "squared_norm": ("squared norm", LEAST_SHARE), "teacher_overlap": ("overlap", LEAST_SHARE),
+}  # fmt: skip
+
+
+def _by_points(dataset: xr.Dataset) -> Iterator[Quantity]:
+    """Yield loss, test error, squared norms and overlaps M/|w|, with the errors that a prediction has by points."""
+    start = 2 if "seed" in dataset.dims else 1
+    for name in (name for name in BY_POINTS if name in dataset):
+        kind, share = BY_POINTS[name]
+        values, error = np.asarray(dataset[name].values, dtype=np.float64), _error(dataset, name)
+        for at in np.ndindex(values.shape[start:]):
+            path, label = values[(..., *at)], ",".join(str(index + 1) for index in at)
+            whole = 1.0 if kind == "overlap" else float(np.nanmax(np.abs(path), initial=0.0))
+            drawn = None if error is None else error[(..., *at)] / ERRORS
+            yield Quantity(kind, f"({label})" if len(at) > 1 else label, path, share * whole, drawn, BLOCKS)
 
 
 def _error(dataset: xr.Dataset, name: str) -> Array | None:
@@ -440,7 +467,7 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
     if all((AVERAGE, "") in part for part in measured) and "average_loss" not in prediction:
         # Theory without averages has one loss.
         predicted += [quantity._replace(kind=AVERAGE) for quantity in predicted if quantity.kind == "loss"]
-    for kind, label, theory, scale, error in predicted:
+    for kind, label, theory, scale, error, groups in predicted:
         if any((kind, label) not in part for part in measured):
             continue
         expected, *dilated = interpolated(prediction["time"].values, theory, grid)
@@ -455,7 +482,8 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
         scatter = runs[0].std(axis=0, ddof=1) if pairs.size > 1 else np.zeros(times.size)
         curve = Curve(kind, label, times, expected, values, effect, np.array(dilated), scale, len(runs) > 1, scatter)
         if error is not None:
-            curve = curve._replace(theory_error=interpolated(prediction["time"].values, error, times))
+            drawn = interpolated(prediction["time"].values, error, times)
+            curve = curve._replace(theory_error=drawn, theory_groups=groups)
         tolerance = curve.range * (TOLERANCE + SECOND_ORDER * (effect / curve.range) ** 2)
         sources = [(prediction["time"].values, theory), *((at, values.mean(axis=0)) for at, values in paths)]
         saved = np.all([known_between(at, kept, times, tolerance) for at, kept in sources], axis=0)

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from dynamics.problem import Problem, is_frame, is_network, is_spherical
+from dynamics.problem import Problem, is_frame, is_network, is_spherical, needs_points
 from hermite.arrays import Array
 from sgd_check.simulations.recording import observables_of
 from sgd_check.verdicts.path_tests import SAME_TIME, PathTest
@@ -30,6 +30,7 @@ WORDS = {
     "student_overlap": "overlap among neurons",
     "alignment": "alignment",
     "second_layer": "second layer",
+    "output_layer": "second layer",
     "bias": "bias",
 }
 
@@ -50,12 +51,14 @@ def start_of(problem: Problem) -> dict[str, Array]:
     quantities, arguments = {"teacher_overlap": C, "student_overlap": G, "squared_norm": n}, [G, n]
     if is_network(problem):
         second_layer, bias, _ = problem.network_start()
-        quantities |= {"second_layer": second_layer, "bias": bias}
+        quantities |= {"second_layer" if problem.num_outputs == 1 else "output_layer": second_layer, "bias": bias}
         arguments += [second_layer, bias]
     elif is_spherical(problem):
         arguments = [problem.reduced_weights(), n]
     if is_frame(problem):
         quantities["alignment"] = np.sum(C**2, axis=0)
+    if needs_points(problem):  # whose number may differ
+        return {name: np.asarray(values) for name, values in quantities.items()}
     quantities["loss"] = np.array(observables_of(problem).loss(C, *arguments))
     return {name: np.asarray(values) for name, values in quantities.items() if np.isfinite(values).all()}
 

@@ -7,9 +7,10 @@ import torch
 
 from hermite import HermiteExpansion
 from hermite.arrays import Array
+from hermite.piecewise import PIECE_WIDTH, TABLE_END
 from hermite.polynomials import differentiate, padded, trimmed
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
+from sgd_check.engines.problem_forms import in_powers, simulated_link
 from sgd_check.engines.programs import formula_program, series_program
 
 #: Names in torch of operations and of functions of sympy.
@@ -50,7 +51,7 @@ def make_link(
         lambda expression: _ProgramLink(
             *(formula_program(expression, slope=with_slope) for with_slope in (False, slope))
         ),
-        (lambda table: _TableLink(torch.tensor(table, dtype=dtype, device=device))) if anywhere else None,
+        (lambda table: TableLink(torch.tensor(table, dtype=dtype, device=device))) if anywhere else None,
     )
 
 
@@ -126,7 +127,7 @@ def _operated(code: int, x: torch.Tensor, y: torch.Tensor, a: float, b: float) -
     return result.add_(b) if b else result
 
 
-class _TableLink(TorchLink):
+class TableLink(TorchLink):
     """A link by its table, see `tabulated`; beyond its ends the tangent there."""
 
     def __init__(self, table: torch.Tensor) -> None:

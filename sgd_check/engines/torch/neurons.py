@@ -9,7 +9,8 @@ Of a batch of B samples g_i is the mean of the gradient, in closed form. With e_
   gradient of isotropic inputs, g_i = Σ e ρ_i [(2σ − ζ_i σ') u_i + σ' z], ρ_i = |ŵ_i|, u_i = ŵ_i/ρ_i, ζ_i = u_i·z;
 * networks, f = s Σ_i v_i σ(w_i·x + b_i), whose v_i and b_i are two more columns of the weights: the gradient of ½ e²,
   that of w_i times Σ in whitened weights, and with decay κ also κ/ε times what is moved at the learning rate η ε, or
-  at η along its decay alone where ε = 0;
+  at η along its decay alone where ε = 0; under another loss, labels that are classes or a mixture `LossNetwork`, with
+  a second layer for each of C outputs;
 * frames of orthogonal neurons, with U = W/σ0 and z = Ux: g = √2 e z (x − Uᵀz)ᵀ, the tangential part of the gradient;
   then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y, by an eigendecomposition.
 """
@@ -18,13 +19,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 
-from dynamics.problem import Problem, is_frame, is_homogeneous, is_network, is_spherical
+from dynamics.problem import Problem, is_frame, is_homogeneous, is_network, is_spherical, needs_points
 from sgd_check.engines import problem_forms
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.torch.links import TorchLink
+from sgd_check.engines.torch.losses import slope_of_loss
 
 
 class Neurons(ABC):
@@ -141,13 +144,20 @@ class _Network(Neurons):
     """The student f(x) = s Σ_i v_i σ(w_i·x + b_i), with v and b in the last two columns of the weights."""
 
     def __init__(
-        self, link: TorchLink, network: problem_forms.Network, eigenvalues: torch.Tensor | None, like: torch.Tensor
+        self,
+        link: TorchLink,
+        network: problem_forms.Network,
+        eigenvalues: torch.Tensor | None,
+        like: torch.Tensor,
+        outputs: int = 1,
     ) -> None:
         super().__init__(link)
         self._scale, self._trained = network.scale, [rate > 0 for rate in network.rates]
+        #: Columns of the first layer, those before V and b.
+        self._inner = like.shape[2] - outputs - 1
         decays = (*network.decay, 0.0)
         rates = [rate or float(decay > 0) for rate, decay in zip(network.rates, decays, strict=True)]
-        counts = torch.tensor([like.shape[2] - 2, 1, 1], device=like.device)
+        counts = torch.tensor([self._inner, outputs, 1], device=like.device)
 
         def columns(values: list[float]) -> torch.Tensor:
             return torch.tensor(values, dtype=like.dtype, device=like.device).repeat_interleave(counts)
@@ -158,7 +168,7 @@ class _Network(Neurons):
         self._lengths = None if network.lengths is None else torch.from_numpy(network.lengths).to(like)[:, None]
         self.metric = columns(list(map(float, self._trained)))
         if eigenvalues is not None:
-            self.metric[:-2] *= eigenvalues
+            self.metric[: self._inner] *= eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add the gradient of half the squared errors to `out`, in the layers that are trained.
@@ -186,14 +196,14 @@ class _Network(Neurons):
         """Remove from the gradient, in place, its part along neurons whose length is kept."""
         super().restrict(w, gradient)
         if self._lengths is not None:
-            along, neurons = gradient[:, :, :-2], w[:, :, :-2]
+            along, neurons = gradient[:, :, : self._inner], w[:, :, : self._inner]
             share = torch.sum(along * neurons, dim=2, keepdim=True) / self._lengths**2
             along.addcmul_(share, neurons, value=-1)
 
     def put_back(self, w: torch.Tensor) -> None:
         """Scale neurons whose length is kept back to that length, in place."""
         if self._lengths is not None:
-            neurons = w[:, :, :-2]
+            neurons = w[:, :, : self._inner]
             neurons.mul_(self._lengths / torch.linalg.vector_norm(neurons, dim=2, keepdim=True))
 
     def add_decay(self, w: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -204,6 +214,43 @@ class _Network(Neurons):
     def step(self, w: torch.Tensor, direction: torch.Tensor, rate: float) -> None:
         """Subtract `rate` times the direction from the weights, each layer at its relative rate, in place."""
         w.addcmul_(direction, self._rates, value=-rate)
+
+
+class LossNetwork(_Network):
+    """A network with C outputs f_k = s Σ_i V_ki σ(w_i·x + b_i) under any loss, V and b in the last columns.
+
+    `slope` returns ∂ℓ/∂f (lanes, C, B) of outputs (lanes, C, B) and labels (lanes, B).
+    """
+
+    def __init__(
+        self,
+        link: TorchLink,
+        network: problem_forms.Network,
+        like: torch.Tensor,
+        outputs: int,
+        slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    ) -> None:
+        super().__init__(link, network, None, like, outputs)
+        self._slope_of_loss = slope
+
+    def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
+        """Add the gradient of the sum of losses to `out`, in the layers that are trained."""
+        inner, V, (of_w, of_v, of_b) = self._inner, w[:, :, self._inner : -1], self._trained
+        value, _, slope = self._link_at(torch.bmm(w[:, :, :inner], x.transpose(1, 2)).add_(w[:, :, -1:]))
+        outputs = torch.bmm(V.transpose(1, 2), value).mul_(self._scale)
+        pull = self._slope_of_loss(outputs, labels).mul_(self._scale)
+        if of_v:
+            out[:, :, inner:-1].add_(torch.bmm(value, pull.transpose(1, 2)))
+        slope.mul_(torch.bmm(V, pull))
+        if of_b:
+            out[:, :, -1].add_(torch.sum(slope, dim=2))
+        if of_w:
+            out[:, :, :inner].baddbmm_(slope, x)
+
+    def predict(self, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return the outputs on x, (lanes, C, B)."""
+        value = self._link.value(torch.bmm(w[:, :, : self._inner], x.transpose(1, 2)).add_(w[:, :, -1:]))
+        return torch.bmm(w[:, :, self._inner : -1].transpose(1, 2), value).mul_(self._scale)
 
 
 class _Frame(Neurons):
@@ -246,7 +293,10 @@ def make_neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neuro
         return _Frame(link, float(problem.start().squared_norm[0]))
     if not (is_homogeneous(problem) or is_network(problem)):
         return (_Spherical if is_spherical(problem) else _Committee)(link)
-    inputs, values = problem.inputs, None
+    if needs_points(problem):
+        network, slope = network_of(problem), slope_of_loss(problem.objective, like)
+        return LossNetwork(link, network, like, problem.num_outputs, slope)
+    inputs, values = problem.covariance, None
     if inputs is not None:
         values = torch.from_numpy(inputs.eigenvalues_of_axes(problem.dimension)).to(like)
     return _Network(link, network_of(problem), values, like) if is_network(problem) else _Homogeneous(link, values)

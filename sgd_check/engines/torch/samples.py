@@ -17,10 +17,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dynamics.problem import Problem, is_network
+from dynamics.problem import Problem, is_network, needs_points
+from dynamics.problem.losses import OF_SOFTMAX
 from hermite import HermiteExpansion
+from hermite.text.messages import require
 from sgd_check.engines.seeded_runs import LENGTHS, ORDER, SAMPLES, generators, set_words, words_of
 from sgd_check.engines.torch.links import TorchLink, make_link
+from sgd_check.engines.torch.losses import ClassLabels
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -145,6 +148,12 @@ class TorchTeacher:
     noise: float
     directions: torch.Tensor | None = None
     axes: torch.Tensor | None = None
+    classes: ClassLabels | None = None
+
+    @property
+    def draws(self) -> bool:
+        """Whether a sample needs a normal number of its own: for noise, a label that is drawn, or a cluster."""
+        return self.noise > 0 or (self.classes is not None and self.classes.draws)
 
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
@@ -168,14 +177,28 @@ class TorchTeacher:
             ]
             value = partial(_units, units)
             directions = None if network else torch.tensor(teacher.directions, **placement)
-        return cls(value, teacher.span, problem.label_noise, directions)
+        if not needs_points(problem):
+            return cls(value, teacher.span, problem.label_noise, directions)
+        if problem.labels == OF_SOFTMAX:
+            value = partial(_stacked, units)
+        classes = ClassLabels(problem, value, placement)
+        require(
+            problem.label_noise == 0.0 or problem.mixture is None,
+            f"Argument `label_noise` must be 0 for runs on a Mixture, but is {problem.label_noise:g}.",
+        )
+        return cls(value, teacher.span, problem.label_noise, directions, classes=classes)
 
     def coordinates(self, x: torch.Tensor) -> torch.Tensor:
         """Return x·axes (…, span) of vectors x (…, d)."""
         return x[..., : self.span] if self.axes is None else torch.bmm(x, self.axes.to(x.dtype).transpose(1, 2))
 
     def label(self, x: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
-        """Return f*(x) + τξ of samples x (…, d), elementwise, so that no rounding depends on other samples."""
+        """Return f*(x) + τξ of samples x (…, d), elementwise, so that no rounding depends on other samples.
+
+        Labels that are classes are drawn by ξ, and samples of a mixture take their place in x.
+        """
+        if self.classes is not None and not self.noise:
+            return self.classes.label(x, self.span, noise)
         labels = self.value(self.coordinates(x))
         return labels if noise is None else labels.add_(noise, alpha=self.noise)
 
@@ -192,6 +215,11 @@ def _units(units: Sequence[tuple[float, TorchLink, torch.Tensor, float]], axes: 
         along = torch.sum(axes * direction, dim=-1).add_(bias)
         total.add_(link.value(along), alpha=a)
     return total
+
+
+def _stacked(units: Sequence[tuple[float, TorchLink, torch.Tensor, float]], axes: torch.Tensor) -> torch.Tensor:
+    """Return a σ(θ·x + β) of every unit, along the last axis."""
+    return torch.stack([_units([unit], axes) for unit in units], dim=-1)
 
 
 def _polynomial(powers: list[float], exponents: list[list[int]], axes: torch.Tensor) -> torch.Tensor:
@@ -229,7 +257,7 @@ class FreshSamples:
         self._steps = self._step = steps_ahead(dimension, batch)
         self._x = like.new_empty(len(lanes), self._steps * batch, dimension)
         self._y = like.new_empty(self._x.shape[:2])
-        self._noise = torch.empty_like(self._y) if teacher.noise > 0 else None
+        self._noise = torch.empty_like(self._y) if teacher.draws else None
 
     def batch(self) -> Batch:
         """Return the next samples of the streams, drawn many steps ahead."""

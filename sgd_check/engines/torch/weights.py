@@ -223,7 +223,8 @@ class WeightEngine(TorchRuns):
         run_type = WeightRuns if optimizer.is_plain else STEPS[type(optimizer)]
         drawn += m * (run_type.arrays + keeps_average(optimizer)) + (problem.teacher.span if optimizer.sees_axes else 0)
         drawn += steps_ahead(d, count * m) * count * m if count else 0
-        super().__init__(problem, options, drawn, d + 2 if layered else d, d)
+        outputs = problem.num_outputs
+        super().__init__(problem, options, drawn, d + outputs + 1 if layered else d, d)
         if optimizer.sees_axes:  # teacher and start lie along axes whose coordinates are all of order 1/√d
             span, reduced = problem.teacher.span, problem.reduced_weights()
             axes_of_runs = self._weights.new_empty(len(seeds), span, d)
@@ -236,7 +237,8 @@ class WeightEngine(TorchRuns):
             self._teacher = replace(self._teacher, axes=axes_of_runs)
         if layered:
             start = problem.network_start()
-            self._weights[:, :, d:] = torch.from_numpy(np.array([start.second_layer, start.bias]).T).to(self._weights)
+            layers = np.vstack([start.second_layer, start.bias])
+            self._weights[:, :, d:] = torch.from_numpy(layers.T).to(self._weights)
         streams, on_cpu = make_streams(seeds, self._dtype, self._device), self._device.type == "cpu"
         direction_streams = make_streams(seeds, self._dtype, self._device, DIRECTIONS) if count else None
         self._layered = layered
@@ -277,8 +279,8 @@ class WeightEngine(TorchRuns):
         return measured(self.current(), self._teacher, student=student, squared=squared, vectors=vectors)
 
     def layers(self) -> Array:
-        """Return v and b of a network."""
-        return _layers(torch.cat([runs.weights for runs in self._groups]))
+        """Return v and b of a network, under softmax V of every class and b."""
+        return _layers(torch.cat([runs.weights for runs in self._groups]), self._dimension)
 
     def train_loss(self) -> Array:
         """Return the mean of (f − y)² over the training samples of each run, (seeds,)."""
@@ -292,7 +294,7 @@ class WeightEngine(TorchRuns):
         """
         averages = torch.cat([runs.average for runs in self._groups if runs.average is not None])
         measurement = measured(averages[..., : self._dimension], self._teacher, student=True)
-        return measurement, _layers(averages) if self._layered else None
+        return measurement, _layers(averages, self._dimension) if self._layered else None
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN."""
@@ -301,6 +303,6 @@ class WeightEngine(TorchRuns):
             lanes[index].fill_(torch.nan)
 
 
-def _layers(weights: torch.Tensor) -> Array:
-    """Return v and b (lanes, 2, m) of weights whose last columns they are."""
-    return np.asarray(weights[:, :, -2:].transpose(1, 2).to("cpu", torch.float64, copy=True).numpy())
+def _layers(weights: torch.Tensor, dimension: int) -> Array:
+    """Return v and b (lanes, 2, m) of weights (lanes, m, d + 2) whose last columns they are, or V and b."""
+    return np.asarray(weights[:, :, dimension:].transpose(1, 2).to("cpu", torch.float64, copy=True).numpy())

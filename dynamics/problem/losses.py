@@ -1,0 +1,238 @@
+r"""Losses ℓ(f, y) of an output and its label, and labels of classes.
+
+With u = f y of labels y = ±1, and e = f − y,
+
+.. math:: \text{squared } \tfrac12 e^2, \quad \text{correlation } -yf, \quad \text{logistic } \ln(1 + e^{-u}), \quad
+   \text{exponential } e^{-u}, \quad \text{huber } \tfrac12 e^2 \text{ or } |e| - \tfrac12 \text{ where } |e| > 1,
+
+the smooth hinge is 0 for u ≥ 1, ½(1 − u)² for 0 < u < 1 and ½ − u below, and softmax is −ln p_y, p = softmax(f).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem.checks import Frozen, check_choice, checked_number, checked_real, read_only, require
+from dynamics.problem.question import Compared
+from hermite.arrays import Array
+from hermite.expansion import callable_name
+from hermite.piecewise import TABLE_END, has_kink, pieces_of, value_and_slope
+from hermite.text.messages import refuse, shown
+
+if TYPE_CHECKING:
+    from dynamics.problem.problem import Problem
+
+#: The functions that a problem may descend.
+SQUARED, CORRELATION, LOGISTIC, HINGE, HUBER = "squared", "correlation", "logistic", "hinge", "huber"
+EXPONENTIAL, SOFTMAX = "exponential", "softmax"
+OBJECTIVES = (SQUARED, CORRELATION, LOGISTIC, HINGE, HUBER, EXPONENTIAL, SOFTMAX)
+#: Losses of u = f y, whose labels must be ±1.
+OF_MARGINS = (LOGISTIC, HINGE, EXPONENTIAL)
+#: What a label is: f* with noise, its sign, ±1 or a class drawn by its sigmoid or softmax, or that of a cluster.
+VALUE, SIGN, BERNOULLI, OF_SOFTMAX, CLUSTER = "value", "sign", "bernoulli", "softmax", "cluster"
+LABELS = (VALUE, SIGN, BERNOULLI, OF_SOFTMAX, CLUSTER)
+#: Most classes of a softmax.
+MOST_CLASSES = 10
+
+
+class OwnLoss(Compared, Frozen):
+    """A loss of one's own by its pieces in f for the labels −1 and +1; frozen, equal where the pieces are.
+
+    A file stores the pieces, since it holds no code.
+    """
+
+    __slots__ = ("kinks", "name", "table")
+
+    name: str
+    #: Powers of each piece for y = −1 and for y = 1, (2, pieces, powers), see `hermite.piecewise.pieces_of`.
+    table: Array
+    #: Whether ℓ or its slope jumps.
+    kinks: bool
+
+    @classmethod
+    def of(cls, function: Callable[[Any, Any], Any]) -> OwnLoss:
+        """Return the loss of a vectorised function of (f, y); TypeError or ValueError if it is none on [−32, 32]."""
+        name = callable_name(function)
+
+        def at(label: float) -> Callable[[Array], Array]:
+            def values(f: Array) -> Array:
+                result: Array = np.asarray(function(f, np.full_like(f, label)), dtype=np.float64)
+                require(
+                    result.shape == f.shape,
+                    f"Argument `objective` must return one number for each output, but {name!r} returns shape "
+                    f"{result.shape} for shape {f.shape}.",
+                    TypeError,
+                )
+                return result
+
+            return values
+
+        tables = [pieces_of(at(label)) for label in (-1.0, 1.0)]
+        require(
+            all(np.isfinite(table).all() for table in tables),
+            f"Argument `objective` must be finite for outputs in [{-TABLE_END:g}, {TABLE_END:g}], but {name!r} is not.",
+        )
+        kinks = any(has_kink(at(label), table) for label, table in zip((-1.0, 1.0), tables, strict=True))
+        return cls.stored(name, np.array(tables), kinks=kinks)
+
+    @classmethod
+    def stored(cls, name: str, table: Array, *, kinks: bool) -> OwnLoss:
+        """Return the loss that a file holds."""
+        loss = cls()
+        loss._set(name=name, table=read_only(table), kinks=bool(kinks))
+        return loss
+
+    def value_and_slope(self, f: Array, y: Array) -> tuple[Array, Array]:
+        """Return ℓ and ∂ℓ/∂f at outputs and labels ±1 of one shape."""
+        below, above = (value_and_slope(table, f) for table in self.table)
+        return np.where(y > 0.0, above[0], below[0]), np.where(y > 0.0, above[1], below[1])
+
+    def _identity(self) -> object:
+        return self.table.tobytes()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Objective = str | OwnLoss
+
+
+def checked_objective(value: object) -> Objective:
+    """Return the name of a loss, or the loss of a function of (f, y)."""
+    if isinstance(value, OwnLoss):
+        return value
+    if callable(value):
+        return OwnLoss.of(value)
+    check_choice("objective", value, OBJECTIVES)
+    return str(value)
+
+
+def loss_and_slope(objective: Objective, f: Array, y: Array) -> tuple[Array, Array]:  # noqa: PLR0911 (one each)
+    """Return ℓ(f, y) and ∂ℓ/∂f at outputs and labels of one shape; of softmax see `softmax_loss`."""
+    if isinstance(objective, OwnLoss):
+        return objective.value_and_slope(f, y)
+    error, u = f - y, f * y
+    if objective == SQUARED:
+        return 0.5 * error**2, error
+    if objective == CORRELATION:
+        return -u, -y * np.ones_like(f)
+    if objective == HUBER:
+        return np.where(np.abs(error) <= 1.0, 0.5 * error**2, np.abs(error) - 0.5), np.clip(error, -1.0, 1.0)
+    if objective == LOGISTIC:
+        return np.logaddexp(0.0, -u), -y * np.exp(-np.logaddexp(0.0, u))
+    if objective == EXPONENTIAL:
+        return np.exp(-u), -y * np.exp(-u)
+    inside = np.clip(1.0 - u, 0.0, 1.0)  # the smooth hinge
+    return np.where(u < 0.0, 0.5 - u, 0.5 * inside**2), -y * inside
+
+
+def softmax_loss(outputs: Array, label: Array) -> tuple[Array, Array]:
+    """Return −ln p_y (N,) and its gradient p − 1_y (C, N) at outputs (C, N) and classes (N,)."""
+    top = outputs.max(axis=0)
+    log_sum = top + np.log(np.sum(np.exp(outputs - top), axis=0))
+    p = np.exp(outputs - log_sum)
+    columns = np.arange(outputs.shape[1])
+    p[label, columns] -= 1.0
+    return log_sum - outputs[label, columns], p
+
+
+def needs_points(problem: Problem) -> bool:
+    """Return whether the means of a network need points: another loss, labels that are classes, or a mixture."""
+    has_labels = (problem.labels, problem.objective) != (VALUE, SQUARED)
+    return problem.kind == "network" and (has_labels or problem.mixture is not None)
+
+
+def number_of_classes(problem: Problem) -> int:
+    """Return the number C of outputs: that of classes under softmax, and 1 under any other loss."""
+    if problem.objective != SOFTMAX:
+        return 1
+    if problem.labels == CLUSTER and problem.mixture is not None:
+        return problem.mixture.num_classes
+    return len(problem.teacher.units(problem.teacher_link))
+
+
+def check_labels(problem: Problem) -> tuple[str, float, float]:
+    """Return labels, share of flips and threshold; raise ValueError if student, loss and labels do not fit together."""
+    mixture, objective = problem.mixture, problem.objective
+    stated: str | None = vars(problem)["labels"]
+    labels = (CLUSTER if mixture is not None and mixture.labels is not None else VALUE) if stated is None else stated
+    check_choice("labels", labels, LABELS)
+    flip = checked_number(problem.flip, "flip", positive=False)
+    require(flip <= 0.5, f"Argument `flip` must be at most 0.5, but is {flip:g}.")
+    threshold = checked_real(problem.threshold, "threshold")
+    require(np.isfinite(threshold), f"Argument `threshold` must be finite, but is {threshold}.")
+    is_network = problem.kind == "network"
+    taken = (SQUARED, CORRELATION) if problem.kind == "spherical" else (SQUARED,)
+    require(
+        is_network or objective in taken,
+        f"Argument `objective` must be 'squared' for the {problem.kind} student, but is {shown(objective)}.",
+    )
+    require(
+        is_network or labels == VALUE,
+        f"Argument `labels` must be 'value' for the {problem.kind} student, but is {shown(labels)}; a `Student` learns "
+        "classes.",
+    )
+    for name, number, takers in (
+        ("flip", flip, (SIGN, BERNOULLI, OF_SOFTMAX, CLUSTER)), ("threshold", threshold, (SIGN, BERNOULLI)),
+    ):  # fmt: skip
+        require(
+            number == 0.0 or labels in takers,
+            f"Argument `{name}` must be 0 for labels {labels!r}, but is {number:g}.",
+        )
+    require(
+        problem.label_noise == 0.0 or labels == VALUE,
+        f"Argument `label_noise` must be 0 for labels {labels!r}, but is {shown(problem.label_noise)}; `flip` is noise "
+        "of classes.",
+    )
+    require(
+        labels != CLUSTER or (mixture is not None and mixture.labels is not None),
+        "Argument `labels` must be those of clusters only where `inputs` is a Mixture with labels, but is 'cluster'.",
+    )
+    of_classes = labels == OF_SOFTMAX or (labels == CLUSTER and mixture is not None and not mixture.has_signs)
+    require(
+        (objective == SOFTMAX) == of_classes,
+        "Argument `objective` must be 'softmax' for labels that are classes 0 to C − 1, and only then, but is "
+        f"{shown(objective)} for labels {labels!r}.",
+    )
+    require(
+        objective not in OF_MARGINS or labels != VALUE,
+        f"Argument `labels` must be ±1 for the objective {objective!r}, 'sign', 'bernoulli' or those of clusters, but "
+        f"is {labels!r}.",
+    )
+    require(
+        not isinstance(objective, OwnLoss) or labels != VALUE,
+        f"Argument `labels` must be ±1 for an objective of one's own, which is tabulated for both, but is {labels!r}.",
+    )
+    return labels, flip, threshold
+
+
+def check_classes(problem: Problem) -> None:
+    """Raise ValueError unless a softmax has 2 to 10 classes, each a unit of the teacher or a label of clusters."""
+    if problem.objective != SOFTMAX:
+        return
+    require(
+        problem.labels == CLUSTER or not problem.teacher.is_polynomial,
+        "Argument `teacher` must have a unit for each class of labels 'softmax', but is a polynomial.",
+    )
+    count = number_of_classes(problem)
+    require(
+        2 <= count <= MOST_CLASSES,
+        f"Argument `labels` must have 2 to {MOST_CLASSES} classes for the objective 'softmax', but has {count}.",
+    )
+
+
+def stored_objective(objective: Objective) -> object:
+    """Return a loss as a JSON-ready value; the pieces of one's own are an array."""
+    return objective if isinstance(objective, str) else {"own": objective.name, "kinks": objective.kinks}
+
+
+def read_objective(stored: Any, table: Array | None) -> Objective:
+    """Return the loss of a file."""
+    if isinstance(stored, str):
+        return stored
+    if table is None:
+        refuse("Argument `dataset` must hold the pieces of its own loss, but lacks them.")
+    return OwnLoss.stored(stored["own"], table, kinks=stored["kinks"])
