@@ -11,7 +11,7 @@ the smooth hinge is 0 for u ≥ 1, ½(1 − u)² for 0 < u < 1 and ½ − u belo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -156,10 +156,11 @@ def number_of_classes(problem: Problem) -> int:
 
 def check_labels(problem: Problem) -> tuple[str, float, float]:
     """Return labels, share of flips and threshold; raise ValueError if student, loss and labels do not fit together."""
-    mixture, objective = problem.mixture, problem.objective
-    stated: str | None = vars(problem)["labels"]
-    labels = (CLUSTER if mixture is not None and mixture.labels is not None else VALUE) if stated is None else stated
-    check_choice("labels", labels, LABELS)
+    mixture, chosen, objective = problem.mixture, cast("object", problem.labels), problem.objective
+    if chosen is None:
+        chosen = CLUSTER if mixture is not None and mixture.labels is not None else VALUE
+    check_choice("labels", chosen, LABELS)
+    labels = str(chosen)
     flip = checked_number(problem.flip, "flip", positive=False)
     require(flip <= 0.5, f"Argument `flip` must be at most 0.5, but is {flip:g}.")
     threshold = checked_real(problem.threshold, "threshold")

@@ -223,7 +223,9 @@ class Problem(Compared):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        _assign_teacher(self)
+        teacher: object = self.teacher
+        if teacher is None and self.mixture is not None and self.mixture.labels is not None:
+            self._assign(teacher=Teacher(np.ones(self.mixture.span)))
         if not isinstance(self.teacher, Teacher):
             refuse(f"Argument `teacher` must be a Teacher, but is {shown(self.teacher)}.", TypeError)
         check_choice("learned_definition", self.learned_definition, DEFINITIONS)
@@ -436,9 +438,8 @@ class Problem(Compared):
         if teacher.biases is not None:
             arrays["unit_bias"] = (("unit",), teacher.biases)
         if isinstance(self.student, Student):
-            layers = {"initial_output_layer": ("class", "neuron")}
             for variable, values in self.student.arrays().items():
-                arrays[variable] = (layers.get(variable, ("neuron",)), values)
+                arrays[variable] = (("neuron",) if values.ndim == 1 else ("class", "neuron"), values)
         if self.inputs is not None:
             arrays |= self.inputs.arrays()
         if isinstance(self.objective, OwnLoss):
@@ -496,13 +497,6 @@ class Problem(Compared):
 
 
 # --- checks of several arguments together -----------------------------------------------------------------------------
-
-
-def _assign_teacher(problem: Problem) -> None:
-    """Give a problem whose labels are those of clusters a teacher of one direction for each axis of their means."""
-    mixture, teacher = problem.mixture, vars(problem).get("teacher")
-    if teacher is None and mixture is not None and mixture.labels is not None:
-        problem._assign(teacher=Teacher(np.ones(mixture.span)))
 
 
 def _check_student(problem: Problem) -> None:

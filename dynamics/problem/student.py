@@ -231,7 +231,7 @@ class Student(Compared):
         numbers = np.arange(self.width)
         half = self.width // 2 if self.is_paired else self.width
         signs = np.where(numbers < half, 1.0, -1.0)
-        return np.asarray(signs * (np.arange(count)[:, None] == numbers % half % count))
+        return np.where(np.arange(count)[:, None] == numbers % half % count, signs, 0.0)
 
     def start_of_biases(self, rng: np.random.Generator) -> Array:
         """Return b_i at the start, shape (m,), drawn where they are not given."""

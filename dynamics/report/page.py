@@ -301,14 +301,23 @@ def _pairs(caption: str, rows: Mapping[str, object]) -> list[Element]:
     return table(caption, [{"name": name, "value": cell_text(value)} for name, value in rows.items()]) if rows else []
 
 
+def _inputs_in_words(value: Any) -> str:
+    """Return stored inputs in words."""
+    if value is None:
+        return "the identity"
+    if "snr" in value:
+        return f"clusters, each of variance 1/{value['snr']:g} along an axis"
+    return "diagonal, by its eigenvalues" if value["alpha"] is None else f"eigenvalues l^(-{value['alpha']:g})"
+
+
 def _problem_value(name: str, value: Any) -> object:
     """Return a value of a stored problem for readers: a link by its name, Σ by its power law."""
     if value == VARIED:
         return value
-    if name == "inputs" and value is None:
-        return "the identity"
     if name == "inputs":
-        return "diagonal, by its eigenvalues" if value["alpha"] is None else f"eigenvalues l^(-{value['alpha']:g})"
+        return _inputs_in_words(value)
+    if name == "objective" and isinstance(value, dict):
+        return value["own"]
     if name not in ("activation", "teacher_activation"):
         return value
     return cell_text(value["name"] if isinstance(value, dict) and "name" in value else _plain(value))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dynamics.fits import WINDOW_POWER, PowerLawFit, fit_power_law
-from dynamics.problem import Inputs, Problem
+from dynamics.problem import Problem
 from hermite.arrays import Array
 
 #: Law -> the powers p and q of its x = t^p r^q, in times and in the number r of learned directions.
@@ -100,11 +100,9 @@ def spectral_decay(problem: Problem) -> float | None:
 
     It is None where they follow no power law.
     """
-    if problem.inputs is None:
+    if problem.covariance is None:
         return 0.0
-    if isinstance(problem.inputs, Inputs) and problem.teacher.directions is None:
-        return problem.inputs.alpha
-    return None
+    return problem.covariance.alpha if problem.teacher.directions is None else None
 
 
 def ideal_curve(count: int, beta: float, ranks: tuple[float, float] | None = None) -> tuple[Array, Array]:

@@ -22,14 +22,15 @@ FAR = 10**6
 
 
 def network(width=2, **changes):
-    """Neurons with W_ij = .7 cos(1 + 2i + 3j), v_i = .8 cos(1 + 2i) and b_i = .3 sin(1 + i)."""
+    """Neurons with v_i = .8 cos(1 + 2i) and b_i = .3 sin(1 + i)."""
     i = np.arange(width)
     given = {"activation": "erf", "initial_second_layer": 0.8 * np.cos(1 + 2 * i), "biases": "trained"}
     return dynamics.Student(width=width, **(given | {"initial_biases": 0.3 * np.sin(1 + i)} | changes))
 
 
 def problem_in(dimension, student, **changes):
-    weights = 0.7 * np.cos(1 + 2 * np.arange(student.width)[:, None] + 3 * np.arange(dimension))
+    i, a = np.arange(student.width)[:, None], np.arange(min(dimension, 5))
+    weights = 0.4 * np.cos(1 + 2 * i + 3 * a) + 0.3 * np.sin(1 + i**2 + 2 * i * a)
     return dynamics.Problem(student=student, dimension=dimension, initial_weights=weights, **changes)
 
 
@@ -249,7 +250,7 @@ def test_rates_are_one_mean_step_by_quadrature(objective, loss, changes, theory)
     found = Kernels(system).rhs().reshape(BLOCKS, -1).mean(axis=0)
     np.testing.assert_allclose(found, expected, rtol=0, atol=4e-4)
     assert abs(system.loss(system.initial_state) - mean_loss) < 3e-4
-    assert np.abs(expected).max() > 0.05
+    assert np.abs(expected).max() > 0.04
 
 
 def test_events_and_lengths_are_those_of_the_state():
@@ -319,19 +320,21 @@ def test_two_clusters_are_learned_to_twice_their_means_and_the_log_odds():
     )  # fmt: skip
     clouds = dynamics.Mixture([[1.0], [-1.0]], labels=[1, -1], weights=[0.7, 0.3], snr=2.0)
     problem = dynamics.Problem(student=student, dimension=20, objective="logistic", inputs=clouds, seed=1)
-    answer = at_times(problem, [0.0, 400.0], points=2**16)
+    answer = at_times(problem, [0.0, 2000.0])
     last = answer.isel(time=-1)
-    assert abs(float(last.teacher_overlap[0, 0]) * np.sqrt(float(last.squared_norm[0])) - 4.0) < 5e-3
-    assert abs(float(last.bias[0]) - 0.8473) < 2e-3
+    length = np.sqrt(float(last.squared_norm[0]))
+    assert 0.0 < float(last.squared_norm_error[0]) < 0.15
+    assert abs(float(last.teacher_overlap[0, 0]) * length - 4.0) < 2e-3 + float(last.squared_norm_error[0]) / length
+    assert abs(float(last.bias[0]) - 0.8473) < 2e-3 + 2.0 * float(last.bias_error[0])
     assert abs(float(last.loss) - float(answer.loss_floor)) < 1e-4
     assert abs(float(last.test_error) - float(answer.bayes_error)) < 1e-3
-    assert 0.0 < float(answer.half_error_time) < float(answer.half_loss_time) < 400.0
+    assert 0.0 < float(answer.half_error_time) < float(answer.half_loss_time) < 2000.0
 
 
 def test_xor_of_means_alone_is_classified_where_neurons_cover_all_of_them():
     """Neurons of sign ±1 turn to the nearest mean of their label: all are right if the four means are all taken.
 
-    So the share of starts that classify all is that of maps of K neurons onto 4 means, 4!/4^4 = .094 for K = 4.
+    Their starts are small and balanced, |w| = |v|, so that signs stay. So the share of starts that classify all is that of maps of K neurons onto 4 means, 4!/4^4 = .094 for K = 4.
     """
     rng, clouds, outcomes = np.random.default_rng(5), dynamics.Mixture.xor(snr=1e6), []
     for covers in (True, False, True, False):
@@ -346,7 +349,7 @@ def test_xor_of_means_alone_is_classified_where_neurons_cover_all_of_them():
         problem = dynamics.Problem(
             student=student, dimension=3, objective="logistic", inputs=clouds, initial_weights=weights
         )
-        answer = at_times(problem, [0.0, 120.0], points=2**10)
+        answer = at_times(problem, [0.0, 300.0], points=2**10)
         outcomes.append(float(answer.test_error[-1]) < 0.01)
     assert outcomes == [True, False, True, False]
 
@@ -361,7 +364,7 @@ def test_errors_of_points_are_of_the_size_of_the_differences_between_scrambles_a
         difference = np.abs(few[name].values[-1] - many[name].values[-1])
         error = few[f"{name}_error"].values[-1]
         assert (difference <= 3.0 * error).all()
-        assert (error < 0.02).all()
+        assert (error < 0.05).all()
     assert "3.18 standard errors" in few.loss_error.attrs["long_name"]
 
 
@@ -390,7 +393,7 @@ def test_a_problem_comes_back_from_its_file_and_a_run_goes_on(changes, tmp_path)
     whole = dynamics.solve_problem(problem, **given)
     stop = dynamics.Callback(lambda time, state: time > 1.0)
     begun = dynamics.solve_problem(problem, trackers=[stop], checkpoint=tmp_path / "run.nc", **given)
-    assert begun.attrs["stop_reason"] == "tracker"
+    assert begun.attrs["stop_reason"] == "callback"
     resumed = dynamics.resume(tmp_path / "run.nc", progress=False)
     assert resumed.loss.equals(whole.loss)
     assert dynamics.Problem.from_dataset(dynamics.load(tmp_path / "run.nc")) == problem
@@ -454,4 +457,7 @@ def test_what_points_do_not_know_is_refused(changes, arguments, message):
 def test_other_theories_refuse_classes_by_name(solve):
     problem = problem_in(6, network(2), teacher=UNITS, objective="logistic", labels="sign")
     with pytest.raises(ValueError, match="must have `objective` 'squared' here, but has 'logistic'"):
-        solve(problem, **({"learning_rate": 0.1, "samples": 10} if solve is dynamics.solve_reused_data else {}))
+        solve(
+            problem,
+            **({"learning_rate": 0.1, "samples": 10, "steps": 2} if solve is dynamics.solve_reused_data else {}),
+        )

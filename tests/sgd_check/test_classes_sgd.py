@@ -139,7 +139,7 @@ def test_runs_agree_with_theory(case):
     problem = question(case, dimension=60, decay=(0.0, 0.0))
     given = {"learning_rate": 0.5 / 60, "save_at": dynamics.SaveAt.at([1.0, 4.0])}
     runs = sgd_check.simulate(
-        problem, learning_rate=0.5 / 60, steps=480, seeds=120, save_at=np.array([120, 480]), engine="torch",
+        problem, learning_rate=0.5 / 60, steps=480, seeds=120, save_at=dynamics.SaveAt.at([1.0, 4.0]), engine="torch",
         progress=False,
     )  # fmt: skip
     theory = dynamics.solve_network(problem, progress=False, **given)

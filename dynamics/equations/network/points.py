@@ -602,7 +602,7 @@ class PointSystem(FlowSystem):
             one.size, tiles.numbers.shape[1], tiles.numbers.shape[2], *places,
         )  # fmt: skip
         marks = np.full((BLOCKS, 2), np.nan)
-        numbers = [np.array(rates, dtype=float), np.diag(Q), marks.ravel(), link, own.ravel(), tiles.numbers.ravel()]
+        numbers = [np.array(rates), np.diag(Q), marks.ravel(), link, own.ravel(), tiles.numbers.ravel()]
         self.parameters: Array = np.concatenate(numbers)
         self.sizes: Integers = np.array(self.layout, dtype=np.int64)
         self.work_size = 2 * m * D + 2 * m * m + (C + 1) * m + (3 * m + 3 * C + 4) * TILE + 2
@@ -634,11 +634,15 @@ class PointSystem(FlowSystem):
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` for V and b, which are not small where d is large, and in units of 1/√d for M and Q.
 
-        It is at least `least_tolerance`.
+        It is at least `least_tolerance` in units of the layers and lengths at the start.
         """
         tolerance = super().absolute_tolerance(atol).reshape(BLOCKS, -1)
         tolerance[:, : (self.layout.outputs + 1) * self.layout.width] = atol
-        return np.maximum(tolerance.ravel(), self.least_tolerance)
+        V, b, M, Q = (part[0] for part in self.unpack(self.initial_state))
+        layer, square = max(np.abs(V).max(), np.abs(b).max()) or 1.0, float(np.diag(Q).max())
+        counts = [V.size + b.size, M.size, Q.size]
+        least = self.least_tolerance * np.repeat([layer, math.sqrt(square), square], counts)
+        return np.maximum(tolerance, least).ravel()
 
     def stiffness(self) -> float:
         r"""Return a bound on the rates of the flow at the start: max ℓ'' times that of squares, and the decay."""

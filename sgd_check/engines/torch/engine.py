@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 import hermite
 from dynamics.integrators.device import Replay
-from dynamics.problem import Inputs, Problem, is_frame, is_homogeneous, is_network, is_spherical, needs_points
+from dynamics.problem import Problem, is_frame, is_homogeneous, is_network, is_spherical, needs_points
 from hermite import HermiteExpansion
 from hermite.arrays import Array
 from sgd_check.engines.problem_forms import network_of
@@ -35,7 +35,14 @@ from sgd_check.engines.registry import Engine, EngineOptions
 from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.engines.torch.links import TorchLink
 from sgd_check.engines.torch.samples import Streams, aligned, kernels, make_streams, triton_version
-from sgd_check.engines.torch.weights import DTYPES, THREADED_NUMBERS, TorchRuns, WeightEngine, checked_device
+from sgd_check.engines.torch.weights import (
+    DTYPES,
+    THREADED_NUMBERS,
+    LossEngine,
+    TorchRuns,
+    WeightEngine,
+    checked_device,
+)
 
 #: Elements are rounded one way in vectors of this many and another in the rest at an array's end.
 VECTOR = 32
@@ -254,9 +261,9 @@ class OnlineEngine(TorchRuns):
         self._recursion = kind(problem, self._link, self._lanes, self._steps, self._batch, weights)
         #: Eigenvalues of Σ, where they are not all 1.
         self._eigenvalues: torch.Tensor | None = None
-        if isinstance(problem.inputs, Inputs):
+        if problem.covariance is not None:
             self._eigenvalues = weights.new_ones(columns)
-            self._eigenvalues[:d] = torch.from_numpy(problem.inputs.eigenvalues_of_axes(d))
+            self._eigenvalues[:d] = torch.from_numpy(problem.covariance.eigenvalues_of_axes(d))
         rows = self._steps * self._batch
         # Memory of matrix products, with lanes first; the recursion has them last.
         self._products = weights.new_zeros(self._lanes, width, aligned(rows))[..., :rows]
@@ -495,7 +502,9 @@ def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that draws the samples x in R^d; it takes blocks of steps if the problem allows them."""
     covariant = problem.inputs is not None and not is_network(problem)
     in_blocks = options.optimizer.is_plain and options.training_samples is None
-    if covariant or is_frame(problem) or is_spherical(problem) or needs_points(problem) or not in_blocks:
+    if needs_points(problem):
+        return LossEngine(problem, options)
+    if covariant or is_frame(problem) or is_spherical(problem) or not in_blocks:
         return WeightEngine(problem, options)
     on_cuda = checked_device(options.device).type == "cuda" and not is_network(problem)
     link = fusible(problem, options.batch_size, DTYPES[options.dtype]) if on_cuda else None

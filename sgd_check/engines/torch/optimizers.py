@@ -6,15 +6,19 @@ tensor. Learning rates ε of the layers multiply the step of their columns, whic
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from dynamics.problem import Problem, Student, is_frame, is_network, is_spherical
 from dynamics.problem import optimizers as values
 from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_smoothing
 from sgd_check.engines.registry import EngineOptions
+from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.engines.torch.neurons import Neurons
 from sgd_check.engines.torch.samples import FreshDirections, Source
 
@@ -51,6 +55,21 @@ class WeightRuns:
         for rate in rates:
             self.move(self.pull(*self.source.batch()), rate)
             self._neurons.put_back(self.weights)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return weights, what the optimizer keeps of earlier steps, the average, and the number of steps."""
+        kept = {f"kept_{at}": array.cpu().numpy().copy() for at, array in enumerate(self._kept)}
+        average = {} if self.average is None else {"average": self.average.cpu().numpy().copy()}
+        return {"weights": self.weights.cpu().numpy().copy(), "steps": np.array([self._steps])} | kept | average
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state."""
+        arrays = {"weights": self.weights} | {f"kept_{at}": array for at, array in enumerate(self._kept)}
+        arrays |= {} if self.average is None else {"average": self.average}
+        check_shapes(state, arrays)
+        for name, array in arrays.items():
+            array.copy_(torch.from_numpy(np.array(state[name])))
+        self._steps = int(state["steps"][0])
 
     def pull(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the mean gradient over a batch, with decay and without fixed layers, in `memory`."""

@@ -43,14 +43,16 @@ class GeneratorStreams(NamedTuple):
             if noise is not None:
                 self.draw(self.generators[lane], noise[row])
 
-    def state(self) -> NDArray[np.generic]:
-        """Return the positions of all streams, as integers."""
-        return np.stack([self.words_of(generator) for generator in self.generators])
+    def state(self, lanes: range | None = None) -> NDArray[np.generic]:
+        """Return the positions of all streams, or of those of some seeds, as integers."""
+        chosen = range(len(self.generators)) if lanes is None else lanes
+        return np.stack([self.words_of(self.generators[lane]) for lane in chosen])
 
-    def restore(self, state: NDArray[np.generic]) -> None:
-        """Continue from the positions that `state` returned."""
-        for generator, words in zip(self.generators, state, strict=True):
-            self.set_words(generator, words)
+    def restore(self, state: NDArray[np.generic], lanes: range | None = None) -> None:
+        """Continue from the positions that `state` returned for the same seeds."""
+        chosen = range(len(self.generators)) if lanes is None else lanes
+        for lane, words in zip(chosen, state, strict=True):
+            self.set_words(self.generators[lane], words)
 
 
 @cache
@@ -100,11 +102,11 @@ class CounterStreams:
         fill_normals(self._seeds[lanes.start : lanes.stop], self._drawn, samples, noise)
         self._drawn += samples.shape[1]
 
-    def state(self) -> NDArray[np.generic]:
+    def state(self, lanes: range | None = None) -> NDArray[np.generic]:  # noqa: ARG002 (all seeds draw alike)
         """Return the number of samples that each seed has drawn."""
         return np.array([self._drawn])
 
-    def restore(self, state: NDArray[np.generic]) -> None:
+    def restore(self, state: NDArray[np.generic], lanes: range | None = None) -> None:  # noqa: ARG002
         """Continue from the positions that `state` returned."""
         self._drawn = int(state[0])
 
@@ -258,12 +260,32 @@ class FreshSamples:
         self._x = like.new_empty(len(lanes), self._steps * batch, dimension)
         self._y = like.new_empty(self._x.shape[:2])
         self._noise = torch.empty_like(self._y) if teacher.draws else None
+        #: Positions of the streams before the samples of the moment were drawn, None if none were.
+        self._before: NDArray[np.generic] | None = None
+
+    def _draw(self) -> None:
+        """Draw the samples of the steps to come."""
+        self._before = self._streams.state(self._lanes)
+        self._streams.fill(self._lanes, self._x, self._noise)
+        self._y = self._teacher.label(self._x, self._noise)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return from where the samples of the moment are drawn again, and the place of the next step in them."""
+        drawn = self._before is not None
+        streams = self._streams.state(self._lanes) if self._before is None else self._before
+        return {"streams": streams, "position": np.array([drawn, self._step])}
+
+    def restore(self, streams: NDArray[np.generic], position: NDArray[np.generic]) -> None:
+        """Go on from a state."""
+        drawn, self._step = np.asarray(position).tolist()
+        self._streams.restore(streams, self._lanes)
+        if drawn:
+            self._draw()
 
     def batch(self) -> Batch:
         """Return the next samples of the streams, drawn many steps ahead."""
         if self._step == self._steps:
-            self._streams.fill(self._lanes, self._x, self._noise)
-            self._y = self._teacher.label(self._x, self._noise)
+            self._draw()
             self._step = 0
         rows = slice(self._step * self._size, (self._step + 1) * self._size)
         self._step += 1

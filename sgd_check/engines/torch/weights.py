@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, cast
@@ -301,6 +301,23 @@ class WeightEngine(TorchRuns):
         lanes = [lane for runs in self._groups for lane in runs.weights]
         for index in np.flatnonzero(stopped).tolist():
             lanes[index].fill_(torch.nan)
+
+
+class LossEngine(WeightEngine):
+    """Runs under another loss, with labels that are classes or on a mixture; they can go on from their file."""
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that the later steps depend on; samples that were drawn are drawn again from it."""
+        states = [runs.state() | cast("FreshSamples", runs.source).state() for runs in self._groups]
+        return {name: np.stack([state[name] for state in states]) for name in states[0]}
+
+    @torch.inference_mode()
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state on the same device."""
+        for at, runs in enumerate(self._groups):
+            of_group = {name: array[at] for name, array in state.items()}
+            runs.restore(of_group)
+            cast("FreshSamples", runs.source).restore(of_group["streams"], of_group["position"])
 
 
 def _layers(weights: torch.Tensor, dimension: int) -> Array:
