@@ -71,6 +71,9 @@ class Endless:
     def statistics(self):
         return {}
 
+    def state(self):
+        return {"time": np.array(self.time)}
+
 
 @kernel
 def counted(t, y, out, parameters, sizes, work):
@@ -115,6 +118,23 @@ def test_a_step_that_does_not_end_is_given_up_and_its_thread_joined(ended_by, mo
     result = stopping.in_worker(work)
     assert result.stop_reason is (StopReason.MAX_RUNTIME if ended_by == "budget" else StopReason.INTERRUPTED)
     assert result.records.columns["y"][: len(result.records)].tolist() == [1.0]
+    assert threads() == []
+
+
+def test_a_snapshot_that_waits_for_a_long_step_comes_once_the_run_is_interrupted(monkeypatch):
+    """A checkpoint waits for the looser run, whose step does not end by itself here."""
+    monkeypatch.setattr(trackers, "CHUNK_SECONDS", 0.0)
+    stepper = Endless()
+
+    def work():
+        with run.LooserRun(stepper, lambda y: y[0], np.array([1.0, 2.0])) as looser:
+            while len(stepper.asked) < 2:
+                clock.sleep(1e-3)
+            interrupt_run()
+            return looser.snapshot()
+
+    snapshot = stopping.in_worker(work)
+    assert (len(snapshot.result.records), snapshot.result.stop_reason) == (1, StopReason.CALLBACK)
     assert threads() == []
 
 
