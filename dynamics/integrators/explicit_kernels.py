@@ -26,9 +26,10 @@ from dynamics.integrators.step_kernels import (
     events_passed,
     saving_steps,
 )
-from dynamics.integrators.system_calls import EXPLICIT, System, normalise, rhs
+from dynamics.integrators.system_calls import EXPLICIT, SIZES, System, normalise, rhs
 from dynamics.kernels.jit import entry, kernel, pasted_kernel, row_part, vector
 from dynamics.kernels.options import AnyFunction
+from dynamics.kernels.stopping import is_stopped
 from dynamics.kernels.units import unit
 
 if TYPE_CHECKING:
@@ -188,6 +189,8 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
         add_stages(y, stages, s, h, y.size, vectors[slots.ROW_TRIAL + s // 12], 0)
         if s < 12:
             rhs(t + DOP853_C[s] * h, vectors[slots.ROW_TRIAL], vectors[ROW_STAGES + s], system)
+            if is_stopped(system[SIZES]):
+                return np.inf
     five = three = 0.0
     for row in range(WEIGHTS_ERROR_5, WEIGHTS_ERROR_5 + 2):
         # The row of the derivative at the end is free until the step is accepted.
