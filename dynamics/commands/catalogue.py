@@ -76,7 +76,7 @@ CHECKS_PAGE, WRITES_PAGE = "dynamics.report.page:check_page", "dynamics.report.p
 DRY_RUN = Option("dry-run", switch, "print the expected work and time, run nothing", group="running")
 
 
-#: What several studies take; other settings of a problem are called as in `dynamics.solve`. As in `studies_of`.
+#: Arguments of several studies, as in `studies_of`; other settings of a problem have the words of `dynamics.solve`.
 _SHARED = """
   k:information_exponent | K | information exponent, at least 3
   beta | | decay of the teacher's coefficients
@@ -121,10 +121,10 @@ def studies_of(text: str, kind: type[Kind]) -> dict[str, Kind]:
     '''Return the studies of a table by name.
 
     A study has a line "name | module:function | words", and below it an indented line for each argument that has words
-    of its own, "flag:argument | METAVAR=default | words | heading"; a line that begins with more blanks goes on with
-    the one above. Lines above the first study are of all. What may be left out: an argument that is named as its flag,
-    a placeholder, a default that is that of the function, and the heading "problem". An argument without a flag has
-    the heading "argument".
+    of its own, "flag:argument | METAVAR=default | words | heading"; a line that begins with more blanks continues the
+    one above. Lines above the first study hold for all studies. A line may lack the argument if it is named as its
+    flag, the placeholder, a default that is that of the function, and the heading "problem". An argument without a
+    flag has the heading "argument".
 
     >>> text = """law | package.module:function | a law
     ...   width:widths | M,M,...=8,16 | widths, increasing | answer"""
