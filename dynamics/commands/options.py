@@ -535,6 +535,7 @@ NETWORK_OPTIONS = tuple(
         Option("scale", word_or_numbers("1/m", "1/sqrt(m)"), "output scale: 1/m, 1/sqrt(m) or a number [1]", "S"),
         Option("rates", word_or_numbers("mean-field"), "rates of w, v and b, or mean-field [1,1,1]", "W,V,B"),
         Option("decay", word_or_numbers(), "weight decay of w and v [0,0]", "W,V"),
+        Option("layer-wise", positive, "flow time until which w and b alone move, and then v alone [none]", "T"),
     )
 )  # fmt: skip
 #: Options of labels that are classes and of mixtures, of two-layer networks alone.

@@ -190,8 +190,8 @@ class FlowMethod:
                 refuse(f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}.")
             self.name = "bdf"
 
-    def stepper(self, rtol: float) -> Stepper:
-        """Return a stepper at the start of the system."""
+    def stepper(self, rtol: float, time: float = 0.0) -> Stepper:
+        """Return a stepper at the start of the system, which is at time 0, or later for methods that need no map."""
         problem = self.system.problem
         if self.name == "smooth-map":
             return self._smooth_map(rtol)
@@ -200,9 +200,12 @@ class FlowMethod:
 
             if self.system.has_unit_vectors:
                 return DescentStepper(problem, self.learning_rate)
-            return EulerStepper(self.system, self.learning_rate)
+            steps, start = EulerStepper(self.system, self.learning_rate), self.system.initial_state
+            if time > 0.0:
+                steps.go_to(round(time / self.learning_rate), [start, start], steps.event_times + time)
+            return steps
         if self.name != "stiff":
-            return self._generic(self.name, rtol)
+            return self._generic(self.name, rtol, time=time)
         from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
 
         first: LargeFlowStepper | SmallFlowStepper | TorchFlowStepper

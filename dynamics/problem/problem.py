@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,9 +35,9 @@ from dynamics.problem.losses import (
     check_classes,
     check_labels,
     checked_objective,
+    needs_points,
     number_of_classes,
     read_objective,
-    stored_objective,
 )
 from dynamics.problem.mixture import Mixture
 from dynamics.problem.question import Compared
@@ -257,6 +257,7 @@ class Problem(Compared):
             )
         labels, flip, threshold = check_labels(self)
         self._assign(labels=labels, flip=flip, threshold=threshold)
+        _check_layer_wise(self)
         self._assign(smoothing=_checked_smoothing(self), order=self.activation.order)
         _check_one_start(self)
         _check_inputs(self)
@@ -353,6 +354,11 @@ class Problem(Compared):
             refuse(f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}.")
         biases = self.student.start_of_biases(np.random.default_rng([self.seed, BIASES_DRAWN]))
         return NetworkStart(self.student.start_of_outputs(self.num_outputs), biases, self.reduced_weights())
+
+    def phases(self) -> tuple[Problem, ...]:
+        """Return the problem of each phase of training, with constant rates: itself alone, or two if layer-wise."""
+        students = self.student.phases() if isinstance(self.student, Student) else ()
+        return tuple(replace(self, student=student) for student in students) if len(students) > 1 else (self,)
 
     def input_axes(self) -> Axes | None:
         """Return the axes of the inputs that `reduced_weights` has; None for isotropic inputs."""
@@ -497,6 +503,16 @@ class Problem(Compared):
 
 
 # --- checks of several arguments together -----------------------------------------------------------------------------
+
+
+def _check_layer_wise(problem: Problem) -> None:
+    """Raise ValueError for a student whose layers move one after another, unless means have closed forms."""
+    switch = problem.student.layer_wise if isinstance(problem.student, Student) else None
+    require(
+        switch is None or not needs_points(problem),
+        "Argument `layer_wise` must be None unless the loss is squared, labels are values and inputs are no mixture, "
+        f"but is {switch}.",
+    )
 
 
 def _check_student(problem: Problem) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -99,6 +99,9 @@ class Student(Compared):
         ε_w, ε_v, ε_b ≥ 0 in units of the time; "mean-field" is m for all three. Layers that are fixed ignore theirs.
     decay : (float, float), default (0, 0)
         κ_w, κ_v ≥ 0; set to 0 for neurons that keep their length and for a fixed second layer, which do not decay.
+    layer_wise : float, optional
+        Flow time T > 0 of the switch of layer-wise training: until then v does not move, and from then on v alone does.
+        A step of SGD belongs to the second phase if its middle is not before T. By default all layers move together.
 
     Examples
     --------
@@ -117,6 +120,7 @@ class Student(Compared):
     scale: float | Literal["1/m", "1/sqrt(m)"] = 1.0
     rates: tuple[float, float, float] | Literal["mean-field"] = (1.0, 1.0, 1.0)
     decay: tuple[float, float] = (0.0, 0.0)
+    layer_wise: float | None = None
     order: int | None = field(default=None, repr=False)
 
     if TYPE_CHECKING:
@@ -134,6 +138,7 @@ class Student(Compared):
             scale: float | Literal["1/m", "1/sqrt(m)"] = 1.0,
             rates: Sequence[float] | Literal["mean-field"] = (1.0, 1.0, 1.0),
             decay: Sequence[float] = (0.0, 0.0),
+            layer_wise: float | None = None,
             order: int | None = None,
         ) -> None: ...
 
@@ -159,6 +164,13 @@ class Student(Compared):
         # Fixed layers do not decay.
         first, second = self.first_layer == "free", self.second_layer == "trained"
         assign("decay", (of_first if first else 0.0, of_second if second else 0.0))
+        if self.layer_wise is not None:
+            assign("layer_wise", checked_number(self.layer_wise, "layer_wise", positive=True))
+            require(
+                second and self.phases()[1].learning_rates[1] > 0.0,
+                "Argument `layer_wise` must be None unless `second_layer` is 'trained', at a positive rate, but is "
+                f"{self.layer_wise:g}.",
+            )
 
     def _checked_second_layer(self) -> str | Array:
         """Return the name of the start of the second layer, or its values (m,)."""
@@ -194,9 +206,28 @@ class Student(Compared):
 
     @property
     def learning_rates(self) -> tuple[float, float, float]:
-        """ε_w, ε_v, ε_b; 0 for layers that are fixed or absent."""
-        w, v, b = (float(self.width),) * 3 if isinstance(self.rates, str) else self.rates
-        return w, v if self.second_layer == "trained" else 0.0, b if self.biases == "trained" else 0.0
+        """ε_w, ε_v, ε_b; 0 for layers that are fixed or absent; in layer-wise training those before the switch."""
+        w, v, b = self._all_rates()
+        is_trained = self.second_layer == "trained" and self.layer_wise is None
+        return w, v if is_trained else 0.0, b if self.biases == "trained" else 0.0
+
+    def _all_rates(self) -> tuple[float, float, float]:
+        """Return the three rates, also of layers that do not move."""
+        return (float(self.width),) * 3 if isinstance(self.rates, str) else self.rates
+
+    def phases(self) -> tuple[Student, ...]:
+        """Return the student of each phase of training, with constant rates: itself alone, or two if layer-wise."""
+        if self.layer_wise is None:
+            return (self,)
+        (w, v, b), (of_first, of_second) = self._all_rates(), self.decay
+        first = replace(self, layer_wise=None, rates=(w, 0.0, b), decay=(of_first, 0.0))
+        return first, replace(self, layer_wise=None, rates=(0.0, v, 0.0), decay=(0.0, of_second))
+
+    def switch_time(self, learning_rate: float | None = None) -> float:
+        """Return the time of the switch, inf without one; with a learning rate that of the nearest step of SGD."""
+        if self.layer_wise is None or learning_rate is None:
+            return np.inf if self.layer_wise is None else self.layer_wise
+        return learning_rate * float(np.ceil(self.layer_wise / learning_rate - 0.5))
 
     @property
     def has_biases(self) -> bool:
@@ -248,6 +279,8 @@ class Student(Compared):
         """Return the scalar parameters as a JSON-ready dict; given second layers and biases travel as arrays."""
         values = field_values(self)
         del values["order"]
+        if self.layer_wise is None:
+            del values["layer_wise"]
         stored = {name: None if isinstance(value, np.ndarray) else value for name, value in values.items()}
         rates = self.rates if isinstance(self.rates, str) else list(self.rates)
         return stored | {"activation": stored_link(self.activation), "rates": rates, "decay": list(self.decay)}
@@ -275,7 +308,8 @@ class Student(Compared):
         layers = (self.initial_second_layer, self.initial_biases)
         starts = tuple((layer + 0.0).tobytes() if isinstance(layer, np.ndarray) else layer for layer in layers)
         trained = (self.second_layer, self.biases, self.first_layer, self.scale, self.rates, self.decay)
-        return (self.activation.link, self.activation.coefficients.tobytes(), self.width, *starts, *trained)
+        link = (self.activation.link, self.activation.coefficients.tobytes())
+        return (*link, self.width, *starts, *trained, self.layer_wise)
 
 
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
@@ -312,8 +346,10 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
 
 def layers_in_html(student: Student) -> dict[str, str]:
     """Return rows of a table in HTML that say how the layers of a network are trained."""
-    named = zip("wvb", student.learning_rates, strict=True)
+    named = zip("wvb", np.max([phase.learning_rates for phase in student.phases()], axis=0), strict=True)
     rates = ", ".join(f"ε<sub>{name}</sub> = {rate:g}" for name, rate in named)
+    if student.layer_wise is not None:
+        rates += f"; until t = {student.layer_wise:g} all but v, then v alone"
     first = "free" if student.first_layer == "free" else "of kept length"
     return {
         "layers": f"w<sub>i</sub> {first}, v<sub>i</sub> {student.second_layer}, biases: {student.biases}",

@@ -15,7 +15,16 @@ from dynamics.report import elements, figures, flows
 from dynamics.report.classes import class_findings
 from dynamics.report.elements import PREDICTED_AT
 from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, finish_panel, row_of
-from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, rows_of, run_findings
+from dynamics.report.findings import (
+    Findings,
+    Table,
+    drawing_of,
+    records,
+    renamed,
+    rows_of,
+    run_findings,
+    stored_parameters,
+)
 from dynamics.report.flows import RESUME_SOLVE, degree_rows, degree_table, draw_fit, finite_part, later_end, plot_loss
 from dynamics.theory.components import blind_components
 from dynamics.theory.quadratic import power_window, quadratic_exponents
@@ -100,6 +109,13 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         outcome = f"emerged: {len(axes) - len(missing)} of {len(axes)} axes by t = {values['end_time']:.5g}"
         tables = [table, *degree_table(values)]
         facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), elements.AXES
+    student: Any = stored_parameters(dataset)["problem"].get("student")
+    switch = student.get("layer_wise", math.inf) if isinstance(student, dict) else math.inf
+    if values["end_time"] >= switch:
+        caution = (
+            f"Not found by the end: {', '.join(map(str, awaited))}. Neurons do not move after the switch, at "
+            f"t = {switch:g}; with a later `layer_wise` they may find more."
+        )
     if values["final_loss"] is not None:
         outcome += f"; loss at the end: {values['final_loss']:.4g}"
         scale = values["teacher_loss"]

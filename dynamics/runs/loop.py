@@ -86,6 +86,10 @@ class _Flow(Run):
         return min(self._stepper.time, self.end)
 
     @property
+    def settles(self) -> bool:
+        return bool(getattr(self._stepper, "settles", True))
+
+    @property
     def over(self) -> bool:
         return len(self.records) == self._times.size
 

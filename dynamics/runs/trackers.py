@@ -190,6 +190,11 @@ class Run(ABC):
         """Time that the run has reached."""
 
     @property
+    def settles(self) -> bool:
+        """Whether the same equations hold to the end, so that a run at rest stays there."""
+        return True
+
+    @property
     @abstractmethod
     def over(self) -> bool:
         """Whether all records are made."""
@@ -459,7 +464,9 @@ class SteadyState(Tracker):
 
     def check(self, view: Run) -> StopReason | None:
         """Extrapolate the velocity to the end."""
-        still = 0 < view.time < view.end and (view.end - view.time) * np.abs(view.derivative()).max() < self.tolerance
+        if not (view.settles and 0 < view.time < view.end):
+            return None
+        still = (view.end - view.time) * np.abs(view.derivative()).max() < self.tolerance
         return StopReason.STEADY_STATE if still else None
 
 

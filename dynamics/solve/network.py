@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 from dynamics.commands.options import Values
 from dynamics.cores import blas_threads_for
+from dynamics.integrators.phases import PhasedMethod
 from dynamics.problem.checks import require
 from dynamics.problem.losses import needs_points
+from dynamics.problem.optimizers import PLAIN
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve import steps
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.equations.network.system import NetworkSystem
-    from dynamics.problem import Optimizer, Problem, Student
+    from dynamics.integrators.methods import FlowMethod
+    from dynamics.problem import Optimizer, Problem, SaveAt, Student
     from dynamics.problem.rates import Schedule
 
 
@@ -57,6 +60,9 @@ def solve_network(
     .. math:: \hat w_i' = -\varepsilon_w \Sigma \Big(\sum_j A_{ij} \hat w_j - B_i \hat\Theta\Big) - \kappa_w \hat w_i
 
     is integrated on the axes that classes of equal eigenvalues leave.
+
+    In layer-wise training (`Student(layer_wise=T)`) ε_v = 0 until the time T, and ε_w = ε_b = 0 from then on: a run
+    stops at T and begins anew.
 
     Parameters
     ----------
@@ -150,9 +156,11 @@ def network_integration(
     if points is not None or needs_points(problem):
         return point_integration(run, step, points)
     step, saved_times = step.planned(run, lambda: default_network_times(problem, is_short=not step.is_plain))
-    system, names = network_system(problem, step), list(problem.teacher.order)
-    flow = step.method(system, run, saved_times)
+    flow, names = network_method(run, step, saved_times), list(problem.teacher.order)
+    system = cast("NetworkSystem", flow.first.system if isinstance(flow, PhasedMethod) else flow.system)
     notes = list(system.notes)
+    if isinstance(flow, PhasedMethod):
+        notes.append(f"layer by layer: v does not move until t = {flow.switch:g}, and v alone moves from then on")
     if blind := blind_components(problem):
         notes.append(
             f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that "
@@ -184,6 +192,13 @@ def network_integration(
     )
 
 
+def network_method(run: AnswerCall, step: StepSettings, saved_times: SaveAt) -> FlowMethod | PhasedMethod:
+    """Return the method of a network's flow, or in layer-wise training those of its two phases."""
+    first, *later = [step.method(network_system(phase, step), run, saved_times) for phase in run.problem.phases()]
+    switch = cast("Student", run.problem.student).switch_time(step.learning_rate)
+    return PhasedMethod(first, later[0], switch) if later else first
+
+
 def check(problem: Problem, options: Values) -> None:
     """Refuse runs beyond the memory, contradictory settings, unknown means, and neurons that start alike."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
@@ -191,7 +206,7 @@ def check(problem: Problem, options: Values) -> None:
         step = network_step(problem, *(options[name] for name in steps.STEP_OPTIONS))
         point_system(problem, step, options.get("points"))
         return
-    network_system(problem, network_step(problem, *(options[name] for name in steps.STEP_OPTIONS)))
+    network_system(problem.phases()[0], network_step(problem, *(options[name] for name in steps.STEP_OPTIONS)))
 
 
 def network_step(
@@ -199,6 +214,12 @@ def network_step(
 ) -> StepSettings:
     """Return the checked settings of steps; for a first layer on the sphere the default theory is "infinite-d"."""
     step = steps.checked_step(learning_rate, method, step_theory, batch_size, optimizer, problem=problem)
+    is_constant = step.is_plain and step.varying is None
+    require(
+        is_constant or len(problem.phases()) == 1,
+        "Argument `learning_rate` must be one number, of plain SGD, where `layer_wise` is given, but is "
+        f"{step.varying!r} of {step.optimizer or PLAIN}.",
+    )
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
     return step

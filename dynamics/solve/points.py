@@ -35,10 +35,10 @@ _BY_POINTS = "3.18 standard errors over four scrambles of points"
 class PointMethod(FlowMethod):
     """A method for means over points, whose rtol is at least what their kinks allow."""
 
-    def stepper(self, rtol: float) -> Stepper:
+    def stepper(self, rtol: float, time: float = 0.0) -> Stepper:
         """Return a stepper at the start of the system."""
         least: float = self.system.least_tolerance  # type: ignore[attr-defined]
-        return super().stepper(max(rtol, least))
+        return super().stepper(max(rtol, least), time)
 
 
 def point_system(problem: Problem, step: StepSettings, points: object) -> PointSystem:

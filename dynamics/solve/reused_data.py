@@ -253,6 +253,11 @@ def checked_data(
         f"{GROUPS * size} draws, by {bound}, but is {count}.",
     )
     student = cast("Student", problem.student)
+    require(
+        student.layer_wise is None,
+        f"Argument `problem` must have a student whose layers move together here, but has `layer_wise` "
+        f"{student.layer_wise}.",
+    )
     ratio = samples_of(samples, problem.dimension)
     all_samples = ratio * problem.dimension
     parts = checked_integer(batches_per_epoch, "batches_per_epoch", minimum=1)

@@ -161,13 +161,23 @@ def default_network_times(problem: Problem, *, is_short: bool = False) -> SaveAt
     """Return the default saved times of a network: to 20 times the time of its escapes and of telling its units apart.
 
     With `is_short` to the former alone: steps of optimizers are dear. Under another loss than the squared one, or with
-    labels that are classes, to 20 times 1 + ln d over the largest rate times the output scale.
+    labels that are classes, to 20 times 1 + ln d over the largest rate times the output scale. In layer-wise training
+    half of the times lead to the switch, and half follow v for 20 times the inverse of its rate ε_v s² min_i E σ_i².
     """
     if needs_points(problem):
         student = cast("Student", problem.student)
         rate = (max(student.learning_rates) or 1.0) * student.output_scale
         last = NETWORK_FACTOR * (1.0 + math.log(problem.dimension)) / rate
         return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
+    if (phases := problem.phases())[1:]:
+        student, (_, b, weights) = cast("Student", phases[1].student), problem.network_start()
+        neurons = zip(np.linalg.norm(weights, axis=1), b, strict=True)
+        squares = [_scaled(student.activation, 0, *neuron).norm_squared for neuron in neurons]
+        switch = cast("Student", problem.student).switch_time()
+        last = NETWORK_FACTOR / (student.learning_rates[1] * student.output_scale**2 * min(squares))
+        half = DEFAULT_COUNT // 2
+        later = switch + np.geomspace(1e-4 * last, last, half)
+        return SaveAt.at(np.union1d(np.geomspace(1e-4 * switch, switch, half), later))
     last = escapes_end(problem) + (0.0 if is_short else NETWORK_FACTOR * _time_apart(problem))
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
 

@@ -529,8 +529,11 @@ def network_limit(problem: Problem, batch_size: int, directions: int | None = No
     network = as_network(problem)
     v, b, weights = network.network_start()
     start = (v, b, weights[:, : network.teacher.span], weights @ weights.T)
-    at_end, at_start = (_limit_at(network, state, batch_size, directions) for state in (reached_state(network), start))
-    return at_end, at_start
+    first, *later = network.phases()
+    end = reached_state(network)
+    at_end, at_start = (_limit_at(first, state, batch_size, directions) for state in (end, start))
+    # The second layer alone moves later, about the first layer that it finds.
+    return min([at_end, *(_limit_at(phase, end, batch_size, directions) for phase in later)]), at_start
 
 
 def as_network(problem: Problem) -> Problem:
@@ -561,12 +564,14 @@ def reached_state(problem: Problem) -> tuple[Array, ...]:
     """Return second layer v (m,), biases b (m,), M and Q of a network where its flow has learned its teacher.
 
     M (m, r) are the products of weights with the teacher's axes, and Q (m, m) those of weights with each other. Where
-    the loss does not get small, it is the state when all parts of the teacher have escaped.
+    the loss does not get small, it is the state when all parts of the teacher have escaped, or at the switch of
+    layer-wise training.
     """
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     system = NetworkSystem(problem) if problem.inputs is None else NetworkClassSystem(problem)
-    last, small = escapes_end(problem), LEARNED * system.teacher.square
+    switch = cast("Student", problem.student).switch_time()
+    last, small = min(escapes_end(problem), switch), LEARNED * system.teacher.square
     return system.unpack(_end_of_flow(system, last, lambda state: system.loss(state) <= small))
 
 

@@ -670,6 +670,10 @@ class ProjectedEngine(SteppedRuns):
         axes = SampledAxes(problem, options.batch_size)
         return axes, make_motion(problem, axes)
 
+    def enter(self, problem: Problem) -> None:
+        """Go on with the rates of another phase."""
+        self._motion = make_motion(problem, self._axes)
+
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps of all runs in float64; with `student` also those among the neurons."""
         return self._measured(self._now("weights"), student=student)

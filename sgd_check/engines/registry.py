@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.problem import Problem, is_frame, is_homogeneous, needs_points
+from dynamics.problem import Problem, Student, is_frame, is_homogeneous, needs_points
 from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, SGD, Optimizer, ZerothOrder
 from hermite.arrays import Array
 from hermite.text.messages import not_a_choice, refuse, require, shown
@@ -102,6 +102,10 @@ class Engine(RunBatch):
 
     def layers(self) -> Array:
         """Return second layer v and biases b of every run of a network, in float64, shape (seeds, 2, neurons)."""
+        raise NotImplementedError
+
+    def enter(self, problem: Problem) -> None:
+        """Go on with the rates of another phase of layer-wise training, whose problem differs in them alone."""
         raise NotImplementedError
 
     def train_loss(self) -> Array:
@@ -251,4 +255,13 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
             if name == "torch":
                 refuse(f"Argument `{argument}` must be {choice}, but is {value}.")
             refuse(f"Argument `{argument}` must be {choice} for engine {name!r}, but is {value}.")
-    return cast("Engine", make(problem, options))
+    if len(phases := problem.phases()) == 1:
+        return cast("Engine", make(problem, options))
+    from sgd_check.engines.layerwise import LayerwiseEngine
+
+    require(
+        options.optimizer.is_plain,
+        f"Argument `optimizer` must be plain SGD where `layer_wise` is given, but is {options.optimizer}.",
+    )
+    first, second = phases
+    return LayerwiseEngine(make(first, options), second, cast("Student", problem.student).switch_time())

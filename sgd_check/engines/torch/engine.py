@@ -89,6 +89,10 @@ class Recursion:
         self.layers = self.opened = zeros(0, width, lanes)
         self._one = zeros(1, 1, 1).fill_(1.0)
 
+    def enter(self, problem: Problem) -> None:
+        """Take the rates of another phase, which networks alone have."""
+        raise NotImplementedError
+
     def begin(self) -> None:
         """Start a block; its arrays are filled in."""
         self._all_c.zero_()
@@ -169,6 +173,10 @@ class _NetworkRecursion(Recursion):
         self.layers, self.opened = self._both[:, :, :lanes, 0], self._all_opened[:, :, :lanes, 0]
         self._lengths = None if network.lengths is None else torch.from_numpy(network.lengths).to(like)
         self._slopes, self._values = torch.zeros_like(self._norm), torch.zeros_like(self._norm)
+
+    def enter(self, problem: Problem) -> None:
+        """Take the rates and the decay of another phase."""
+        self._network = network_of(problem)
 
     def begin(self) -> None:
         """Prepare a block of steps: all weights have the factor 1."""
@@ -281,8 +289,7 @@ class OnlineEngine(TorchRuns):
             group = -(-self._lanes // max(threads, -(-self._lanes // group)))
         self._groups = [range(first, min(first + group, self._lanes)) for first in range(0, self._lanes, group)]
         self._use(threads, "graph" if self._cuda else "plain")
-        moving = (weights, self._recursion.layers)
-        self._whole_block = Replay(torch, self._device, lambda: self._take(0, self._steps), moving)
+        self._whole_block = self._replay()
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
@@ -301,6 +308,23 @@ class OnlineEngine(TorchRuns):
             else:
                 self._take(first, last)
             done += last - first
+
+    @torch.inference_mode()
+    def enter(self, problem: Problem) -> None:
+        """Go on with the rates of another phase; an open block begins anew, its first steps at the rate 0."""
+        taken = self._taken
+        if taken > 0:
+            self._run_all(lambda lanes: self._moved(lanes, self._weights))
+            self._recursion.rates[:taken] = 0.0
+        self._recursion.enter(problem)
+        self._whole_block = self._replay()
+        if taken > 0:
+            self._take(0, taken)
+
+    def _replay(self) -> Replay:
+        """Return the operations of a whole block."""
+        moving = (self._weights, self._recursion.layers)
+        return Replay(torch, self._device, lambda: self._take(0, self._steps), moving)
 
     def current(self) -> torch.Tensor:
         """Return the weights of the moment without ending the open block."""

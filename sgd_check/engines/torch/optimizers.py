@@ -50,6 +50,10 @@ class WeightRuns:
         self._largest = max(PASS_NUMBERS // weights.shape[1], 1) if weights.device.type == "cpu" else None
         self._passes = self._passes_of(self._batch)
 
+    def enter(self, neurons: Neurons) -> None:
+        """Go on with neurons of other rates."""
+        self._neurons = neurons
+
     def advance(self, rates: list[float]) -> None:
         """Take one step per learning rate η."""
         for rate in rates:

@@ -282,6 +282,11 @@ class WeightEngine(TorchRuns):
         """Return v and b of a network, under softmax V of every class and b."""
         return _layers(torch.cat([runs.weights for runs in self._groups]), self._dimension)
 
+    def enter(self, problem: Problem) -> None:
+        """Go on with the rates of another phase."""
+        for runs in self._groups:
+            runs.enter(make_neurons(problem, self._link, runs.weights))
+
     def train_loss(self) -> Array:
         """Return the mean of (f − y)² over the training samples of each run, (seeds,)."""
         losses = [2.0 * runs.loss(runs.weights, *cast("FixedSamples", runs.source).all) for runs in self._groups]
