@@ -31,7 +31,7 @@ EXPONENTIAL, SOFTMAX = "exponential", "softmax"
 OBJECTIVES = (SQUARED, CORRELATION, LOGISTIC, HINGE, HUBER, EXPONENTIAL, SOFTMAX)
 #: Losses of u = f y, whose labels must be ±1.
 OF_MARGINS = (LOGISTIC, HINGE, EXPONENTIAL)
-#: What a label is: f* with noise, its sign, ±1 or a class drawn by its sigmoid or softmax, or that of a cluster.
+#: Labels: f* with noise, its sign, ±1 or a class drawn by its sigmoid or softmax, or that of a cluster.
 VALUE, SIGN, BERNOULLI, OF_SOFTMAX, CLUSTER = "value", "sign", "bernoulli", "softmax", "cluster"
 LABELS = (VALUE, SIGN, BERNOULLI, OF_SOFTMAX, CLUSTER)
 #: Most classes of a softmax.

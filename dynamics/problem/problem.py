@@ -38,6 +38,7 @@ from dynamics.problem.losses import (
     needs_points,
     number_of_classes,
     read_objective,
+    stored_objective,
 )
 from dynamics.problem.mixture import Mixture
 from dynamics.problem.question import Compared

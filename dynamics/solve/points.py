@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Squared norm above which steps of the exponential loss have long tails.
 LARGEST_EXPONENTIAL = 0.5
-#: What values by points are called.
+#: Long name of errors by points.
 _BY_POINTS = "3.18 standard errors over four scrambles of points"
 
 

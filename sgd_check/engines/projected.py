@@ -25,10 +25,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dynamics.equations.network.points import loss_at
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import Problem, is_frame, is_network
+from dynamics.problem.losses import OBJECTIVES, VALUE
 from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.text.messages import require
+from sgd_check.engines.class_labels import draws_labels, write_classes
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, SampleReplay, measured
@@ -401,11 +404,11 @@ def weigh_network(
 ) -> bool:
     """Write how strongly each sample of batch t pushes each neuron of a network; return whether every error is finite.
 
-    The student is f(x) = s Σ_i v_i σ(w_i·x + b_i), with rows v and b of `layers` (2, m). With the error e of a sample
-    and `rate` = η/B, H[b, i] = (η/B) ε_w s e v_i σ'_i is the push on w_i along sample b, ε_w the relative rate of the
-    first layer. Rows of `work` receive the sums (η/B) Σ e σ_i (`of_v`) and (η/B) Σ e σ'_i (`of_b`) over the batch, and
-    the factor g_i of the weights (`keep`): 1 less their decay, or, for neurons of kept length, the one that makes the
-    step tangent.
+    The student is f(x) = s Σ_i v_i σ(w_i·x + b_i), with rows v and b of `layers` (2, m). With the error e of a sample,
+    under another loss its slope ∂ℓ/∂f, and `rate` = η/B, H[b, i] = (η/B) ε_w s e v_i σ'_i is the push on w_i along
+    sample b, ε_w the relative rate of the first layer. Rows of `work` receive the sums (η/B) Σ e σ_i (`of_v`) and
+    (η/B) Σ e σ'_i (`of_b`) over the batch, and the factor g_i of the weights (`keep`): 1 less their decay, or, for
+    neurons of kept length, the one that makes the step tangent.
     """
     link, motion, radii = student
     samples, _, labels = draws
@@ -430,6 +433,8 @@ def weigh_network(
         for i in range(m):
             output += layers[0, i] * value[i]
         step = rate * (motion[0] * output - labels[t, b])
+        if motion[6] > 0.0:
+            step = rate * loss_at(int(motion[6]), motion[0] * output, labels[t, b], motion, 0, 0)[1]
         if not abs(step) < np.inf:
             return False
         for i in range(m):
@@ -580,7 +585,8 @@ def make_motion(problem: Problem, axes: SampledAxes) -> StudentMotion:
     if is_network(problem):
         network = network_of(problem)
         start = {"weights": axes.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
-        motion = np.array([network.scale, *network.rates, *network.decay])
+        loss = OBJECTIVES.index(str(problem.objective))
+        motion = np.array([network.scale, *network.rates, *network.decay, loss])
         student = (link, motion, np.empty(0) if network.lengths is None else network.lengths)
         return StudentMotion(start, take_steps, student, teacher, None, link_name)
     start = {"weights": axes.start(problem.reduced_weights())}
@@ -663,7 +669,9 @@ class ProjectedEngine(SteppedRuns):
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._span = problem.teacher.span
         self._axes, self._motion = axes, motion = self._steps_of(problem, options)
-        super().__init__(options.seeds, motion.start, axes.drawn, problem.label_noise, motion.link_name)
+        self._problem = problem
+        noise = 1.0 if draws_labels(problem) else problem.label_noise
+        super().__init__(options.seeds, motion.start, axes.drawn, noise, motion.link_name)
 
     def _steps_of(self, problem: Problem, options: EngineOptions) -> tuple[Any, StudentMotion]:
         """Return the draws of a step, and its kernel."""
@@ -699,7 +707,12 @@ class ProjectedEngine(SteppedRuns):
         """
         motion, axes = self._motion, self._axes
         samples, _, labels = draws
-        if motion.teacher is not None:
+        if self._problem.labels != VALUE and motion.teacher is not None:
+            normals = labels.copy()
+            labels[...] = 0.0
+            write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
+            write_classes(self._problem, labels, normals)
+        elif motion.teacher is not None:
             write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
         weights, layers = arrays if len(arrays) > 1 else (arrays[0], None)
         return int(motion.take(weights, layers, rates, motion.student, axes.axes, draws))

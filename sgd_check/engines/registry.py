@@ -17,6 +17,7 @@ from dynamics.problem import Problem, Student, is_frame, is_homogeneous, needs_p
 from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, SGD, Optimizer, ZerothOrder
 from hermite.arrays import Array
 from hermite.text.messages import not_a_choice, refuse, require, shown
+from sgd_check.engines.class_labels import is_projected
 
 #: Names of the engines that `simulate` takes, "auto" among them.
 EngineName = Literal["auto", "projected", "torch", "diffusion", "scalar"]
@@ -161,13 +162,15 @@ class Declaration(NamedTuple):
     optimizers: Mapping[str, str] = MappingProxyType({})
     #: Whether it knows the steps of an optimizer that it takes on a problem that it takes.
     knows: Callable[[Problem, Optimizer], bool] = lambda problem, optimizer: True  # noqa: ARG005
+    #: Whether it simulates a problem of a kind and with fields that it takes.
+    fits: Callable[[Problem], bool] = lambda problem: True  # noqa: ARG005
     #: Maker of the `SampleReplay` of runs of plain SGD with batches of one; "" where samples are not drawn again.
     replay: str = ""
 
     def takes(self, problem: Problem) -> bool:
         """Return whether the engine simulates problems of this kind."""
         is_known = problem.kind in self.students and set(problem.declared_fields) <= set(self.fields)
-        return is_known and (problem.objective == self.objective or needs_points(problem))
+        return is_known and (problem.objective == self.objective or needs_points(problem)) and self.fits(problem)
 
     def steps(self, problem: Problem, optimizer: Optimizer) -> bool:
         """Return whether the engine simulates problems of this kind with this optimizer."""
@@ -177,6 +180,8 @@ class Declaration(NamedTuple):
 
 def _projections_suffice(problem: Problem, optimizer: Optimizer) -> bool:
     """Return whether the projected engine can take the steps: all but some of zeroth order."""
+    if needs_points(problem):
+        return optimizer.is_plain
     if not isinstance(optimizer, ZerothOrder):
         return True
     return problem.inputs is None and not (is_homogeneous(problem) and optimizer.smoothing > 0.0)
@@ -184,7 +189,8 @@ def _projections_suffice(problem: Problem, optimizer: Optimizer) -> bool:
 
 ENGINES: dict[str, Declaration] = {
     "projected": Declaration("sgd_check.engines.projected:ProjectedEngine",
-                             students=("homogeneous", "network", "stiefel"), fields=("inputs",),
+                             students=("homogeneous", "network", "stiefel"),
+                             fields=("inputs", "objective", "labels", "flip", "threshold"), fits=is_projected,
                              optimizers={"sgd": "sgd_check.engines.projected_memory:RememberingEngine",
                                          "zeroth-order": "sgd_check.engines.projected_zeroth:DirectionsEngine"},
                              knows=_projections_suffice, replay="sgd_check.engines.projected:make_replay"),
@@ -227,8 +233,9 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
         takers = f"{' and '.join(able_engines)} {'takes' if len(able_engines) == 1 else 'take'}"
     require(
         declared.knows(problem, options.optimizer) or not needs_points(problem),
-        f"Argument `optimizer` must be SGD for another loss than the squared one, labels that are classes, or a "
-        f"Mixture, but is {options.optimizer}.",
+        f"Argument `optimizer` must be {'SGD' if name == 'torch' else 'plain SGD'} for engine {name!r} under another "
+        f"loss than the squared one, labels that are classes, or a Mixture, but is {options.optimizer}, which "
+        f"{takers}.",
     )
     maker = declared.maker if options.optimizer.is_plain else declared.optimizers.get(options.optimizer.name)
     if maker is None:

@@ -83,6 +83,10 @@ def checked_engine(problem: object, engine: str, optimizer: object = None, *, re
             f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, but has "
             f"{problem.objective!r}.",
         )
+        require(
+            declared.fits(problem),
+            f"Argument `engine` must be 'torch' for the objective {problem.objective!r}, but is {name!r}.",
+        )
     able = [repr(name) for name, declaration in ENGINES.items() if declaration.takes(problem)]
     require(
         problem.kind in (declared.students if declared else (HOMOGENEOUS,)),

@@ -344,12 +344,12 @@ def test_xor_of_means_alone_is_classified_where_neurons_cover_all_of_them():
             taken = {(a, np.sign(W[i, a])) for i, a in enumerate(axis)}
             if (len(taken) == 4) == covers:
                 break
-        student = dynamics.Student(activation="relu", width=4, initial_second_layer=signs * 1e-3, decay=(0.05, 0.05))
-        weights = np.pad(1e-3 * W / np.linalg.norm(W, axis=1, keepdims=True), ((0, 0), (0, 1)))
+        student = dynamics.Student(activation="relu", width=4, initial_second_layer=signs * 0.1, decay=(0.05, 0.05))
+        weights = np.pad(0.1 * W / np.linalg.norm(W, axis=1, keepdims=True), ((0, 0), (0, 1)))
         problem = dynamics.Problem(
             student=student, dimension=3, objective="logistic", inputs=clouds, initial_weights=weights
         )
-        answer = at_times(problem, [0.0, 300.0], points=2**10)
+        answer = at_times(problem, [0.0, 150.0], points=2**10)
         outcomes.append(float(answer.test_error[-1]) < 0.01)
     assert outcomes == [True, False, True, False]
 

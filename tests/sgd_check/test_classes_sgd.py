@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from engine_state import weights_of
 from scipy.special import expit, softmax
 
 import dynamics
@@ -133,17 +134,51 @@ def test_samples_and_labels_have_their_law(case):
         assert np.abs(z).max() < 4.5
 
 
-@pytest.mark.parametrize("case", ["logistic", "softmax", "classes"])
-def test_runs_agree_with_theory(case):
-    """Means of 120 runs at d = 60 of four numbers within 4 standard errors and 1 % of the range for terms of 1/d."""
+@pytest.mark.parametrize("case", ["logistic", "hinge", "exponential", "huber", "squared", "correlation"])
+def test_a_projected_step_is_autograds_in_the_axes_of_the_moment(case):
+    """The first coordinates of the samples of the first step are those of teacher and neurons at the start."""
+    problem = question(case, dimension=40)
+    run = make_engine("projected", problem, EngineOptions(seeds=(7,), batch_size=3))
+    V, b, _ = problem.network_start()
+    W = weights_of(run)[0]
+    seen = {}
+
+    def remembered(weights, layers, rates, student, axes, draws):
+        seen["samples"], seen["labels"] = draws[0][0].copy(), draws[2][0].copy()
+        return take(weights, layers, rates, student, axes, draws)
+
+    take = run._motion.take
+    run._motion = run._motion._replace(take=remembered)
+    run.advance(np.array([0.3]))
+    columns = W.shape[1]
+    x = np.zeros((3, columns))
+    x[:, :columns] = seen["samples"][: 3 * columns].reshape(3, columns)
+    expected = step_by_autograd(
+        problem, case, (np.atleast_2d(V), b, W), torch.tensor(x), torch.tensor(seen["labels"]), 0.3
+    )
+    np.testing.assert_allclose(run.layers()[0], np.vstack(expected[:2]), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(weights_of(run)[0][:, :2], expected[2][:, :2], rtol=0, atol=1e-12)
+    if problem.labels != "value":
+        assert set(seen["labels"].tolist()) <= {-1.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("case", "engine"),
+    [
+        ("logistic", "torch"), ("softmax", "torch"), ("classes", "torch"), ("logistic", "projected"),
+        ("hinge", "projected"), ("huber", "projected"), ("squared", "projected"),
+    ],
+)  # fmt: skip
+def test_runs_agree_with_theory(case, engine):
+    """Means of 120 runs at d = 60 of a few numbers within 4 standard errors and 1 % of the range for terms of 1/d."""
     problem = question(case, dimension=60, decay=(0.0, 0.0))
     given = {"learning_rate": 0.5 / 60, "save_at": dynamics.SaveAt.at([1.0, 4.0])}
     runs = sgd_check.simulate(
-        problem, learning_rate=0.5 / 60, steps=480, seeds=120, save_at=dynamics.SaveAt.at([1.0, 4.0]), engine="torch",
+        problem, learning_rate=0.5 / 60, steps=480, seeds=120, save_at=dynamics.SaveAt.at([1.0, 4.0]), engine=engine,
         progress=False,
     )  # fmt: skip
     theory = dynamics.solve_network(problem, progress=False, **given)
-    for name in ("loss", "test_error", "squared_norm", "bias"):
+    for name in ("loss", *(["test_error"] if problem.labels != "value" else []), "squared_norm", "bias"):
         values = runs[name].values
         error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
         gap = np.abs(values.mean(axis=0) - theory[name].values)
@@ -152,9 +187,10 @@ def test_runs_agree_with_theory(case):
         ).all()
 
 
-def test_runs_go_on_from_their_file_and_have_a_verdict(tmp_path):
+@pytest.mark.parametrize("engine", ["torch", "projected"])
+def test_runs_go_on_from_their_file_and_have_a_verdict(engine, tmp_path):
     problem = question("logistic", dimension=30, decay=(0.0, 0.0))
-    given = {"learning_rate": 0.01, "steps": 600, "seeds": 8, "progress": False, "dtype": "float64"}
+    given = {"learning_rate": 0.01, "steps": 600, "seeds": 8, "progress": False, "dtype": "float64", "engine": engine}
     begun = sgd_check.simulate(problem, **given, max_runtime=1e-9, checkpoint=tmp_path / "runs.nc")
     assert begun.attrs["stop_reason"] == "max_runtime"
     whole = sgd_check.resume(tmp_path / "runs.nc", progress=False)
@@ -171,9 +207,12 @@ def test_runs_go_on_from_their_file_and_have_a_verdict(tmp_path):
 @pytest.mark.parametrize(
     ("case", "arguments", "message"),
     [
-        ("logistic", {"engine": "projected"}, "Argument `problem` must have `objective` 'squared' for engine 'projected', but has 'logistic', which is not known there."),
+        ("own", {"engine": "projected"}, "Argument `engine` must be 'torch' for the objective <lambda>, but is 'projected'."),
+        ("softmax", {"engine": "projected"}, "Argument `engine` must be 'torch' for the objective 'softmax', but is 'projected'."),
+        ("clouds", {"engine": "projected"}, "Argument `problem` must have `inputs` None for engine 'projected', but has Mixture(2 clusters on 2 axes, labels, snr=2), which is not known there."),
         ("clouds", {"engine": "diffusion"}, "Argument `problem` must have `objective` 'squared' for engine 'diffusion', but has 'logistic', which is not known there."),
-        ("logistic", {"optimizer": "adam"}, "Argument `optimizer` must be SGD for another loss than the squared one, labels that are classes, or a Mixture, but is Adam()."),
+        ("logistic", {"optimizer": "adam"}, "Argument `optimizer` must be plain SGD for engine 'projected' under another loss than the squared one, labels that are classes, or a Mixture, but is Adam(), which no engine takes for this problem."),
+        ("clouds", {"optimizer": "adam"}, "Argument `optimizer` must be SGD for engine 'torch' under another loss than the squared one, labels that are classes, or a Mixture, but is Adam(), which no engine takes for this problem."),
         ("logistic", {"training_samples": 20}, "Argument `training_samples` must be None for another loss than the squared one, labels that are classes, or a Mixture, but is not."),
     ],
 )  # fmt: skip

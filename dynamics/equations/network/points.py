@@ -53,6 +53,8 @@ MOST_COORDINATES = 16
 #: Smallest rtol and atol where σ' or ℓ' jumps, at `POINTS` points: a point that passes a kink moves y' by its weight.
 #: Networks of relu differ by 2e-4 from those at a tenth, less than a fiftieth of the error by points.
 KINKED_TOLERANCE, LEAST_KINKED = 1e-3, 1e-5
+#: Least size of a start in which atol is then told; the error of smaller starts is larger.
+LEAST_SIZE = 0.1
 #: Smallest rtol and atol where ℓ'' jumps.
 BENT_TOLERANCE = 1e-6
 #: Largest degree of a link that is a polynomial in powers of z, for which Horner's rule loses few digits.
@@ -590,7 +592,8 @@ class PointSystem(FlowSystem):
         self.notes = [
             f"Means are over {BLOCKS} scrambles of points; errors are {ERRORS} standard errors of their mean",
         ] + [
-            f"rtol is at least {self.least_tolerance:.2g}, since the slope of the link or of the loss jumps"
+            f"rtol is at least {self.least_tolerance:.2g}, since the slope of the link or of the loss jumps; "
+            "starts much smaller than 0.1 are less accurate"
         ] * self.kinked
         tiles = points_of(problem, count, exact=theory == FINITE)
         D, L = r + hidden, tiles.labels
@@ -634,14 +637,14 @@ class PointSystem(FlowSystem):
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` for V and b, which are not small where d is large, and in units of 1/√d for M and Q.
 
-        It is at least `least_tolerance` in units of the layers and lengths at the start.
+        It is at least `least_tolerance` in units of the layers and lengths at the start, or of `LEAST_SIZE`.
         """
         tolerance = super().absolute_tolerance(atol).reshape(BLOCKS, -1)
         tolerance[:, : (self.layout.outputs + 1) * self.layout.width] = atol
         V, b, M, Q = (part[0] for part in self.unpack(self.initial_state))
-        layer, square = max(np.abs(V).max(), np.abs(b).max()) or 1.0, float(np.diag(Q).max())
-        counts = [V.size + b.size, M.size, Q.size]
-        least = self.least_tolerance * np.repeat([layer, math.sqrt(square), square], counts)
+        layer, length = max(np.abs(V).max(), np.abs(b).max()), math.sqrt(np.diag(Q).max())
+        sizes = max(layer, LEAST_SIZE), max(length, LEAST_SIZE), max(length, LEAST_SIZE) ** 2
+        least = self.least_tolerance * np.repeat(sizes, [V.size + b.size, M.size, Q.size])
         return np.maximum(tolerance, least).ravel()
 
     def stiffness(self) -> float:
