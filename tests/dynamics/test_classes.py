@@ -158,7 +158,7 @@ def labelled(problem, x, cluster):
         law = (1 - flip) * law + flip * (1 - law) / (len(law) - 1)
         return list(enumerate(law))
     if problem.labels == "value":
-        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(24)
         return [
             (units.sum(axis=0) + problem.label_noise * z, w)
             for z, w in zip(nodes, weights / weights.sum(), strict=True)
@@ -326,17 +326,17 @@ def test_two_clusters_are_learned_to_twice_their_means_and_the_log_odds():
     assert 0.0 < float(last.squared_norm_error[0]) < 0.15
     assert abs(float(last.teacher_overlap[0, 0]) * length - 4.0) < 2e-3 + float(last.squared_norm_error[0]) / length
     assert abs(float(last.bias[0]) - 0.8473) < 2e-3 + 2.0 * float(last.bias_error[0])
-    assert abs(float(last.loss) - float(answer.loss_floor)) < 1e-4
+    assert abs(float(last.loss) - float(answer.loss_floor)) < 3e-4
     assert abs(float(last.test_error) - float(answer.bayes_error)) < 1e-3
     assert 0.0 < float(answer.half_error_time) < float(answer.half_loss_time) < 2000.0
 
 
-def test_xor_of_means_alone_is_classified_where_neurons_cover_all_of_them():
+def test_tight_clusters_of_xor_are_classified_where_neurons_cover_all_of_them():
     """Neurons of sign ±1 turn to the nearest mean of their label: all are right if the four means are all taken.
 
     Their starts are small and balanced, |w| = |v|, so that signs stay. So the share of starts that classify all is that of maps of K neurons onto 4 means, 4!/4^4 = .094 for K = 4.
     """
-    rng, clouds, outcomes = np.random.default_rng(5), dynamics.Mixture.xor(snr=1e6), []
+    rng, clouds, outcomes = np.random.default_rng(5), dynamics.Mixture.xor(snr=100.0), []
     for covers in (True, False, True, False):
         for _ in itertools.count():
             signs, W = rng.choice([-1.0, 1.0], 4), rng.standard_normal((4, 2))
@@ -349,7 +349,7 @@ def test_xor_of_means_alone_is_classified_where_neurons_cover_all_of_them():
         problem = dynamics.Problem(
             student=student, dimension=3, objective="logistic", inputs=clouds, initial_weights=weights
         )
-        answer = at_times(problem, [0.0, 150.0], points=2**10)
+        answer = at_times(problem, [0.0, 100.0], points=2**12)
         outcomes.append(float(answer.test_error[-1]) < 0.01)
     assert outcomes == [True, False, True, False]
 
