@@ -31,7 +31,7 @@ TITLE = "Composition by attention: the construction, bounds, and samples of hop 
 
 
 class Construction(NamedTuple):
-    """What the constructed transformer does on drawn permutations: its accuracy, and the mean weight on what is right.
+    """Accuracy of the constructed transformer on drawn permutations, and its mean weight on the right symbol.
 
     Both are dimensionless, from 0 to 1.
     """
@@ -132,7 +132,7 @@ def hop_samples(vocabulary: int, hops: int, *, rows: int = 2000, seed: int = 0) 
 
     Examples
     --------
-    >>> [hop_samples(N, 4, rows=500) for N in (4, 64)]
+    >>> [hop_samples(N, 4) for N in (4, 64)]
     [4, 2]
     """
     N, k = _checked_sizes(vocabulary, hops)

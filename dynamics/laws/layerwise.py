@@ -260,7 +260,7 @@ def width_study(
     --------
     >>> found = width_study(directions=32, tops=(2, 4), draws=200, progress=False)
     >>> found.neurons.values.tolist()
-    [9.0, 15.0]
+    [10.0, 15.0]
     """
     sizes = checked_increasing(tops, "tops", minimum=1, fewest=1)
     count = checked_integer(directions, "directions", minimum=sizes[-1])

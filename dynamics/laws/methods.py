@@ -121,14 +121,14 @@ def _methods(study: PreparedStudy, wanted: int) -> xr.Dataset:
         "sample_law": ((), np.array(names)),
         "law_source": ((), np.array(list(SOURCES.values()))),
         "dimension_power": ((), np.array(powers)),
-        "samples_needed": (("method",), np.array(samples)),
-        "neurons": (("method",), np.array(list(neurons.values()))),
+        "samples_needed": (("algorithm",), np.array(samples)),
+        "neurons": (("algorithm",), np.array(list(neurons.values()))),
         "minimax_loss": ((), least),
         "minimax_law": ((), 2.0 * beta / (2.0 * beta - 1.0) * n ** ((1.0 - 2.0 * beta) / (2.0 * beta))),
     }
     slope = fit_slope(n, np.log(least)).exponent
     found = {"generative_exponent": generative, "minimax_exponent": slope, **study.settings}
-    return study.dataset(meter, values, {"method": np.array(list(rows)), "samples": n}, **found)
+    return study.dataset(meter, values, {"algorithm": np.array(list(rows)), "samples": n}, **found)
 
 
 @study_function
@@ -161,15 +161,15 @@ def methods(
     Returns
     -------
     Dataset
-        By method: `sample_law` and `law_source`, text; `dimension_power`, its power of d; `samples_needed`; `neurons`,
-        with which all wanted directions have one at a chance of 95 % (NaN where the law does not say).
+        By algorithm: `sample_law` and `law_source`, text; `dimension_power`, its power of d; `samples_needed`; and
+        `neurons`, with which all wanted directions have one at a chance of 95 % (NaN where the law does not say).
         `minimax_loss` and `minimax_law` (samples) are those of `minimax_loss`, and attribute `minimax_exponent` is
         the fitted slope. All numbers are dimensionless.
 
     Examples
     --------
     >>> found = methods(dimension=100, progress=False)
-    >>> found.samples_needed.sel(method=["kernel", "smoothed", "reused batches"]).values.tolist()
+    >>> found.samples_needed.sel(algorithm=["kernel", "smoothed", "reused batches"]).values.tolist()
     [100000000.0, 10000.0, 100.0]
     """
     problem = checked_problem(information_exponent, beta, directions, dimension, widest=1, seed=seed, fewest=1)

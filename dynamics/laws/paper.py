@@ -114,11 +114,10 @@ def _scaling(seed: int) -> Claims:
         law = laws.sel(law=name)
         value, error, claimed = (float(law[key].sel(source=source)) for key, source in (
             ("exponent", "measured"), ("exponent_error", "measured"), ("exponent", "asymptotic")))  # fmt: skip
-        y = law["ordinate"].sel(curve="measured").values
-        inside = (law["abscissa"].values >= float(law["window_low"])) & (
-            law["abscissa"].values <= float(law["window_high"])
-        )
-        x, y = law["abscissa"].values[inside], np.exp(np.log(y[:, inside]).mean(axis=0))
+        x, runs = law["abscissa"].values, law["ordinate"].sel(curve="measured").values
+        inside = (x >= float(law["window_low"])) & (x <= float(law["window_high"]))
+        runs = runs[np.isfinite(runs).any(axis=1)]  # a law of fewer runs than others has rows of NaN
+        x, y = x[inside], np.exp(np.log(runs[:, inside]).mean(axis=0))
         claims[name] = Claim(statement, value, error, claimed, "exponent", Curve(AXES[name], x, y))
     return claims
 

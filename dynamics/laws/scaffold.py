@@ -115,7 +115,7 @@ class PreparedStudy:
 
 
 class Free(NamedTuple):
-    """What a study asks that has no problem, in the place of one: its kind in files, and nothing else."""
+    """The kind of a study without a problem, which stands for the problem in files."""
 
     kind: str
 

@@ -136,11 +136,11 @@ def _frontier(dataset: xr.Dataset) -> Found:
 
 def _methods(dataset: xr.Dataset) -> Found:
     """Return law, source and number of samples of every method, and sentences on them."""
-    columns = {"method": "method", "law": "sample_law", "samples": "samples_needed", "neurons": "neurons"}
+    columns = {"method": "algorithm", "law": "sample_law", "samples": "samples_needed", "neurons": "neurons"}
     beta, slope = json.loads(dataset.attrs["parameters"])["problem"]["beta"], float(dataset.attrs["minimax_exponent"])
     law = (1.0 - 2.0 * beta) / (2.0 * beta)
     sources = [
-        f"{m}: {source}" for m, source in zip(dataset["method"].values, dataset["law_source"].values, strict=True)
+        f"{m}: {source}" for m, source in zip(dataset["algorithm"].values, dataset["law_source"].values, strict=True)
     ]
     sentences = [
         "samples: the law with constant 1 at this dimension, until the last wanted direction; of kernel, smoothed and "
@@ -291,7 +291,7 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
 def _draw_methods(dataset: xr.Dataset, axes: Array) -> None:
     """Draw the number of samples of every method as bars, and the least loss against samples beside its law."""
     left, right = axes
-    names, samples = dataset["method"].values.tolist(), dataset["samples_needed"].values
+    names, samples = dataset["algorithm"].values.tolist(), dataset["samples_needed"].values
     places = np.arange(len(names))[::-1]
     left.barh(places, samples, color=MEASURED, height=0.6)
     for place, count, law in zip(places, samples, dataset["sample_law"].values.tolist(), strict=True):

@@ -382,10 +382,10 @@ claim_axes | claim | names of the axes of the claim's curve |
 claim_is_slope | claim | whether the number is a slope of the curve's logarithm |
 claim_x | claim point | what the number is an exponent in | x
 claim_y | claim point | what the number is read off | y
-method | method | method of learning |
-sample_law | method | law of the number of samples |
-law_source | method | where the law is from |
-dimension_power | method | power of the dimension in the law | x
+algorithm | algorithm | method of learning |
+sample_law | algorithm | law of the number of samples |
+law_source | algorithm | where the law is from |
+dimension_power | algorithm | power of the dimension in the law | x
 minimax_loss | samples | least loss that any method can have, sum of min(a_p^2, 1/n) | L
 minimax_law | samples | its leading order | L^0
 size | size | vocabulary N, hops k and score B of a construction |

@@ -9,7 +9,7 @@ import dynamics
 from dynamics import Problem, Teacher, laws, tokens
 from dynamics.commands.options import neurons
 from dynamics.laws.__main__ import main
-from dynamics.laws.paper import PARTS, VERDICTS, Claim
+from dynamics.laws.paper import PARTS, SCALING, VERDICTS, Claim
 from dynamics.solve.__main__ import main as solve
 from dynamics.tokens import system_of
 
@@ -68,7 +68,7 @@ def test_methods_have_their_laws_and_widths():
     expected = {"kernel": 1e8, "layer-wise": weak * 1e6, "online SGD": weak * 1e6, "smoothed": 1e4,
                 "reused batches": 100.0, "minimax": weak}  # fmt: skip
     assert found.samples_needed.to_series().to_dict() == pytest.approx(expected)
-    m = int(found.neurons.sel(method="layer-wise"))
+    m = int(found.neurons.sel(algorithm="layer-wise"))
     chances = laws.layerwise_chances(Teacher.power_law(16, 1.0))[:4]
     rng, wins = np.random.default_rng(0), np.empty((2, 4000))
     for row, width in enumerate((m, m - 8)):
@@ -248,4 +248,5 @@ def test_all_claims_have_numbers():
     found = laws.paper(progress=False)
     assert found.sizes["claim"] >= 28
     assert np.isfinite(found.measured).all()
+    assert np.isfinite(found.claim_y.sel(claim=list(SCALING))).any("point").all()
     assert float(found.part_seconds.max()) < 300.0
