@@ -17,6 +17,7 @@ import dynamics
 from dynamics.equations.network.points import BLOCKS, PointSystem
 from dynamics.equations.network.steps import NetworkStepSystem
 from dynamics.equations.network.system import NetworkSystem
+from dynamics.solve import __main__ as solve
 
 FAR = 10**6
 
@@ -461,3 +462,55 @@ def test_other_theories_refuse_classes_by_name(solve):
             problem,
             **({"learning_rate": 0.1, "samples": 10, "steps": 2} if solve is dynamics.solve_reused_data else {}),
         )
+
+
+def test_steps_of_the_exponential_loss_warn_of_their_long_tails():
+    problem = problem_in(6, network(2), teacher=UNITS, objective="exponential", labels="sign")
+    with pytest.warns(UserWarning, match="steps of the exponential loss have long tails above 0.5"):
+        at_times(problem, [0.0, 0.1], learning_rate=0.01, points=2**10)
+    at_times(problem, [0.0, 0.1], points=2**10)  # a flow has no steps
+
+
+# --- commands and pages -----------------------------------------------------------------------------------------------
+
+SHORT = ["--width", "2", "--points", "1024", "--t-max", "2", "--save", "linear:5", "--no-progress"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--objective", "logistic", "--labels", "sign", "--flip", ".1", "--activation", "erf"], ["mean loss", "test error", "best 0.1"]),
+        (["--mixture", "xor", "--snr", "4", "--objective", "hinge", "--activation", "erf"], ["of 2 axes", "best 0.14"]),
+        (["--objective", "huber", "--activation", "erf", "--label-noise", ".1"], ["mean loss"]),
+        (["--objective", "softmax", "--labels", "softmax", "--activation", "erf", "--directions", "3"], ["of 3 axes"]),
+    ],
+)  # fmt: skip
+def test_a_command_solves_tells_and_draws(options, words, tmp_path, capsys):
+    assert solve.main([*options, *SHORT, "--output", str(tmp_path / "run.nc")]) == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in words)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.nc", "run.png"]
+    answer = dynamics.load(tmp_path / "run.nc")
+    assert answer.attrs["points"] == 1024
+    assert "mean loss" in str(dynamics.summary(answer))
+    dynamics.write_report(answer, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "What is learned" in page
+    assert "half-way" in page
+    assert "emergence_time_error" in dynamics.to_table(answer).columns
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--snr", "4"], "Option --snr must be absent without --mixture, but is 4.0."),
+        (["--mixture", "xor", "--directions", "2"], "Option --directions must be absent where labels are those of clusters, but is 2."),
+        (["--mixture", "xor", "--objective", "softmax"], "Option --objective must be 'softmax' for labels that are classes 0 to C − 1, and only then, but is 'softmax' for labels 'cluster'."),
+        (["--objective", "logistic", "--activation", "erf"], "Option --labels must be ±1 for the objective 'logistic', 'sign', 'bernoulli' or those of clusters, but is 'value'."),
+        (["--objective", "logistic", "--labels", "sign", "--optimizer", "adam", "--learning-rate", ".1"], "Option --optimizer must be plain SGD for means over points, but is Adam(); `sgd_check.simulate` takes such steps."),
+    ],
+)  # fmt: skip
+def test_a_command_refuses_in_a_sentence(options, message, tmp_path, capsys):
+    assert solve.main([*options, "--output", str(tmp_path / "run.nc")]) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert not list(tmp_path.iterdir())
