@@ -210,3 +210,22 @@ def test_the_command_takes_a_switch_and_tells_it(capsys, tmp_path):
 def test_what_does_not_apply_is_refused_by_name(ask, sentence):
     with pytest.raises(ValueError, match=sentence):
         ask()
+
+
+@pytest.mark.thorough
+def test_mean_steps_of_sgd_switch_too():
+    """Free neurons of erf with biases: each phase holds its layers, and small steps are the flow."""
+    student = Student(activation="erf", width=2, biases="trained", initial_second_layer=[0.5, -0.4], layer_wise=3.0)
+    problem = Problem(student=student, teacher=Teacher([1.0]), dimension=10, seed=2)
+    times = SaveAt.at([0.0, 1.5, 3.0, 3.5, 6.0])
+    flow = solve_network(problem, save_at=times, progress=False)
+    steps = solve_network(problem, learning_rate=1e-5, save_at=times, progress=False)
+    for answer in (flow, steps):
+        assert (answer.second_layer.values[:3] == [0.5, -0.4]).all()
+        assert (np.diff(answer.second_layer.values[2:], axis=0) != 0.0).all()
+        for name in ("bias", "squared_norm", "teacher_overlap"):
+            values = answer[name].values
+            assert (values[1] != values[2]).all()
+            assert values[4] == pytest.approx(values[2], rel=1e-12)
+    assert steps.loss.values == pytest.approx(flow.loss.values, rel=2e-3)
+    assert not np.allclose(steps.loss.values[1:], flow.loss.values[1:], rtol=1e-9)

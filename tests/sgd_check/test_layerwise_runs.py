@@ -88,12 +88,10 @@ def test_samples_that_are_used_again_are_learned_layer_by_layer():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("engine", ["projected", "torch"])
-def test_runs_agree_with_the_flow(engine):
+def test_runs_agree_with_the_flow():
     """The rate of false alarms is 1 %, of runs whose seeds are fixed."""
-    tree = sgd_check.check(
-        layer_wise(2.0), learning_rate=1e-4, t_max=7.0, seeds=32, engine=engine, theory="flow", progress=False,
-    )  # fmt: skip
+    problem = layer_wise(2.0)
+    tree = sgd_check.check(problem, learning_rate=1e-4, t_max=7.0, seeds=32, theory="flow", progress=False)
     comparison = tree["comparison"].attrs
     assert comparison["verdict"] == "agree", comparison["reasons"]
 
