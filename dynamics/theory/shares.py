@@ -19,7 +19,14 @@ FOUND_LEVEL = 0.1
 
 
 class LearningShares(NamedTuple):
-    """Shares of the time in which a pair learns its direction; they add up to 1, and are NaN where it never does."""
+    """Shares of the time in which a pair learns its direction; they add up to 1, and are NaN where it never does.
+
+    Examples
+    --------
+    >>> shares = learning_shares("he4", 0.1)
+    >>> [round(float(share), 3) for share in shares]
+    [0.757, 0.084, 0.159]
+    """
 
     search: Array
     descent: Array

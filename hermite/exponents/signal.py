@@ -17,6 +17,12 @@ class GradientSignal(NamedTuple):
 
     `by_degree` (orders + 1,) holds j c*_j c_j s^(j−1), and `signal` is their sum, the mean gradient along θ; `noise` is
     the root mean square of the gradient along any direction other than w and θ; `samples` is (noise/signal)².
+
+    Examples
+    --------
+    >>> found = gradient_signal("he3", overlap=0.1)
+    >>> round(found.signal, 3), round(found.noise, 3), round(found.samples)
+    (0.03, 1.732, 3333)
     """
 
     by_degree: Array
