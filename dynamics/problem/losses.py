@@ -169,7 +169,8 @@ def check_labels(problem: Problem) -> tuple[str, float, float]:
     taken = (SQUARED, CORRELATION) if problem.kind == "spherical" else (SQUARED,)
     require(
         is_network or objective in taken,
-        f"Argument `objective` must be 'squared' for the {problem.kind} student, but is {shown(objective)}.",
+        f"Argument `objective` must be {' or '.join(map(repr, taken))} for the {problem.kind} student, but is "
+        f"{shown(objective)}.",
     )
     require(
         is_network or labels == VALUE,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dynamics.commands.options import MOST_TIMES, OPTIONS, natural_number, positive_integer
+from dynamics.commands.options import MOST_TIMES, OPTIONS, natural_number, neurons, positive_integer
 from dynamics.commands.parsing import UsageError, read_toml, require_usage
 from dynamics.problem import Problem
 from dynamics.problem.checks import JsonObject, require
@@ -39,7 +39,7 @@ PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions", "alp
 #: Symbols of the equations for some of them.
 SYMBOLS = {"d": "dimension", "m": "width", "P": "num_directions"}
 #: Keys of which a grid is rounded: the integers of the command line, and the settings of SGD.
-INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {
+INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, neurons, positive_integer)} | {
     "num_directions",
     "samples",
     "steps",

@@ -164,7 +164,7 @@ def test_other_answers_refuse_the_objective_by_name():
     )
     gaussian = [answer for answer in ANSWERS if answer.students[0] not in KINDS]
     others = [answer for answer in gaussian if "objective" not in answer.fields]
-    assert len(others) == len(gaussian) - 2
+    assert len(others) == len(gaussian) - 3
     reused = {"samples": 8, "learning_rate": 0.1, "steps": 1}
     needed = {"chaos": {"widths": [2, 4]}, "reused-data": reused}
     for answer in others:
@@ -185,7 +185,7 @@ BASE = {"activation": "he3", "teacher": TEACHER, "width": 1, "dimension": 8, "st
     [
         ({"smoothing": -1.0}, "Argument `smoothing` must be finite and at least 0, but is -1.0."),
         ({"smoothing": 2.0}, "Argument `smoothing` must be 0 for the objective 'squared', but is 2.0."),
-        ({"objective": "hinge"}, "Argument `objective` must be one of 'squared', 'correlation', but is 'hinge'."),
+        ({"objective": "hinge"}, "Argument `objective` must be 'squared' or 'correlation' for the spherical student, but is 'hinge'."),
         ({"objective": "correlation", "width": 2}, "Argument `width` must be 1 for the objective 'correlation', but is 2."),
         ({"objective": "correlation", "student": "homogeneous"}, "Argument `objective` must be 'squared' for the homogeneous student, but is 'correlation'."),
         ({"objective": "correlation", "teacher": dynamics.Teacher([0.5, 0.5])}, "Argument `teacher` must have one direction for the objective 'correlation', but has 2."),

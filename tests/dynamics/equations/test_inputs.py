@@ -51,7 +51,7 @@ def given_weights(width=3, dimension=30, seed=1):
         (lambda: dynamics.Inputs([1.0, np.nan]), ValueError, "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 2 of 2 is nan."),
         (lambda: dynamics.Inputs([1.0], [0]), ValueError, "Argument `multiplicities` must be at least 1, but is 0."),
         (lambda: dynamics.Inputs([1.0], [1, 2]), ValueError, "Argument `multiplicities` must have 1 entries, as `eigenvalues`, but has 2."),
-        (lambda: problem(inputs=[1.0, 2.0]), TypeError, "Argument `inputs` must be an Inputs, or None for isotropic ones, but is [1.0, 2.0]."),
+        (lambda: problem(inputs=[1.0, 2.0]), TypeError, "Argument `inputs` must be an Inputs, a Mixture, or None for isotropic ones, but is [1.0, 2.0]."),
         (lambda: problem(dimension=31), ValueError, "Argument `inputs` must have `dimension` = 31 eigenvalues in all, but has 30."),
         (lambda: problem(activation="erf", student="committee"), ValueError, f"Argument `inputs` must be None for the committee student, but is {CLASSES!r}."),
         (lambda: problem(initial_overlaps=(np.zeros((1, 2)), [[1.0]], [1.0]), width=1), ValueError,
