@@ -47,7 +47,13 @@ class Prepared(Protocol):
 
 
 def study_function(prepare: Callable[P, Prepared]) -> Callable[P, xr.Dataset]:
-    """Return a function that prepares and runs a study; its attribute `prepare` is the function that prepares it."""
+    """Return a function that prepares and runs a study: its callers get the dataset of the study, not the study.
+
+    `prepare` checks the arguments and returns the prepared study, which has solved nothing yet; it stays the attribute
+    `prepare` of the result, for commands that show the expected work first. The result has its docstring, whose section
+    "Returns" therefore describes the dataset. After an interruption it raises `SolveInterrupted`, which holds the part that
+    was computed.
+    """
 
     @wraps(prepare)
     def prepare_and_run(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:

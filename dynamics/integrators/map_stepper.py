@@ -58,6 +58,13 @@ class MapStepper:
         tolerances: Tolerances,
         last_time: float,
     ) -> None:
+        """Begin at the state of `exact`, with steps taken one by one; the first look is after `LOOK` steps.
+
+        `exact` takes single steps of the map, `flow(state, time)` makes the stepper of the flow, `terms` is the number
+        of terms of its series, each of which takes one evaluation of the map, `tolerances` are those of the flow's
+        steps, and `last_time` is the time η · step at which the run will end, from which the number of steps left
+        follows.
+        """
         self._exact, self._make, self._terms, self._tolerances = exact, flow, terms, tolerances
         self._last_time = last_time
         self._flow: CompiledStepper | None = None
@@ -124,7 +131,15 @@ class MapStepper:
         return self._next - self._exact.step if self._flow is None else FLOW_LOOK - _tried_by(self._flow) % FLOW_LOOK
 
     def _look(self, status: Status) -> bool:
-        """Decide whether to continue step by step or along the flow; return whether the last steps are kept."""
+        """Decide whether to go on step by step or along the flow; return whether the last steps are kept.
+
+        `status` is that of the last steps. While single steps are taken, every `LOOK` of them the flow is tried: it is
+        followed if `FEWEST` steps or more are left and `_is_smooth` holds. While the flow is followed, its steps since
+        the last look are dropped, and single steps go on from the last whole step, if it failed (step too small, not
+        finite) or if, every `FLOW_LOOK` tried steps, it is no longer smooth. If it is smooth but, after `FLOW_START`
+        steps, took more evaluations of the map than single steps would, its steps are kept, and `_through` returns to
+        single steps after them.
+        """
         if self._flow is None:
             if self._exact.step >= self._next:
                 self._next = self._exact.step + LOOK
@@ -202,7 +217,10 @@ class MapStepper:
         self._next, self._wait = self._exact.step + self._wait, min(2 * self._wait, LONGEST_WAIT)
 
     def _counts_of_flow(self, flow: CompiledStepper) -> NDArray[np.int64]:
-        """Return the counts (3,) of a flow in the order of `COUNTS`, with evaluations of the map."""
+        """Return the counts of a flow, integers (3,): accepted steps, rejected steps, evaluations of the map.
+
+        Each rate of the flow, which its own statistics count, takes `terms` evaluations of the map.
+        """
         counts = flow.statistics()
         numbers: NDArray[np.int64] = np.array([counts[name] for name in COUNTS])
         numbers[-1] *= self._terms

@@ -215,7 +215,7 @@ def _slope(N: Array, k: Array, samples: Sequence[int], name: str) -> float:
     return fit_slope(x[kept][order], np.log(np.array(samples, dtype=np.float64)[kept][order])).exponent
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def composition(
     *,
     seed: int = 0,

@@ -57,7 +57,7 @@ def _decoupling(study: PreparedStudy, problems: Sequence[Problem], seeds: range)
     return study.dataset(meter, arrays, coords, starts=len(seeds), gamma=study.settings["gamma"])
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def decoupling(
     *,
     information_exponent: int = 4,

@@ -46,7 +46,7 @@ def _edges(study: PreparedStudy, problems: list[Problem]) -> xr.Dataset:
     return study.dataset(meter, values, {"num_directions": counts}, limit_slope=slope)
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def stability_edges(
     *,
     information_exponent: int = 4,

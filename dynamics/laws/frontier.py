@@ -186,7 +186,7 @@ def _frontier(study: PreparedStudy, family: list[Problem], seeds: range) -> xr.D
     return study.dataset(meter, values, coords, asymptotic=limit, **study.settings)
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def frontier(
     *,
     information_exponent: int = 4,

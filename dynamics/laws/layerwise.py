@@ -214,7 +214,12 @@ def resolved_width(width: int | str, teacher: Teacher, link: object, *, progress
 
 
 def _width_study(study: PreparedStudy, tops: list[int], teacher: Teacher) -> xr.Dataset:
-    """Find the width of every number of first directions; those that an interruption leaves out are NaN."""
+    """Return the widths at which the first p̄ directions are all matched, for each p̄ of `tops`, as a dataset.
+
+    By p̄ it has the width (`neurons`), the share of random starts in which all p̄ are matched, and the ends of its 95 %
+    interval; the attribute `width_slope` is the slope of ln(width) over ln(p̄). Settings of the study are the wanted
+    chance, the number of draws and the seed. Numbers p̄ that an interruption leaves out are NaN.
+    """
     chosen, found = study.settings, np.full((len(Width._fields), len(tops)), np.nan)
     with under_way(len(tops), study.progress, unit="width") as meter:
         for at, top in enumerate(tops):
@@ -227,7 +232,7 @@ def _width_study(study: PreparedStudy, tops: list[int], teacher: Teacher) -> xr.
     return study.dataset(meter, values, {"top": tops}, width_slope=slope, **chosen)
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def width_study(
     *,
     information_exponent: int = 4,

@@ -131,7 +131,7 @@ def _methods(study: PreparedStudy, wanted: int) -> xr.Dataset:
     return study.dataset(meter, values, {"algorithm": np.array(list(rows)), "samples": n}, **found)
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def methods(
     *,
     information_exponent: int = 4,

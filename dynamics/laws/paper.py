@@ -426,7 +426,7 @@ def _earlier(resume: xr.Dataset | str | PathLike[str] | None) -> xr.Dataset | No
     return found
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def paper(
     *,
     parts: Sequence[str] | None = None,

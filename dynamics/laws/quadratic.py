@@ -84,7 +84,7 @@ def _loss_against_samples(problem: Problem, answers: Sequence[xr.Dataset], limit
     return fitted_law("loss-samples-tuned", samples, losses, ends, limits.loss_samples, ranks=ranks)
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def quadratic_laws(
     *,
     alpha: float = 1.0,

@@ -128,7 +128,7 @@ def _families(problem: Problem, seeds: range, sizes: Sizes) -> tuple[list[Proble
     )
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def scaling_study(
     *,
     information_exponent: int = 4,
@@ -253,7 +253,7 @@ def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled
     )
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def compute_frontier(
     *,
     information_exponent: int = 4,
@@ -358,7 +358,7 @@ def _finite_size(study: PreparedStudy, problems: dict[tuple[float, int], Problem
     )
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def finite_size(
     *,
     information_exponent: int = 4,

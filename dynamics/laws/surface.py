@@ -103,7 +103,7 @@ def fit_surface(
     return PreparedFit(Surface(*_checked_rows(*_columns(table))), (form,), draws, seed, progress).run().isel(form=0)
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def surface_fits(
     *,
     table: xr.Dataset | Mapping[str, ArrayLike] | str | PathLike[str],

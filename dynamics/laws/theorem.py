@@ -191,7 +191,7 @@ def _theorem(study: PreparedStudy, problems: Sequence[Problem], seeds: range) ->
     return study.dataset(meter, arrays, coords, sentence=text, starts=len(seeds))
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def theorem_study(
     *,
     information_exponent: int = 4,

@@ -53,7 +53,7 @@ def _transfer(study: PreparedStudy, widths: list[int], rates: Array, seeds: rang
     )
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def transfer_study(
     *,
     information_exponent: int = 4,

@@ -56,11 +56,16 @@ class AsymptoticExponents:
 def asymptotic_exponents(
     information_exponent: int, beta: float | None, *, ratio: float | None = None, alpha: float | None = 0.0
 ) -> AsymptoticExponents:
-    """Return the exponents of the scaling laws for a power law of decay β, or for geometric coefficients of a ratio r.
+    """Return the exponents of the scaling laws for coefficients p^(−β), or for geometric ones r^p.
 
-    Inputs have eigenvalues l^(−α); α is None for others, without laws. Entries are NaN, with a note, for k < 3, β ≤ ½
-    or no declared law (neither β nor r). Of geometric coefficients L ∝ t^(−2), r^(2m) and n^(−1), since the tail
-    Σ_{q>p} a_q² is ∝ T_p^(−2). Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983.
+    `information_exponent` is k; `beta` is β, or None together with the `ratio` r of geometric coefficients, or with no
+    ratio if the coefficients follow neither law. `alpha` is the decay of the eigenvalues l^(−α) of the inputs'
+    covariance, 0 for isotropic inputs, None for a spectrum that follows no power law.
+
+    Each exponent that does not exist is NaN, and `notes` says why: all of them for k < 3 or α None, those of the loss
+    for β ≤ ½ or undeclared coefficients. For geometric coefficients only the loss over time, L ∝ t^(−2), and over
+    samples, n^(−1), are numbers, since the tail Σ_{q>p} a_q² is ∝ T_p^(−2) with the time T_p at which direction p
+    emerges; over the width L falls as r^(2m), no power. Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
     decouples, beta_or_nan = information_exponent >= 3, np.nan if beta is None else beta
     geometric, decay = beta is None and ratio is not None, np.nan if alpha is None else alpha

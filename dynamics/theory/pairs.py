@@ -129,9 +129,12 @@ class FarSide:
         return self.emerges and self.share**2 > LEARNED_SHARE
 
     def equivalent(self, overlap: Array) -> Array:
-        """Return the positive overlaps, in the shape of `overlap`, that emerge after the same time as these.
+        """Return positive overlaps that emerge after the same time as the given ones, in the shape of `overlap`.
 
-        Positive overlaps are returned as they are; negative ones that never emerge become numbers of about 1e-100.
+        `overlap` holds overlaps C of any sign with a direction θ at the start. Entries C ≥ 0 are returned as they are.
+        Entries C < 0, whose neurons move towards −θ, become the overlap on the side of θ with the same time to emerge;
+        those that start beyond their place of rest become |C|. If no neuron emerges on the side of −θ, they become
+        about 1e-100 |C|, which keeps their order.
         """
         worth = np.maximum(overlap, 0.0)
         is_far = overlap < 0.0
@@ -159,7 +162,11 @@ class FarSide:
         origin = table.remaining(xi)
 
         def has_half(tau: Array) -> NDArray[np.bool_]:
-            """Return for each time tau (n,) whether the neuron has half of its end value."""
+            """Return for each neuron whether it has half of its end value at the time of `tau`, boolean (n,).
+
+            `tau` (n,) holds times a t, dimensionless. The half is reached when n g(C) ≥ ½ r² a g(1), with the squared
+            norm n, the kernel g of the link, the coefficient a of the direction and the neuron's `share` r.
+            """
             logit = table.logit_at(origin - tau)
             inverse = table.scaled_inverse_norm(xi, ratio, tau, logit)
             return table.signal(logit) >= LEARNED_SHARE * self.share**2 * table.norm * inverse

@@ -185,11 +185,15 @@ def frame_escape(problem: Problem, learning_rate: float) -> tuple[Array, Array, 
 
 
 def frame_rivals(problem: Problem) -> tuple[Array, Array]:
-    r"""Return the factor by which rivals amplify the noise of each direction's time, and the time of each alone.
+    r"""Return a factor on the scatter of each direction's time for a frame, and its aligned time alone, (P,) each.
 
     .. math:: \sqrt2\, \frac{a_p}{a_p - a_q}, \qquad T_p \approx \frac{\ln(A_q/A_p)}{4 (a_p - a_q)}
 
-    A direction that has to overtake the next weaker one, q, has the noise of both logarithms in its time; inf if equal.
+    A frame is a student of orthogonal neurons of equal length; A_p, from 0 to 1, is the squared length of the
+    projection of direction p on their span, at the start, a_p its coefficient, and q the next weaker direction.
+    Direction p emerges at about T_p if it first has to overtake q, so that the scatter of the logarithms of both
+    alignments enters; hence the factor, √2 for the weakest direction and inf for equal coefficients. The second array
+    has the flow times at which directions would align without rivals (`predict_quadratic`).
     """
     a = problem.teacher.coefficients
     order = np.argsort(-a, kind="stable")

@@ -79,6 +79,14 @@ class SearchNoise:
     """
 
     def __init__(self, problem: Problem, total: float | None = None) -> None:
+        """Compute the series in C of drag and spread for a problem's link, dimension and label noise.
+
+        σ(z)² z^i (i = 0, 1, 2), σ'(z)² z^i and σ(z) σ'(z) z^i (i = 0, 1) are projected on normalised Hermite
+        polynomials, by a sum over the points of `_grid`. Since E[f(x) h(z)] = Σ_n f_n h_n C^n for two normal numbers of
+        correlation C, products of these coefficients are series in C: E[σ(x)² σ'(z)²] (`_rate`), E[σ(x)² σ(z)²]
+        (`_output`), E[σ(x)² σ'(z)² (x − C z)²] (`_stretch`), E[x σ(x)² σ(z) σ'(z)] (`_cross`) and E[σ(x)² z σ(z) σ'(z)]
+        (`_pull`). `_variance` is E σ², `_slope` is E σ'², and `_surplus` is E[σ² (z² − 1)].
+        """
         from hermite import polynomials
 
         link = problem.activation
@@ -210,10 +218,14 @@ def pair_delays(
 ) -> Array:
     """Return relative delays of the emergence of pairs by noise, and its scatter, shape (4, pairs).
 
-    Rows are the delay T_η / T_0 − 1 by the drift, the part of it that the finite-step equation has, the delay by the
-    fluctuations, and the standard deviation over T_0, the time of the flow. The pairs have coefficients `a` and
-    overlaps `overlap` at the start, (pairs,). `rate` is the learning rate, a number or (pairs,), and `dimension` by
-    default the problem's, else (pairs, 1). Integrals are over ξ = ln(C² / (1 − C²)).
+    A pair is a neuron and the direction that it learns. Its rows are, all relative to the time T_0 at which the flow
+    lets it emerge: the delay T_η / T_0 − 1 of the mean path; the part of that which the finite-step equation has too;
+    the delay by fluctuations around the mean path; the standard deviation of the time.
+
+    `noise` gives drag and spread of a step, `rate` is the learning rate η, a number or (pairs,), `a` (pairs,) are the
+    coefficients of the directions and `overlap` (pairs,) the overlaps at the start. `dimension`, (pairs, 1), is by
+    default the problem's. Integrals are over ξ = ln(C² / (1 − C²)) from the start to the overlap of emergence; delays
+    are inf where the drag stops the pair.
     """
     last = float(logit_of_square(math.sqrt(problem.emergence_level)))
     xi = np.minimum(logit_of_square(overlap), last) - last
@@ -358,6 +370,12 @@ class LearningPair:
     """
 
     def __init__(self, problem: Problem, prediction: EmergencePrediction, direction: int) -> None:
+        """Tabulate link, start and noise of the pair that learns `direction`, a number from 0 on.
+
+        `prediction` gives the overlap and the squared norm of the learning neuron at the start, and the learned times
+        of all directions: the loss of the others, a staircase that falls at their learned times, is noise in the steps
+        of this pair.
+        """
         self.link, a = problem.activation, problem.teacher.coefficients
         self.coefficient, self.dimension = float(a[direction]), problem.dimension
         self.label_noise = problem.label_noise

@@ -282,7 +282,13 @@ def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
 
 
 def _predicted_square(prediction: xr.Dataset) -> Array | None:
-    """Return max_i C_ip² of a prediction (time, P), or A_p of a frame; None if it holds no overlaps over time."""
+    """Return predicted squared overlaps (time, P) for the figure; None if there are none over time.
+
+    For neurons it is max_i C_ip², the largest squared overlap of any neuron i with direction p, in which negative
+    overlaps count as 0 where signs matter (`counted_squares`); for a frame of orthogonal neurons it is the alignment
+    A_p, the squared length of the projection of direction p on their span. Of a prediction by several seeds it is the
+    median over them.
+    """
     if "alignment" in prediction:
         aligned = prediction["alignment"]
         return np.asarray(aligned.median("seed") if "seed" in aligned.dims else aligned)

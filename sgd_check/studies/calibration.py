@@ -199,7 +199,7 @@ def lone_neuron(information_exponent: int, dimension: int, factor: float = 1.0) 
     )
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def calibration(
     *,
     information_exponent: int = 3,
@@ -231,7 +231,7 @@ def calibration(
     seeds, seed : int
         Runs of each comparison, at least 4, and first seed of the samples.
     false_alarm_rate : float
-        As of `compare`.
+        Probability at which each comparison may refute a right theory.
 
     Returns
     -------

@@ -167,7 +167,7 @@ def agreement(deviations: Array, runs: int) -> float:
     return float(chi2.sf(np.sum(normal**2), finite.size))
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def sample_complexity(
     *,
     information_exponents: Sequence[int] = (3, 4),

@@ -123,7 +123,7 @@ def _exponents(small: TargetCurve, reached: Array, large: TargetCurve) -> tuple[
     return np.array(values), np.array(errors)
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def unstable_discretisation(
     *,
     information_exponent: int = 4,

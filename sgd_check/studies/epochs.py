@@ -155,7 +155,7 @@ def _seconds(settings: JsonObject, steps: float) -> float:
     return runs + theory
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def epochs_study(
     *,
     links: Sequence[str] = ("erf", "he2 + he3", "he3", "he2", "he4"),

@@ -145,7 +145,7 @@ def _seconds(link: str, settings: JsonObject, arrivals: float) -> float:
     return descent + seconds_of(lone_sphere(link, 100, LEAD / 10.0), runs, runs * arrivals, "scalar")
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def full_batch_recovery(
     *,
     cut: float = 4.0,

@@ -286,7 +286,8 @@ def planted(right: xr.Dataset, wrong: xr.Dataset) -> xr.Dataset:
 def _lone(start: int, lead: float = 1.0, strength: float = 1.0, *, k: int, drawn: tuple[float, float]) -> Problem:
     """Return one neuron of link h_k at an overlap drawn from the interval `drawn`, with label noise 0.2.
 
-    `start` is the seed. `lead` multiplies the overlap, and `strength` is the coefficient of the one direction.
+    `start` is the seed. `lead` multiplies the overlap, and `strength` is the coefficient of the one direction; values
+    other than 1 plant an error. The dimension is 16, and the length of the neuron 0.1.
     """
     C = lead * np.random.default_rng(start).uniform(*drawn)
     overlaps = ([[C]], [[1.0]], [0.1**2])
@@ -303,7 +304,9 @@ def _lone(start: int, lead: float = 1.0, strength: float = 1.0, *, k: int, drawn
 def _on_spectrum(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
     """Return one neuron of link h_3 on inputs of two eigenvalues; its whitened weights off the teacher are equal.
 
-    Arguments are those of `_lone`.
+    `start` is the seed of the random start, `lead` multiplies the products of neurons and directions at the start and
+    `strength` the teacher's coefficients; values other than 1 plant an error. The dimension is 24, with the eigenvalue
+    2 on 4 axes and 0.5 on 20.
     """
     inputs, d = Inputs([2.0, 0.5], [4, 20]), 24
     C = lead * np.random.default_rng(start).uniform(0.35, 0.45)
@@ -331,7 +334,12 @@ def _drawn_weights(start: int, lead: float, width: int, dimension: int, length: 
 
 
 def _drawn(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return four neurons of link h_3 that learn two directions from random weights; arguments as of `_lone`."""
+    """Return four neurons of link h_3 of length 0.1 that learn two directions from random weights, at d = 12.
+
+    `start` is the seed of the random start, `lead` multiplies the products of neurons and directions at the start and
+    `strength` the teacher's coefficients; values other than 1 plant an error. The coefficients are 1 and 0.8 times
+    `strength`; the label noise is 0.2.
+    """
     return Problem(
         activation="he3",
         teacher=Teacher([strength, 0.8 * strength]),
@@ -343,7 +351,11 @@ def _drawn(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
 
 
 def _network(start: int, lead: float = 1.0, strength: float = 1.0, link: str = "gelu") -> Problem:
-    """Return three neurons with biases that learn x1 + x1 x2, all weights trained; arguments as of `_lone`."""
+    """Return three neurons with biases that learn x1 + x1 x2 at d = 10, with all weights trained.
+
+    `start` is the seed of the random start, `lead` multiplies the products of neurons and directions at the start and
+    `strength` the teacher's coefficients; values other than 1 plant an error. `link` is the activation of the student.
+    """
     student = Student(
         activation=link,
         width=3,
@@ -365,7 +377,10 @@ def _erf(
 ) -> Problem:
     """Return as many erf neurons as directions, near a plateau or, by `lean`, each close to a direction.
 
-    Arguments are those of `_lone`; the label noise is 0.3.
+    `start` is the seed of the random start, `lead` multiplies the products of neurons and directions at the start and
+    `strength` the teacher's coefficients; values other than 1 plant an error. `width` is the number of neurons and
+    directions, `dimension` is d, and `lean` times `lead` is added to the product of each neuron with its own direction;
+    the label noise is 0.3.
     """
     near = 0.1 * np.random.default_rng(start).uniform(-1.0, 1.0, (width, width)) + lean * np.eye(width)
     student = Student(activation="erf", width=width, second_layer="fixed", initial_second_layer=np.ones(width))
@@ -379,7 +394,12 @@ def _erf(
 
 
 def _committee(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return two erf neurons of a committee, each close to a direction; arguments as of `_lone`."""
+    """Return two erf neurons of a committee that learn two directions at d = 16, each close to one.
+
+    `start` is the seed of the random start, `lead` multiplies the products of neurons and directions at the start and
+    `strength` the teacher's coefficients; values other than 1 plant an error. Weights are drawn with length 0.2; then
+    0.2 `lead` is added to the product of each neuron with its direction.
+    """
     weights = _drawn_weights(start, lead, 2, 16, 0.2)
     weights[:, :2] += 0.2 * lead * np.eye(2)
     return Problem(
@@ -393,7 +413,12 @@ def _committee(start: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
 
 
 def _reused(_: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
-    """Return one erf neuron with |w|² = 0.5 and, for `lead` 1, product 0.2 with the direction at the start."""
+    """Return one erf neuron at d = 600 with |w|² = 0.5 and, for `lead` 1, product 0.2 with the direction.
+
+    The start is not random, so that its number, the first argument, is ignored. `lead` multiplies the product at the
+    start and `strength` is the coefficient of the direction; values other than 1 plant an error. The label noise is
+    0.4.
+    """
     student = Student(activation="erf", width=1, second_layer="fixed", initial_second_layer=[1.0])
     return Problem(
         student=student,

@@ -43,7 +43,15 @@ TOLERANCE = 0.1
 
 
 def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array, horizon: float) -> xr.Dataset:
-    """Take the steps, the large and cheap ones first; the rest after an interruption is NaN."""
+    """Take the steps at all learning rates, the large and cheap ones first, and return the study's dataset.
+
+    `rates` (E,) are learning rates, `limit` is that of stability, if known, `flow` (P,) are the flow's times of
+    emergence, NaN or inf if never, and `horizon` is the flow time at which runs end. By rate and run the dataset has
+    emergence times and shares of runs that blew up or have no time; by rate also the times of the equation of finite
+    steps. Attributes are for the last direction that emerges in the flow: the largest rate whose median time stays
+    within `TOLERANCE` of the flow, and the rate at which half of the runs blow up, with errors by resampling. Points
+    that an interruption leaves out are NaN.
+    """
     problem, count = study.problem, study.settings["seeds"]
     time, blown = np.full((rates.size, count, problem.num_directions), np.nan), np.full((rates.size, count), np.nan)
     with study.stepping() as meter:
@@ -86,7 +94,7 @@ def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array,
     )
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def step_size_phases(
     problem: Problem | None = None,
     *,
@@ -248,7 +256,7 @@ def _sgd_transfer(study: SgdStudy, widths: list[int], rates: Array, limit: float
     )
 
 
-@study_function
+@study_function  # returns what `run` of the prepared study returns, a dataset
 def sgd_transfer(
     *,
     information_exponent: int = 4,

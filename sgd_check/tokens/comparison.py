@@ -121,7 +121,18 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
 
 
 def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
-    """Hold the time of every component against the predicted one at the learning rate of the runs."""
+    """Return the comparison of the time at which each component is learned with its predicted time.
+
+    `prediction` and `simulation` are datasets of `problem`, a model of tokens, and `rate` is the rate of false alarms,
+    of which each of the n components has 1/n. If the two have different learning rates, predicted times are multiplied
+    by the ratio of the solutions at both. A component disagrees if its mean log ratio, extrapolated to endless batches
+    (`distances`), is beyond `TOLERATED` with n p < `rate`; if runs learn what theory never learns; or if no run learns
+    it though the runs last longer than the predicted time with a margin of 2 `VISIBLE_ERROR`. It is undecided if an
+    error of `VISIBLE_ERROR` could have gone unseen, or if theory learns nothing and the runs end before the prediction.
+
+    Returned are the parts of `Compared`: title, coordinates, rows of evidence by component, the sentence of the
+    verdict, variables by component and attributes.
+    """
     require(
         not (isinstance(problem, AssociativeMemory) and problem.smoothing is not None)
         or not simulation["run_batch_size"].values.any(),

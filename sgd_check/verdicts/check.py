@@ -1095,9 +1095,17 @@ def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
 def _sees(pilot: Pilot, runs: xr.Dataset, end: float, share: float = 1.0) -> bool:
     """Return whether a check until `end`, at `share` of the learning rate of pilot runs, would see an error of 30 %.
 
-    The distance of the mean from theory goes down with the rate, and the scatter with its root. Of two simulations the
-    effect of the step size has the error of 2 (x_η − x_{η/2}) over the runs of the check and that of the mean over the
-    runs of the pilot.
+    `pilot` describes the check, `runs` are the pilot's simulation and `end` is in flow time. Curves are those over time
+    and those of the times of events. The answer is False if the runs stopped early, if one was lost or lacks an awaited
+    time, or if the mean of a curve that moves is too far from theory: beyond `PILOT_EFFECT` of its range for the flow,
+    or `PILOT_BAND` of the tested band for the equation of finite steps. For the flow, which is tested by extrapolation
+    from the rates η and η/2, scatter beyond `EXTRAPOLATED_LIMIT` of the range is too much too. Else the answer is
+    whether the test of every moving curve, at its share of the rate of false alarms, sees the error with probability
+    0.9.
+
+    From the learning rate of the pilot to `share` of it the distance of the mean from theory shrinks as `share`, and
+    the scatter of the runs as its root. The effect of the step size, 2 (x_η − x_{η/2}) over the runs of the check, has
+    the error of that difference and that of the mean over the runs of the pilot.
     """
     if runs.attrs["stop_reason"] != "reached_end" or curves.paired_runs([runs]).size < len(PILOT_SEEDS):
         return False

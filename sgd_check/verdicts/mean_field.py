@@ -238,7 +238,17 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
 
 
 def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> xr.DataTree:
-    """Return the verdict on runs of several widths against a mean field, at a rate of false alarms."""
+    """Return the verdict on runs of several widths against a mean field, with all its evidence.
+
+    `mean_field` is its solution, `simulations` are the runs of SGD, one dataset per width, and `rate` is the rate of
+    false alarms. The squared distance of the network to the mean field is to fall as m^x in the width m with |x + 1| ≤
+    `WIDTH_CORRECTION`; `exponent_test` fits x and gives the p-value of what is beyond. "Disagree": p < `rate`. "Agree":
+    it is not, x = −½ or −3/2 would have been seen, and the runs last until the loss of the mean field has fallen to the
+    last of its levels. Else "undecided".
+
+    The tree holds the row of evidence, the sentences of the verdict, distances (width, seed, time), their exponents
+    over time with errors, the loss of the mean field and its level times; attributes say which times the test covers.
+    """
     runs = checked_runs(mean_field, simulations)
     values = _distances(runs, mean_field)
     test = exponent_test(runs, mean_field, values["function_gap"], rate)

@@ -79,7 +79,20 @@ def _law(prediction: xr.Dataset, estimates: xr.Dataset) -> Array:
 
 
 def estimate_verdict(prediction: xr.Dataset, estimates: object, rate: float) -> xr.DataTree:
-    """Return the verdict on estimates of a direction against the law of recovery, at a rate of false alarms."""
+    """Return the verdict on estimates of a direction against the law of recovery, with all its evidence.
+
+    `prediction` is a law of recovery, `estimates` a result of `sgd_check.estimate_direction` for the same problem and
+    number of samples (ValueError otherwise), `rate` the rate of false alarms.
+
+    The mean difference of measured and predicted squared overlaps over the seeds may be Δ = c (1 − q)/d^e, with q the
+    predicted overlap and c and e from `DEVIATION`; what exceeds Δ is tested by Student's t. The verdict is "undecided"
+    near the threshold, where d deviates by more: below `LEAST_THRESHOLDS` times the threshold, or, for laws of single
+    samples of degree 2, at a law below `LEAST_LAW`. Else it is "disagree" if the p-value is below `rate`, "agree" if a
+    law off by `VISIBLE_DEVIATION` would have been seen, and "undecided" if not, as with fewer than `FEWEST_RUNS` usable
+    runs.
+
+    The tree holds the row of evidence, the sentence of the verdict, both overlaps, Δ, standard error, z and p.
+    """
     problem, estimated = _checked(prediction, estimates)
     measured, law = estimated["overlap_squared"].values, _law(prediction, estimated)
     difference = (measured - law)[np.isfinite(measured)]

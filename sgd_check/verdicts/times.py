@@ -368,7 +368,15 @@ def _named(directions: Switches) -> str:
 
 
 def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> xr.DataTree:
-    """Test the predicted times of emergence of every direction, and those of learning if theory has them."""
+    """Return the verdict on the times of emergence of every direction, and of learning if theory has them.
+
+    `prediction` and `simulation` are datasets of `problem`, and `rate` is the rate of false alarms of the whole
+    verdict. `PATH_SHARE` of it is for tests of starts and paths, and the rest is shared out among the times that theory
+    predicts within the runs, before any run is seen. Where theory puts the event of a direction beyond the runs, the
+    number of runs that have it is tested, else the mean logarithm of measured over predicted time against the band of
+    the theory. P-values are multiplied by the inverse of their share, so that each is compared with `rate`. The loss is
+    reported beside the verdict.
+    """
     attrs = simulation.attrs
     end, noise_of_step = float(attrs["end_time"]), float(attrs["effective_learning_rate"]) / int(attrs["batch_size"])
     emergence = expectation(problem, prediction, noise_of_step)
@@ -562,7 +570,14 @@ def log_scatter(times: Array) -> Array:
 def time_variables(
     prediction: xr.Dataset, simulation: xr.Dataset, parts: list[EventTests], loss: LossBand | None, p_value: float
 ) -> dict[str, object]:
-    """Return the variables by direction, and survival curves and losses at the times of the simulation."""
+    """Return the variables of a comparison by name: by direction (P,), and over the times of the simulation.
+
+    `parts` are the tests of emergence and, if theory has them, of learning; `loss` is the comparison of losses, or
+    None, and `p_value` that of the verdict. By direction are measured over predicted times (seeds, P), prediction,
+    expected delay and scatter, band, mean log ratio with error, z, p-value and power of the test, and counts of
+    censored runs. Over the times are Kaplan–Meier estimates of the share of runs without emergence with their interval,
+    the share that theory predicts, from its own sample where the prediction has seeds, and the losses.
+    """
     first, *later = parts
     expected, times, sound = first.expected, simulation["time"].values, sound_runs(simulation)
     measured = of_sound_runs(simulation, "emergence_time")
