@@ -51,8 +51,8 @@ def study_function(prepare: Callable[P, Prepared]) -> Callable[P, xr.Dataset]:
 
     `prepare` checks the arguments and returns the prepared study, which has solved nothing yet; it stays the attribute
     `prepare` of the result, for commands that show the expected work first. The result has its docstring, whose section
-    "Returns" therefore describes the dataset. After an interruption it raises `SolveInterrupted`, which holds the part that
-    was computed.
+    "Returns" therefore describes the dataset. After an interruption it raises `SolveInterrupted`, which holds the part
+    that was computed.
     """
 
     @wraps(prepare)

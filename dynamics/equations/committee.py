@@ -115,7 +115,11 @@ def counts_of(sizes: Integers) -> CommitteeCounts:
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> CommitteeNumbers:
-    """Return the parts of `parameters` by name."""
+    """Return the parts of `parameters` by name, arrays as views, see `CommitteeNumbers`.
+
+    `parameters` = [weights (M) | T (P, P) | τ² | η | d | B | level of emergence | numbers of the link], for P
+    directions and M = m + P vectors, which `sizes` counts.
+    """
     counts = counts_of(sizes)
     P, M = counts.directions, counts.width + counts.directions
     at = M + P * P

@@ -214,9 +214,12 @@ def signal_powers(problem: Problem) -> Array:
 
 
 def gradient_table(problem: Problem) -> Array:
-    """Return coefficients of ψ in a_0^i r^(2j), shape (i, j): the gradient of a sample x in w is ψ x_⊥.
+    """Return the coefficients of ψ, shape (i, j) for a_0^i r^(2j): a sample x has the gradient ψ x_⊥ in w.
 
-    a_0 = w·x, x_⊥ is the part of x orthogonal to w and r its length. ValueError beyond `LARGEST_DEGREE`.
+    w is the unit vector of the neuron, a_0 = w·x, x_⊥ the part of x orthogonal to w and r its length. The gradient is
+    that of the neuron's output, tangent to the sphere; with a smoothing λ of the problem the output is its mean over
+    random shifts of w by the length λ in the tangent space. Rows and columns of zeros at the ends are left out.
+    ValueError is raised for links beyond the degree `LARGEST_DEGREE`.
     """
     check_degree("differentiated as a polynomial", problem)
     c = np.array(trimmed(problem.activation.coefficients))

@@ -191,9 +191,12 @@ def write_field(
 def field_rows(
     begin: int, end: int, link: Vector, state: Rows, target: Target, pairs: Vector, field: Rows, work: Vector
 ) -> None:
-    """Write (F, growth) of rows begin … end − 1, multiples of 128 or m, from what `pair_products` wrote.
+    """Write the field F and the growth of ln n of the neurons `begin` … `end` − 1, multiples of 128 or m.
 
-    `teacher` is that of `UnitField`; `work` has 128 (m + P) numbers.
+    `state` is (U, n): unit vectors (m, D) in rows and squared norms (m,). `target` is (a, teacher): coefficients (P,)
+    and directions (P, D), or no row if they are the first P axes. `link` is the data of its kernel g, and `pairs` the
+    products U Uᵀ that `pair_products` has written. `field` is (F, growth), (m, D) and (m,), in the formulas of the
+    comment above; `F` is not yet orthogonal to the neuron. `work` is scratch of 128 (m + P) numbers.
     """
     write_field(range(begin, end, FIELD_BLOCK), link, state, target, pairs, field, work)
 

@@ -59,7 +59,11 @@ class FiniteStepNumbers(NamedTuple):
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> FiniteStepNumbers:
-    """Return the parts of `parameters` by name."""
+    """Return the parts of `parameters` by name, arrays as views; see `FiniteStepNumbers` for what they mean.
+
+    `parameters` = [a (P) | T (P, P) | τ | weights in η S of mean gradients, of base and of slope | numbers of the
+    tables], with the number P of directions from `sizes`.
+    """
     P = counts_of(sizes).directions
     at = P + P * P
     return FiniteStepNumbers(

@@ -75,7 +75,13 @@ def data_of_series(coefficients: tuple[float, ...], learned: tuple[float, ...] =
 
 
 def stored_polynomial(weights: Sequence[float]) -> list[float]:
-    """Return the data of Σ_j w_j s^j, see the module's docstring."""
+    """Return the data of the polynomial Σ_j w_j s^j for compiled code, given its coefficients w_j from j = 0 on.
+
+    They are [lowest power, stride, number of coefficients, single, coefficients …]: coefficient k belongs to the power
+    lowest + k stride, and `single` is that of s beside even powers, or the constant beside odd ones, else 0. Up to
+    degree 4 all five coefficients are stored. Beyond, the stride is 2 if all powers but such a single one have one
+    parity, and zeros are added until the number of coefficients is one more than a multiple of 4.
+    """
     powers = [j for j, w in enumerate(weights) if w != 0.0] or [0]
     if powers[-1] <= SHORT:
         return [0.0, 1.0, SHORT + 1.0, 0.0, *(list(weights) + [0.0] * SHORT)[: SHORT + 1]]

@@ -366,7 +366,10 @@ def block_sums(
 ) -> None:
     """Add to `sums` (M,) the sums over a block of `count` particles that moments are made of.
 
-    In several axes they are sums of monomials, along one axis of powers of α or of zonal polynomials.
+    `y` (count, r), in rows, are the projections of the particles on the teacher's r axes, and `weights` (count,) their
+    masses. In several axes entry κ Q + q is Σ_i weight_i a_i^κ u_i^q, with projections a_i and u_i = 1 − |a_i|². Along
+    one axis, α_i, entry l is Σ_i weight_i C_l(α_i) of zonal polynomials, or, where `first` of `sizes` is not 0, entry k
+    is Σ_i weight_i α_i^k, of which `moments_from_sums` makes moments. `scratch` is for one block.
     """
     counts = counts_of(sizes)
     if counts.axes > 1:

@@ -353,7 +353,15 @@ def optimized_system(
 
 
 def _check(problem: Problem, step_theory: str, batch_size: int, optimizer: Optimizer) -> None:
-    """Raise ValueError if the equations of a problem do not close under an optimizer."""
+    """Raise ValueError if the equations of a problem do not close under an optimizer.
+
+    `step_theory` is "finite-d" or "infinite-d". All optimizers but plain SGD at one rate need isotropic inputs and a
+    first layer that is not held on the sphere. Beyond that, SGD with momentum or averages needs nothing. ZerothOrder at
+    "finite-d" needs a first layer that is trained alone, without decay, and its smoothing is 0, but for a network at
+    "infinite-d" with one sample and one direction per step. The others need "infinite-d" and a first layer that is
+    trained alone, without decay; of them Adam and RMSprop need links that are no polynomials and a long memory of mean
+    squares, (1 − β_2) d ≤ `LARGEST_FORGETTING`, and SignSGD a network with label noise.
+    """
     student = problem.student
     name = "a learning rate that varies" if optimizer.is_plain else type(optimizer).__name__
     require(
@@ -434,7 +442,15 @@ class OptimizedSystem(FlowSystem):
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, base: Any, functions: Functions, learning_rate: float | RateTable, optimizer: Optimizer) -> None:
-        """Prepare the motion of the student's system `base` under an optimizer, at one rate or those of a table."""
+        """Prepare the motion of the student's system `base` under an optimizer, at one rate or those of a table.
+
+        `base` is the system of mean steps at the learning rate 1, whose own right-hand side gives the moments of
+        gradients, and `functions` are the kernels of `OPTIMIZED` for it. The state begins with the weights' overlaps [v
+        | b | M | Q]; a rule that is a map, such as momentum, adds those of its buffer u, averages add those of the
+        averaged weights a, and Adam and RMSprop one mean square per neuron, as the module's head lists them. `sizes` =
+        [counts | table of vectors | sizes of `base`] and `parameters` = [numbers | nodes of the means of the rule |
+        mean derivatives of links | table of rates | parameters of `base`].
+        """
         self._base, self.problem = base, base.problem
         problem, sgd = base.problem, optimizer if isinstance(optimizer, SGD) else SGD()
         m, P = problem.width, base.sizes[1]

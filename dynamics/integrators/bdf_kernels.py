@@ -668,6 +668,11 @@ def advance_through(
 
     Return status + 8 · number of targets passed, the status being one of `STATUS_…` of the module `step_kernels`.
     `max_steps` bounds the steps of the whole call.
+
+    `arrays` are, in this order, five of the method, changed in place: vectors (rows, n), whose rows 0 and 1 are the
+    states now and at the start of the last step, scalars, counters, absolute tolerances (n,) and events (3, events),
+    rows being time of passing, value now and value at the start of the step; then three of the system: `parameters`,
+    `sizes` and `work`. The functions that follow are the system's.
     """
     arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise, jacobian_diagonal, jacobian_product)

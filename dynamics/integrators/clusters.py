@@ -197,12 +197,20 @@ def find_clusters(
     cluster: Integers,
     drift: Matrix,
 ) -> int:
-    """Find the clusters of the next step and return their number.
+    """Find the clusters of the next step, neurons that sit at a learned direction together; return their number.
 
-    Their members are written to `groups`, and their mean velocities over the last step, of length h, to the rows of
-    `drift`, 0 where members have changed. `a` (P,) are coefficients, `before` and `now` the states at the ends of the
-    last step. `cluster` (m,) holds the direction of the cluster of each neuron in the last step, −1 for none, and takes
-    the new ones. `slow` is that of `patience`.
+    A group of neurons near direction p, of coefficient a_p, is a cluster if all hold: its mass, the sum of squared
+    norms, is a_p to the share `MASS`; the squared distance of its output from the teacher's part is at most `DISTANCE`
+    a_p² g(1), g being the kernel of the link; and the velocities of its mean direction and of its mean ln n differ from
+    the drift by at most `STILL` times `patience`. For the cluster of the last step the last two bounds are wider by the
+    factors `LEAVE_DISTANCE` and `LEAVE_STILL`.
+
+    `h` is the length of the last step, `slow` that of `patience`, `link` the data of g, and `a` (P,) the coefficients;
+    `both_poles` says that −θ_p is as good as θ_p. `before` is (U, ln n) at the start of the last step and `now` (U, ln
+    n, F, growth) at its end. Written are `groups` (members in order, first place of each cluster, direction, pole of
+    each neuron); the rows of `drift`, D + 1 numbers each, the mean velocity of each cluster over the last step, or 0
+    where members have changed; and `cluster` (m,), the direction of the cluster of each neuron, −1 for none, which
+    holds those of the last step before.
     """
     order, first, direction, pole = groups
     m, value, slope = cluster.size, g0(link, 1.0), g1(link, 1.0)

@@ -46,6 +46,14 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         integers: Sequence[int] = (),
         unit_vectors: VectorSystem | None = None,
     ) -> None:
+        """Allocate the arrays of a compiled method, and put the state y0 (n,) and the time t0 in them.
+
+        `through` is the entry `advance_through` of the method; `layout` says how many rows of length n, scalars and
+        counters it has, and which of them a checkpoint keeps. `system` holds the right-hand side with its numbers,
+        `tolerances` the settings of steps, and `num_events` is the number of events. `constants` become the last
+        scalars, `integers` follow the counters. `unit_vectors` is the system whose overlaps are shown instead of its
+        vectors, None for others.
+        """
         self._advance_through, self._layout, self._system, self._unit_vectors = through, layout, system, unit_vectors
         self._slot = system.slot
         self._vectors = aligned(layout.rows, y0.size)

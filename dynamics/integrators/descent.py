@@ -284,6 +284,7 @@ class FixedSteps(UndoneSteps):
         pending = np.flatnonzero(np.isnan(times) & (now >= 0.0))
 
         def values_at(t: float) -> Array:
+            """Return the values of the events at a time t within the last step; only those of pending events count."""
             return self._event_values(t, self._between(t, before, after), pending)
 
         record_crossings(times, values_before, now, (self.start, self.time), values_at)
@@ -396,6 +397,11 @@ class DescentStepper(FixedSteps):
     """
 
     def __init__(self, problem: Problem, learning_rate: float, *, threads: int | None = None) -> None:
+        """Put the weights of the start in a ring of three states, and evaluate the events there.
+
+        The ring holds unit vectors (3, m, D) and squared norms (3, m); the state after step k is in slot k modulo 3.
+        `learning_rate` is η and `threads` the number of threads that share rows, by default one per core.
+        """
         a = np.array(problem.teacher.coefficients, dtype=np.float64)
         super().__init__(learning_rate, 2 * a.size)
         self._link = link_data(problem)

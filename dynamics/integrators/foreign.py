@@ -38,6 +38,10 @@ class ForeignStepper(SystemStepper):
     def __init__(
         self, method: str, y0: Array, system: BoundSystem, tolerances: Tolerances, num_events: int, t0: float
     ) -> None:
+        """Begin at the state y0 (n,) and time t0 of a system with `num_events` events.
+
+        ValueError, which names `method`, is raised if the tolerances ask for a fixed step or order.
+        """
         for option, value in (("fixed_step", tolerances.fixed_step), ("fixed_order", tolerances.fixed_order)):
             if value != 0:
                 refuse(f"Argument `{option}` must be 0 for method '{method}', but is {value}.")
@@ -254,6 +258,11 @@ class SundialsStepper(ForeignStepper):
     def __init__(
         self, method: str, y0: Array, system: BoundSystem, *, tolerances: Tolerances, num_events: int, t0: float
     ) -> None:
+        """Make CVODE's solver for a system, begin at y0 (n,) and t0, and look at the events there.
+
+        Tolerances are multiplied by 1/√n, since CVODE bounds the root mean square of weighted errors and every other
+        method the largest of them.
+        """
         from sksundae.cvode import CVODE, CVODEJacTimes, CVODEPrecond
 
         super().__init__(method, y0, system, tolerances, num_events, t0)

@@ -130,6 +130,11 @@ class ParticleStepper(CompiledStepper):
     leaps = False
 
     def __init__(self, system: MeanFieldSystem, *, rtol: float, atol: Array) -> None:
+        """Prepare sweeps over the particles of `system`, with relative tolerance `rtol` and absolute ones `atol` (n,).
+
+        Slopes of the field are kept at the stages of the last step, (stages, moments), and at the ends of earlier ones,
+        from which those of the next stages are extrapolated.
+        """
         self._particles = system
         self._workers = Workers(system.weights.size, system.initial_state.size // system.weights.size)
         # Times and slopes at the ends of the last steps.

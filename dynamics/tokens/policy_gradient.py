@@ -70,10 +70,12 @@ def write_policy(y: Vector, n: Vector, work: Vector) -> Vector:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rate of the logit of each group (M,): θ' = p ∘ (A − E_p A) times the clock.
+    """Write the rate of the logit of each group of actions to `out` (M,): θ' = p ∘ (A − E_p A) times the clock.
 
-    p is the probability of one action, A its reward minus the KL term, and E_p the mean over the policy. The clock is a
-    constant, but for GRPO it changes with the policy.
+    `y` (M,) holds θ, the logit of one action of each group; p (M,) is the probability of one action, A (M,) its reward
+    minus the KL term β (θ − θ_0), and E_p the mean over the policy. The clock is a constant, but for GRPO it is one
+    over the standard deviation of A, with a mean over finite groups of samples if G > 0. `parameters` hold
+    `PolicyNumbers`, and `work` takes the probabilities n p of groups and A, (M,) each.
     """
     (M, is_grpo, G), numbers = counts_of(sizes), numbers_of(parameters, sizes)
     P, A, clock = write_policy(y, numbers.counts, work), vector(work, M, M), numbers.clock
@@ -209,6 +211,11 @@ class PolicyGradientSystem(TokenSystem):
         return np.array([quad(slowness, first, middle, epsabs=0, epsrel=1e-11, limit=500)[0]])
 
     def plateaus(self) -> Array:
-        """Return the loss at the start, and with the policy at each level of rewards but the highest (NaN with KL)."""
+        """Return the loss, minus the mean reward, before each level of rewards is learned, in their order.
+
+        Levels are the distinct rewards above the lowest, one entry each. The first entry is the loss at the start, and
+        the next is that of a policy that always has the reward of the level before, NaN with a KL term, which holds the
+        policy off such levels.
+        """
         later = np.full(self.num_events - 1, np.nan) if self._beta else -self._levels[1:-1]
         return np.array([self.learning(self._start)[0], *later])

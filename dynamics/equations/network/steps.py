@@ -96,7 +96,11 @@ def step_pair(
 
 @kernel
 def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[float, float, float]:
-    """Return E σ² of one vector, from its row, and its derivatives by the variance q and by the bias b."""
+    """Return E σ² of one vector, from its row, and the derivatives of that by the variance q and by the bias b.
+
+    `kind` is the family of its link σ, `degree` that of a polynomial, and `row` the numbers of this vector alone, as
+    `normal_kernels` writes them; `centred` says that no vector has a bias.
+    """
     if kind == RELU:
         return row[1] * row[6] + row[0] * row[7], row[7], 2.0 * row[6]
     if kind == SIGN:
@@ -128,7 +132,12 @@ def write_central_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write the means of `write_erf_second` for vectors of erf without biases, in fewer operations."""
+    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] for vectors of erf without biases to `out` (m, m), both halves.
+
+    Arguments are those of `write_erf_second`, which needs more operations: `vectors` holds covariances (M, M), biases,
+    which are 0 here, and weights (M,) of m neurons and the teacher's units, and `noise` is τ². `numbers` is not read,
+    and `work` has M (M + 2) numbers of scratch.
+    """
     (C, _, weight), M = vectors, vectors[2].size
     tilted, left, right = matrix(work, 0, M, M), vector(work, M * M, M), vector(work, M * M + M, M)
     for i in range(m):
@@ -160,7 +169,17 @@ def write_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of m of the vectors (Gram matrix, biases, weights); |x|² is d unless exact."""
+    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of neurons of erf, the means of a step, to `out` (m, m), both halves.
+
+    `vectors` are the covariances C (M, M) of the projections λ_a = w_a·x of the m neurons and then the teacher's units,
+    their biases (M,) and their weights (M,) in the error ē = Σ_a weight_a σ_a(λ_a + bias_a). `noise` is the variance τ²
+    of label noise, and `d` the dimension; |x|² of a sample is exact if `exact`, else replaced by d.
+
+    `layout` = [J | 1 if no vector has a bias, else 0 | kind, place, degree of every vector], J being 3 more than the
+    largest degree of a polynomial; a polynomial has its mean derivatives E p^(j)(z), z ~ N(0, 1), at its place in
+    `numbers`. `work` has M (`STEP_HEAD` + J + M + 3) numbers of scratch. Where the step is given up, `out` stays
+    unfinished.
+    """
     C, bias, weight = vectors
     M, J, centred = weight.size, layout[0], layout[1] > 0
     size = STEP_HEAD + J
@@ -238,7 +257,12 @@ def diagram_size(vectors: int, degree: int) -> int:
 
 
 class Diagrams(NamedTuple):
-    """Layout of `work` for the diagrams of M vectors and links of degree up to K."""
+    """Layout of `work` for the diagrams of M vectors and links of degree up to K, in the symbols of the comment above.
+
+    C are covariances, F_ak = E σ_a^(k) mean derivatives and w_a weights in the error. A diagram joins the four links of
+    a product by legs, each of which is a covariance: e legs between a and b, r between a and i, s between a and j.
+    H_rs(a), the half of a diagram, belongs to the vector a, and Z to the pair of neurons i and j.
+    """
 
     #: C (M, M), F and that of λσ'(λ) (M, K + 4), w (M,).
     C: Matrix
@@ -322,9 +346,16 @@ def row_product(left: Matrix, x: int, right: Matrix, y: int) -> float:
 
 @kernel
 def diagram_second(i: int, j: int, noise: float, d: float, exact: bool, absent: int, K: int, parts: Diagrams) -> float:
-    """Return E[(ē² + τ²) σ'_i σ'_j |x|²], its part of order d unless it is to be exact; `noise` is τ².
+    """Return E[(ē² + τ²) σ'_i σ'_j |x|²] of neurons i and j with polynomial links; d times E[…] unless `exact`.
 
-    E[F |x|²] = d E F + E[x·∂F], x·∂F = 2 ē ε σ'_i σ'_j + (ē² + τ²)(λσ''_i σ'_j + σ'_i λσ''_j), ε = Σ_a w_a λ_a σ'_a.
+    ē is the error without label noise, `noise` the variance τ² of that noise, d the dimension of the sample x, K the
+    largest degree and `absent` the parity, 0 or 1, that no link's degrees have, or 2. `parts` holds covariances, mean
+    derivatives and powers, which `write_polynomial_second` has written; its other parts are scratch.
+
+    The exact mean is E[F |x|²] = d E F + E[x·∂F] for F = (ē² + τ²) σ'_i σ'_j, with x·∂F = 2 ē ε σ'_i σ'_j + (ē² +
+    τ²)(λσ''_i σ'_j + σ'_i λσ''_j) and ε = Σ_a w_a λ_a σ'_a. Both means are sums over diagrams: e legs join the two
+    factors, the first of which is ē and the second ē or ε; r and s legs join the first to i and j, r2 and s2 the
+    second.
     """
     write_contractions(i, j, K, parts)
     H, E, Y, M = parts.halves, parts.turned_halves, parts.joined, parts.weight.size
@@ -363,7 +394,17 @@ def write_polynomial_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write the means of `write_erf_second` for polynomials; E[λ f] = v E f' gives mean derivatives of λσ'(λ)."""
+    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of neurons with polynomial links, the means of a step, to `out` (m, m).
+
+    `vectors` are the covariances C (M, M) of the projections λ_a = w_a·x of the m neurons and then the teacher's units,
+    their biases (M,) and their weights (M,) in the error ē = Σ_a weight_a σ_a(λ_a + bias_a). `noise` is the variance τ²
+    of label noise, and `d` the dimension; |x|² of a sample is exact if `exact`, else replaced by d.
+
+    `layout` = [K | absent parity, see `diagram_second` | place, degree of every vector], K being the largest degree; a
+    vector has its mean derivatives E p^(j)(z), z ~ N(0, 1), at its place in `numbers`. `work` has `diagram_size`
+    numbers of scratch. Mean derivatives of λσ'(λ), which x·∂ brings in, follow from E[λ f] = v E f', v being the
+    variance of λ. Both halves of `out` are written; where the step is given up, it stays unfinished.
+    """
     C, bias, weight = vectors
     M, K, absent = weight.size, layout[0], layout[1]
     parts = diagrams_of(M, K, work)
@@ -532,6 +573,11 @@ class NetworkStepSystem(flow.NetworkSystem):
     falls = False
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
+        """Append the numbers of the step to the arrays of the flow of `problem`.
+
+        `step_theory` is "finite-d", which is exact, or "infinite-d", the limit d → ∞ at fixed η d. `parameters` gain
+        `StepNumbers`, `sizes` the layout of the vectors and `StepCounts`, and `work` the parts of `StepWork`.
+        """
         exact = step_theory == "finite-d"
         super().__init__(problem)
         require(

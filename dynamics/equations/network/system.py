@@ -701,7 +701,12 @@ def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: 
 
 @pasted_kernel
 def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """N and F = N C, after the means; on the sphere without the part along each neuron, so that F_ii = 0."""
+    """Write the mean gradient of the first layer, N (m, m + r), and F = N C (m, m + r) to `work`.
+
+    Row i of N holds the gradient of neuron i, times its rate and with decay, as coefficients of the m neurons and the r
+    axes of the teacher, C is the Gram matrix of these vectors, and F holds the products of the gradients with them.
+    Means and C must be in `work`. On the sphere the part along each neuron is taken away, so that F_ii = 0.
+    """
     layout, rates = layout_of(sizes), rates_of(parameters)
     m, r, rate = layout.width, layout.axes, rates.rate_w
     C, _, means, pulls, A, N, F = views(sizes, work)
@@ -740,7 +745,13 @@ def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work:
 
 @pasted_kernel
 def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of `rhs`, given all means in `work`."""
+    """Write the rates of the state [v (m) | b (m) | M (m, r) | Q (m, m)] to `out`, from all means in `work`.
+
+    With the error e = f − f*, scale s of the output, rates ε and decay κ: v_i' = −ε_v s E[e σ_i] − κ_v v_i and b_i' =
+    −ε_b s v_i E[e σ'_i], whose means are rows 0 and 1 of `pulls`. `write_gradient` writes the products F of mean
+    gradients with neurons (F_m) and axes (F_r), of which M' = −F_r and Q' = −F_m − F_mᵀ; steps of descent add η F Nᵀ to
+    Q'. `parameters` begin with `Rates`, and `sizes` with `NetworkLayout`.
+    """
     layout, rates, (_, _, _, pulls, _, _, F) = layout_of(sizes), rates_of(parameters), views(sizes, work)
     m, r, scale = layout.width, layout.axes, rates.scale
     dQ = matrix(out, 2 * m + m * r, m, m)
@@ -911,6 +922,14 @@ class NetworkSystem(FlowSystem):
     of_means: Callable[..., None] = staticmethod(rhs)
 
     def __init__(self, problem: Problem, step: float | None = None, more: Array = NOTHING) -> None:
+        """Choose the kernels for the links of a problem, and lay out state, numbers and scratch.
+
+        `step` is η for population gradient descent, None for the flow, and `more` (numbers,) stands before the numbers
+        of the links in `parameters`. The layout of `initial_state`, `sizes`, `parameters` and `work` is that of the
+        module's head. `pairing` says how the means of all pairs of neurons are found: closed for relu and erf with or
+        without biases, by sums over lists for other links, or one by one for links that are another one plus a line.
+        The units that kernels call are the `choices`.
+        """
         m, r, start = problem.width, problem.teacher.span, problem.network_start()
         self.student = student = cast("Student", problem.student)
         M, Q = start.weights[:, :r], start.weights @ start.weights.T

@@ -66,6 +66,12 @@ class FallingBack:
         last_time: float,
         former: Callable[[], LargeFlowStepper] | None = None,
     ) -> None:
+        """Begin with the stepper `first`.
+
+        `robust((U, ln n), time)` makes the stepper that follows it from unit vectors and logarithms of squared norms,
+        and `former()` the one that goes on from files of an earlier version. `last_time` is the end of the run, from
+        which the number of steps that a held-up run would still need is judged.
+        """
         self._first = first
         self._former = former
         self._robust = robust

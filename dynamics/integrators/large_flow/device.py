@@ -61,6 +61,10 @@ class _Polynomial:
     """Σ_j w_j s^j, by Horner in s, or in s² when all powers have the parity of the lowest one."""
 
     def __init__(self, torch: ModuleType, device: Any, weights: list[float]) -> None:
+        """Prepare Σ_j w_j s^j with coefficients w_j = `weights`, from j = 0 on, for tensors on a device.
+
+        From the lowest power on every second coefficient is kept if the powers have one parity, else each.
+        """
         powers = [j for j, w in enumerate(weights) if w != 0.0]
         self._torch, self._lowest = torch, powers[0]
         self._even = all((j - self._lowest) % 2 == 0 for j in powers)
@@ -82,6 +86,10 @@ class DeviceField:
     """Evaluates the field of neurons in R^D, the directions being the first P axes."""
 
     def __init__(self, torch: ModuleType, device: Any, problem: Problem, D: int) -> None:
+        """Put the kernel g of the link, its derivative and the coefficients a (P,) of a problem on a device.
+
+        D is the number of coordinates of a neuron.
+        """
         self.torch, self.D, link = torch, D, problem.activation
         #: g(1) and g'(1).
         self.value, self.slope = link.kernel_at_one, float(link.kernel_derivative(1.0))
@@ -141,6 +149,7 @@ class DeviceClusters:
     """
 
     def __init__(self, field: DeviceField, m: int, W: int) -> None:
+        """Begin without a cluster: m neurons, whose rows have W numbers, D coordinates, ln n and padding."""
         torch = self._torch = field.torch
         self._field, self._P = field, field.a.numel()
         #: Rates of the coordinates of each direction and of its norm, (P, W); the last columns mean nothing.
@@ -283,6 +292,11 @@ class TorchFlowStepper(ClusterStepper):
     """
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float, device: str) -> None:
+        """Allocate the tensors of a step on a device, and evaluate rates and events at the start.
+
+        A state is (m, W), rows [unit vector (D) | ln n | zeros], W being a multiple of `_ALIGNMENT`; stages are (16, m,
+        W). `rtol` and `atol` become tolerances of every column.
+        """
         super().__init__(2 * problem.num_directions)
         torch = self._torch = load_torch(device)
         self._device = torch.device(device)
@@ -542,6 +556,12 @@ class TorchFlowStepper(ClusterStepper):
         values, P, begun, length = before.copy(), self._a.size, self._time_last, self._length or 1.0
 
         def values_at(t: float) -> Array:
+            """Return the values of all 2 P events at a time t in the step, in one array that every call overwrites.
+
+            Entry p is max_i C_ip² minus the level of emergence, entry P + p the learned mass of direction p minus the
+            share of its coefficient at which it is learned; other directions than the asked ones keep the values of
+            `before`.
+            """
             y = start + polynomial(coefficients, (t - begun) / length)
             C, n = y[:, :-1], np.exp(y[:, -1])
             values[directions], values[P + directions] = events_of_directions(

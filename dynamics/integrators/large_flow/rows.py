@@ -147,6 +147,7 @@ class Sources:
     """
 
     def __init__(self, workers: Workers, division: Division, columns: int) -> None:
+        """Allocate states, stages and dense output of the S sources of a division, in D = `columns` columns each."""
         self._workers = workers
         self.rows = division.sources
         self._plan = division.plan
@@ -284,6 +285,12 @@ class Rows:
     def __init__(
         self, problem: Problem, columns: int, tolerance: Array, lag_tolerance: Array, threads: int | None
     ) -> None:
+        """Allocate errors and dense output of m neurons in `columns` columns, and the threads that share them.
+
+        `tolerance` (3,) is that of coordinates, absolute and relative, and of ln n; `lag_tolerance` (2,) that of
+        corrections of coordinates and of ln n at the end of a step. `threads` is by default one per core where the
+        state is large.
+        """
         m = problem.width
         self.activation = activation = problem.activation
         #: Data of g.

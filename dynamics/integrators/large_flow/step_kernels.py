@@ -678,8 +678,13 @@ def step_sources(
 ) -> None:
     """Take some stages of a part of a step of some groups of eight sources; after the last see `finish_row`.
 
-    `span` is (first stage, last stage, first group, end of groups). A group finds in `path` where all sources are at a
-    stage, and leaves there where it is at the next. All arrays but the rest of the field hold sources alone.
+    Sources are the neurons near a direction and in no cluster, which move fast, and D is their number of columns; all
+    arrays but the rest of the field hold S sources alone. `span` is (first stage, last stage, first group, end of
+    groups), and `part` (length of the part of the step, its number, number of parts). `start` is (U, ln n) at the start
+    of the part. `rests`, as of `Rests`, extrapolate the field of all neurons that are no sources. `path` is (vectors,
+    masses, stages of vectors, stages of ln n), each with the stage first: a group reads where all sources are at a
+    stage, and leaves there its own velocity, and where it is at the next. After the last stage `ends` and the dense
+    output, `polynomials`, of each source are written. `plan` is that of the division.
     """
     (first_stage, last_stage, first_group, last_group), h = span, part[0]
     D, S = start[0].shape[1], path[1].shape[1]

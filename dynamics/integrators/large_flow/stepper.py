@@ -273,7 +273,12 @@ class DenseOutput:
         values, out, of_sources = before.copy(), np.empty(2), np.zeros(2)
 
         def values_at(t: float) -> Array:
-            """Return the values of all events at time t."""
+            """Return the values of all 2 P events at a time t in the step, in one array that every call overwrites.
+
+            Entry p is max_i C_ip² minus the level of emergence, entry P + p the learned mass of direction p minus the
+            share of its coefficient at which it is learned; directions without a passed event keep the values of
+            `before`.
+            """
             x = (t - step.time) / step.h
             for p, share in shares.items():
                 ends = step.begin.vectors, step.end.vectors, passes.dense
@@ -329,6 +334,11 @@ class LargeFlowStepper(ClusterStepper):
     """
 
     def __init__(self, problem: Problem, *, rtol: float, atol: float, threads: int | None = None) -> None:
+        """Allocate rows, divider and rests for a problem, and evaluate the field at its start.
+
+        `rtol` and `atol` are the tolerances of a step; `threads` is the number of threads, by default one per core
+        where the state is large.
+        """
         super().__init__(2 * problem.num_directions)
         U, log_norm = unit_vectors(problem)
         m, D = U.shape
