@@ -168,6 +168,7 @@ class _Worker(threading.Thread, Generic[Result]):
     def __init__(
         self, work: Callable[[], Result], variable: contextvars.ContextVar[StopFlag | None], flag: StopFlag
     ) -> None:
+        """Prepare a thread that calls `work()`; `variable` is set to `flag` in a copy of the present context."""
         super().__init__(name="worker")
         self._work, self._flag = work, flag
         self._results: list[Result] = []
@@ -257,6 +258,12 @@ class Workers:
         smallest: int = SMALLEST_STATE,
         smallest_of_long: int = SMALLEST_STATE,
     ) -> None:
+        """Decide how many threads share a state of `rows` rows and `columns` columns, at most one per row.
+
+        `threads` is the number for large states, by default one per core. States of fewer than `smallest` numbers have
+        one thread, in long passes those of fewer than `smallest_of_long`.
+        """
+
         def worth(least: int) -> int:
             """Return the number of threads for states of at least so many numbers."""
             wanted = available_cores() if rows * columns >= least else 1

@@ -59,6 +59,12 @@ class CompilationNotice(Compilation):
     """
 
     def __init__(self, progress: bool | None, expected: Expected | None, *, says: bool) -> None:
+        """Prepare a notice that is silent until the first function is compiled.
+
+        `progress` is whether to show the bar, None for where stderr is a terminal or a notebook; `expected` is how many
+        functions and seconds are expected, None if unknown, for the length of the bar; `says` asks for the line without
+        a bar.
+        """
         super().__init__()
         self._settings, self._says, self.expected = bar_settings(progress), says, expected
         self._bar: Any = None

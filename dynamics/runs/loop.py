@@ -70,6 +70,13 @@ class _Flow(Run):
         *,
         leaps: bool,
     ) -> None:
+        """Prepare a run of `stepper` through the increasing `times`, (T,).
+
+        `observe(state)` returns one record, or with `leaps`, where many saved times are passed in one call of the
+        stepper, the records of a stack of states. `begun` holds the records of an earlier part of the run. `sound`, if
+        given, gets the records after each of them, and `why_failed` the state at which no step succeeds: both return a
+        reason to stop, or None. `stopping` is called as soon as a reason is found to give a step up.
+        """
         size = stepper.interpolate(stepper.time).size if leaps else 0
         self._compiled = compiled_seconds()
         super().__init__(size if leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS else 0, stopping)
@@ -310,6 +317,10 @@ class LooserRun:
         begun: Snapshot | None = None,
         cut: tuple[Stepper, Callable[[Array], float]] | None = None,
     ) -> None:
+        """Begin the runs in the second thread, one after the other.
+
+        `times` (T,) are the saved times, `begun` is where an earlier part of the run ended, None for a new one.
+        """
         runs_to_follow = [(stepper, loss, begun), *([(*cut, None)] if cut else [])]
         self._steppers = [stepper for stepper, _, _ in runs_to_follow]
         self._remotes = [_Remote() for _ in runs_to_follow]

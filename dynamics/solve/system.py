@@ -324,6 +324,11 @@ class _Equations(interface.EquationSystem):
     """A user's system, checked, with the attributes that methods and the run loop read."""
 
     def __init__(self, system: System, atol: float) -> None:
+        """Read and check the initial state, the numbers, the tolerances and the functions of a user's system.
+
+        `atol` is what the user's `absolute_tolerance` is asked with. ValueError names the method that returns something
+        else than it must.
+        """
         self.named, self.name = _named(system), system.title or type(system).__name__
         self.initial_state = _vector(system.initial_state(), "initial_state", self.named)
         count = self.initial_state.size

@@ -218,6 +218,10 @@ class PointDirectory:
     """
 
     def __init__(self, path: Path, digest: str, settings: Mapping[str, object], *, overwrite: bool = False) -> None:
+        """Make or open the directory `path`, lock it, and remove the files of failed and damaged points.
+
+        `digest`, `settings` and `overwrite` are described above; a warning says how many points were damaged.
+        """
         self.path, description = path, path / SETTINGS
         try:
             path.mkdir(exist_ok=True)

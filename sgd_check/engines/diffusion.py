@@ -198,11 +198,18 @@ def write_neighbours(w: Vector, link: Link, bench: Bench) -> float:
 
 @kernel
 def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, bench: Bench) -> float:
-    """Return E[e² σ'_i σ'_j], and write the coefficients of v_c ⊗ v_c' in E[e² ∇_i ∇_jᵀ]/(ρ_i ρ_j).
+    """Return E[e² σ'_i σ'_j] for neurons i and j, and write the coefficients of E[e² ∇_i ∇_jᵀ] to `bench`.
 
-    e is the error of one sample with label noise of standard deviation `noise`, σ'_i the slope of the link of neuron i,
-    ∇_i the gradient of the output in its weights and ρ_i its length. The coefficients are the sixth array of `bench`,
-    (M, M), with M the number of vectors v_c, neurons first and then teacher directions.
+    e is the error of one sample with label noise of standard deviation `noise`, σ'_i the slope of the link at the
+    projection of the sample on neuron i, ∇_i the gradient of the output in the weights of neuron i, and ρ_i its length.
+    The M vectors v_c are the unit vectors of the neurons, then the teacher's directions; `vectors` = (v (M, D), weights
+    in the error (M,), lengths ρ, overlaps of the v (M, M)). Then
+
+     E[e² ∇_i ∇_jᵀ]/(ρ_i ρ_j) = E[e² σ'_i σ'_j] I + Σ_cc' coefficients_cc' v_c v_c'ᵀ,
+
+    with the coefficients (M, M) in the sixth array of `bench`; its other arrays are scratch. Means over the plane of
+    both neurons are sums over the nodes (y_1, y_2, weight) of a Gauss rule, those outside it series in the `link`'s
+    Hermite coefficients.
     """
     V, w, _, _ = vectors
     s, small, powers, sums, rows, coefficients, line = bench
@@ -650,6 +657,14 @@ class DiffusionEngine(SeededRuns, SpanEngine):
     """A batch of diffusions, one per seed and its two generators."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        """Put the weights of all runs at their start, and allocate the random numbers of `BLOCK_STEPS` diffusion steps.
+
+        Weights are (seeds, m, r + m), on the r axes of the teacher and on m that hold the rest of all neurons. Normal
+        numbers are for the noise on these axes and for what the neurons share beyond them, gamma numbers for lengths
+        there. `_left` counts the steps of SGD that are left of a span, `_used` the diffusion steps whose random numbers
+        are spent, and `_levels` and `_tally` are what the runs record about their noise. ValueError is raised for
+        problems that are too large.
+        """
         _check_size(problem)
         m, span, count = problem.width, problem.teacher.span, len(options.seeds)
         self._span, self._directions = span, problem.teacher.directions

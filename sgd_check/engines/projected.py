@@ -611,6 +611,18 @@ class SampledAxes:
     """The axes on which a step draws samples, and its draws, `drawn`; `count` columns a neuron, weights at `place`."""
 
     def __init__(self, problem: Problem, batch: int, count: int = 1, place: int = 0) -> None:
+        """Count the axes that a step of `batch` samples of a problem needs, and the random numbers that it draws.
+
+        On isotropic inputs rows are the r axes of the teacher, then `count` m axes that hold the rest of all weights; a
+        sample has one normal number per row, and its part on the d − r − count m further axes enters by lengths alone,
+        square roots of gamma numbers. A neuron has `count` columns, such as weights and a buffer, with the weights in
+        column `place`. On inputs of a spectrum each eigenvalue with more than `count` m axes beyond the teacher's has
+        that many rows, a factor, which hold the rest; of the other eigenvalues all axes are kept. ValueError is raised
+        if the dimension is smaller than the rows.
+
+        Set are `axes` (eigenvalues of the rows, first row of each factor, new axes that a batch adds to each), `size`,
+        the number D of rows, and `drawn`, the random numbers of a step.
+        """
         m, r, axes = problem.width, problem.teacher.span, problem.input_axes()
         columns, self.batch, self._span, self._whitened = count * m, batch, r, axes is not None
         if axes is None:
@@ -667,6 +679,11 @@ class ProjectedEngine(SteppedRuns):
     """Runs whose state is "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        """Choose axes and kernel for a problem, and put the runs of all seeds at their start.
+
+        Where labels are drawn, given the input, the noise has variance 1, and each label is drawn from its normal
+        number.
+        """
         self._span = problem.teacher.span
         self._axes, self._motion = axes, motion = self._steps_of(problem, options)
         self._problem = problem
@@ -691,7 +708,12 @@ class ProjectedEngine(SteppedRuns):
         return self._state[name]
 
     def _measured(self, weights: Array, *, student: bool) -> Measurement:
-        """Return the overlaps of weights (seeds, D, neurons)."""
+        """Return the overlaps of the neurons `weights` (seeds, D, m) with the teacher's directions, and squared norms.
+
+        The first r of the D rows are the teacher's axes. With `student` the overlaps of neurons with each other (seeds,
+        m, m) are computed too, which take m² D operations a run; without, that field is None. Weights that overflow
+        give inf or NaN.
+        """
         # The recorder finds runs that are not finite, such as those whose weights overflow here.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return measured(weights.transpose(0, 2, 1), self._span, self._motion.directions, student=student)

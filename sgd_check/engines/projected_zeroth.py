@@ -256,6 +256,13 @@ class DirectionAxes(SampledAxes):
     def __init__(
         self, problem: Problem, batch: int, directions: int, layer_numbers: int, *, every_sample: bool
     ) -> None:
+        """Count the axes and the random numbers of a step of `batch` samples along `directions` random directions.
+
+        `layer_numbers` is the number of further normal numbers per direction, for second layer and biases, and
+        `every_sample` says that all samples are kept rather than min(B, m) combinations of them. `axes` becomes
+        (directions, new axes of samples, new axes of directions, layer_numbers, place of the first direction among the
+        normal numbers). ValueError is raised if the numbers do not fit in memory.
+        """
         super().__init__(problem, batch)
         m, size = problem.width, self.size
         beyond, rows = problem.dimension - size, batch if every_sample else min(batch, m)

@@ -221,7 +221,13 @@ def replay_of(name: str, problem: Problem) -> SampleReplay | None:
 
 
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
-    """Return the engine of that name; raise ValueError, with the known names, for any other."""
+    """Return the engine `name` for a problem, at the start of its runs.
+
+    ValueError, in one sentence, is raised for an unknown name, for an optimizer, a loss, labels or inputs that the
+    engine does not take, and for a device or dtype that it has not; ImportError where torch is needed and missing. The
+    dtype "auto" becomes the first of the engine's. A student that is trained layer by layer gets an engine that goes
+    through both phases, for plain SGD alone.
+    """
     if not isinstance(name, str) or name not in ENGINES:
         refuse(not_a_choice("Argument `engine`", name, ENGINES))
     declared = ENGINES[name]

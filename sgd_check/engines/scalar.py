@@ -117,6 +117,13 @@ class ScalarEngine(SteppedRuns):
     """A batch of chains, one per seed, with the state "overlap" (seeds, 1)."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        """Check that the problem suits this engine, and put the overlap of every run at its start.
+
+        ValueError is raised for zeroth-order steps with smoothing, of the optimizer or the problem, and for dimensions
+        below 2, or below 3 with batches or zeroth-order steps. A sample has 2 normal numbers, or 3 in a batch, and a
+        gamma number for the length of the rest; a direction has 3 normal numbers, and all directions of a step one
+        gamma number.
+        """
         batch, d, optimizer = options.batch_size, problem.dimension, options.optimizer
         numbers, count = 2 if batch == 1 else 3, 0
         if isinstance(optimizer, ZerothOrder):

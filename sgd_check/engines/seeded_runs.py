@@ -114,6 +114,10 @@ class SeededRuns(Engine):
     """
 
     def __init__(self, seeds: Sequence[int], start: Mapping[str, Array], keys: Sequence[int], link_name: str) -> None:
+        """Repeat the arrays of `start` for every seed, (seeds, …), and make the generators of each seed.
+
+        `keys` are the generators of a seed, by what they draw; `link_name` is recorded in the attributes.
+        """
         self._state = {name: np.repeat(array[None], len(seeds), axis=0) for name, array in start.items()}
         self._running = np.ones(len(seeds), dtype=bool)
         self._generators = [generators(seed, keys) for seed in seeds]

@@ -240,6 +240,11 @@ class Recorder(Looks):
     OF_RUNS = ("blown_up", "censored")
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int, *, others: Sequence[str] = ()) -> None:
+        """Allocate the records of `seeds` runs at the recorded steps of `plan`, and the trackers of times.
+
+        `others` names further records, "average_loss" and "train_loss". Emergence is watched for every direction, and
+        learning for every threshold of the problem, at all observed steps of `plan`.
+        """
         super().__init__(seeds, plan.recorded, _shapes(problem) | dict.fromkeys(others, ()))
         self._observables, self._watch = observables_of(problem), Watch(problem, seeds)
         thresholds = self._observables.thresholds

@@ -60,6 +60,11 @@ class Recursion:
     def __init__(
         self, problem: Problem, link: TorchLink, lanes: int, steps: int, batch: int, like: torch.Tensor
     ) -> None:
+        """Allocate the arrays of a block of `steps` = K steps of `batch` = B samples, for all lanes.
+
+        `link` writes the functions of the problem's link, and `like` is a tensor of the wanted dtype and device. Lanes
+        are padded so that those that are read fill whole vectors of `VECTOR` numbers, which are all rounded alike.
+        """
         self._fill, self._batch, width = link.fill, batch, problem.width
         every = lanes  # so many that those that are read fill whole vectors
         while every * batch % VECTOR and (every - lanes) * batch < VECTOR - 1:
@@ -164,6 +169,11 @@ class _NetworkRecursion(Recursion):
     def __init__(
         self, problem: Problem, link: TorchLink, lanes: int, steps: int, batch: int, like: torch.Tensor
     ) -> None:
+        """Allocate the arrays of a block as `Recursion` does, and put second layer v and biases b beside them.
+
+        `layers` and `opened`, those now and at the start of the block, are views (2, m, lanes): row 0 is v, row 1 is b.
+        Lengths (m,) are kept for neurons that stay on the sphere.
+        """
         super().__init__(problem, link, lanes, steps, batch, like)
         self._network = network = network_of(problem)
         start = torch.from_numpy(np.array([network.second_layer, network.bias])).to(like)
@@ -254,6 +264,13 @@ class OnlineEngine(TorchRuns):
     """Runs whose steps are taken in blocks."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        """Put all runs at their start, with memory for the samples drawn at a time, a block, and its products.
+
+        `options` give seeds, batch size, device and dtype. Samples are (lanes, drawn steps · B, columns), their
+        products with the weights (lanes, m, K B) and with each other (lanes, K B, K B), for blocks of K steps. On the
+        processor, groups of lanes are shared among threads; on a CUDA device all lanes are one group, and a whole block
+        is one graph. No block is open at first.
+        """
         self._batch, width, d = options.batch_size, problem.width, problem.dimension
         drawn = drawn_steps(width, d, self._batch, checked_device(options.device))
         super().__init__(problem, options, drawn * self._batch, aligned(d))
@@ -345,7 +362,14 @@ class OnlineEngine(TorchRuns):
         self._recursion.layers[..., np.flatnonzero(stopped).tolist()] = torch.nan
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the later steps depend on; samples that were drawn are drawn again from it."""
+        """Return all arrays by name that the later steps depend on; `restore` draws the samples of an open block again.
+
+        `weights` (lanes, m, columns) are those at the start of the open block, `layers` (2, m, lanes), of a network
+        alone, its second layer and biases there; `streams` is the state of the random numbers, before the samples at
+        hand were drawn if some of these are still to be used; `position` is (whether they are, number of the block
+        among the drawn ones, steps taken of the open block), and `rates` (K, 1, 1) are the learning rates of the block
+        over B.
+        """
         drawn = self._taken > 0 or self._block < self._blocks - 1
         layers = self._recursion.opened if self._taken else self._recursion.layers
         return {

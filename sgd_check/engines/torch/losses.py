@@ -62,6 +62,10 @@ class ClassLabels:
         values: Callable[[torch.Tensor], torch.Tensor],
         placement: dict[str, Any],
     ) -> None:
+        """Take kind, flips and threshold of the labels from a problem, and the means of its mixture, if it has one.
+
+        `values` returns f* of coordinates, and `placement` holds the dtype and device of tensors.
+        """
         self._kind, self._flip, self._threshold = problem.labels, problem.flip, problem.threshold
         self._values, mixture = values, problem.mixture
         self._means: torch.Tensor | None = None

@@ -151,6 +151,12 @@ class _Network(Neurons):
         like: torch.Tensor,
         outputs: int = 1,
     ) -> None:
+        """Spread rates, decay and metric of each layer over the columns of the weights, (columns,) each.
+
+        Columns are those of the first layer, then `outputs` of the second layer, then the bias; `like` is a tensor of
+        weights (…, columns) with their dtype and device. Rates of layers that only decay are 1, and `metric` is 1 for
+        layers that are trained, else 0, times the inputs' `eigenvalues`, if given, for the first layer.
+        """
         super().__init__(link)
         self._scale, self._trained = network.scale, [rate > 0 for rate in network.rates]
         #: Columns of the first layer, those before V and b.

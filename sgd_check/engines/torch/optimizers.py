@@ -38,6 +38,11 @@ class WeightRuns:
     def __init__(
         self, neurons: Neurons, weights: torch.Tensor, source: Source, options: EngineOptions, z: FreshDirections | None
     ) -> None:
+        """Begin steps from `weights` (lanes, m, columns), which are moved in place, on the samples of `source`.
+
+        `neurons` compute gradients; `options` give optimizer and batch size; `z` are random directions for zeroth-order
+        steps, None for others. The optimizer has `arrays` of the size of the weights, 0 at first.
+        """
         self.weights, self.source, self.directions = weights, source, z
         #: Memory for a gradient.
         self.memory = torch.empty_like(weights)

@@ -100,6 +100,12 @@ class TorchRuns(Engine):
     def __init__(
         self, problem: Problem, options: EngineOptions, drawn: int, columns: int, kept: int | None = None
     ) -> None:
+        """Check device and memory, and put the weights of all runs at the start of a problem.
+
+        `options` give seeds, device and dtype; `drawn` is the number of samples held per run and `columns` the number
+        of columns of the weights. ValueError is raised, before anything is allocated, if weights, their copy in a step
+        and samples do not fit in memory.
+        """
         self._device, self._dtype = checked_device(options.device), DTYPES[options.dtype]
         runs, m, self._dimension = len(options.seeds), problem.width, kept or problem.dimension
         memory, limit = memory_needed(runs, m, self._dimension, drawn, self._dtype), memory_limit(self._device)
@@ -213,6 +219,14 @@ class WeightEngine(TorchRuns):
     """A batch of runs that are stepped one step at a time."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        """Put all runs at their start, in groups: one run each on the processor, all together on a CUDA device.
+
+        A group has its weights (runs, m, columns) and its source of samples: fresh ones, or, if `options` give
+        `training_samples`, a fixed sample that is used again. Columns are the d coordinates, of a network also second
+        layer (one per output) and bias. Where a fixed sample, teacher and start span less than R^d, coordinates in
+        their span stand for the d. Zeroth-order steps have streams of random directions too, and optimizers that depend
+        on the axes get teacher and start on random axes.
+        """
         batch, reused, seeds = options.batch_size, options.training_samples, options.seeds
         check_optimizer(problem, options)
         kept = _axes_of_start(problem, options)
