@@ -173,10 +173,11 @@ class Student(Compared):
             )
 
     def _checked_second_layer(self) -> str | Array:
-        """Return the name of the start of the second layer, or its values (m,)."""
+        """Return the name of the start of the second layer, or its values, (m,), and (C, m) of several outputs."""
         layer: ArrayLike = self.initial_second_layer
         if not isinstance(layer, str):
-            if np.ndim(layer) == 2:
+            shape = np.shape(layer)
+            if len(shape) == 2 and shape != (self.width, 1):
                 return _checked_rows(layer, self.width)
             return _checked_vector("initial_second_layer", layer, self.width)
         check_choice("initial_second_layer", layer, NAMED_STARTS)

@@ -196,7 +196,7 @@ def test_runs_are_resumed_from_their_file(tmp_path, options):
 @pytest.mark.parametrize(
     ("asked", "given", "sentence"),
     [
-        (problem(), {"engine": "torch"}, "Argument `problem` must have `objective` 'squared' for engine 'torch', but has 'correlation', which is not known there."),
+        (problem(), {"engine": "torch"}, "Argument `problem` must have `objective` 'squared' for engine 'torch', but has 'correlation'."),
         (
             dynamics.Problem(activation="he3", teacher=TEACHER, width=1, dimension=8, student="spherical"),
             {"engine": "scalar"},
