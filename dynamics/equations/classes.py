@@ -526,7 +526,11 @@ def move_class(c: int, parameters: Vector, sizes: Integers, work: Vector, out: V
 
 @kernel
 def step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the mean rates of U (m, r), K (classes, m²) and ln n (m,) in time η · step; NaN once norms blew up."""
+    """Write the mean rates of the state in time η · step to `out`; all NaN once norms blew up.
+
+    State and rates are U (m, r), the unit vectors of the neurons on the teacher's axes, K (classes, m²), in which row c
+    holds the products of their parts on the axes of eigenvalue c, and ln n (m,), logarithms of squared norms.
+    """
     numbers, (U, K, _) = class_numbers(parameters, sizes), split_classes(y, sizes)
     dU, dK, growth = split_classes(out, sizes)
     (m, r), P = U.shape, numbers.a.size

@@ -125,7 +125,11 @@ def scalars_start(sizes: Integers) -> int:
 
 @kernel
 def numbers_of(parameters: Vector, sizes: Integers) -> ParticleNumbers:
-    """Return views of the parts of `parameters` by name, see `ParticleNumbers`."""
+    """Return views of the parts of `parameters` by name, see `ParticleNumbers`.
+
+    They are c (M,), μ* (M,) and the table of learned masses (P, M), then the teacher's coefficients (P,), levels of the
+    loss, floor and dimension, and masses (N,) where these do not grow.
+    """
     counts, at = counts_of(sizes), scalars_start(sizes)
     M, P = counts.moments, counts.directions
     return ParticleNumbers(

@@ -195,7 +195,11 @@ class FixedSteps(UndoneSteps):
 
     @abstractmethod
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
-        """Take `count` steps as `descend` does; the number of the step and the events are changed in place."""
+        """Take `count` steps, fewer if one passes an event or its state is not finite; return the status.
+
+        `step` (1,), the number of the last step, and `events` (3, events), times, values now and before, change in
+        place.
+        """
 
     @abstractmethod
     def _state_after(self, step: int) -> Array:

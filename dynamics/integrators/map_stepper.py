@@ -167,7 +167,13 @@ class MapStepper:
         return True
 
     def _is_smooth(self, state: Array, time: float, length: float) -> bool:
-        """Return whether the flow over `length` steps of the map is within the tolerance, and no step overshoots."""
+        """Return whether the flow may be followed over `length` steps of the map from `state` (n,) at a time.
+
+        Both must hold. The next term of the flow's series in the step, from as many steps of the map as it has terms
+        and two more, adds at most the tolerance over `length` steps; the part of it that differs between two steps
+        counts as rounding. And a step of the map makes the disturbance that it changes most less than `LARGEST_GROWTH`
+        times as large.
+        """
         rate, terms, y, out = self._exact.rate, self._terms, np.array(state), np.empty_like(state)
         weight = 1.0 / (self._tolerances.atol + self._tolerances.rtol * np.abs(state))
         next_terms, changes = np.zeros((2, state.size)), np.empty((terms + 2, state.size))

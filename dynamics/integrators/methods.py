@@ -191,7 +191,11 @@ class FlowMethod:
             self.name = "bdf"
 
     def stepper(self, rtol: float, time: float = 0.0) -> Stepper:
-        """Return a stepper at the start of the system, which is at time 0, or later for methods that need no map."""
+        """Return a stepper at the start of the system, which is at time 0, or later for methods that need no map.
+
+        With a learning rate it takes steps of descent, else steps of the flow by the method, with relative tolerance
+        `rtol`. The method "stiff" goes on by "bdf" where its clusters do not suit (`FallingBack`).
+        """
         problem = self.system.problem
         if self.name == "smooth-map":
             return self._smooth_map(rtol)

@@ -126,7 +126,11 @@ def narrowed(bracket: Bracket, t: float, value: float) -> Bracket:
 
 
 def event_recorder(interpolate: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel record_events(arrays, system) of a method with this kernel: the times of events of a step."""
+    """Return the kernel record_events(arrays, system) of a method, which writes the times of events of a step.
+
+    `interpolate` writes the state within the last step. An event that has risen to 0 is located between both ends of
+    the step by bracketing, to `ACCURACY`.
+    """
 
     @pasted_kernel
     def record_events(arrays: Arrays, system: System) -> None:

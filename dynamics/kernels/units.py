@@ -53,9 +53,9 @@ class CompiledUnit:
     def __init__(self, function: AnyFunction, signature: Untyped, *, is_choice: bool) -> None:
         """Register a module's function as a unit of this signature, without compiling it.
 
-        `is_choice` says that it is made only for systems that name it in `Functions.choices`. Its symbol stands for a cell that holds 0
-        until `make` writes the address of the machine code, and `stand_in` is what other compiled code calls. TypeError
-        is raised for functions inside functions.
+        `is_choice` says that it is made only for systems that name it in `Functions.choices`. Its symbol stands for a
+        cell that holds 0 until `make` writes the address of the machine code, and `stand_in` is what other compiled
+        code calls. TypeError is raised for functions inside functions.
         """
         self.function, self.signature, self.is_choice = function, signature, is_choice
         self.symbol = f"{function.__module__}.{function.__qualname__}"

@@ -387,8 +387,10 @@ def _of_drawn_runs(
 ) -> _Times:
     """Return the times of an event in drawn runs of the noisy equations; unknown above the limit of stability.
 
-    Arguments are those of `_times`. For the answer of a flow, drawn times are multiplied by its `time` over the time of
-    a drawn run without noise.
+    `place` is the index of the direction, `event` "emergence" or "learned", `rate` η, `size` the samples per step and
+    `time` that of the answer; `stepped` says that the answer has the mean effect of finite steps already. `draws` is
+    the number of runs, None for a default. For the answer of a flow, drawn times are multiplied by its `time` over the
+    time of a drawn run without noise.
     """
     if (note := _above_limit(problem, rate, size)) is not None:
         return _unknown(time, note)
@@ -429,7 +431,9 @@ def _scattered(
 ) -> _Times:
     """Return the times of drawn runs if noise scatters times by so large a share that the leading order does not hold.
 
-    `scatter` is the standard deviation of ln T of theory; the other arguments are those of `_times`.
+    `place` is the index of the direction, `event` "emergence" or "learned", `rate` η, `size` the samples per step and
+    `time` that of the answer; `stepped` says that the answer has the mean effect of finite steps already. `scatter` is
+    the standard deviation of ln T of theory, for the note.
     """
     note = f"noise scatters times by a share of {scatter:.2g}, beyond leading order"
     if not (can_be_drawn(problem) and 0.0 < time < math.inf):
@@ -451,9 +455,10 @@ def _of_pair(
 ) -> _Times:
     """Return the times of an event for a direction and its matched neuron, to leading order in the noise of SGD.
 
-    `directions` is the number of random directions per step of a zeroth-order optimizer, else None; the other arguments
-    are those of `_times`. Where noise may exchange the neurons that find the directions, the interval also covers such
-    runs.
+    `place` is the index of the direction, `event` "emergence" or "learned", `rate` η, `size` the samples per step and
+    `time` that of the answer; `stepped` says that the answer has the mean effect of finite steps already. `directions`
+    is the number of random directions per step of a zeroth-order optimizer, else None. Where noise may exchange the
+    neurons that find the directions, the interval also covers such runs.
     """
     if not (is_correlation(problem) or decouples(problem)):
         return _unknown(

@@ -294,7 +294,11 @@ def calibration(
 
 
 def _study_of_kinds(names: list[str], settings: JsonObject, progress: bool | None) -> SgdStudy:
-    """Return the study of some kinds of problem; each kind has its own number of `seeds`."""
+    """Return the study of some kinds of problem, instead of the one neuron; each kind has its own number of runs.
+
+    `names` are those of `KINDS`, or "all" alone; ValueError otherwise, and ImportError if a kind needs torch and it is
+    not installed. `settings` are those of the study of one neuron.
+    """
     names = list(of_kinds.KINDS) if names == ["all"] else names
     for name in names:
         check_choice("kinds", name, (*of_kinds.KINDS, "all"))

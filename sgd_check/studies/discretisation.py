@@ -243,7 +243,13 @@ def _spread_targets(problem: Problem, count: int) -> Integers:
 
 
 def theory_curve(problem: Problem, targets: Integers, rate: float) -> TargetCurve:
-    """Return the theory of pairs for each target p̄ at the rates of c, with the delay `dynamics.theory.escape_bias`."""
+    """Return the theory of pairs for each target p̄, the number of wanted directions.
+
+    `targets` holds the numbers p̄, and `rate` is c of the learning rates η_p̄, tuned to the last wanted direction. Each
+    pair of a neuron and its direction takes its exact flow, delayed by the mean effect of steps
+    (`dynamics.theory.escape_bias`). The result holds, by target, the loss of p̄ learned directions, the samples until
+    that loss, with the delay and without it, and the learned times (targets, P) with the delay.
+    """
     prediction = theory.predict(problem)
     rates, levels = theory.tuned_rates(problem, targets, rate), theory.target_losses(problem, targets)
     emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time

@@ -750,7 +750,14 @@ def plan_by_times(
     directions: int | None = None,
     t_max: float | None = None,
 ) -> CheckPlan:
-    """Return the plan to check a prediction; a missing learning rate or number of steps is chosen as `check` says."""
+    """Return the plan to check the times of a prediction: learning rate, steps, and what they reach.
+
+    A given `learning_rate` or number of `steps` is kept. `directions` is the number of earliest directions to be
+    checked, by default all that emerge, or do so until `t_max`, in flow time. The learning rate is one at which delay
+    and scatter, over `seeds` runs at the rate of false alarms, hide no error of 30 %, and the steps last
+    `HORIZON_FACTOR` times the latest of the chosen times, or until `t_max`. ValueError is raised where no direction
+    emerges and neither `steps` nor `t_max` is given.
+    """
     check_prediction(prediction)
     problem = Problem.from_dataset(prediction)
     time = expectation(problem, prediction, 1e-9).time
@@ -842,7 +849,14 @@ def plan_check(
 def _plan_by_curves(
     pilot: Pilot, learning_rate: float | None, steps: int | None, directions: int | None, t_max: float | None
 ) -> CheckPlan:
-    """Return the plan of a check by curves, ended by `t_max`, `directions`, ten minutes at a rate, or pilot runs."""
+    """Return the plan of a check by curves: learning rate, steps, and what tests beyond them would cost.
+
+    `pilot` describes the check; a given `learning_rate` or number of `steps` is kept. The end is `t_max`, in flow time,
+    or the time at which so many `directions` have emerged, if one of these is given; with a learning rate alone, the
+    last end that runs reach within `AFFORDABLE_SECONDS`; with steps alone, that of the prediction. Pilot runs choose
+    the learning rate where neither it nor steps are given, and the end where that is open too (`piloted`). Ends at
+    which runs without noise would not tell an error of 30 % are left out.
+    """
     prediction = pilot.prediction
     awaited, ends, seeing = list(awaited_ends(prediction).values()), list[float](), None
     if learning_rate is None or steps is None:

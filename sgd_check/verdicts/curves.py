@@ -458,7 +458,13 @@ def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
 
 
 def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
-    """Return every quantity that prediction and runs have, at the times of the first simulation that all reach."""
+    """Return every quantity that prediction and runs have, as curves at times that all of them reach.
+
+    `simulations` are one dataset of runs, or two at different learning rates, whose values are extrapolated to a
+    vanishing step. Times are those of records of the first, within prediction and all runs. A `Curve` has, over these
+    times, theory, runs (runs, times), the bound on the effect of the step size that is left, and theory with times 30 %
+    shorter and longer. Curves that are not finite at some time, or nowhere known between records, are left out.
+    """
     measured = [{quantity[:2]: quantity.values for quantity in quantities_of(problem, part)} for part in simulations]
     pairs, times = paired_runs(simulations), _common_times(prediction, simulations)
     stepped, curves = has_step(prediction), []
@@ -493,7 +499,12 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
 
 
 def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
-    """Return the logarithms of predicted times as curves of one point, if they are awaited or all runs have them."""
+    """Return the logarithms of predicted times as curves of one point each, by event and direction.
+
+    A time is taken if it is positive, finite, and either awaited, which means that it would still be within the runs if
+    it were 30 % longer, or had by all runs. `simulations` are as in `curves_over_time`; values of runs are (runs, 1),
+    NaN for a run without the event.
+    """
     pairs, stepped, curves = paired_runs(simulations), has_step(prediction), []
     end, network = min(float(part.attrs["end_time"]) for part in simulations), is_network(problem)
     for name, kinds in TIMES.items():

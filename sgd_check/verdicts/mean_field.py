@@ -295,7 +295,11 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
 
 
 def _row(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: float) -> Row:
-    """Return the exponent of the width as a row of evidence, with the cause for which an error may go unseen."""
+    """Return the exponent of the width as a row of evidence, with the cause for which an error may go unseen.
+
+    It agrees only if exponents of −1/2 and −3/2 would have been seen and runs and records last while the loss of the
+    mean field falls from half to a tenth, and disagrees if p < `rate`, the rate of false alarms.
+    """
     levels = mean_field["loss_level_time"].values
     levels = levels[np.isfinite(levels)]
     end, cause = min(float(simulation.attrs["end_time"]) for simulation in runs.simulations), ""

@@ -119,7 +119,13 @@ def runs_of(prediction: xr.Dataset) -> dict[str, object]:
 
 
 def reused_verdict(prediction: xr.Dataset, simulation: object, rate: float) -> xr.DataTree:
-    """Return the verdict on runs on samples that are used again, against their theory, at a rate of false alarms."""
+    """Return the verdict on runs on samples that are used again, against their theory, with all its evidence.
+
+    `rate` is the rate of false alarms. Every curve of theory, such as losses and overlaps, is tested at several times
+    until the end of runs or of the theory (`curves.assess_curves`), and so are values at the start; all tests share
+    `rate`. Further rows say with which power the runs would have refuted the theory of fresh samples. Fewer than
+    `FEWEST_RUNS` usable runs leave the verdict "undecided".
+    """
     problem, runs = _checked(prediction, simulation)
     usable, reached = curves.paired_runs([runs]).size, np.isfinite(prediction["loss"].values)
     end = min(float(runs.attrs["end_time"]), float(prediction["time"].values[reached].max(initial=0.0)))

@@ -291,7 +291,11 @@ class TimesTests:
         return [*first.expected.notes, *later, *other_optimizer(self.prediction, self.simulation)]
 
     def verdict(self, problem: Problem) -> xr.DataTree:
-        """Return the tree of the comparison."""
+        """Return the tree of the comparison: rows of evidence, sentences, variables of `time_variables`, attributes.
+
+        Attributes count the tested directions, the runs that a larger error would need, runs that blew up, and have the
+        sentences on loss and path.
+        """
         path, first, sound = "Path: not compared.", self.parts[0], sound_runs(self.simulation)
         if self.path:
             worst = min(self.path, key=lambda test: test.p)
@@ -451,7 +455,15 @@ def _loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: A
 def count_tests(
     problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, event: Event, expected: Expectation, rate: float
 ) -> dict[int, CountTest]:
-    """Return the tests of the numbers of runs that have directions which theory puts beyond the runs, by direction."""
+    """Return the tests of the numbers of runs that have an event which theory puts beyond them, by direction.
+
+    `event` is emergence or learning, `expected` its times and bands by direction, and `rate` the learning rate over the
+    batch size. A direction is tested if the early end of its band lies beyond the end of the runs, and either theory
+    has a time for it or some runs have the event. Where time, band and scatter are known, the share of runs that may
+    have it is 1/(1 + x²), x being the distance of the band from the end in standard deviations, at least 0.01 and at
+    most ½; else it is ½, and how far noise alone may move an overlap is noted. The p-value is the binomial chance of as
+    many runs or more. No direction is tested with fewer than `FEWEST_RUNS` runs.
+    """
     end, tests = float(simulation.attrs["end_time"]), dict[int, CountTest]()
     measured = of_sound_runs(simulation, event.variable)
     runs, having = measured.shape[0], np.count_nonzero(np.isfinite(measured), axis=0)
@@ -516,7 +528,13 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
 
 
 def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> xr.DataTree:
-    """Test whether two samples of runs have one law: their times of emergence, and their losses."""
+    """Return the verdict on whether two samples of runs have one law, of the times of emergence and of the losses.
+
+    `prediction` and `simulation` are runs, such as of two engines, and `rate` is the rate of false alarms, shared
+    evenly between times and losses and then among directions. Times are cut at the earlier end of both; those of a
+    direction that some run has are compared by log-rank scores, whose p-values come from permutations of the runs
+    between both samples.
+    """
     theirs, ours = of_sound_runs(prediction, "emergence_time"), of_sound_runs(simulation, "emergence_time")
     horizon = min(float(dataset.attrs["end_time"]) for dataset in (prediction, simulation))
     both = time_tests.cut_at(np.concatenate([theirs, ours]), horizon)

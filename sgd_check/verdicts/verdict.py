@@ -96,7 +96,13 @@ def definition_of_learned(dataset: xr.Dataset) -> str:
 
 
 def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem of prediction and simulation, and the simulation; ValueError if they cannot be compared."""
+    """Return the problem of prediction and simulation, and the simulation; ValueError if they cannot be compared.
+
+    They must agree in dimension, width, teacher, emergence level and start. A prediction for a finite learning rate, or
+    one that consists of runs, must also agree in learning rate, batch size and label noise, runs in the optimizer too;
+    runs by one engine must have different seeds. The simulation is returned with times of emergence, which are those of
+    alignment for frames.
+    """
     check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
     for name, dataset in (("prediction", prediction), ("simulation", simulated)):
@@ -143,7 +149,11 @@ def with_emergence(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
-    """Return the problem and one or two simulations; of two, the one at the larger learning rate comes first."""
+    """Return the problem and one or two simulations; of two, the one at the larger learning rate comes first.
+
+    Two are allowed where the prediction is a flow that is judged by its curves. They must agree in batch size, engine
+    and optimizer, and their learning rates differ by the factor `LEAST_RATE_RATIO` or more. ValueError otherwise.
+    """
     if not isinstance(simulation, (list, tuple)):
         problem, first = checked_problem(prediction, simulation)
         return problem, [first]
@@ -185,7 +195,12 @@ def decided_by_curves(problem: Problem, optimizer: Optimizer = PLAIN) -> bool:
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
-    """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
+    """Raise ValueError for a dataset that is no prediction of one problem, or lacks numbers that tests need.
+
+    It must have `emergence_time` (direction), and if it has a loss over time, `loss` and `time` (time), all of them
+    real numbers; with a finite learning rate, numbers as attributes `batch_size` and, without a schedule,
+    `learning_rate`. A prediction of times of alignment is refused unless the problem is a frame.
+    """
     variables = prediction.data_vars if isinstance(prediction, xr.Dataset) else {}
     alone = "aligned_time" not in variables or is_frame(Problem.from_dataset(prediction))
     require(

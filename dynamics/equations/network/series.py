@@ -76,7 +76,12 @@ def inner_place(x: float, edge: int, numbers: Vector) -> float:
 
 @choice()
 def read_table(q: float, b: float, start: int, first: int, numbers: Vector, out: Vector) -> None:
-    """Write columns of the table at `start`, from `first` - `start` on, at ρ = √q and b; NaN beyond the table."""
+    """Write some columns of a table at the standard deviation ρ = √q and the bias b to `out`; NaN beyond the table.
+
+    The table begins at the index `start` of `numbers`: whether biases are trained, numbers of bias panels (or of fixed
+    biases), of ρ panels, of Chebyshev terms in b and in ρ, and of columns; then the edges of both, and the terms by
+    panel. `out` takes as many columns as it has room, from column `first` − `start` on.
+    """
     count = out.size
     trained = numbers[start] > 0.0
     biases, panels = int(numbers[start + 1]), int(numbers[start + 2])
@@ -573,7 +578,11 @@ class Link:
 
 
 def known_link(link: HermiteExpansion) -> Link | None:
-    """Return a polynomial, or κ f + βz + γ with f one of relu, sign and erf(z/√2); None for any other link."""
+    """Return a link whose means are closed, None for any other.
+
+    That is a polynomial, or κ f + βz + γ with f one of relu, sign and erf(z/√2) and numbers κ, β and γ. ValueError is
+    raised for polynomials beyond `LARGEST_DEGREE`.
+    """
     if link.is_polynomial:
         degree = len(link.link_coefficients()) - 1
         require(

@@ -588,9 +588,12 @@ def write_unit_means(
     write_head: Callable[..., None], pair: Callable[..., tuple[float, float, float, float]],
     y: Vector, parameters: Vector, sizes: Integers, work: Vector,
 ) -> None:  # fmt: skip
-    """Write the rows of all units, and E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of each neuron.
+    """Write the rows of all units to `work`, and the means of each neuron with the teacher, (m, r + 3).
 
-    `write_head` writes a row as `write_row` does, and `pair` returns the means that `lined_values` does.
+    The teacher is f* = Σ_p a_p σ_p(θ_p·x + β_p) with P units. Row i of the means is E σ_i f*, E σ'_i f*, E σ''_i f* and
+    the r entries of t_i = E[σ'_i ∇f*], and a row of tables holds the numbers of one vector alone, for neurons and then
+    units. `write_head(head, q, b, numbers, row)` writes such a row from the variance q and the bias b of the vector's
+    input, and `pair(head, overlap, row, row, numbers)` returns E σ_i σ_p, E σ'_i σ_p, E σ'_i σ'_p and E σ''_i σ_p.
     """
     units, numbers = units_of(parameters, sizes), numbers_of_links(parameters, sizes)
     C, rows, means, _, _, _, _ = views(sizes, work)
@@ -780,7 +783,13 @@ def write_means_of_teacher(y: Vector, parameters: Vector, sizes: Integers, work:
 
 @unit()
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write v' = −ε_v s Ψ − κ_v v, b' = −ε_b s v Ψ1, M' = −F_r, Q' = −F_m − F_mᵀ; for `MEANS` means in `work` alone."""
+    """Write the rates of the state [v (m) | b (m) | M (m, r) | Q (m, m)] to `out`.
+
+    First the means are written to `work`: with error e = f − f*, rows k = 0, 1, 2 of `pulls` become E[e σ_i^(k)], the
+    means Ψ, Ψ1 and Ψ2, and A (m, m) the coefficients of the neurons in the mean gradients. `pairing` of the layout says
+    how means of pairs of neurons are found. Then `write_rates` follows; for the theory `MEANS` the means alone are
+    written.
+    """
     layout, rates, numbers = layout_of(sizes), rates_of(parameters), numbers_of_links(parameters, sizes)
     m, pairing = layout.width, layout.pairing
     C, rows, means, pulls, A, _, _ = views(sizes, work)

@@ -741,10 +741,14 @@ def step_rows(
     work: Vector,
     plan: Plan,
 ) -> None:
-    """Take one step of some blocks, which hold no source; see `finish_row`.
+    """Take one step of some blocks of neurons, which hold no source, and write their ends; see `finish_row`.
 
     `blocks` is (numbers of blocks, cuts): block b is order[cuts[b]:cuts[b + 1]]. `how` says whether the step has been
-    accepted, whether its dense output is wanted, and its length. `sources` are vectors and masses at every stage.
+    accepted, whether its dense output is wanted, and its length. `start` is (U, ln n) at its beginning. `rests`, as of
+    `Rests`, extrapolate the part of the field that is not of sources, and `sources` are the vectors and masses of those
+    at every stage, (stages, S, D) and (stages, S). `slowing` is (pace, drift): by cluster the share θ that is left of
+    the velocities of direction and norm, and the mean velocity over the last step. `ends` and the dense output,
+    `polynomials`, are written; `work` is scratch and `plan` that of the division.
     """
     (numbers, cuts), (again, has_dense, h) = blocks, how
     (rest, rest_growth, slots, rest_powers), pace, drift = rests, slowing[0], unowned(slowing[1])

@@ -404,7 +404,13 @@ class LargeFlowStepper(ClusterStepper):
         return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Continue from the arrays of a stepper of the same problem."""
+        """Continue from the arrays of a stepper of the same problem, those that `state` returns.
+
+        They are the state at the present time, past values of the field, and, once a step was taken, its begin,
+        division into sources and clusters, and length, from which its dense output is computed again when it is asked
+        for. Files of earlier versions lack the number of parts of a step. ValueError is raised for arrays of another
+        shape.
+        """
         arrays = {name: np.array(array) for name, array in state.items()}
         check_stored(arrays, "U", self._now.U.shape)
         rests = self._rests

@@ -41,9 +41,10 @@ class TorchLink:
 def make_link(
     expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, anywhere: bool = False, slope: bool = True
 ) -> tuple[TorchLink, str]:
-    """Return the link in torch and one phrase that names it; `anywhere` is that of `simulated_link`.
+    """Return the link in torch and one phrase that names it.
 
-    Without `slope` only values are asked for, and a formula may have jumps.
+    A link without a formula is a Hermite series, which holds for arguments of unit variance alone, or with `anywhere` a
+    table. Without `slope` only values are asked for, and a formula may have jumps.
     """
     return simulated_link(
         expansion,

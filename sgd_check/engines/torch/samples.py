@@ -159,7 +159,12 @@ class TorchTeacher:
 
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
-        """Return the teacher of a problem; the spherical student's may have another link than the student."""
+        """Return the teacher of a problem, with tensors of a dtype on a device; it labels samples by their coordinates.
+
+        Its value is a polynomial of the coordinates, a sum over the teacher's axes, or a sum over units with directions
+        and biases. Labels that are classes, and mixtures, have `ClassLabels` too. ValueError is raised for label noise
+        on a mixture.
+        """
         teacher, network, directions = problem.teacher, is_network(problem), None
         placement: Any = {"dtype": dtype, "device": device}
 
