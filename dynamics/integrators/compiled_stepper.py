@@ -140,6 +140,10 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         return {"scalars": scalars, "counters": counters, "events": self._events}
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of the arrays from which `restore` continues."""
+        """Return copies of the arrays from which `restore` continues.
+
+        They are those rows of `vectors` that the method keeps, (rows, n), and its `scalars`, `counters` and `events`
+        (3, events): times, values now, and values at the start of the last step.
+        """
         small = {name: array.copy() for name, array in self._small_arrays().items()}
         return {"vectors": self._vectors[list(self._layout.kept)], **small}

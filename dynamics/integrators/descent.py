@@ -186,6 +186,7 @@ class FixedSteps(UndoneSteps):
     leaps = True
 
     def __init__(self, learning_rate: float, num_events: int) -> None:
+        """Begin at step 0 with steps of length η = `learning_rate`, a positive number, and `num_events` events."""
         self._eta = checked_number(learning_rate, "learning_rate", positive=True)
         self._step = np.zeros(1, dtype=np.int64)
         self._events = np.full((3, num_events), np.nan)
@@ -330,6 +331,7 @@ class EulerStepper(FixedSteps):
     """Steps y ← y + η f(y) of a system, put back on its constraints; a component above 1e150 counts as not finite."""
 
     def __init__(self, system: interface.EquationSystem, learning_rate: float) -> None:
+        """Put the initial state of a system in a ring (3, n), and look at the events there."""
         super().__init__(learning_rate, system.num_events)
         self._system = BoundSystem(system)
         self._slot = self._system.slot

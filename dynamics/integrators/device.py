@@ -68,6 +68,10 @@ class Replay:
             self._graph.replay()
 
     def _record(self) -> Any:
+        """Return a CUDA graph of the work, which is done once before, so that libraries have their memory.
+
+        The tensors that the work changes have their values of before afterwards.
+        """
         cuda = self._torch.cuda
         before = [tensor.clone() for tensor in self._kept]
         # Libraries allocate their work space on first use, which is not allowed while recording.

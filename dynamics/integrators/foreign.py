@@ -123,6 +123,7 @@ class ScipyStepper(ForeignStepper):
     def __init__(
         self, method: str, y0: Array, system: BoundSystem, *, tolerances: Tolerances, num_events: int, t0: float
     ) -> None:
+        """Make the scipy solver that `method`, "scipy:NAME", names; begin at y0 (n,) and t0, and look at the events."""
         from scipy import integrate
 
         super().__init__(method, y0, system, tolerances, num_events, t0)

@@ -249,7 +249,13 @@ class MapStepper:
         return dict(zip(COUNTS, counts.tolist(), strict=True))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit."""
+        """Return copies of all arrays from which `restore` continues bit for bit.
+
+        They are those of the single steps; `map_steps`: the step of the next look, the wait after a flow, whether the
+        flow is left, its steps at the last look, steps that it passed over, evaluations when its cost was last
+        measured, and the three counts of flows that have ended; `map_time`, when that cost was measured;
+        `map_disturbance` (n,); and, while the flow is followed, its arrays, with names that begin with `OF_FLOW`.
+        """
         arrays = self._exact.state()
         arrays["map_steps"] = np.array(
             [self._next, self._wait, self._leaves, self._looked, self._passed, self._began[1], *self._ended.tolist()]

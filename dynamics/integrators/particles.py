@@ -168,7 +168,11 @@ class ParticleStepper(CompiledStepper):
         self._workers.close()
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of the arrays from which `restore` continues."""
+        """Return copies of the arrays from which `restore` continues.
+
+        Beyond those of the compiled method they are the times and slopes of the field at the ends of past steps,
+        (steps,) and (steps, M), and its slopes at the stages of the last step, `field` (stages, M).
+        """
         return super().state() | {
             "past_times": np.array([time for time, _ in self._past]),
             "past_slopes": np.array([slopes for _, slopes in self._past]),

@@ -154,6 +154,11 @@ class BoundSystem:
     """
 
     def __init__(self, system: interface.EquationSystem, work: Array | None = None, *, implicit: bool = False) -> None:
+        """Compile or load the functions of a system, and copy its numbers.
+
+        `numbers` become (parameters, sizes with one more integer, `STOP` or 0, and scratch); `implicit` says that the
+        functions that implicit methods need are wanted too.
+        """
         self.functions = callbacks(system.functions, implicit=implicit)
         #: Whether there is a product with the Jacobian.
         self.has_product = system.functions.jacobian_product is not None

@@ -324,6 +324,7 @@ class _Part:
     """
 
     def __init__(self, second: Array, beyond: Flags) -> None:
+        """Keep the second moments (…, k, k) of all k functions but the mixed ones; `beyond` (k,) marks the u."""
         self.outer = (beyond[:, None] & beyond).astype(np.float64)
         self.kept = (beyond[:, None] == beyond).astype(np.float64)
         self.K = second * self.kept

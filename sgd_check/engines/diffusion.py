@@ -524,6 +524,7 @@ class StepLaws:
     """The laws of one step for one problem and batch size: `series` is simulated, `free_axes` are not visible."""
 
     def __init__(self, problem: Problem, batch_size: int) -> None:
+        """Cut the link at a series, and read the numbers of the teacher, label noise and batch from a problem."""
         rows = problem.teacher.directions
         self.series: Series = series_of(problem.activation)
         self.link: Link = link_tables(self.series.coefficients)
@@ -802,6 +803,10 @@ class FrameDiffusion(SeededRuns, SpanEngine):
     """A batch of diffusions of a frame, one per seed and generator."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        """Put the overlaps (m, P) of all runs' orthonormal neurons with the directions at their start.
+
+        The largest learning rate at which some direction aligns is kept as the limit.
+        """
         self._a, self._noise, self._width = problem.teacher.coefficients, problem.label_noise, problem.width
         self._n, self._dimension = float(problem.start().squared_norm[0]), problem.dimension
         self._limit = float(rate_limits(problem).max())

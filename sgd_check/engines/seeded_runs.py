@@ -148,6 +148,10 @@ class SteppedRuns(SeededRuns):
     def __init__(
         self, seeds: Sequence[int], start: Mapping[str, Array], drawn: StepDraws, label_noise: float, link_name: str
     ) -> None:
+        """Begin runs whose steps draw `drawn` from three generators per seed: axes, lengths and label noise.
+
+        `label_noise` is its standard deviation. A thread has memory for the random numbers of a block of steps.
+        """
         super().__init__(seeds, start, (AXES, LENGTHS, LABEL_NOISE), link_name)
         self._drawn, self._noise = drawn, label_noise
         self._block = block = max(BLOCK_NUMBERS // drawn.numbers, 16)

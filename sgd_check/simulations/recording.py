@@ -26,6 +26,7 @@ class CrossingTracker:
     """
 
     def __init__(self, threshold: Array, shape: tuple[int, ...]) -> None:
+        """Track an array of this shape, none of whose entries has crossed its `threshold` yet."""
         self.time: Array = np.full(shape, np.nan)
         self._threshold = np.broadcast_to(threshold, shape)
         self._last: tuple[float, Array] = np.nan, np.full(shape, np.nan)
@@ -180,6 +181,7 @@ class Watch:
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:
+        """Set the level of emergence and the squared norm beyond which a run counts as blown up, for `runs` runs."""
         self._odd = not is_network(problem) and bool(problem.information_exponent % 2)
         self._cap = BLOW_UP_FACTOR * _weight(problem)
         self._total: Callable[..., Array] = np.sum if is_frame(problem) else np.max
@@ -207,6 +209,7 @@ class Looks:
     """Records of runs, arrays (runs, records, …) by name, and the runs that have blown up (runs,)."""
 
     def __init__(self, runs: int, recorded: Integers, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Allocate records of `runs` runs at the steps `recorded`, all NaN, of these shapes by name."""
         self.blown_up: NDArray[np.bool_] = np.zeros(runs, dtype=bool)
         self.records = {name: np.full((runs, recorded.size, *shape), np.nan) for name, shape in shapes.items()}
         #: Place of the record at a step.

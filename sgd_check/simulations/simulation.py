@@ -109,7 +109,13 @@ def checked_options(
     reshuffle: bool = True,
     optimizer: object = None,
 ) -> EngineOptions:
-    """Return the checked options of an engine; names of devices and precisions are checked by the engine later."""
+    """Return the checked options of an engine: seeds, batch size, samples that are used again, starts, optimizer.
+
+    Names of devices and precisions are checked by the engine later. ValueError is raised for options that a problem
+    does not have: batches of frames; `starts`, one per run, of other students than spherical ones or of a given start;
+    `training_samples` of correlations, other losses, classes and mixtures, or that are no multiple of the batch size;
+    `reshuffle` False without them.
+    """
     chosen, batch = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
         check_quadratic(problem)
@@ -211,6 +217,11 @@ class _SgdRun(Run):
     """Runs of SGD side by side; `look` is the step of the last look, `step` the number of steps taken."""
 
     def __init__(self, engine: RunBatch, plan: Plan, records: Looks, begun: Begun | None, *, resumable: bool) -> None:
+        """Begin the runs of `engine` at step 0, or where `begun`, a stored state, left them.
+
+        `records` are looked at at the steps that `plan` observes; a run is `resumable` if asked to be and the engine
+        is.
+        """
         super().__init__()
         self.end, self.look, self.step, self._resumable = plan.steps, -1, 0, resumable and engine.resumable
         self._engine, self._plan, self._records, before = engine, plan, records, 0.0
@@ -542,7 +553,12 @@ def _labelled(
     run: _SgdRun,
     reason: str,
 ) -> xr.Dataset:
-    """Return the records so far as a dataset; `shared` holds arguments of the call that become attributes too."""
+    """Return the records so far as a dataset, also of an interrupted run, with predictions where they are closed.
+
+    `shared` holds arguments of the call and `of_limit` the limit of stability, both of which become attributes; `run`
+    knows the steps and seconds so far, and `reason` says why it ended. Beside attributes the arguments are stored such
+    that `resume` can repeat the call.
+    """
     from dynamics.runs import make_dataset, prediction_values
     from dynamics.theory import predict
 

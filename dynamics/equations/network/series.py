@@ -463,7 +463,13 @@ def needed_terms(link: HermiteExpansion, biases: tuple[float, ...] | None) -> in
 def series_table(
     link: HermiteExpansion, biases: tuple[float, ...] | None, terms: int, *, unit: bool = False
 ) -> SeriesTable:
-    """Return the table of a link at its biases, None for all, of a teacher's unit at ρ = 1; ValueError without one."""
+    """Return the table of the means of a link by the length |w| of the weights, and by the bias.
+
+    `biases` are the fixed biases of the neurons, None where they are trained or where more than `MOST_BIASES` differ:
+    then the table covers all. `terms` is the number of terms of its series, and `unit` says that it is for a teacher's
+    unit, of length 1. Panels of the length are added from 1 up and down as long as the series gives the means.
+    ValueError is raised for links that are not smooth enough.
+    """
     functions = LinkFunctions.of(link)
     trained = biases is None or len(biases) > MOST_BIASES
     places = np.array(BIASES if biases is None or trained else biases)

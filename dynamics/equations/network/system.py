@@ -83,7 +83,11 @@ class NetworkLayout(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """First entries of `parameters`: ε_w, ε_v, ε_b, κ_w, κ_v, s, the step η, and the level of emergence."""
+    """First entries of `parameters`.
+
+    They are the rates ε of first layer w, second layer v and biases b, the decay κ of w and v, the scale s of the
+    output, the step η, and the level of emergence.
+    """
 
     rate_w: float
     rate_v: float
@@ -102,11 +106,11 @@ class Tables(NamedTuple):
     gram: Matrix
     #: One row of tables per neuron, then per unit of the teacher.
     rows: Matrix
-    #: Per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (r).
+    #: Per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] (r), with the teacher f*.
     means: Matrix
-    #: Ψ, Ψ1, Ψ2 (3, m).
+    #: Means E[e σ_i], E[e σ'_i] and E[e σ''_i] with the error e = f − f*, Ψ, Ψ1 and Ψ2 in the pages, (3, m).
     pulls: Matrix
-    #: A₀ (m, m), then N and F (m, m + r).
+    #: Coefficients A₀ (m, m) of neurons in mean gradients, then the mean gradients N and their products F (m, m + r).
     slopes: Matrix
     forces: Matrix
     products: Matrix
@@ -1209,6 +1213,10 @@ class NetworkClassSystem(NetworkSystem):
     of_means = staticmethod(class_rhs)
 
     def __init__(self, problem: Problem) -> None:
+        """Lay out the state [v (m) | b (m) | weights (m, axes)] of a network on inputs of a spectrum.
+
+        ValueError is raised for a problem without `inputs`.
+        """
         axes = problem.input_axes()
         if axes is None:
             refuse("Argument `problem` must have `inputs`, but has none.")

@@ -165,6 +165,7 @@ class FallingBack:
         self._held = self._first.stalled or (quiet and long and time < QUIET_GAIN * begin)
 
     def _fall_back(self, reason: str) -> Stepper:
+        """Go on with the second stepper from the present vectors and time, for a reason; return it."""
         time = self._first.time
         self.fallback_time, self.fallback_reason = time, reason
         self._second = self._robust(self._first.vectors(time), time)
@@ -190,7 +191,12 @@ class FallingBack:
         return counts
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit."""
+        """Return copies of all arrays from which `restore` continues bit for bit.
+
+        Names of the first stepper's arrays begin with "first_", those of the second, if it runs, with "second_".
+        `looks` (looks, 2) are times and numbers of passed events at the last looks, `next_look` is (step of the next
+        look, whether the run is held up).
+        """
         arrays = {f"first_{name}": array for name, array in self._first.state().items()}
         arrays["looks"] = np.array(self._looks).reshape(-1, 2)
         arrays["next_look"] = np.array([self._next_look, self._held])

@@ -376,7 +376,12 @@ class TorchFlowStepper(ClusterStepper):
         return self._counts | {"rhs_evaluations": self._evaluations}
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies on the host of the arrays from which `restore` continues."""
+        """Return copies on the host of the arrays from which `restore` continues.
+
+        They are the state `now` (m, W) and, once a step was taken, that at its `begin` and the clusters' `cluster`,
+        `sign` and `drift`; `times_and_steps`, which are the time, the next length, and of the last step its start, its
+        length and that before; `events` (2, 2 P), times and values; `marks`, recent times of steps; and `counts`.
+        """
         clusters, tensors, numbers = self.clusters, {"now": self.now}, [self._time, self._h]
         if self._length is not None:
             tensors |= {
@@ -432,6 +437,11 @@ class TorchFlowStepper(ClusterStepper):
         self._begin_rates.copy_(self.now_rates)
 
     def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
+        """Try a step of length h; return its error at the end and, with `dense`, inside it, in tolerances, and 0.
+
+        An accepted end, of error up to 1, is settled. The last number stands for the excess of the lag, which is not
+        used.
+        """
         error, error_within = self._attempt(h), 0.0
         if error <= 1.0:
             self._reached = self._settle(h)
@@ -447,6 +457,7 @@ class TorchFlowStepper(ClusterStepper):
         self._time_last = self._time
 
     def _accept(self, h: float, h_next: float) -> None:
+        """Accept the step of length h that was tried, record the events that it passed, and keep the next length."""
         before, self._events = self._events, self._reached
         self._time_last, self._time, self._h = self._time, self._time + h, h_next
         self._counts["steps_accepted"] += 1

@@ -70,6 +70,7 @@ class Rests:
     """The last states of m neurons, of shape (m, D), with their fields and the rests of the field, in four slots."""
 
     def __init__(self, m: int, D: int) -> None:
+        """Allocate the slots, one more than the points of the polynomial in time; all are free."""
         slots = DEGREE + 2
         self.U, self.F, self.rest = (aligned(slots, m, D) for _ in range(3))
         self.log_norm, self.growth, self.rest_growth = (aligned(slots, m) for _ in range(3))
@@ -176,6 +177,7 @@ class Sources:
             vectors[0], mass[0] = ends[part], np.exp(log_ends[part])
 
             def run(first: int, last: int, begin: int, end: int, part: int = part) -> None:
+                """Take stages `first` … `last` of a part for the groups begin … end − 1."""
                 reached = ends[part + 1], log_ends[part + 1], error[part], error_within[part], tolerance, leading
                 step_sources(
                     (first, last, begin, end), (step.h / step.parts, part, step.parts), (ends[part], log_ends[part]),
@@ -213,6 +215,7 @@ class SourcesInside:
     """
 
     def __init__(self, sources: Sources, step: Step) -> None:
+        """Compute the states of the sources at the ends of all parts of a step, with its correction."""
         self._rows, self._parts, self._dense = sources.rows, step.parts, sources.dense
         x = np.arange(step.parts + 1) / step.parts
         late = x * x * (3.0 - 2.0 * x)

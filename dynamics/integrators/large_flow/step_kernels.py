@@ -600,7 +600,9 @@ def partial_rows(
                 copy_row(out_F[i], F[x])
 
 
-# The rest of the field inside a step, as in `rows.Extrapolation`: rest, its growth, slots, powers.
+# The rest of the field is its part without fast sources, directions that have no cluster, and a neuron's own cluster. It
+# is extrapolated from past steps, as in `rows.Extrapolation`: past values (slots, m, D), those of the growth (slots, m),
+# the slots in use, and powers of time for their weights.
 Rests = tuple[Cube, Matrix, Integers, Matrix]
 
 
@@ -617,9 +619,9 @@ def write_weights(x: float, powers: Matrix, weights: Vector) -> None:
 TOGETHER = 8
 LAST_STAGE = 15
 
-# Length of a part of the step, its number, and that of all.
+# Sources take a step in equal parts: length of one, its number, and that of all.
 Part = tuple[float, int, int]
-# Vectors and masses at the stages, and the stages of vectors and of ln n.
+# Of all S sources, by stage: vectors (16, S, D), masses (16, S), and the stages of vectors and of ln n (rates of both).
 Path = tuple[Cube, Matrix, Cube, Matrix]
 
 
@@ -681,10 +683,10 @@ def step_sources(
     Sources are the neurons near a direction and in no cluster, which move fast, and D is their number of columns; all
     arrays but the rest of the field hold S sources alone. `span` is (first stage, last stage, first group, end of
     groups), and `part` (length of the part of the step, its number, number of parts). `start` is (U, ln n) at the start
-    of the part. `rests`, as of `Rests`, extrapolate the field of all neurons that are no sources. `path` is (vectors,
-    masses, stages of vectors, stages of ln n), each with the stage first: a group reads where all sources are at a
-    stage, and leaves there its own velocity, and where it is at the next. After the last stage `ends` and the dense
-    output, `polynomials`, of each source are written. `plan` is that of the division.
+    of the part. `rests`, as of `Rests`, extrapolate the rest of the field. `path` is (vectors, masses, stages of
+    vectors, stages of ln n), each with the stage first: a group reads where all sources are at a stage, and leaves
+    there its own velocity, and where it is at the next. After the last stage `ends` and the dense output,
+    `polynomials`, of each source are written. `plan` is that of the division.
     """
     (first_stage, last_stage, first_group, last_group), h = span, part[0]
     D, S = start[0].shape[1], path[1].shape[1]
@@ -745,9 +747,9 @@ def step_rows(
 
     `blocks` is (numbers of blocks, cuts): block b is order[cuts[b]:cuts[b + 1]]. `how` says whether the step has been
     accepted, whether its dense output is wanted, and its length. `start` is (U, ln n) at its beginning. `rests`, as of
-    `Rests`, extrapolate the part of the field that is not of sources, and `sources` are the vectors and masses of those
-    at every stage, (stages, S, D) and (stages, S). `slowing` is (pace, drift): by cluster the share θ that is left of
-    the velocities of direction and norm, and the mean velocity over the last step. `ends` and the dense output,
+    `Rests`, extrapolate the rest of the field, and `sources` are the vectors and masses of the fast sources at every
+    stage, (stages, S, D) and (stages, S). `slowing` is (pace, drift): by cluster the share θ that is left of the
+    velocities of direction and norm, and the mean velocity over the last step. `ends` and the dense output,
     `polynomials`, are written; `work` is scratch and `plan` that of the division.
     """
     (numbers, cuts), (again, has_dense, h) = blocks, how

@@ -100,6 +100,7 @@ class ClusterStepper(ABC):
     """
 
     def __init__(self, num_events: int) -> None:
+        """Begin at time 0 with `num_events` events, none of which has passed."""
         self._time = 0.0
         #: Length of the next step.
         self._h = 0.0
@@ -237,6 +238,7 @@ class DenseOutput:
     """
 
     def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
+        """Keep the step and the passes that computed it; nothing is computed yet."""
         self._rows = rows
         self._step = step
         self._sources: SourcesInside | None = None
@@ -390,7 +392,13 @@ class LargeFlowStepper(ClusterStepper):
         return self._counts | self.rows.counts
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays; a step after one that was given up makes the rests of the field anew."""
+        """Return copies of all arrays from which `restore` continues.
+
+        They are `U` (m, D) and `log_norm` (m,) at the present time, past states with their fields and rests of the
+        field; `time_and_step`, which are the time, the next length, and the length of its parts; `events` (2, 2 P),
+        times and values; `marks`, recent times of steps; `counts`; and those of the last step. A step after one that
+        was given up makes the rests of the field anew.
+        """
         arrays: dict[str, NDArray[np.generic]] = {
             **self._rests.arrays(),
             "U": self._now.U,

@@ -510,6 +510,7 @@ class FusedEngine(TorchRuns):
     """Runs on a CUDA device, many steps per launch; where they are in their samples is no state that can be kept."""
 
     def __init__(self, problem: Problem, options: EngineOptions, link: KernelLink) -> None:
+        """Put weights, seeds and the teacher's coefficients of all runs on the CUDA device; no step is taken."""
         super().__init__(problem, options, FUSED_STEPS, aligned(problem.dimension))
         self._problem, self._kernel_link, self._taken = problem, link, 0
         coefficients = torch.tensor(problem.teacher.coefficients, device=self._device)
@@ -518,7 +519,7 @@ class FusedEngine(TorchRuns):
         self._use(1, "fused")
 
     def advance(self, rates: Array) -> None:
-        """Take one step per learning rate."""
+        """Take one step per learning rate η of `rates` (steps,), in one launch of a kernel, with a program per run."""
         lanes, width, columns = self._weights.shape
         kernels().advance[(lanes,)](
             self._weights,

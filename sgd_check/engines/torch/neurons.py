@@ -236,6 +236,7 @@ class LossNetwork(_Network):
         outputs: int,
         slope: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
     ) -> None:
+        """Prepare a network of `outputs` outputs on isotropic inputs, see `_Network`, with the slope of its loss."""
         super().__init__(link, network, None, like, outputs)
         self._slope_of_loss = slope
 

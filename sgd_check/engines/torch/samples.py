@@ -259,6 +259,7 @@ class FreshSamples:
     """New samples in each step, for the seeds of some lanes; the last axis of `like` has d numbers of their type."""
 
     def __init__(self, teacher: TorchTeacher, streams: Streams, lanes: range, batch: int, like: torch.Tensor) -> None:
+        """Allocate samples (lanes, steps · batch, d) and labels of some steps; none are drawn yet."""
         self._teacher, self._streams, self._lanes, self._size = teacher, streams, lanes, batch
         dimension = like.shape[-1]
         self._steps = self._step = steps_ahead(dimension, batch)
@@ -303,6 +304,7 @@ class FreshDirections:
     def __init__(
         self, streams: Streams, lanes: range, count: int, like: torch.Tensor, spread: torch.Tensor | None
     ) -> None:
+        """Allocate the directions of some steps, `count` each, (lanes, steps, count, m columns); none are drawn yet."""
         self._streams, self._lanes, self._spread = streams, lanes, spread
         _, width, columns = like.shape
         self._steps = self._step = steps_ahead(columns, count * width)
@@ -324,6 +326,10 @@ class FixedSamples:
     """A set of n samples per seed, each used once an epoch, in a new random order per epoch if `reshuffled`."""
 
     def __init__(self, sample: Batch, batch: int, seeds: Sequence[int], *, reshuffled: bool) -> None:
+        """Copy the samples x (lanes, n, d) and labels y (lanes, n), whose order each seed draws anew per epoch.
+
+        A batch that holds all samples needs no order.
+        """
         x, y = sample
         #: All samples x (lanes, n, d) and labels y (lanes, n).
         self.all = self._epoch = (x.clone(), y.clone())
