@@ -600,9 +600,9 @@ def partial_rows(
                 copy_row(out_F[i], F[x])
 
 
-# The rest of the field is its part without fast sources, directions that have no cluster, and a neuron's own cluster. It
-# is extrapolated from past steps, as in `rows.Extrapolation`: past values (slots, m, D), those of the growth (slots, m),
-# the slots in use, and powers of time for their weights.
+# The rest of the field is its part without fast sources, directions that have no cluster, and a neuron's own cluster.
+# It is extrapolated from past steps, as in `rows.Extrapolation`: past values (slots, m, D), those of the growth
+# (slots, m), the slots in use, and powers of time for their weights.
 Rests = tuple[Cube, Matrix, Integers, Matrix]
 
 
