@@ -176,7 +176,7 @@ class Student(Compared):
         """Return the name of the start of the second layer, or its values, (m,), and (C, m) of several outputs."""
         layer: ArrayLike = self.initial_second_layer
         if not isinstance(layer, str):
-            shape = np.shape(layer)
+            shape = real_array(layer, "initial_second_layer").shape
             if len(shape) == 2 and shape != (self.width, 1):
                 return _checked_rows(layer, self.width)
             return _checked_vector("initial_second_layer", layer, self.width)
