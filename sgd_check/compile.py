@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dynamics.compile import CLASSES, ONE_OVERLAP, SMOOTHED, Job, small_problem
+from dynamics.problem.checks import JsonObject
 
 
 def _runs(
@@ -22,10 +21,10 @@ def _runs(
         import sgd_check
 
         problem = small_problem({"activation": "he3", "dimension": 40, **fields})
-        given: dict[str, Any] = {"learning_rate": learning_rate, "steps": steps, "seeds": 2, "engine": engine}
-        given["optimizer"] = optimizer
+        options: JsonObject = {"learning_rate": learning_rate, "steps": steps, "seeds": 2, "engine": engine}
+        options["optimizer"] = optimizer
         for batch_size in batch_sizes:
-            sgd_check.simulate(problem, **given, batch_size=batch_size, progress=False)
+            sgd_check.simulate(problem, **options, batch_size=batch_size, progress=False)
 
     return simulate
 

@@ -102,8 +102,8 @@ def _staircases(family: Sequence[Problem], matched: Array, rate: float) -> list[
     a, beta, count = problem.teacher.coefficients, float(problem.teacher.beta or 0.0), problem.num_directions
     most = min(widths[-2], scaling_laws.middle_ranks(count)[1])
     # One overlap for all: that of direction 1 at the middle of the widths in the window.
-    one = _best_overlaps(problem, round(float(np.sqrt(widths[1] * most))))[0]
-    transits = _learned_times(problem, np.full(count, one))
+    overlap = _best_overlaps(problem, round(float(np.sqrt(widths[1] * most))))[0]
+    transits = _learned_times(problem, np.full(count, overlap))
     p, weight = np.arange(1, max(int(widths[-1]), count) + 1.0), float(a[0] ** 2 * problem.activation.kernel_at_one)
     times, weights = transits[0] * p**beta, weight * p ** (-2.0 * beta)
     rest = weight * float(zeta(2.0 * beta, p.size + 1.0))

@@ -220,15 +220,15 @@ def _width_study(study: PreparedStudy, tops: list[int], teacher: Teacher) -> xr.
     interval; the attribute `width_slope` is the slope of ln(width) over ln(p̄). Settings of the study are the wanted
     chance, the number of draws and the seed. Numbers p̄ that an interruption leaves out are NaN.
     """
-    chosen, found = study.settings, np.full((len(Width._fields), len(tops)), np.nan)
+    chosen, widths = study.settings, np.full((len(Width._fields), len(tops)), np.nan)
     with under_way(len(tops), study.progress, unit="width") as meter:
         for at, top in enumerate(tops):
             draws = {name: chosen[name] for name in ("chance", "draws", "seed")}
-            found[:, at] = width_for(teacher, top=top, link=study.problem.activation, **draws, progress=False)
+            widths[:, at] = width_for(teacher, top=top, link=study.problem.activation, **draws, progress=False)
             meter.add(1)
-    known = np.isfinite(found[0])
-    slope = fit_slope(np.array(tops, dtype=np.float64)[known], np.log(found[0, known])).exponent
-    values: Values = {name: (("top",), row) for name, row in zip(MEASURED_WIDTH, found, strict=True)}
+    is_finite = np.isfinite(widths[0])
+    slope = fit_slope(np.array(tops, dtype=np.float64)[is_finite], np.log(widths[0, is_finite])).exponent
+    values: Values = {name: (("top",), row) for name, row in zip(MEASURED_WIDTH, widths, strict=True)}
     return study.dataset(meter, values, {"top": tops}, width_slope=slope, **chosen)
 
 
@@ -267,17 +267,17 @@ def width_study(
     >>> found.neurons.values.tolist()
     [10.0, 15.0]
     """
-    sizes = checked_increasing(tops, "tops", minimum=1, fewest=1)
-    count = checked_integer(directions, "directions", minimum=sizes[-1])
+    counts = checked_increasing(tops, "tops", minimum=1, fewest=1)
+    count = checked_integer(directions, "directions", minimum=counts[-1])
     problem = checked_problem(information_exponent, beta, count, count, widest=count, seed=seed, fewest=1)
     settings = {
         "chance": checked_number(chance, "chance", positive=True),
         "draws": checked_integer(draws, "draws", minimum=1),
         "seed": problem.seed,
     }
-    work = f"{len(sizes)} widths by {settings['draws']} random starts each, up to about a minute."
+    work = f"{len(counts)} widths by {settings['draws']} random starts each, up to about a minute."
     title = "Width at which all of the first directions are matched"
-    solve = partial(_width_study, tops=sizes, teacher=problem.teacher)
+    solve = partial(_width_study, tops=counts, teacher=problem.teacher)
     return PreparedStudy("width-for", title, settings, problem, progress, solve, work)
 
 

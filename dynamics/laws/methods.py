@@ -127,8 +127,8 @@ def _methods(study: PreparedStudy, wanted: int) -> xr.Dataset:
         "minimax_law": ((), 2.0 * beta / (2.0 * beta - 1.0) * n ** ((1.0 - 2.0 * beta) / (2.0 * beta))),
     }
     slope = fit_slope(n, np.log(least)).exponent
-    found = {"generative_exponent": generative, "minimax_exponent": slope, **study.settings}
-    return study.dataset(meter, values, {"algorithm": np.array(list(rows)), "samples": n}, **found)
+    attributes = {"generative_exponent": generative, "minimax_exponent": slope, **study.settings}
+    return study.dataset(meter, values, {"algorithm": np.array(list(rows)), "samples": n}, **attributes)
 
 
 @study_function  # returns what `run` of the prepared study returns, a dataset

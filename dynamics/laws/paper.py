@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -51,7 +51,7 @@ POINTS = 24
 NAN = float("nan")
 
 
-class Curve(NamedTuple):
+class ClaimCurve(NamedTuple):
     """Points (N,), (N,) that a number is read off, their names, and whether it is a slope of ln y over ln x."""
 
     axes: str
@@ -69,7 +69,7 @@ class Claim(NamedTuple):
     claimed: float
     #: The measured number must not be above a bound, nor below a floor.
     kind: Kind = "exponent"
-    curve: Curve | None = None
+    curve: ClaimCurve | None = None
 
     @property
     def verdict(self) -> str:
@@ -118,30 +118,30 @@ def _scaling(seed: int) -> Claims:
         inside = (x >= float(law["window_low"])) & (x <= float(law["window_high"]))
         runs = runs[np.isfinite(runs).any(axis=1)]  # a law of fewer runs than others has rows of NaN
         x, y = x[inside], np.exp(np.log(runs[:, inside]).mean(axis=0))
-        claims[name] = Claim(statement, value, error, claimed, "exponent", Curve(AXES[name], x, y))
+        claims[name] = Claim(statement, value, error, claimed, "exponent", ClaimCurve(AXES[name], x, y))
     return claims
 
 
 def _frontier(seed: int) -> Claims:
     """Return the exponent of the compute frontier at the sizes of the paper's experiment, and of its limit."""
-    found = frontier(seed=seed, progress=False)
+    answer = frontier(seed=seed, progress=False)
     steps = {"frontier-limit": 0, "frontier-experiment": -1}
     texts = ("of endlessly many directions", "at the paper's P = 1024, m to 2048, beta = 0.8")
-    claims, limit = {}, float(found.attrs["asymptotic"])
+    claims, limit = {}, float(answer.attrs["asymptotic"])
     for (name, at), text in zip(steps.items(), texts, strict=True):
-        step = found.isel(source=at)
+        step = answer.isel(source=at)
         x, y = step["abscissa"].values, step["ordinate"].values
         inside = (x >= float(step["edge_low"])) & (x <= float(step["edge_high"]))
         statement = f"the least loss falls in compute as c^((1-2 beta)/(1+beta)), {text}"
         value, error = float(step["exponent"]), float(step["exponent_error"])
-        claims[name] = Claim(statement, value, error, limit, "exponent", Curve(EDGE, x[inside], y[inside]))
+        claims[name] = Claim(statement, value, error, limit, "exponent", ClaimCurve(EDGE, x[inside], y[inside]))
     return claims
 
 
 def _theorem(seed: int) -> Claims:
     """Return the bounds of the theorem on emergence times, at d = 1024, 16 384 and 262 144."""
-    found = theorem_study(seed=seed, progress=False).isel(start=0)
-    d, at = found["dimension"].values.astype(np.float64), {"dimension": -1}
+    answer = theorem_study(seed=seed, progress=False).isel(start=0)
+    d, at = answer["dimension"].values.astype(np.float64), {"dimension": -1}
     texts = {
         "delta_b": "from T_p (1 + Delta/4) on the matched neuron has learned its direction, Delta < 1",
         "delta_c": "until T_p (1 - Delta/256) its squared overlap is at most d^(-1/2), Delta < 1",
@@ -149,31 +149,31 @@ def _theorem(seed: int) -> Claims:
     claims = {
         f"theorem-{name[-1]}": Claim(
             text,
-            float(found[name].isel(at)),
+            float(answer[name].isel(at)),
             NAN,
             1.0,
             "bound",
-            Curve("d, Delta", d, found[name].values, is_slope=False),
+            ClaimCurve("d, Delta", d, answer[name].values, is_slope=False),
         )
         for name, text in texts.items()
     }
-    drop = fit_slope(d, np.log(found["delta_c_leading_order"].values)).exponent
+    drop = fit_slope(d, np.log(answer["delta_c_leading_order"].values)).exponent
     text = "Delta of part (c) falls in the dimension as d^(-(k-2)/4)"
     return claims | {
         "theorem-c-order": Claim(
-            text, drop, NAN, -0.5, "exponent", Curve("d, Delta", d, found["delta_c_leading_order"].values)
+            text, drop, NAN, -0.5, "exponent", ClaimCurve("d, Delta", d, answer["delta_c_leading_order"].values)
         )
     }
 
 
 def _decoupling(seed: int) -> Claims:
     """Return how late directions emerge beside matched pairs at P = √d, d = 64, 256 and 1024, six starts."""
-    found = decoupling(seed=seed, progress=False)
-    ratio, d = found["time_ratio"], found["dimension"].values.astype(np.float64)
+    answer = decoupling(seed=seed, progress=False)
+    ratio, d = answer["time_ratio"], answer["dimension"].values.astype(np.float64)
     last = ratio.isel(dimension=-1).values
     error = float(last.std(ddof=1) / np.sqrt(last.size))
     text = "directions emerge at the times of pairs alone while P = d^(1/2)"
-    curve = Curve("d, emerged over predicted", d, ratio.mean("start").values, is_slope=False)
+    curve = ClaimCurve("d, emerged over predicted", d, ratio.mean("start").values, is_slope=False)
     return {"decoupling": Claim(text, float(last.mean()), error, 1.0, "constant", curve)}
 
 
@@ -187,32 +187,34 @@ def _layerwise(_seed: int) -> Claims:
     return {
         "layerwise-chance": Claim(
             "a neuron of layer-wise training wins direction p with -ln pi_p ~ p^(2 beta/(2 beta+k-2))",
-            fit_slope(p, np.log(q)).exponent, NAN, 0.5, "exponent", Curve("p, -ln pi_p", p, q)),
+            fit_slope(p, np.log(q)).exponent, NAN, 0.5, "exponent", ClaimCurve("p, -ln pi_p", p, q)),
         "layerwise-loss": Claim(
             "layer-wise training leaves more loss than one joint phase: their ratio with 256 neurons",
             float(loss[-1] / joint[-1]), NAN, 1.0, "floor",
-            Curve("m, ratio", m.astype(np.float64), loss / joint, is_slope=False)),
+            ClaimCurve("m, ratio", m.astype(np.float64), loss / joint, is_slope=False)),
     }  # fmt: skip
 
 
 def _width(seed: int) -> Claims:
     """Return how the width that matches the first directions grows with their number."""
-    found = width_study(tops=(4, 8, 16), draws=200, seed=seed, progress=False)
+    answer = width_study(tops=(4, 8, 16), draws=200, seed=seed, progress=False)
     text = "m ~ p up to logarithms matches all of the first p directions"
-    x, y = found["top"].values.astype(np.float64), found["neurons"].values
+    x, y = answer["top"].values.astype(np.float64), answer["neurons"].values
     return {
-        "width": Claim(text, float(found.attrs["width_slope"]), 0.12, 1.0, "bound", Curve("first directions, m", x, y))
+        "width": Claim(
+            text, float(answer.attrs["width_slope"]), 0.12, 1.0, "bound", ClaimCurve("first directions, m", x, y)
+        )
     }
 
 
 def _edge(_seed: int) -> Claims:
     """Return how the largest stable step size depends on the number of directions."""
-    found = stability_edges(progress=False)
-    x, y = found["num_directions"].values.astype(np.float64), found["step_limit"].values
-    ratio = float((found["step_limit"] / found["step_limit_large_dimension"]).isel(num_directions=-1))
+    answer = stability_edges(progress=False)
+    x, y = answer["num_directions"].values.astype(np.float64), answer["step_limit"].values
+    ratio = float((answer["step_limit"] / answer["step_limit_large_dimension"]).isel(num_directions=-1))
     return {
-        "edge": Claim("the largest stable step has no power of P", float(found.attrs["limit_slope"]), NAN, 0.0,
-                      "exponent", Curve("P, limit of the step", x, y)),
+        "edge": Claim("the largest stable step has no power of P", float(answer.attrs["limit_slope"]), NAN, 0.0,
+                      "exponent", ClaimCurve("P, limit of the step", x, y)),
         "edge-formula": Claim("it is 2 g'(1)/(d lambda_max(M diag a)) at d = 4096", ratio, NAN, 1.0, "constant"),
     }  # fmt: skip
 
@@ -224,7 +226,7 @@ def _minimax(_seed: int) -> Claims:
     law = "the least loss of n samples is 2 beta/(2 beta-1) n^((1-2 beta)/(2 beta)):"
     return {
         "minimax-exponent": Claim(f"{law} its exponent", fit_slope(n, np.log(loss)).exponent, NAN, -0.5,
-                                  "exponent", Curve("n, loss", n, loss)),
+                                  "exponent", ClaimCurve("n, loss", n, loss)),
         "minimax-constant": Claim(f"{law} its constant", float(loss[-1] * n[-1] ** 0.5), NAN, 2.0, "constant"),
     }  # fmt: skip
 
@@ -232,8 +234,8 @@ def _minimax(_seed: int) -> Claims:
 def _times(seed: int) -> Claims:
     """Return emergence times over their leading order, and the learned share of a slow spectrum."""
     problem = Problem(activation="he4", teacher=Teacher.power_law(64, 1.0), width=192, dimension=4096, seed=seed)
-    found = predict_emergence(problem)
-    ratio = (found["predicted_emergence_time"] / found["leading_order_time"]).values
+    prediction = predict_emergence(problem)
+    ratio = (prediction["predicted_emergence_time"] / prediction["leading_order_time"]).values
     slow = Problem(activation="he4", teacher=Teacher.power_law(65536, 0.3), width=196608, dimension=2**24, seed=seed)
     learned = np.sort(predict_emergence(slow)["predicted_learned_time"].values)
     times = np.geomspace(learned[4096], learned[32768], POINTS)
@@ -244,10 +246,10 @@ def _times(seed: int) -> Claims:
         "time-constant": Claim(
             "direction p emerges at 1/(k (k-2) a_p |C_0|^(k-2))", float(np.exp(np.log(ratio).mean())),
             float(np.log(ratio).std(ddof=1) / np.sqrt(ratio.size)), 1.0, "constant",
-            Curve("p, time over 1/(...)", np.arange(1.0, ratio.size + 1.0), ratio, is_slope=False)),
+            ClaimCurve("p, time over 1/(...)", np.arange(1.0, ratio.size + 1.0), ratio, is_slope=False)),
         "slow-spectrum": Claim(
             "for beta = 0.3 the learned share of the loss grows as t^((1-2 beta)/beta)", fit.exponent,
-            fit.standard_error, 4.0 / 3.0, "exponent", Curve("t, learned share", times, share)),
+            fit.standard_error, 4.0 / 3.0, "exponent", ClaimCurve("t, learned share", times, share)),
     }  # fmt: skip
 
 
@@ -258,7 +260,7 @@ def _shares(_seed: int) -> Claims:
     for k in (2, 3, 4):
         share = np.array([_search_share(k, dimension) for dimension in d])
         text = f"most of the time to learn is the search for the direction: its share at k = {k}, d = 10^4"
-        curve = Curve("d, share", d, share, is_slope=False)
+        curve = ClaimCurve("d, share", d, share, is_slope=False)
         claims[f"search-k{k}"] = Claim(text, float(share[-1]), NAN, 0.5, "floor", curve)
     return claims
 
@@ -271,7 +273,7 @@ def _search_share(k: int, dimension: float) -> float:
         C = state[0]
         return np.array([k * C ** (k - 1) * (1.0 - C**2), 4.0 * (C**k - np.exp(state[1]))])
 
-    def found(_time: float, state: Array) -> float:
+    def emerged(_time: float, state: Array) -> float:
         return float(state[0] ** 2 - 0.1)
 
     def learned(_time: float, state: Array) -> float:
@@ -279,7 +281,7 @@ def _search_share(k: int, dimension: float) -> float:
 
     learned.terminal = True  # type: ignore[attr-defined]
     start = np.array([dimension**-0.5, np.log(1e-4)])
-    end: Any = solve_ivp(motion, (0.0, 1e9), start, method="LSODA", events=(found, learned), rtol=1e-9, atol=1e-12)
+    end: Any = solve_ivp(motion, (0.0, 1e9), start, method="LSODA", events=(emerged, learned), rtol=1e-9, atol=1e-12)
     return float(end.t_events[0][0] / end.t_events[1][0])
 
 
@@ -313,33 +315,33 @@ def _surface(_seed: int) -> Claims:
 
 def _composition(seed: int) -> Claims:
     """Return the accuracy of the constructed transformers, and the slopes of the samples of hop 1."""
-    found = composition(seed=seed, progress=False)
-    n, along_k = found["hop_samples"].values, found["vocabulary"].values == 8.0
-    x = {"vocabulary": found["vocabulary"].values, "hops": found["hops"].values}
+    answer = composition(seed=seed, progress=False)
+    n, along_k = answer["hop_samples"].values, answer["vocabulary"].values == 8.0
+    x = {"vocabulary": answer["vocabulary"].values, "hops": answer["hops"].values}
     kept = {"vocabulary": x["hops"] == 4.0, "hops": along_k}
     claims = {
         "composition": Claim("a transformer of log2 k + 1 layers composes k permutations: least accuracy",
-                             float(found["accuracy"].min()), NAN, 1.0, "constant"),
+                             float(answer["accuracy"].min()), NAN, 1.0, "constant"),
     }  # fmt: skip
     for name, symbol, bound in (("vocabulary", "N", 6.0), ("hops", "k", 4.0)):
         order = np.argsort(x[name][kept[name]])
         text = f"hop 1 needs at most k^4 N^6 samples: slope in {symbol}"
-        curve = Curve(f"{symbol}, samples", x[name][kept[name]][order], n[kept[name]][order])
-        claims[f"hop-{name}"] = Claim(text, float(found.attrs[f"{name}_slope"]), NAN, bound, "bound", curve)
+        curve = ClaimCurve(f"{symbol}, samples", x[name][kept[name]][order], n[kept[name]][order])
+        claims[f"hop-{name}"] = Claim(text, float(answer.attrs[f"{name}_slope"]), NAN, bound, "bound", curve)
     return claims
 
 
 def _sgd(seed: int) -> Claims:
     """Return the power of d in the samples of online SGD until C² = ½, one neuron, k = 3, sixteen runs each."""
-    run: Callable[..., Any] = find_study(study_path("projected-sgd"))
+    run = find_study(study_path("projected-sgd"))
     k, d, samples = 3, np.array([32.0, 64.0, 128.0, 256.0]), []
     problem = Problem(activation="he3", teacher=Teacher([1.0]), width=1, dimension=32, seed=seed)
     for dimension in d:
-        rate, one = 0.1 * dimension ** (-0.5 * k), np.ones((1, 1))
-        overlaps = 2.0 / np.sqrt(dimension) * one, one, np.array([1e-4])
+        rate, ones = 0.1 * dimension ** (-0.5 * k), np.ones((1, 1))
+        overlaps = 2.0 / np.sqrt(dimension) * ones, ones, np.array([1e-4])
         start = replace(problem, dimension=int(dimension), initial_overlaps=overlaps)
         steps = int(6.0 * float(predict_emergence(start)["predicted_emergence_time"][0]) / rate)
-        runs = run(start, learning_rate=rate, steps=steps, seeds=16, progress=False)
+        runs = cast("xr.Dataset", run(start, learning_rate=rate, steps=steps, seeds=16, progress=False))
         samples.append(np.log(runs["emergence_time"].values[:, 0] / rate))
     logs = np.array([np.nanmean(values) for values in samples])
     errors = np.array([np.nanstd(values, ddof=1) / np.sqrt(np.isfinite(values).sum()) for values in samples])
@@ -347,7 +349,7 @@ def _sgd(seed: int) -> Claims:
     text = "online SGD needs d^(k-1) samples at k = 3"
     return {
         "sgd-samples": Claim(
-            text, fit.exponent, fit.standard_error, k - 1.0, "exponent", Curve("d, samples", d, np.exp(logs))
+            text, fit.exponent, fit.standard_error, k - 1.0, "exponent", ClaimCurve("d, samples", d, np.exp(logs))
         )
     }
 
@@ -376,9 +378,9 @@ PARTS: dict[str, tuple[Callable[[int], Claims], str]] = {
 
 def _paper(study: FreeStudy, parts: list[str], seed: int, done: xr.Dataset | None) -> xr.Dataset:
     """Measure all parts that `done` lacks; KeyboardInterrupt if there is no claim when it is interrupted."""
-    known = [] if done is None else done["part"].values.tolist()
-    left = [part for part in parts if part not in known]
-    names, columns = list[str](), list[dict[str, Any]]()
+    measured_parts = [] if done is None else done["part"].values.tolist()
+    left = [part for part in parts if part not in measured_parts]
+    names, columns = list[str](), list[dict[str, object]]()
     with under_way(len(left), study.progress, unit="part") as meter:
         for part in left:
             meter.bar.set_postfix_str(part)
@@ -390,7 +392,7 @@ def _paper(study: FreeStudy, parts: list[str], seed: int, done: xr.Dataset | Non
             meter.add(1)
     if done is not None:
         names = [*map(str, done["claim"].values), *names]
-        columns = [{key: done[key].values[at] for key in ROW} for at in range(done.sizes["claim"])] + columns
+        columns = [{key: done[key].values[at] for key in ROW} for at in range(done["claim"].size)] + columns
     if not names:
         raise KeyboardInterrupt
     values: Values = {key: ((), np.array([column[key] for column in columns])) for key in ROW}
@@ -402,10 +404,10 @@ ROW = ("part", "command", "part_seconds", "statement", "measured", "measured_err
        "claim_verdict", "claim_axes", "claim_is_slope", "claim_x", "claim_y")  # fmt: skip
 
 
-def _row(claim: Claim) -> dict[str, Any]:
+def _row(claim: Claim) -> dict[str, object]:
     """Return the variables of a claim; of its curve at most `POINTS` points, NaN behind them."""
     x, y = np.full((2, POINTS), np.nan)
-    curve = claim.curve or Curve("", np.empty(0), np.empty(0))
+    curve = claim.curve or ClaimCurve("", np.empty(0), np.empty(0))
     chosen = np.unique(np.linspace(0, curve.x.size - 1, min(POINTS, curve.x.size)).round().astype(np.int64))
     x[: chosen.size], y[: chosen.size] = curve.x[chosen], curve.y[chosen]
     return {
@@ -417,13 +419,13 @@ def _row(claim: Claim) -> dict[str, Any]:
 
 def _earlier(resume: xr.Dataset | str | PathLike[str] | None) -> xr.Dataset | None:
     """Return the report that is gone on with; ValueError unless it is one."""
-    found = load_answer(resume) if isinstance(resume, str | PathLike) else resume
-    if found is None:
+    report = load_answer(resume) if isinstance(resume, str | PathLike) else resume
+    if report is None:
         return None
-    check_type("resume", found, xr.Dataset, "a dataset or its path")
-    answer = found.attrs.get("answer")
+    check_type("resume", report, xr.Dataset, "a dataset or its path")
+    answer = report.attrs.get("answer")
     require(answer == ANSWER, f"Argument `resume` must be a report of laws.paper, but is the answer {answer!r}.")
-    return found
+    return report
 
 
 @study_function  # returns what `run` of the prepared study returns, a dataset

@@ -84,7 +84,7 @@ def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
         (law.fit, [resample.fit for resample in without]),
         (law.finite_size, [resample.finite_size for resample in without]),
     ):
-        exponents = np.array([other.exponent for other in resampled])
+        exponents = np.array([refit.exponent for refit in resampled])
         error = float(np.sqrt((exponents.size - 1) * exponents.var())) * widening(exponents.size)
         wider.append(replace(fit, standard_error=error) if np.isfinite(error) else fit)
     return replace(law, fit=wider[0], finite_size=wider[1])

@@ -227,20 +227,18 @@ def theorem_study(
     >>> bool((bounds.delta_c.diff("dimension") < 0.0).all())
     True
     """
-    sizes = checked_increasing(dimensions, "dimensions", minimum=2, fewest=1)
-    count = checked_integer(directions, "directions", minimum=1, maximum=sizes[0])
+    dims = checked_increasing(dimensions, "dimensions", minimum=2, fewest=1)
+    count = checked_integer(directions, "directions", minimum=1, maximum=dims[0])
     seeds = checked_starts(starts, seed)
-    problem = checked_problem(
-        information_exponent, beta, count, sizes[-1], widest=3 * count, seed=seeds.start, fewest=1
-    )
+    problem = checked_problem(information_exponent, beta, count, dims[-1], widest=3 * count, seed=seeds.start, fewest=1)
     m = (
         problem.width
         if width is None
         else resolved_width(width, problem.teacher, problem.activation, progress=progress)
     )
     problem = replace(problem, width=m)
-    problems = [replace(problem, dimension=d) for d in sizes]
+    problems = [replace(problem, dimension=d) for d in dims]
     settings = {"accuracy": ACCURACY, "starts": len(seeds)}
-    work = f"{len(sizes) * len(seeds)} coupled flows of {m} neurons and {count} directions."
+    work = f"{len(dims) * len(seeds)} coupled flows of {m} neurons and {count} directions."
     solve = partial(_theorem, problems=problems, seeds=seeds)
     return PreparedStudy("theorem-study", TITLE, settings, problem, progress, solve, work)

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def _theorem_study(dataset: xr.Dataset) -> Found:
 
 def _decoupling(dataset: xr.Dataset) -> Found:
     """Return measured over predicted times by dimension, with standard errors over starts, and a sentence on them."""
-    points, starts = [], dataset.sizes["start"]
+    points, starts = [], dataset["start"].size
     for at, dimension in enumerate(dataset["dimension"].values.tolist()):
         ratio = dataset["time_ratio"].values[at]
         error = float(np.std(ratio, ddof=1) / np.sqrt(starts)) if starts > 1 else np.nan
@@ -93,7 +93,7 @@ def _surface(dataset: xr.Dataset) -> Found:
     by_form = dataset if "form" in dataset.dims else dataset.expand_dims("form")
     forms, points = [str(form) for form in by_form["form"].values], []
     for name in by_form["parameter"].values.tolist():
-        row: dict[str, Any] = {"parameter": str(name).replace("_", " ")}
+        row: dict[str, object] = {"parameter": str(name).replace("_", " ")}
         for form in forms:
             fit = by_form.sel(form=form, parameter=name)
             row |= {form: float(fit["fitted"]), f"{form} error": float(fit["fitted_error"])}
@@ -201,7 +201,7 @@ def _draw_theorem_study(dataset: xr.Dataset, axes: Array) -> None:
     (ax,) = axes
     d = dataset["dimension"].values
     for name, colour, label in (("delta_c", PREDICTED, "part (c)"), ("delta_b", MEASURED, "part (b)")):
-        for start in range(dataset.sizes["start"]):
+        for start in range(dataset["start"].size):
             ax.loglog(d, dataset[name].values[:, start], "o-", color=colour, ms=4, label=None if start else label)
     leading = dataset["delta_c_leading_order"].mean("start").values
     ax.loglog(d, leading, "--", color=IDEAL, lw=1.3, label="part (c), leading order")
@@ -325,10 +325,10 @@ def _draw_paper(dataset: xr.Dataset, axes: Array) -> None:
         claim = dataset.isel(claim=at)
         value, error, claimed = (float(claim[name]) for name in ("measured", "measured_error", "claimed"))
         x, y = claim["claim_x"].values, claim["claim_y"].values
-        known = np.isfinite(x) & np.isfinite(y)
+        is_finite = np.isfinite(x) & np.isfinite(y)
         colour = TONES[str(claim["claim_verdict"].values)]
-        if known.any():
-            x, y = x[known], y[known]
+        if is_finite.any():
+            x, y = x[is_finite], y[is_finite]
             x_name, y_name = str(claim["claim_axes"].values).split(", ")
             ax.set_xlabel(x_name, fontsize="small")
             ax.set_ylabel(y_name, fontsize="small")
@@ -365,7 +365,7 @@ def _draw_edges(dataset: xr.Dataset, axes: Array) -> None:
 def _draw_composition(dataset: xr.Dataset, axes: Array) -> None:
     """Draw the samples of hop 1 against N and k beside law and bound, and the bounds of the constructions."""
     left, right = axes
-    places = np.arange(dataset.sizes["hop_size"])
+    places = np.arange(dataset["hop_size"].size)
     for name, style, colour, label in (
         ("hop_samples", "o", MEASURED, "measured"),
         ("hop_law", "_", IDEAL, r"$1 + \ln((k-1)/0.05)/\ln N$"),
@@ -375,10 +375,10 @@ def _draw_composition(dataset: xr.Dataset, axes: Array) -> None:
     left.set(yscale="log", xticks=places)
     left.set_xticklabels([text.replace(", ", "\n") for text in dataset["hop_size"].values.tolist()], fontsize="x-small")
     finish_panel(left, "", "samples", "hop 1 right in 95 % of rows")
-    sizes = np.arange(dataset.sizes["size"])
+    places = np.arange(dataset["size"].size)
     for shift, name, colour in ((-0.25, "information", MEASURED), (0.0, "kernel", IDEAL), (0.25, "descent", PREDICTED)):
-        right.bar(sizes + shift, dataset[f"{name}_bound"].values, 0.23, color=colour, label=name)
-    right.set(yscale="log", xticks=sizes)
+        right.bar(places + shift, dataset[f"{name}_bound"].values, 0.23, color=colour, label=name)
+    right.set(yscale="log", xticks=places)
     accuracy = dataset["accuracy"].values
     ticks = [
         f"{text}\naccuracy {share:.3g}" for text, share in zip(dataset["size"].values.tolist(), accuracy, strict=True)
@@ -394,7 +394,7 @@ CLAIMS = {
     "width-for": Study(_width, _draw_width, lambda _: 1, (6.2, 4.2)),
     "frontier": Study(_frontier, _draw_frontier, lambda _: 2, (6.2, 4.6)),
     "methods": Study(_methods, _draw_methods, lambda _: 2, (5.8, 4.0)),
-    "paper": Study(_paper, _draw_paper, lambda dataset: int(dataset.sizes["claim"]), (3.3, 2.3)),
+    "paper": Study(_paper, _draw_paper, lambda dataset: dataset["claim"].size, (3.3, 2.3)),
     "edges": Study(_edges, _draw_edges, lambda _: 1, (6.2, 4.2)),
     "composition-bounds": Study(_composition, _draw_composition, lambda _: 2, (6.2, 4.2)),
     "surface-fit": Study(_surface, _draw_surface, lambda _: 1, (6.6, 4.6)),

@@ -133,11 +133,11 @@ def predict(problem: Problem, method: str = "explicit") -> EmergencePrediction:
         return _predict_linearised(problem, method)
     side = FarSide.of(problem)
     first, learning, drawn = matched_pairs(problem, side)
-    found, *times = pair_times(problem, first)
+    reached, *times = pair_times(problem, first)
     if learning is not first:
         times[1] = pair_times(problem, learning)[2]
     is_same = first.neuron == learning.neuron
-    shares = shares_of_times(found, times[0], np.where(is_same, times[1], np.nan))
+    shares = shares_of_times(reached, times[0], np.where(is_same, times[1], np.nan))
     notes = [NOTE_DRAWN] if drawn else []
     notes += [] if side is None else side_notes(side, first, learning)
     leading = leading_order(problem.activation, problem.teacher.coefficients, first.overlap)

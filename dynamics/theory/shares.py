@@ -33,10 +33,14 @@ class LearningShares(NamedTuple):
     learning: Array
 
 
-def shares_of_times(found: Array, emerged: Array, learned: Array) -> LearningShares:
-    """Return the shares of three times, all of one shape; a level that is passed later than learned ends there."""
+def shares_of_times(reached: Array, emerged: Array, learned: Array) -> LearningShares:
+    """Return the shares of search, descent and learning, from the times at which each of the three ends.
+
+    The times, of one shape, are those at C² = 0.1, C² = ½ and half of the weight. A search or descent that ends after
+    the last counts until then, since the shares add up to 1.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        first, second = (np.minimum(times, learned) / learned for times in (found, emerged))
+        first, second = (np.minimum(times, learned) / learned for times in (reached, emerged))
     first = np.minimum(first, second)
     return LearningShares(first, second - first, 1.0 - second)
 
@@ -90,6 +94,6 @@ def learning_shares(
     )
     xi = logit_of_square(start.ravel())
     table = transit_table(c, 1, float(xi.min()))
-    found, emerged = (table.reached_after(xi, level) for level in (FOUND_LEVEL, EMERGENCE_LEVEL))
-    shares = shares_of_times(found, emerged, table.learned_after(xi, np.full_like(xi, a / n)))
+    reached, emerged = (table.reached_after(xi, level) for level in (FOUND_LEVEL, EMERGENCE_LEVEL))
+    shares = shares_of_times(reached, emerged, table.learned_after(xi, np.full_like(xi, a / n)))
     return LearningShares(*(share.reshape(start.shape) for share in shares))

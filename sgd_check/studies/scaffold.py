@@ -127,8 +127,8 @@ def seconds_of(
         reshuffle=reshuffle,
         dtype=dtype,
     )
-    made = make_engine(engine or engine_of(problem), problem, options)
-    return min(measured_seconds_per_step(made, burst) for _ in range(3)) / timed * steps
+    engine_runs = make_engine(engine or engine_of(problem), problem, options)
+    return min(measured_seconds_per_step(engine_runs, burst) for _ in range(3)) / timed * steps
 
 
 def checked_runs(seeds: object, seed: object, fewest: int = 2) -> dict[str, Any]:
