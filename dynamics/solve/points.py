@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def point_system(problem: Problem, step: StepSettings, points: object) -> PointS
         step.varying is None,
         f"Argument `learning_rate` must be one number for means over points, but is {step.varying!r}.",
     )
-    count: Any = POINTS if points is None else points
+    count = POINTS if points is None else points
     return PointSystem(problem, step.learning_rate, step.step_theory, step.batch_size, count)
 
 
@@ -100,7 +100,7 @@ def point_integration(run: AnswerCall, step: StepSettings, points: object) -> In
 
 
 def _attributes(
-    problem: Problem, system: PointSystem, step: StepSettings, values: Mapping[str, Any]
+    problem: Problem, system: PointSystem, step: StepSettings, values: Mapping[str, object]
 ) -> dict[str, object]:
     """Return the number of points, and of steps under the exponential loss the largest squared norm of a neuron."""
     attributes: dict[str, object] = {"points": system.points}
@@ -110,10 +110,10 @@ def _attributes(
     return attributes
 
 
-def _warn(attributes: Mapping[str, Any]) -> None:
+def _warn(attributes: Mapping[str, object]) -> None:
     """Warn where steps of the exponential loss have so long tails that runs blow up."""
     largest = attributes.get("largest_squared_norm", 0.0)
-    if largest > LARGEST_EXPONENTIAL:
+    if isinstance(largest, float) and largest > LARGEST_EXPONENTIAL:
         warn(
             f"Squared norms reach {largest:.3g}: steps of the exponential loss have long tails above "
             f"{LARGEST_EXPONENTIAL:g}, so that some runs blow up, and medians of runs agree with theory, means do not."

@@ -34,10 +34,13 @@ FURTHEST_OUTPUT, HALVINGS = 40.0, 64
 
 
 class Labels(NamedTuple):
-    """Labels of N points: values y_l and weights π_l, (L, N), and the law of the class given x alone, or None."""
+    """Labels of N points, of which each has L possible ones: means over labels are sums Σ_l π_l, dimensionless."""
 
+    #: Values y_l (L, N), of classes their numbers.
     values: Array
+    #: Weights π_l (L, N), which sum to 1 over l; of a cluster those given the cluster of the point.
     weights: Array
+    #: Probabilities of the classes given x alone (classes, N); None for labels that are values.
     posterior: Array | None
 
 
@@ -77,13 +80,13 @@ def _of_clusters(problem: Problem, x: Array, labels: Integers) -> Labels:
     assert mixture is not None
     assert mixture.labels is not None
     classes = np.unique(mixture.labels)
-    known = np.equal.outer(classes, labels).astype(np.float64)
+    is_class = np.equal.outer(classes, labels).astype(np.float64)
     means = np.pad(mixture.means, ((0, 0), (0, len(x) - mixture.span)))
     squares = np.sum((x[None] - means[:, :, None]) ** 2, axis=1)
     of_cluster = softmax(np.log(mixture.weights)[:, None] - 0.5 * mixture.snr * squares, axis=0)
     law = np.array([of_cluster[mixture.labels == label].sum(axis=0) for label in classes])
     values = classes.astype(np.float64)[:, None] * np.ones(labels.size)
-    return Labels(values, _flipped(known, problem.flip), _flipped(law, problem.flip))
+    return Labels(values, _flipped(is_class, problem.flip), _flipped(law, problem.flip))
 
 
 def _flipped(law: Array, flip: float) -> Array:
@@ -92,7 +95,7 @@ def _flipped(law: Array, flip: float) -> Array:
 
 
 def _noise(problem: Problem) -> tuple[Array, Array]:
-    """Return nodes and weights of the noise on labels that are values."""
+    """Return values and weights, of sum 1, of the noise on labels that are values, by Gauss-Hermite quadrature."""
     if problem.label_noise == 0.0:
         return np.zeros(1), np.ones(1)
     is_square = problem.objective in (SQUARED, CORRELATION)

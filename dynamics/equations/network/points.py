@@ -1,24 +1,29 @@
 r"""A two-layer network under any loss and labels, on Gaussian inputs or a mixture, by means over Sobol points.
 
-x = μ_κ + z/√s, class κ of weight p_κ; without a mixture μ = 0 and s = 1. With h_i = w_i·x + b_i, outputs
-f_k = S Σ_i V_ki σ(h_i), slopes g_k = ∂ℓ/∂f_k and q_i = S Σ_k g_k V_ki σ'(h_i), the mean gradients are E q_i x of w_i,
-S E g_k σ_i of V_ki and E q_i of b_i, and the products of those of one sample E q_i q_j |x|². Means of labels y_l with
-weights π_l are sums over l.
+Symbols: m neurons, r axes of teacher and mixture, C outputs; w_i (d) and b_i are the first layer and biases, V (C, m)
+the second layer, S the output scale. Inputs are x = μ_κ + z/√s, z standard normal, of a cluster κ with weight p_κ, mean
+μ_κ and precision s; without a mixture μ = 0 and s = 1. All are dimensionless. With h_i = w_i·x + b_i, outputs
+f_k = S Σ_i V_ki σ(h_i), slopes g_k = ∂ℓ/∂f_k of the loss and q_i = S Σ_k g_k V_ki σ'(h_i), the mean gradients are
+E q_i x of w_i, S E g_k σ_i of V_ki and E q_i of b_i; the products of those of one sample are E q_i q_j |x|². Where a
+point has labels y_l with weights π_l, its means are sums over l.
 
-State: one block [V (C, m) | b (m) | M (m, r) | Q (m, m)] for each scramble of the points, which it moves by alone; the
-answer is the mean of all blocks, and its error `ERRORS` standard errors. With LLᵀ = Q − MMᵀ and k = min(m, d − r)
-columns of L, a point has the coordinates X = (x_a, G/√s), and the neurons W = [M | L]. So P = E q Xᵀ holds the mean
-gradients, F = P Wᵀ their products with neurons and P Pᵀ those among each other, and |x|² is |X|² + (d − r − k)/s.
+State: one block [V (C, m) | b (m) | M (m, r) | Q (m, m)] per scramble of the points, M the projections of the neurons
+on the axes and Q = (w_i·w_j). A block moves by its own scramble alone. The answer is the mean of all blocks, its
+error `ERRORS` standard errors of this mean.
 
-sizes = `PointLayout`; parameters = [`Rates` | |w_i(0)|² (m) | losses to pass, (blocks, 4) | link | pieces of a loss of
-one's own | tiles of points], `work` holds `Parts`. A tile has its weight per point, then rows of `TILE` numbers: X,
-|x|², values and weights of labels.
+Points have few coordinates, since h depends on x along axes and neurons alone. Let W = [M | L], LLᵀ = Q − MMᵀ, with
+k = min(m, d − r) columns of L. A point is X = (x on the axes, G/√s) with k standard normal numbers G, and h = W X + b.
+So P = E q Xᵀ holds the mean gradients, F = P Wᵀ their products with neurons, P Pᵀ those among each other, and |x|² is
+|X|² + (d − r − k)/s.
+
+`sizes` holds `PointLayout`, `work` holds `Parts`, and `parameters` is [`PointRates` | |w_i(0)|² (m) | `marks_of` |
+numbers of the link | pieces of a loss that a user wrote | tiles of points, as `tile_of` reads them].
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 from numba import types
@@ -80,13 +85,14 @@ CURVATURE = {OF_CORRELATION: 0.0, OF_LOGISTIC: 0.25, OF_SOFTMAX: 0.5}
 class PointLayout(NamedTuple):
     """First entries of `sizes`: numbers of a network and of its points, and places in `parameters`."""
 
-    #: m, r, k, C, L, and 1 for neurons on the sphere.
+    #: Neurons m, axes r, further coordinates k, outputs C, labels L of a point; 1 for neurons on the sphere, else 0.
     width: int
     axes: int
     hidden: int
     outputs: int
     labels: int
     sphere: int
+    #: `FLOW`, `DESCENT`, `INFINITE` or `FINITE`.
     theory: int
     #: Code of the loss, and 1 where labels have a test error.
     loss: int
@@ -102,8 +108,12 @@ class PointLayout(NamedTuple):
     points_at: int
 
 
-class Rates(NamedTuple):
-    """First entries of `parameters`: ε_w, ε_v, ε_b, κ_w, κ_v, S, η, B, the level of emergence, and powers of a loss."""
+class PointRates(NamedTuple):
+    """First entries of `parameters`, dimensionless.
+
+    Rates ε_w, ε_v, ε_b and decays κ_w, κ_v of the layers, output scale S, step η, batch size B, the squared overlap at
+    which a direction emerges, and the powers in a piece of a loss that a user wrote, 0 for a named loss.
+    """
 
     rate_w: float
     rate_v: float
@@ -117,13 +127,20 @@ class Rates(NamedTuple):
     powers: float
 
 
-class Parts(NamedTuple):
-    """Layout of `work`: W, P (m, D), S and F (m, m), means of V and b (C + 1, m), and rows of a tile."""
+#: Place in `parameters` of the squared lengths at the start.
+SQUARES_AT = len(PointRates._fields)
 
+
+class Parts(NamedTuple):
+    """Layout of `work`, D = r + k."""
+
+    #: W and P (m, D).
     weights: Matrix
     gradient: Matrix
+    #: E q_i q_j |x|², later the second-order term of a mean step, and F, both (m, m).
     products: Matrix
     forces: Matrix
+    #: Mean gradients of V, then of b (C + 1, m).
     layers: Matrix
     #: h, σ and σ' (3 m, TILE); f, g and probabilities (3 C, TILE); further rows (4, TILE).
     link: Matrix
@@ -131,6 +148,19 @@ class Parts(NamedTuple):
     rows: Matrix
     #: Mean loss and test error.
     totals: Vector
+
+
+class Tile(NamedTuple):
+    """`TILE` points with the same share of the mean."""
+
+    #: Share of the mean over a block of one point.
+    weight: float
+    #: Coordinates (r + k, TILE), and |x|² (TILE,).
+    X: Matrix
+    squares: Vector
+    #: Values y_l and weights π_l of labels (L, TILE).
+    labels: Matrix
+    shares: Matrix
 
 
 @kernel
@@ -143,11 +173,36 @@ def layout_of(sizes: Integers) -> PointLayout:
 
 
 @kernel
-def rates_of(parameters: Vector) -> Rates:
+def rates_of(parameters: Vector) -> PointRates:
     """Return the rates of a network."""
-    return Rates(
+    return PointRates(
         parameters[0], parameters[1], parameters[2], parameters[3], parameters[4], parameters[5], parameters[6],
         parameters[7], parameters[8], parameters[9],
+    )  # fmt: skip
+
+
+@kernel
+def initial_squares(parameters: Vector, sizes: Integers) -> Vector:
+    """Return the squared lengths of the neurons at the start, |w_i(0)|² (m,), a view."""
+    return vector(parameters, SQUARES_AT, layout_of(sizes).width)
+
+
+@kernel
+def marks_of(parameters: Vector, sizes: Integers) -> Matrix:
+    """Return the mean loss and test error of each block whose passing is an event, (BLOCKS, 2), a view; NaN: none."""
+    return matrix(parameters, layout_of(sizes).marks_at, BLOCKS, 2)
+
+
+@kernel
+def tile_of(parameters: Vector, sizes: Integers, block: int, tile: int) -> Tile:
+    """Return a tile of the points of a block, as views."""
+    layout = layout_of(sizes)
+    D, L = layout.axes + layout.hidden, layout.labels
+    at = layout.points_at + (block * layout.tiles + tile) * layout.tile_size
+    squares = at + 1 + D * TILE
+    return Tile(
+        parameters[at], matrix(parameters, at + 1, D, TILE), vector(parameters, squares, TILE),
+        matrix(parameters, squares + TILE, L, TILE), matrix(parameters, squares + (1 + L) * TILE, L, TILE),
     )  # fmt: skip
 
 
@@ -250,7 +305,11 @@ def write_losses(
     weight: float, labels: Matrix, shares: Matrix, outputs: Matrix, rows: Matrix, totals: Vector, parameters: Vector,
     sizes: Integers,
 ) -> None:  # fmt: skip
-    """Write mean slopes g, and of one output the mean of g² to the first of `rows`, and add losses and errors."""
+    """Write the slopes of a tile and add its losses and errors to `totals`.
+
+    `outputs` has f in its first C rows. The next C get Σ_l π_l ∂ℓ/∂f times the weight of a point, the last C, of
+    softmax, its probabilities. Of one output the first of `rows` gets Σ_l π_l (∂ℓ/∂f)², times that weight.
+    """
     layout, powers = layout_of(sizes), int(rates_of(parameters).powers)
     C, code, loss, wrong = layout.outputs, layout.loss, 0.0, 0.0
     if code == OF_SOFTMAX:
@@ -377,23 +436,22 @@ def add_gradients(y: Vector, X: Matrix, parameters: Vector, sizes: Integers, wor
 def write_means(y: Vector, block: int, values: bool, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write W, P, S, means of the layers, mean loss and test error of a block; with `values` the last two alone."""
     layout, parts = layout_of(sizes), parts_of(sizes, work)
-    m, r, C, L, D = layout.width, layout.axes, layout.outputs, layout.labels, layout.axes + layout.hidden
+    m, r, C, D = layout.width, layout.axes, layout.outputs, layout.axes + layout.hidden
     V, M, Q = matrix(y, 0, C, m), matrix(y, (C + 1) * m, m, r), matrix(y, (C + 1 + r) * m, m, m)
     write_weights(M, Q, parts.weights)
-    for x in range(m * D, link_place(sizes)):
-        work[x] = 0.0
+    means = vector(work, m * D, link_place(sizes) - m * D)
+    for x in range(means.size):
+        means[x] = 0.0
     parts.totals[0] = parts.totals[1] = 0.0
-    for tile in range(layout.tiles):
-        at = layout.points_at + (block * layout.tiles + tile) * layout.tile_size
-        weight, X, at = parameters[at], matrix(parameters, at + 1, D, TILE), at + 1 + D * TILE
-        labels, shares = matrix(parameters, at + TILE, L, TILE), matrix(parameters, at + (1 + L) * TILE, L, TILE)
-        write_outputs(y, X, parameters, sizes, work)
-        write_losses(weight, labels, shares, parts.outputs, parts.rows, parts.totals, parameters, sizes)
+    for number in range(layout.tiles):
+        tile = tile_of(parameters, sizes, block, number)
+        write_outputs(y, tile.X, parameters, sizes, work)
+        write_losses(tile.weight, tile.labels, tile.shares, parts.outputs, parts.rows, parts.totals, parameters, sizes)
         if values:
             continue
-        add_gradients(y, X, parameters, sizes, work)
+        add_gradients(y, tile.X, parameters, sizes, work)
         if layout.theory >= INFINITE:
-            add_squares(weight, V, shares, vector(parameters, at, TILE), parameters, sizes, work)
+            add_squares(tile.weight, V, tile.shares, tile.squares, parameters, sizes, work)
 
 
 @kernel
@@ -411,7 +469,7 @@ def keep_lengths(step: float, M: Matrix, Q: Matrix, S: Matrix, dM: Matrix, dQ: M
 
 
 @kernel
-def write_forces(Q: Matrix, rates: Rates, parts: Parts, sphere: bool) -> None:
+def write_forces(Q: Matrix, rates: PointRates, parts: Parts, sphere: bool) -> None:
     """Turn P = E q Xᵀ into mean gradients with decay, on the sphere without the part along neurons; write F = P Wᵀ."""
     P, W, F = parts.gradient, parts.weights, parts.forces
     m, D = P.shape
@@ -433,7 +491,7 @@ def write_forces(Q: Matrix, rates: Rates, parts: Parts, sphere: bool) -> None:
 
 @pasted_kernel
 def write_block(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a block after its means."""
+    """Write dV/dt, db/dt, dM/dt and dQ/dt of a block to `out`, from the means that `write_means` left in `work`."""
     layout, rates, parts = layout_of(sizes), rates_of(parameters), parts_of(sizes, work)
     m, r, C, D = layout.width, layout.axes, layout.outputs, layout.axes + layout.hidden
     P, S, F, layers = parts.gradient, parts.products, parts.forces, parts.layers
@@ -467,7 +525,7 @@ def write_block(y: Vector, out: Vector, parameters: Vector, sizes: Integers, wor
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of all blocks."""
+    """Write the time derivatives of the states of all blocks."""
     size = layout_of(sizes).state
     for block in range(BLOCKS):
         part = vector(y, block * size, size)
@@ -492,7 +550,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
         totals = parts_of(sizes, work).totals
         write_means(part, block, True, parameters, sizes, work)
         for k in range(2):
-            mark = parameters[layout.marks_at + 2 * block + k]
+            mark = marks_of(parameters, sizes)[block, k]
             out[at + r + k] = mark - totals[k] if not math.isnan(mark) else -1.0
 
 
@@ -506,7 +564,7 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
         M, Q = matrix(y, at, m, r), matrix(y, at + m * r, m, m)
         mirror(Q)
         for i in range(m if layout.sphere == 1 else 0):
-            start = parameters[int(RATES) + i]
+            start = initial_squares(parameters, sizes)[i]
             factor = math.sqrt(start / Q[i, i])
             for a in range(r):
                 M[i, a] *= factor
@@ -532,15 +590,16 @@ def evaluate(function: Callable[..., None], y: Vector, out: Vector, numbers: tup
     function(0.0, y, out, numbers[0], numbers[1], numbers[2])
 
 
-RATES = len(Rates._fields)
 _EVALUATION = types.void(types.float64, *[types.float64[::1]] * 3, types.int64[::1], types.float64[::1])
 
 
 class PointSystem(FlowSystem):
     """State layout, points and observables of a network whose means are taken over points.
 
-    With a `learning_rate` η the mean steps of SGD are those of `step_theory`, or without one of population gradient
-    descent. ValueError is raised for too many coordinates, and if two neurons start alike.
+    Without a `learning_rate` the system is the gradient flow. With one, η, it is the mean step of SGD with batches of
+    `batch_size` as `step_theory` says, "infinite-d" or "finite-d", and that of population gradient descent for None.
+    `points` is the number of points of all scrambles together, a power of two. ValueError is raised for too many
+    coordinates or a link that jumps where its argument is trained, and if two neurons start alike.
     """
 
     name = "points"
@@ -549,7 +608,7 @@ class PointSystem(FlowSystem):
 
     def __init__(
         self, problem: Problem, learning_rate: float | None = None, step_theory: str | None = None,
-        batch_size: int = 1, points: int = POINTS,
+        batch_size: int = 1, points: object = POINTS,
     ) -> None:  # fmt: skip
         self.problem, self.student = problem, cast("Student", problem.student)
         student, start = self.student, problem.network_start()
@@ -575,14 +634,14 @@ class PointSystem(FlowSystem):
         M, Q = start.weights[:, :r], start.weights @ start.weights.T
         V = np.atleast_2d(start.second_layer)
         check_no_ties(start.second_layer if C == 1 else V.T @ np.arange(1.0, C + 1.0), start.bias, M, Q)
-        one = np.concatenate([V.ravel(), start.bias, M.ravel(), Q.ravel()])
-        self.initial_state = np.tile(one, BLOCKS)
+        state = np.concatenate([V.ravel(), start.bias, M.ravel(), Q.ravel()])
+        self.initial_state = np.tile(state, BLOCKS)
         link, self.kinked = link_numbers(problem.activation)
-        own = problem.objective.table if isinstance(problem.objective, OwnLoss) else np.zeros((2, 1, 0))
+        pieces = problem.objective.table if isinstance(problem.objective, OwnLoss) else np.zeros((2, 1, 0))
         self.kinked = self.kinked or (isinstance(problem.objective, OwnLoss) and problem.objective.kinks)
-        rates = Rates(
+        rates = PointRates(
             *student.learning_rates, *student.decay, student.output_scale, learning_rate or 0.0, batch_size,
-            problem.emergence_level, own.shape[2],
+            problem.emergence_level, pieces.shape[2],
         )  # fmt: skip
         self.points = BLOCKS * count
         #: Least rtol and atol that steps can follow.
@@ -597,15 +656,15 @@ class PointSystem(FlowSystem):
         ] * self.kinked
         tiles = points_of(problem, count, exact=theory == FINITE)
         D, L = r + hidden, tiles.labels
-        check_memory("points", points, tiles.numbers.size + BLOCKS * one.size)
-        places = np.cumsum([len(rates) + m, 2 * BLOCKS, link.size, own.size]).tolist()
+        check_memory("points", points, tiles.numbers.size + BLOCKS * state.size)
+        places = np.cumsum([len(rates) + m, 2 * BLOCKS, link.size, pieces.size]).tolist()
         code = OF_OWN if isinstance(problem.objective, OwnLoss) else OBJECTIVES.index(problem.objective)
         self.layout = PointLayout(
             m, r, hidden, C, L, int(student.first_layer == "sphere"), theory, code, int(problem.labels != VALUE),
-            one.size, tiles.numbers.shape[1], tiles.numbers.shape[2], *places,
+            state.size, tiles.numbers.shape[1], tiles.numbers.shape[2], *places,
         )  # fmt: skip
         marks = np.full((BLOCKS, 2), np.nan)
-        numbers = [np.array(rates), np.diag(Q), marks.ravel(), link, own.ravel(), tiles.numbers.ravel()]
+        numbers = [np.array(rates), np.diag(Q), marks.ravel(), link, pieces.ravel(), tiles.numbers.ravel()]
         self.parameters: Array = np.concatenate(numbers)
         self.sizes: Integers = np.array(self.layout, dtype=np.int64)
         self.work_size = 2 * m * D + 2 * m * m + (C + 1) * m + (3 * m + 3 * C + 4) * TILE + 2
@@ -685,15 +744,15 @@ class PointSystem(FlowSystem):
         """Return E ℓ(f, y), of the squared loss E(f − y)²."""
         return self.losses(state)[0]
 
-    def observe(self, state: Array) -> dict[str, Any]:
+    def observe(self, state: Array) -> dict[str, Array]:
         """Return all observables, means over the scrambles, and beside each its error under `_error`."""
         return self._record(state, full=True)
 
-    def summarise(self, state: Array) -> dict[str, Any]:
+    def summarise(self, state: Array) -> dict[str, Array]:
         """Return the observables whose size does not grow as the square of the neurons."""
         return self._record(state, full=False)
 
-    def _record(self, state: Array, *, full: bool) -> dict[str, Any]:
+    def _record(self, state: Array, *, full: bool) -> dict[str, Array]:
         V, b, M, Q = self.unpack(state)
         totals = self.totals(state)
         overlaps = [normalised_overlaps(*pair) for pair in zip(M, Q, strict=True)]
@@ -706,12 +765,12 @@ class PointSystem(FlowSystem):
         values |= {"teacher_overlap": C, "student_overlap": G} if full else {"max_overlap": np.abs(C).max(axis=1)}
         return with_errors(values)
 
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> dict[str, float]:
         """Return the floor of the loss, NaN where it has none, and with labels that are classes the error of Bayes."""
         floor = {"loss_floor": float(self.told(self._floor.mean()))}
         return floor | ({"bayes_error": float(self._bayes.mean())} if self.layout.has_error else {})
 
-    def times(self, event_times: Array) -> dict[str, Any]:
+    def times(self, event_times: Array) -> dict[str, Array]:
         """Return the times of events, means over blocks, and their errors; NaN where some block has none."""
         times = event_times.reshape(BLOCKS, -1)
         values: dict[str, Array] = {"emergence_time": times[:, :-2], "half_loss_time": times[:, -2]}
@@ -719,7 +778,7 @@ class PointSystem(FlowSystem):
         return with_errors(values)
 
 
-def with_errors(values: dict[str, Array]) -> dict[str, Any]:
+def with_errors(values: dict[str, Array]) -> dict[str, Array]:
     """Return means over blocks, the first axis, and 3.18 standard errors of them under the same names with `_error`."""
     means = {name: value.mean(axis=0) for name, value in values.items()}
     errors = {f"{name}_error": ERRORS * value.std(axis=0, ddof=1) / math.sqrt(BLOCKS) for name, value in values.items()}
@@ -762,7 +821,7 @@ def link_numbers(link: HermiteExpansion) -> tuple[Array, bool]:
 
 
 class Tiles(NamedTuple):
-    """Points as tiles, shape (blocks, tiles, numbers), the number of labels, and floor and Bayes error by block."""
+    """Points as tiles (blocks, tiles, numbers), labels L of a point, and E min_f ℓ and error of Bayes by block."""
 
     numbers: Array
     labels: int
@@ -776,21 +835,21 @@ def points_of(problem: Problem, count: int, *, exact: bool) -> Tiles:
     hidden = min(problem.width, d - r)
     means = np.zeros((1, r)) if mixture is None else np.pad(mixture.means, ((0, 0), (0, r - mixture.span)))
     shares, s = (np.ones(1), 1.0) if mixture is None else (mixture.weights, mixture.snr)
-    each = max(count // 2 ** (len(means) - 1).bit_length(), TILE)
+    per_cluster = max(count // 2 ** (len(means) - 1).bit_length(), TILE)
     turn, blocks, floors, errors, size = _turn(problem), [], [], [], 0
     for block in range(BLOCKS):
         tiles, floor, bayes = [], 0.0, 0.0
         for cluster, (mean, share) in enumerate(zip(means, shares.tolist(), strict=True)):
-            X = normal_points(r + hidden, each, [POINTS_DRAWN, block, cluster]) / math.sqrt(s)
+            X = normal_points(r + hidden, per_cluster, [POINTS_DRAWN, block, cluster]) / math.sqrt(s)
             X[:r] = turn @ X[:r] + mean[:, None]
-            labels = of_labels.labels_of(problem, X[:r], np.full(each, cluster))
+            labels = of_labels.labels_of(problem, X[:r], np.full(per_cluster, cluster))
             floor += share * float(of_labels.least_loss(problem, labels).mean())
             bayes += share * float(of_labels.bayes_error(problem, labels).mean())
-            squares = np.sum(X**2, axis=0) + (d - r - hidden) / s if exact else np.full(each, d / s)
+            squares = np.sum(X**2, axis=0) + (d - r - hidden) / s if exact else np.full(per_cluster, d / s)
             size = len(labels.values)
             rows = np.concatenate([X, squares[None], labels.values, labels.weights])
-            parts = rows.reshape(len(rows), -1, TILE).transpose(1, 0, 2).reshape(each // TILE, -1)
-            tiles.append(np.hstack([np.full((len(parts), 1), share / each), parts]))
+            parts = rows.reshape(len(rows), -1, TILE).transpose(1, 0, 2).reshape(per_cluster // TILE, -1)
+            tiles.append(np.hstack([np.full((len(parts), 1), share / per_cluster), parts]))
         blocks.append(np.concatenate(tiles))
         floors.append(floor)
         errors.append(bayes)
