@@ -605,7 +605,7 @@ def _from_mapping(mapping: Mapping[Any, Any], order: int | None) -> HermiteExpan
 
 def _by_degree(coefficients: Any) -> dict[int, object]:
     """Return the coefficients of a list, an array or a column by degree."""
-    if len(getattr(coefficients, "columns", ())) == 1:
+    if hasattr(coefficients, "columns") and len(coefficients.columns) == 1:
         coefficients = coefficients.iloc[:, 0]
     if hasattr(coefficients, "index") and hasattr(coefficients, "items"):
         return dict(coefficients.items())  # a column of pandas has labels

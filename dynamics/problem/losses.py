@@ -1,21 +1,22 @@
 r"""Losses ℓ(f, y) of an output and its label, and labels of classes.
 
-With u = f y of labels y = ±1, and e = f − y,
+The output f of a network and its label y are dimensionless. With u = f y of labels y = ±1, and e = f − y,
 
 .. math:: \text{squared } \tfrac12 e^2, \quad \text{correlation } -yf, \quad \text{logistic } \ln(1 + e^{-u}), \quad
    \text{exponential } e^{-u}, \quad \text{huber } \tfrac12 e^2 \text{ or } |e| - \tfrac12 \text{ where } |e| > 1,
 
-the smooth hinge is 0 for u ≥ 1, ½(1 − u)² for 0 < u < 1 and ½ − u below, and softmax is −ln p_y, p = softmax(f).
+the smooth hinge is 0 for u ≥ 1, ½(1 − u)² for 0 < u < 1 and ½ − u for u ≤ 0. Softmax has an output f_k per class k, and
+is −ln p_y of the class y, p_k = exp(f_k)/Σ_l exp(f_l).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from dynamics.problem.checks import Frozen, check_choice, checked_number, checked_real, read_only, require
+from dynamics.problem.checks import Frozen, JsonObject, check_choice, checked_number, checked_real, read_only, require
 from dynamics.problem.question import Compared
 from hermite.arrays import Array
 from hermite.expansion import callable_name
@@ -23,7 +24,9 @@ from hermite.piecewise import TABLE_END, has_kink, pieces_of, value_and_slope
 from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
-    from dynamics.problem.problem import Problem
+    from dynamics.problem.mixture import Mixture
+    from dynamics.problem.teacher import Teacher
+    from hermite import HermiteExpansion
 
 #: The functions that a problem may descend.
 SQUARED, CORRELATION, LOGISTIC, HINGE, HUBER = "squared", "correlation", "logistic", "hinge", "huber"
@@ -39,9 +42,9 @@ MOST_CLASSES = 10
 
 
 class OwnLoss(Compared, Frozen):
-    """A loss of one's own by its pieces in f for the labels −1 and +1; frozen, equal where the pieces are.
+    """A loss that a user wrote, as polynomials in f on equal pieces for the labels −1 and +1; frozen.
 
-    A file stores the pieces, since it holds no code.
+    Two are equal where their pieces are. A file stores the pieces, since it holds no code.
     """
 
     __slots__ = ("kinks", "name", "table")
@@ -53,8 +56,11 @@ class OwnLoss(Compared, Frozen):
     kinks: bool
 
     @classmethod
-    def of(cls, function: Callable[[Any, Any], Any]) -> OwnLoss:
-        """Return the loss of a vectorised function of (f, y); TypeError or ValueError if it is none on [−32, 32]."""
+    def of(cls, function: Callable[..., object]) -> OwnLoss:
+        """Return the loss of a function of arrays f, y of one shape that returns ℓ in this shape.
+
+        TypeError is raised where it returns another shape, ValueError where ℓ is not finite for f in [−32, 32].
+        """
         name = callable_name(function)
 
         def at(label: float) -> Callable[[Array], Array]:
@@ -80,7 +86,7 @@ class OwnLoss(Compared, Frozen):
 
     @classmethod
     def stored(cls, name: str, table: Array, *, kinks: bool) -> OwnLoss:
-        """Return the loss that a file holds."""
+        """Return the loss with the name, the pieces `table` and the `kinks` that a file holds."""
         loss = cls()
         loss._set(name=name, table=read_only(table), kinks=bool(kinks))
         return loss
@@ -100,8 +106,51 @@ class OwnLoss(Compared, Frozen):
 Objective = str | OwnLoss
 
 
+class Labelled(Protocol):
+    """The fields of `Problem` that say how its labels arise and which loss compares outputs with them."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the student's equations, "network" for those of a `Student`."""
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """Inputs that are a mixture of clusters, None for Gaussian inputs."""
+
+    @property
+    def teacher_link(self) -> HermiteExpansion:
+        """Link of the teacher's units that name none."""
+
+    @property
+    def teacher(self) -> Teacher:
+        """The function f*, or its units, from which labels arise."""
+
+    @property
+    def objective(self) -> Objective:
+        """The loss ℓ(f, y)."""
+
+    @property
+    def labels(self) -> str:
+        """A name of `LABELS`, before `check_labels` any value that a user passed."""
+
+    @property
+    def flip(self) -> float:
+        """Probability that a class is replaced by another one."""
+
+    @property
+    def threshold(self) -> float:
+        """Level that f* is compared with, dimensionless."""
+
+    @property
+    def label_noise(self) -> float:
+        """Standard deviation of the noise of labels that are values, dimensionless."""
+
+
 def checked_objective(value: object) -> Objective:
-    """Return the name of a loss, or the loss of a function of (f, y)."""
+    """Return the loss that a user chose by its name in `OBJECTIVES` or as a function of (f, y).
+
+    ValueError or TypeError is raised for any other value, and for a function that is no loss, see `OwnLoss.of`.
+    """
     if isinstance(value, OwnLoss):
         return value
     if callable(value):
@@ -139,13 +188,13 @@ def softmax_loss(outputs: Array, label: Array) -> tuple[Array, Array]:
     return log_sum - outputs[label, columns], p
 
 
-def needs_points(problem: Problem) -> bool:
+def needs_points(problem: Labelled) -> bool:
     """Return whether the means of a network need points: another loss, labels that are classes, or a mixture."""
     has_labels = (problem.labels, problem.objective) != (VALUE, SQUARED)
     return problem.kind == "network" and (has_labels or problem.mixture is not None)
 
 
-def number_of_classes(problem: Problem) -> int:
+def number_of_classes(problem: Labelled) -> int:
     """Return the number C of outputs: that of classes under softmax, and 1 under any other loss."""
     if problem.objective != SOFTMAX:
         return 1
@@ -154,7 +203,7 @@ def number_of_classes(problem: Problem) -> int:
     return len(problem.teacher.units(problem.teacher_link))
 
 
-def check_labels(problem: Problem) -> tuple[str, float, float]:
+def check_labels(problem: Labelled) -> tuple[str, float, float]:
     """Return labels, share of flips and threshold; raise ValueError if student, loss and labels do not fit together."""
     mixture, chosen, objective = problem.mixture, cast("object", problem.labels), problem.objective
     if chosen is None:
@@ -211,7 +260,7 @@ def check_labels(problem: Problem) -> tuple[str, float, float]:
     return labels, flip, threshold
 
 
-def check_classes(problem: Problem) -> None:
+def check_classes(problem: Labelled) -> None:
     """Raise ValueError unless a softmax has 2 to 10 classes, each a unit of the teacher or a label of clusters."""
     if problem.objective != SOFTMAX:
         return
@@ -231,8 +280,8 @@ def stored_objective(objective: Objective) -> object:
     return objective if isinstance(objective, str) else {"own": objective.name, "kinks": objective.kinks}
 
 
-def read_objective(stored: Any, table: Array | None) -> Objective:
-    """Return the loss of a file."""
+def read_objective(stored: str | JsonObject, table: Array | None) -> Objective:
+    """Return the loss that `stored_objective` stored, of a user's with its pieces `table` (2, pieces, powers)."""
     if isinstance(stored, str):
         return stored
     if table is None:

@@ -418,8 +418,9 @@ class Problem(Compared):
             "inputs": None if self.inputs is None else self.inputs.parameters(),
         }
         # Files of problems without classes are those of earlier versions.
-        usual_labels = {"labels": VALUE, "flip": 0.0, "threshold": 0.0}
-        parameters |= {name: value for name, usual in usual_labels.items() if (value := getattr(self, name)) != usual}
+        parameters |= {} if self.labels == VALUE else {"labels": self.labels}
+        parameters |= {} if self.flip == 0.0 else {"flip": self.flip}
+        parameters |= {} if self.threshold == 0.0 else {"threshold": self.threshold}
         if isinstance(student, Student):
             parameters["teacher"] = {
                 "polynomial": None if teacher.target is None else teacher.target.text,

@@ -335,7 +335,7 @@ def _checked_rows(values: ArrayLike, width: int) -> Array:
 def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:
     """Return one number for each of the symbols, finite and at least 0."""
     count, numbers = len(symbols), values
-    if getattr(values, "ndim", None):
+    if hasattr(values, "ndim") and values.ndim:
         numbers = real_column(values, name).tolist()
     if not isinstance(numbers, (tuple, list)) or len(numbers) != count:
         refuse(

@@ -205,6 +205,8 @@ ENGINES: dict[str, Declaration] = {
                           optimizers={"zeroth-order": "sgd_check.engines.scalar:ScalarEngine"}),
 }  # fmt: skip
 DEFAULT_ENGINE = "projected"
+#: Maker of runs in two phases, from those of the first, the problem of the second, and the time of the switch.
+LAYERWISE = "sgd_check.engines.layerwise:LayerwiseEngine"
 
 
 def engine_of(problem: Problem, optimizer: Optimizer = PLAIN) -> str:
@@ -270,11 +272,10 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
             refuse(f"Argument `{argument}` must be {choice} for engine {name!r}, but is {value}.")
     if len(phases := problem.phases()) == 1:
         return cast("Engine", make(problem, options))
-    from sgd_check.engines.layerwise import LayerwiseEngine
-
     require(
         options.optimizer.is_plain,
         f"Argument `optimizer` must be plain SGD where `layer_wise` is given, but is {options.optimizer}.",
     )
     first, second = phases
-    return LayerwiseEngine(make(first, options), second, cast("Student", problem.student).switch_time())
+    in_phases = resolve_name(LAYERWISE)
+    return cast("Engine", in_phases(make(first, options), second, cast("Student", problem.student).switch_time()))
