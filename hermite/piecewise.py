@@ -17,7 +17,9 @@ SMOOTH = 1e-6
 
 
 def pieces_of(function: Callable[[Array], Array]) -> Array:
-    """Return powers of u in [−1, 1] on each piece of [−TABLE_END, TABLE_END], shape (pieces, TABLE_DEGREE + 1).
+    """Return the table of a function: its coefficients on each piece, shape (pieces, TABLE_DEGREE + 1).
+
+    Column j has the coefficient of u^j, where u goes from −1 to 1 along a piece of [−TABLE_END, TABLE_END].
 
     Each piece interpolates at Chebyshev nodes; a kink is exact at a multiple of PIECE_WIDTH and blurred elsewhere.
     Where the function is not finite the powers are NaN.

@@ -12,7 +12,6 @@ from dynamics.integrators.stepper import Status, end_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -25,7 +24,11 @@ OF_FIRST = "first_"
 
 
 class PhasedStepper:
-    """Takes steps of one stepper until the time `switch`, then those of another, which `second` makes of a state."""
+    """A stepper of a flow whose equations change once, with the interface of `Stepper`.
+
+    It takes steps of `first` until the flow time `switch`, dimensionless, then those of the stepper that `second` makes
+    of the state (n,) there.
+    """
 
     def __init__(self, first: Stepper, second: Callable[[Array], Stepper], switch: float) -> None:
         self._first, self._make, self._switch = first, second, switch
@@ -126,6 +129,6 @@ class PhasedMethod:
 
         return PhasedStepper(self.first.stepper(rtol), begun, self.switch)
 
-    def attributes(self, stepper: Any) -> dict[str, Any]:
+    def attributes(self, stepper: Stepper) -> dict[str, object]:
         """Return the attributes of a dataset that tell which method ran."""
         return self.first.attributes(stepper)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
+    from dynamics.problem.checks import JsonObject
+    from dynamics.report.findings import Rows
     from hermite.arrays import Array
 
 #: Row -> variable over time, its least value, and the time half-way there.
@@ -42,7 +44,7 @@ def class_findings(dataset: xr.Dataset, plot_axes: Callable[..., Axes]) -> Findi
         _plot_excess: "Mean loss above its floor and test error above that of Bayes, with their errors by points.",
         plot_axes: "Largest squared overlap of a neuron with each axis.",
     }
-    if "teacher_overlap" in dataset and dataset.sizes["direction"] >= 2:
+    if "teacher_overlap" in dataset and dataset["direction"].size >= 2:
         plots[_plot_regions] = "Classes that the network decides for on the plane of the first two axes, at the end."
     table = Table(
         caption="What is learned",
@@ -76,7 +78,7 @@ def class_findings(dataset: xr.Dataset, plot_axes: Callable[..., Axes]) -> Findi
     )
 
 
-def _row(dataset: xr.Dataset, name: str, variable: str, best: str, half: str) -> dict[str, Any]:
+def _row(dataset: xr.Dataset, name: str, variable: str, best: str, half: str) -> JsonObject:
     """Return start, end with its error, least value and half-way time of a quantity."""
     saved = finite_part(dataset[variable].values)
     errors = finite_part(dataset[f"{variable}_error"].values)
@@ -89,7 +91,7 @@ def _row(dataset: xr.Dataset, name: str, variable: str, best: str, half: str) ->
     }  # fmt: skip
 
 
-def _sentence(rows: list[dict[str, Any]]) -> str:
+def _sentence(rows: Rows) -> str:
     """Return a sentence on where loss and test error end."""
     parts = []
     for row in rows:

@@ -22,7 +22,10 @@ def is_projected(problem: Problem) -> bool:
 
 
 def write_classes(problem: Problem, values: Array, normals: Array) -> None:
-    """Replace values f* of samples by their labels, in place; `normals` are as many standard normal numbers."""
+    """Replace values f* of samples, an array of any shape, by their labels ±1, in place; keep labels "value".
+
+    `normals`, of the same shape, are independent standard normal numbers from which labels and flips are drawn.
+    """
     if problem.labels == VALUE:
         return
     above = values - problem.threshold

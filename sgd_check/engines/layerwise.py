@@ -17,9 +17,11 @@ PLACE = "phase_and_time"
 
 
 class LayerwiseEngine(Engine):
-    """Runs of an engine of the first phase that enters `second` at the flow time `switch`.
+    """Runs of `engine`, which was made for the first phase, that go on with the problem `second` at a switch.
 
-    A step of rate η is of the phase of its middle, so that it does not depend on rounding.
+    The flow time of a step is the sum of the learning rates η before it. A step belongs to the second phase if its
+    middle, that sum plus η/2, is at or after the flow time `switch`, dimensionless; so rounding of the sum does not
+    move the switch.
     """
 
     def __init__(self, engine: Engine, second: Problem, switch: float) -> None:

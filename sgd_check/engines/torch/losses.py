@@ -51,9 +51,10 @@ _SLOPES: dict[str, Slope] = {
 
 
 class ClassLabels:
-    """Labels that are classes, drawn from one normal number each, and samples of a mixture.
+    """Labels that are classes, and samples of a mixture, each drawn from one standard normal number per sample.
 
-    `values` returns f* of coordinates (…, r): (…,), or of labels "softmax" those of the units (…, C).
+    `values` maps coordinates (…, r) on the teacher's axes to f* (…,), or for labels "softmax" to the values of the
+    teacher's units (…, C). `placement` are dtype and device of the tensors.
     """
 
     def __init__(
