@@ -18,7 +18,7 @@ import numpy as np
 
 from dynamics.problem.checks import Frozen, JsonObject, check_choice, checked_number, checked_real, read_only, require
 from dynamics.problem.question import Compared
-from hermite.arrays import Array
+from hermite.arrays import Array, real_array
 from hermite.expansion import callable_name
 from hermite.piecewise import TABLE_END, has_kink, pieces_of, value_and_slope
 from hermite.text.messages import refuse, shown
@@ -65,7 +65,16 @@ class OwnLoss(Compared, Frozen):
 
         def at(label: float) -> Callable[[Array], Array]:
             def values(f: Array) -> Array:
-                result: Array = np.asarray(function(f, np.full_like(f, label)), dtype=np.float64)
+                try:
+                    with np.errstate(all="ignore"):
+                        result = real_array(function(f, np.full_like(f, label)), "objective")
+                except Exception as error:
+                    refuse(
+                        f"Argument `objective` must take arrays of outputs and of labels, and return real numbers, but "
+                        f"{name!r} failed: {error}",
+                        error=TypeError,
+                        cause=error,
+                    )
                 require(
                     result.shape == f.shape,
                     f"Argument `objective` must return one number for each output, but {name!r} returns shape "

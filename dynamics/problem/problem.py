@@ -27,6 +27,7 @@ from dynamics.problem.emergence import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.hints import class_with_hints
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
 from dynamics.problem.losses import (
+    CLUSTER,
     CORRELATION,
     SQUARED,
     VALUE,
@@ -225,8 +226,10 @@ class Problem(Compared):
 
     def __post_init__(self) -> None:
         teacher: object = self.teacher
-        if teacher is None and self.mixture is not None and self.mixture.labels is not None:
-            self._assign(teacher=Teacher(np.ones(self.mixture.span)))
+        labels: object = self.labels
+        mixture = self.mixture
+        if teacher is None and labels in (None, CLUSTER) and mixture is not None and mixture.labels is not None:
+            self._assign(teacher=Teacher(np.ones(mixture.span)))
         if not isinstance(self.teacher, Teacher):
             refuse(f"Argument `teacher` must be a Teacher, but is {shown(self.teacher)}.", TypeError)
         check_choice("learned_definition", self.learned_definition, DEFINITIONS)

@@ -56,6 +56,11 @@ def point_system(problem: Problem, step: StepSettings, points: object) -> PointS
         "`sgd_check.simulate` takes such steps.",
     )
     require(
+        len(problem.phases()) == 1,
+        "Argument `points` must be None for a student that is trained layer by layer, whose means have closed forms, "
+        f"but is {shown(points)}.",
+    )
+    require(
         step.varying is None,
         f"Argument `learning_rate` must be one number for means over points, but is {step.varying!r}.",
     )

@@ -74,6 +74,11 @@ def labels_of(problem: Problem, x: Array, cluster: Integers) -> Labels:
     return Labels(np.array([[-1.0], [1.0]]) * np.ones(count), law, law)
 
 
+def labels_per_point(problem: Problem) -> int:
+    """Return the number L of labels that a point has, each with its probability."""
+    return len(labels_of(problem, np.zeros((problem.teacher.span, 1)), np.zeros(1, dtype=np.int64)).values)
+
+
 def _of_clusters(problem: Problem, x: Array, labels: Integers) -> Labels:
     """Return the labels of clusters (N,), flipped, and the law of the class given x."""
     mixture = problem.mixture
@@ -127,7 +132,7 @@ def _least_of_two(objective: Objective, up: Array) -> Array:
     """Return min_f of (1 − π) ℓ(f, −1) + π ℓ(f, 1) at probabilities π (N,), of one's own loss by a grid."""
     count = up.size
     if isinstance(objective, OwnLoss):
-        shares, outputs = np.linspace(0.0, 1.0, 257), np.linspace(-32.0, 32.0, 8193)
+        shares, outputs = np.sin(np.linspace(0.0, 0.5 * np.pi, 2049)) ** 2, np.linspace(-32.0, 32.0, 8193)
         below, above = (objective.value_and_slope(outputs, np.full_like(outputs, y))[0] for y in (-1.0, 1.0))
         least = [np.min((1.0 - share) * below + share * above) for share in shares]
         return np.asarray(np.interp(up, shares, least))

@@ -643,7 +643,10 @@ class PointSystem(FlowSystem):
             *student.learning_rates, *student.decay, student.output_scale, learning_rate or 0.0, batch_size,
             problem.emergence_level, pieces.shape[2],
         )  # fmt: skip
-        self.points = BLOCKS * count
+        D, L = r + hidden, of_labels.labels_per_point(problem)
+        clusters, per_cluster = points_by_cluster(problem, count)
+        self.points = BLOCKS * clusters * per_cluster
+        check_memory("points", points, self.points * (D + 2 * L + 1) + BLOCKS * state.size)
         #: Least rtol and atol that steps can follow.
         self.least_tolerance = BENT_TOLERANCE if problem.objective in (losses.HINGE, losses.HUBER) else 0.0
         if self.kinked:
@@ -654,9 +657,7 @@ class PointSystem(FlowSystem):
             f"rtol is at least {self.least_tolerance:.2g}, since the slope of the link or of the loss jumps; "
             "starts much smaller than 0.1 are less accurate"
         ] * self.kinked
-        tiles = points_of(problem, count, exact=theory == FINITE)
-        D, L = r + hidden, tiles.labels
-        check_memory("points", points, tiles.numbers.size + BLOCKS * state.size)
+        tiles = points_of(problem, per_cluster, exact=theory == FINITE)
         places = np.cumsum([len(rates) + m, 2 * BLOCKS, link.size, pieces.size]).tolist()
         code = OF_OWN if isinstance(problem.objective, OwnLoss) else OBJECTIVES.index(problem.objective)
         self.layout = PointLayout(
@@ -821,22 +822,30 @@ def link_numbers(link: HermiteExpansion) -> tuple[Array, bool]:
 
 
 class Tiles(NamedTuple):
-    """Points as tiles (blocks, tiles, numbers), labels L of a point, and E min_f ℓ and error of Bayes by block."""
+    """Points as tiles (blocks, tiles, numbers), and E min_f ℓ and error of Bayes by block."""
 
     numbers: Array
-    labels: int
     floor: Array
     bayes: Array
 
 
-def points_of(problem: Problem, count: int, *, exact: bool) -> Tiles:
-    """Return tiles of `count` points or a few more for each block; |x|² is d/s unless it is to be `exact`."""
+def points_by_cluster(problem: Problem, count: int) -> tuple[int, int]:
+    """Return the number of clusters, and of points of each in a block: about an equal part of `count`, a power of two.
+
+    It is at least a tile. Inputs that are no mixture are one cluster.
+    """
+    clusters = 1 if problem.mixture is None else len(problem.mixture.means)
+    halvings = (clusters - 1).bit_length()
+    return clusters, max(count >> halvings, TILE)
+
+
+def points_of(problem: Problem, per_cluster: int, *, exact: bool) -> Tiles:
+    """Return tiles of `per_cluster` points for each cluster of each block; |x|² is d/s unless it is to be `exact`."""
     mixture, r, d = problem.mixture, problem.teacher.span, problem.dimension
     hidden = min(problem.width, d - r)
     means = np.zeros((1, r)) if mixture is None else np.pad(mixture.means, ((0, 0), (0, r - mixture.span)))
     shares, s = (np.ones(1), 1.0) if mixture is None else (mixture.weights, mixture.snr)
-    per_cluster = max(count // 2 ** (len(means) - 1).bit_length(), TILE)
-    turn, blocks, floors, errors, size = _turn(problem), [], [], [], 0
+    turn, blocks, floors, errors = _turn(problem), [], [], []
     for block in range(BLOCKS):
         tiles, floor, bayes = [], 0.0, 0.0
         for cluster, (mean, share) in enumerate(zip(means, shares.tolist(), strict=True)):
@@ -846,14 +855,13 @@ def points_of(problem: Problem, count: int, *, exact: bool) -> Tiles:
             floor += share * float(of_labels.least_loss(problem, labels).mean())
             bayes += share * float(of_labels.bayes_error(problem, labels).mean())
             squares = np.sum(X**2, axis=0) + (d - r - hidden) / s if exact else np.full(per_cluster, d / s)
-            size = len(labels.values)
             rows = np.concatenate([X, squares[None], labels.values, labels.weights])
             parts = rows.reshape(len(rows), -1, TILE).transpose(1, 0, 2).reshape(per_cluster // TILE, -1)
             tiles.append(np.hstack([np.full((len(parts), 1), share / per_cluster), parts]))
         blocks.append(np.concatenate(tiles))
         floors.append(floor)
         errors.append(bayes)
-    return Tiles(np.array(blocks), size, np.array(floors), np.array(errors))
+    return Tiles(np.array(blocks), np.array(floors), np.array(errors))
 
 
 def normal_points(dims: int, count: int, seed: list[int]) -> Array:

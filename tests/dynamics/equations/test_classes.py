@@ -445,6 +445,7 @@ def test_a_problem_whose_parts_do_not_fit_is_refused(changes, message):
         ({}, {"learning_rate": dynamics.cosine(0.1, 100)}, "Argument `learning_rate` must be one number for means over points, but is cosine(0.1, 100)."),
         ({}, {"error_estimate": True}, "Argument `error_estimate` must be None or False for means over points, whose scrambles give the errors, but is True."),
         ({"student": dynamics.Student(activation="sign", width=2)}, {}, "Argument `problem` must have a link without jumps where its argument is trained, since a sample has no gradient at a jump, but has sign."),
+        ({"student": dynamics.Student(activation="erf", width=2, layer_wise=2.0), "objective": "squared", "labels": "value"}, {"points": 1024}, "Argument `points` must be None for a student that is trained layer by layer, whose means have closed forms, but is 1024."),
     ],
 )  # fmt: skip
 def test_what_points_do_not_know_is_refused(changes, arguments, message):
@@ -514,3 +515,39 @@ def test_a_command_refuses_in_a_sentence(options, message, tmp_path, capsys):
     assert solve.main([*options, "--output", str(tmp_path / "run.nc")]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("loss", "end"),
+    [
+        (lambda f, y: 1 / 0, "failed: division by zero"),
+        (lambda f: f, "failed: <lambda>() takes 1 positional argument but 2 were given"),
+        (lambda f, y: "a", "must be an array of real numbers, but is 'a'."),
+        (lambda f, y: 1j * f, "must be an array of real numbers, but is array"),
+    ],
+)
+def test_a_loss_that_fails_or_is_no_real_number_is_refused_in_a_sentence(loss, end):
+    with pytest.raises(TypeError, match=r"^Argument `objective` must take arrays of outputs and of labels") as caught:
+        dynamics.Problem(
+            student=dynamics.Student(activation="erf", width=2), teacher=dynamics.Teacher([1.0]), dimension=9,
+            objective=loss, labels="sign",
+        )  # fmt: skip
+    assert end in str(caught.value)
+
+
+def test_labels_of_a_teacher_need_one_beside_clusters():
+    student = dynamics.Student(activation="erf", width=2)
+    with pytest.raises(TypeError, match=r"^Argument `teacher` must be a Teacher, but is None\.$"):
+        dynamics.Problem(
+            student=student, dimension=20, inputs=dynamics.Mixture.xor(), objective="logistic", labels="sign"
+        )
+
+
+def test_the_stored_number_of_points_is_the_number_used():
+    """Each of 5 clusters takes an eighth of a block's points, and at least a tile."""
+    means = np.eye(5)
+    mixture = dynamics.Mixture(means, [1, -1, 1, -1, 1])
+    student = dynamics.Student(activation="erf", width=2)
+    problem = dynamics.Problem(student=student, dimension=20, inputs=mixture, objective="logistic")
+    answer = dynamics.solve_network(problem, points=2**14, t_max=0.1, progress=False)
+    assert answer.attrs["points"] == 5 * 2**11
