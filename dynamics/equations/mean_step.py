@@ -341,7 +341,12 @@ def add_share(k: int, y: Vector, out: Vector, rate: float, total: Vector, steps_
 
 @kernel
 def decay_of_map(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write an approximate diagonal of the Jacobian of the flow through a map: decay of buffers and averages alone."""
+    """Write an approximate diagonal of the Jacobian of the flow through a map, decay of buffers and averages alone.
+
+    `out` has the layout of the state: overlaps of weights, of which the diagonal is 0, then those of the buffer, which
+    one step multiplies by the momentum or its square, and those of averages, by 1 − α, its square, or its product with
+    the momentum. For such a factor f the entry is ln f over η, to the order of the flow's series.
+    """
     counts, numbers = counts_of(sizes), numbers_of(parameters)
     m, P, rate, beta, vectors = counts.width, counts.axes, numbers.rate, numbers.momentum, counts.state
     alpha = numbers.share if numbers.share > 0.0 else 1.0 / (t / rate + 2.0)

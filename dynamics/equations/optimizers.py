@@ -188,7 +188,12 @@ def views_of_nodes(
 def sum_nodes(
     y: Vector, parameters: Vector, sizes: Integers, of_network: tuple[Vector, Integers], own: Vector
 ) -> float:
-    """Return d² E(ℓ₊ − ℓ₋)²/(4λ²), ℓ± the loss of a sample with weights shifted by ±λ along a direction."""
+    """Return d² E(ℓ₊ − ℓ₋)²/(4λ²), the mean square of a zeroth-order gradient of smoothing λ along one direction.
+
+    ℓ± is the loss of a sample with all weights shifted by ±λ along a random direction; the mean is a sum over the nodes
+    in `parameters`. y begins with the state [v | b | M | Q], `of_network` is (parameters, sizes) of the student's
+    system, and `own` is scratch.
+    """
     m, (numbers, student_sizes), optimizer = counts_of(sizes).width, of_network, numbers_of(parameters)
     scale, noise = network.rates_of(numbers).scale, steps.step_numbers(numbers, student_sizes).noise
     nodes, units, table, means, L = views_of_nodes(y, parameters, sizes, of_network, own)

@@ -180,7 +180,10 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Exact diagonal of the Jacobian, an entry of the symmetric G counted as one variable."""
+    """Write the exact diagonal of the Jacobian to `out`, in the layout of the state [C (m, P) | G (m, m) | ln n (m)].
+
+    An entry of the symmetric G counts as one variable with its mirror. `work` holds the forces of the last `rhs`.
+    """
     (C, G, _), (dC, dG, dl), (a, _, link) = split(y, sizes), split(out, sizes), numbers_of(parameters, sizes)
     A, _, B, _, _, n, r, _ = work_of(sizes, work)
     m, P = C.shape

@@ -149,7 +149,11 @@ def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers,
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write level − loss per level, then emergence and learned mass of each direction minus their levels."""
+    """Write the values of the events, which happen where one rises through 0, to `out`.
+
+    They are level − loss for each level of the loss, then emergence of each direction, the largest squared overlap, and
+    its learned mass, both minus their levels.
+    """
     counts, link, pair_mean = counts_of(sizes), numbers_of(parameters, sizes).link, 0.0
     m, P = counts.width, counts.directions
     for first in range(0, m, STRIP):

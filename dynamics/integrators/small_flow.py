@@ -113,7 +113,12 @@ def slow_clusters(
     parameters: Vector,
     sizes: Integers,
 ) -> None:
-    """Slow the mean velocity of every cluster in a step of length h, in place, in the `rates` of the state y."""
+    """Slow the mean velocity of every cluster in a step of length h, in place, in the `rates` of the state y.
+
+    State and rates are unit vectors (m, D), then ln n (m,). Of modes that relax fast within a step a share of the
+    velocity is taken from the last step (`kept_share`); clusters and their mean velocities are in `counters` and
+    `vectors`.
+    """
     (strengths, _, link), counts = numbers_of(parameters, sizes), counts_of(sizes)
     value, slope, D = g0(link, 1.0), g1(link, 1.0), counts.axes
     cluster, (order, first, _, pole) = parts(counters, counts.width)

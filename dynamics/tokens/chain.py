@@ -36,9 +36,10 @@ def numbers_of(parameters: Vector) -> ChainNumbers:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of a, b and c under gradient descent of ½ (p² t_1 + 2 p q t_2 + q² t_3).
+    """Write the rates of a, b and c under gradient descent of the loss ½ (p² t_1 + 2 p q t_2 + q² t_3) to `out`.
 
-    Here p = a b + η and q = a c − η.
+    Here p = a b + η and q = a c − η, for the rate η of the steps of descent that attention takes, and t_1, t_2 and t_3
+    are means over data; `parameters` are `ChainNumbers`.
     """
     t1, t2, t3, eta, d = numbers_of(parameters)
     p, q = y[0] * y[1] + eta, y[0] * y[2] - eta

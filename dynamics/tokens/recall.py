@@ -55,7 +55,11 @@ def write_classes(y: Vector, parameters: Vector, work: Vector) -> Vector:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of key and two values of the relation, then of the subject, under gradient descent."""
+    """Write the rates of the six numbers [k_r, x, y, k_s, u, w] under gradient descent to `out`.
+
+    k_r is the key of the relation, x and y its values for answers to this relation and to others; k_s, u and w are
+    those of the subject. An answer has the score k_r (x or y) + k_s (u or w).
+    """
     R, S, D = numbers_of(parameters)
     A, shares = R * D, write_classes(y, parameters, work)
     # The values of the relation move by the probability of answers to other relations, and the subject's likewise.

@@ -42,7 +42,11 @@ def work_of(q: int, H: int, work: Vector) -> SelectionWork:
 
 @kernel
 def write_attention(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> SelectionWork:
-    """Write the attention of each head to the wanted tokens and to one other token; return the scratch."""
+    """Write the attention of each head, (H, q + 1), to the wanted tokens and to one other token; return the scratch.
+
+    It is the softmax of the score differences δ (H, q), the scores of wanted tokens minus that of all others, N − q in
+    number.
+    """
     q, H, N = counts_of(parameters, sizes)
     parts = work_of(q, H, work)
     for h in range(H):
@@ -57,7 +61,11 @@ def write_attention(y: Vector, parameters: Vector, sizes: Integers, work: Vector
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates, under gradient descent, of the read-out U (q, H) and of the score differences δ (H, q)."""
+    """Write the rates, under gradient descent, of the state [U (q, H) | δ (H, q)] to `out`.
+
+    U is the read-out of q wanted tokens from H heads, and δ the score of each wanted token in each head, minus that of
+    the others. Attention A (H, q + 1) and error E (q, q + 1) of the read-out are left in `work`.
+    """
     q, H, N = counts_of(parameters, sizes)
     A, E = write_attention(y, parameters, sizes, work)
     for r in range(q):

@@ -76,7 +76,13 @@ def write_attention(y: Vector, sizes: Integers, work: Vector) -> Vector:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of all scores under gradient descent: those of tokens, then those of positions of each gap."""
+    """Write the rates, under gradient descent, of the state [a_t, a_o, b_t, b_o, b_start | β of all keys] to `out`.
+
+    The scores a are those of a key by its token, a trigger or another, b those by the token before, and β those by the
+    place of the key, for each gap. The score of a key is a + b + β. With the probability P of a gap, the attention A to
+    its keys and their outputs u, the gradient of a score is P A (u − A·u); β has it times the number of triggers, a_o
+    and b_o over the number of symbols.
+    """
     (ends, a, b), numbers, shares = keys_of(y, sizes), numbers_of(parameters, sizes), write_attention(y, sizes, work)
     u, first = numbers.outputs, 0
     out[:CONTENT] = 0.0

@@ -99,7 +99,10 @@ def _formula(expression: object, *, slope: bool) -> Array:
 def write_link(  # noqa: PLR0912 (one loop for each family)
     link: Vector, z: Vector, value: Vector, slope: Vector, scratch: Vector
 ) -> None:
-    """Write σ and, unless `slope` is empty, σ' of many numbers; `scratch` holds `scratch_size` numbers."""
+    """Write σ of many numbers `z` (N,) to `value`, and, unless `slope` is empty, σ' to `slope`.
+
+    `link` is the data of a link, whose first number is its family; `scratch` holds `scratch_size` numbers.
+    """
     family = int(link[FAMILY])
     if family >= SERIES and z.size >= FEW:
         write_blocks(link, z, value, slope, scratch)

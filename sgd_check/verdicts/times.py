@@ -505,7 +505,13 @@ def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrate
 
 
 def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[float, float]:
-    """Return the move of an overlap with p by noise until `end`, and the move that suffices; NaN if unknown."""
+    """Return how far noise alone may move an overlap with direction p until `end`, and the move that suffices.
+
+    The overlap is the largest one of neurons that learn no other direction. The first number is the standard deviation
+    of its random walk at the noise `rate`, learning rate over batch size, at most d^(−½); the second is what it lacks
+    for the flow to let it emerge before `end`. Both are NaN where that is unknown: coupled directions, inputs of a
+    spectrum, no free neuron.
+    """
     unknown = (np.nan, np.nan)
     if not decouples(problem) or problem.inputs is not None:
         return unknown

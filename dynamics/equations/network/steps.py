@@ -561,7 +561,10 @@ def add_step_terms(y: Vector, out: Vector, parameters: Vector, sizes: Integers, 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of the flow plus the terms of order η, for steps of a finite learning rate η."""
+    """Write the rates of the state [v | b | M | Q] for steps of a finite learning rate η to `out`.
+
+    They are the rates of the flow, to which the terms of order η in Q', and on the sphere in M', are added.
+    """
     flow.rhs(t, y, out, parameters, sizes, work)
     add_step_terms(y, out, parameters, sizes, work)
 

@@ -668,7 +668,10 @@ def degree_of(term: int, powers: NDArray[np.int64]) -> int:
 
 @choice()
 def write_means_of_polynomial(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write rows of all neurons, and the numbers of `write_unit_means`, for a teacher that is a polynomial."""
+    """Write the rows of all neurons to `work`, and the means of each with a teacher that is a polynomial, (m, r + 3).
+
+    The means are E σ_i f*, E σ'_i f*, E σ''_i f* and the r entries of E[σ'_i ∇f*], of the teacher f* = Σ_α f*_α h_α.
+    """
     terms, numbers, D = terms_of(parameters, sizes), numbers_of_links(parameters, sizes), derivatives_of(sizes, work)
     C, rows, means, _, _, _, _ = views(sizes, work)
     m, (count, r), powers = means.shape[0], terms.powers.shape, terms.powers
@@ -690,7 +693,11 @@ def write_means_of_polynomial(y: Vector, parameters: Vector, sizes: Integers, wo
 
 @choice()
 def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write f_α/f*_α per component of a polynomial from `first` on."""
+    """Write the share f_α/f*_α that the network has of each component α of a polynomial teacher, to `out` from `first`.
+
+    f_α and f*_α are the Hermite coefficients of network and teacher; the first term of the teacher, a constant, has
+    none.
+    """
     terms, numbers, D = terms_of(parameters, sizes), numbers_of_links(parameters, sizes), derivatives_of(sizes, work)
     m, (count, r), powers, scale = layout_of(sizes).width, terms.powers.shape, terms.powers, rates_of(parameters).scale
     for term in range(1, count):
@@ -773,7 +780,11 @@ def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, wor
 
 @pasted_kernel
 def write_means_of_teacher(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write rows of all units, and the means of each neuron with the teacher."""
+    """Write rows of all vectors, and the means of each neuron with the teacher, to `work`, by the kind of teacher.
+
+    The kinds are units without biases, units with biases, both of relu, sign or erf, units of any links, and
+    polynomials.
+    """
     means_of = layout_of(sizes).means_of
     if means_of == CENTRAL_UNITS:
         write_means_of_central_units(y, parameters, sizes, work)
@@ -824,7 +835,12 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Diagonal with the forces held: −ε_v s² E σ_i² − κ_v, −ε_b A₀_ii, −N_ii for M, −N_ii − N_jj for Q."""
+    """Write an approximate diagonal of the Jacobian to `out`, in the layout of the state [v | b | M | Q].
+
+    Mean gradients are held: entries are −ε_v s² E σ_i² − κ_v for v_i, −ε_b A₀_ii for b_i, −N_ii for row i of M and
+    −N_ii − N_jj for Q_ij, with rates ε, decay κ and the scale s of the output. `work` holds the means of the last
+    `rhs`.
+    """
     layout, rates, numbers = layout_of(sizes), rates_of(parameters), numbers_of_links(parameters, sizes)
     m, r, scale, (_, rows, _, _, A, N, _) = layout.width, layout.axes, rates.scale, views(sizes, work)
     for i in range(m):
@@ -839,7 +855,11 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Per axis max_i M_ia²/Q_ii − level, then per component of the teacher f_α/f*_α − ½."""
+    """Write the values of the events, which happen where one rises through 0, to `out` (r + components,).
+
+    Per axis a of the teacher it is max_i M_ia²/Q_ii minus the level of emergence; per component α of a polynomial
+    teacher the share f_α/f*_α of it that the network has, minus ½.
+    """
     layout, level = layout_of(sizes), rates_of(parameters).level
     m, r = layout.width, layout.axes
     M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
@@ -856,7 +876,10 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """Q = Qᵀ: one half is copied over the other; on the sphere neurons get back the lengths they started with."""
+    """Make the state keep its constraints: Q symmetric, and on the sphere |w_i| as at the start.
+
+    One half of Q is copied over the other; on the sphere row i of M and row and column i of Q are scaled.
+    """
     layout, squares = layout_of(sizes), initial_squares(parameters, sizes)
     m, r = layout.width, layout.axes
     M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
@@ -1163,7 +1186,11 @@ def overlap_state(y: Vector, sizes: Integers, work: Vector) -> Vector:
 
 @kernel
 def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write v', b' and Ŵ' = −(N Ŵ) diag(s) − κ_w Ŵ diag(1 − s), where N holds κ_w too, after the means of `work`."""
+    """Write the rates of the state [v (m) | b (m) | Ŵ (m, axes)] of a network on inputs of a spectrum to `out`.
+
+    Ŵ are whitened weights and s the eigenvalues of the axes: Ŵ' = −(N Ŵ) diag(s) − κ_w Ŵ diag(1 − s), in which N Ŵ are
+    the mean gradients, with the decay κ_w. For the theory `MEANS` the means in `work` alone are written.
+    """
     layout, state, (_, rates) = layout_of(sizes), overlap_state(y, sizes, work), overlap_parts(sizes, work)
     m, r = layout.width, layout.axes
     rhs(t, state, rates, parameters, sizes, work)
@@ -1194,7 +1221,11 @@ def class_event_values(t: float, y: Vector, out: Vector, parameters: Vector, siz
 def class_jacobian_diagonal(
     t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Diagonal with the forces held: of v and b as for isotropic inputs, −s_l N_ii − κ_w (1 − s_l) of ŵ_il."""
+    """Write an approximate diagonal of the Jacobian to `out`, in the layout of the state [v | b | Ŵ].
+
+    Mean gradients are held: entries of v and b are those of isotropic inputs, that of the weight ŵ_il on an axis of
+    eigenvalue s_l is −s_l N_ii − κ_w (1 − s_l).
+    """
     layout, weight_diagonal, (state, rates) = layout_of(sizes), whitened_weights(out, sizes), overlap_parts(sizes, work)
     m, r = layout.width, layout.axes
     jacobian_diagonal(t, state, rates, parameters, sizes, work)

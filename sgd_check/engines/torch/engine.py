@@ -202,7 +202,12 @@ class _NetworkRecursion(Recursion):
         return torch.sign(ratio).mul_(self._lengths).div_(torch.linalg.vector_norm(moved, dim=2))
 
     def take(self, k: int) -> None:
-        """Take step k of the block for all runs at once, also of the second layer and the biases that are trained."""
+        """Take step k of the block for all runs at once, also of the second layer and the biases that are trained.
+
+        With the error e of a sample, v' = v − ε_v s η Σ e σ, b' = b − ε_b s η v Σ e σ', and the coefficient of the
+        sample in the weights is ε_w s η e v σ' over the running ratio, all from v before the step. Decay multiplies v
+        and the ratio; on the sphere the ratio brings lengths back.
+        """
         network, rate, error, on_sphere = self._network, self._rate_of[k], self._error, self._lengths is not None
         along, slope, second = self._z, self._slope, self._second
         ratio, shrink, growth = self._ratio, self._shrink, self._growth
