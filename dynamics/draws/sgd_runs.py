@@ -160,10 +160,10 @@ class _Runs:
         """Move all runs by one step, and return whether each has not diverged, shape (runs,).
 
         A step is one of the flow, of length `plan.step`, plus noise: `plan.samples` samples stand for the many of SGD
-        in that time, with the gradient of each multiplied by a random sign, which leaves its covariance, and by the
-        size that gives the noise of SGD, 0 in the first run. Samples have coordinates on the axes in use; beyond, their
-        parts are new axes, on which they form a triangular matrix, and which weights use from then on. When these run
-        out, the axes beyond the teacher's are turned so that the first m of them hold all neurons again.
+        in that time. The gradient of each has a random sign, which takes its mean away and keeps its mean square, and
+        the size that gives the noise of SGD, 0 in the first run. Samples have coordinates on the axes in use; beyond,
+        their parts are new axes, on which they form a triangular matrix, and which weights use from then on. When these
+        run out, the axes beyond the teacher's are turned so that the first m of them hold all neurons again.
         """
         problem, plan, r, m = self._problem, self._plan, self._span, self._W.shape[1]
         U, n, theta = self._U, self._norm**2, self._theta

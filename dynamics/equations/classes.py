@@ -612,7 +612,11 @@ class ClassStepSystem(ClassSystem):
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
-        """Prepare mean steps at `learning_rate` η; `step_theory` is "infinite-d" or "finite-d"."""
+        """Prepare mean steps at `learning_rate` η; `step_theory` is "infinite-d" or "finite-d".
+
+        The state is [U (m, r) | K (classes, m²) | ln n (m)]: unit vectors on the teacher's axes, the products of their
+        parts on the axes of each eigenvalue, and logarithms of squared norms.
+        """
         check_polynomial(problem)
         super().__init__(problem)
         self.functions = Functions(step_rhs, vectors.event_values, step_normalise, step_jacobian_diagonal)

@@ -353,7 +353,12 @@ class CommitteeSystem(FlowSystem):
         return {"teacher_overlap": C, "student_overlap": G, **record}
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
-        """Return per direction the largest overlap and the learned mass, n, loss and margin."""
+        """Return observables of a state by name.
+
+        They are the largest overlap and the learned mass of each direction, (P,), squared norms n (m,), the loss E(f −
+        f*)², its parts by degree where these are known, and `gram_margin`, the least eigenvalue of G − C T⁻¹ Cᵀ, which
+        is negative where no neurons have the overlaps C and G.
+        """
         R, S = self.unpack(state)
         C, G, n = normalised_overlaps(R, S)
         gram = self._all_products(R, S)

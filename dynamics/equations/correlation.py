@@ -132,7 +132,11 @@ class CorrelationSystem(FlowSystem):
         optimizer: Optimizer | None = None,
         table: RateTable | None = None,
     ) -> None:
-        """Prepare the flow at rate 0, else mean steps at `learning_rate` or at the rates of `table`."""
+        """Prepare the flow at rate 0, else mean steps at `learning_rate` or at the rates of `table`.
+
+        Mean steps are those of `batch_size` samples by plain SGD or, for a zeroth-order `optimizer`, along its random
+        directions; ValueError is raised for others. The state is [artanh C], C the overlap at the start.
+        """
         slope, squares = signal_slope(problem), problem.learned_part.coefficients**2
         drag, share = np.zeros(1), 1.0
         if learning_rate > 0.0:

@@ -113,7 +113,11 @@ class MeanFieldSystem(EquationSystem):
     _of_kernels: Callable[[], tuple[tuple[int, int], list[Integers], Array, int]]
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
-        """Prepare particles at `projections` (N, r) with masses `weights` (N,)."""
+        """Prepare particles at `projections` (N, r) with masses `weights` (N,), and pack the numbers of the kernels.
+
+        `levels` are fractions of the teacher's loss whose times are wanted. The state is the projections, and where
+        masses grow their logarithms (N,).
+        """
         # The kernels import Numba, which the rest of this module does not need.
         from dynamics.equations import mean_field_kernels as kernels
 
@@ -452,7 +456,11 @@ class SubspaceSystem(MeanFieldSystem):
         return (self._monomials(a)[:, None, :] * self._rest_powers(a)).reshape(-1, a.shape[0])
 
     def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
-        """Return ∇Φ (n, r) and ∇²Φ (n, r, r) at projections a (n, r), for forces c_k (μ_k − μ*_k), (M,)."""
+        """Return ∇Φ (n, r) and ∇²Φ (n, r, r) of the field Φ at projections a (n, r).
+
+        Φ = Σ f_κq a^κ u^q with u = 1 − |a|² and the forces f = c_k (μ_k − μ*_k), (M,), of moments μ and their targets
+        μ*.
+        """
         axes, Q = a.shape[1], self._powers_of_rest
         values, u = self._monomials(a), self._rest_powers(a)
         table = forces.reshape(-1, Q)

@@ -246,7 +246,10 @@ def make_particle_system(problem: Problem, projections: Array) -> MeanFieldSyste
 
 
 def followers_in_space(start: Array, projections: Array) -> Array:
-    """Return neurons (T, m, D) that follow the field from a start (m, D), from their projections (T, m, r)."""
+    """Return neurons (T, m, D) that follow the field from a start (m, D), from their projections (T, m, r).
+
+    Beyond the teacher's r axes a follower keeps its direction, and its length there is what is left to 1.
+    """
     axes = projections.shape[2]
     orthogonal = start[:, axes:] / np.linalg.norm(start[:, axes:], axis=1, keepdims=True)
     length = np.sqrt(np.maximum(1.0 - np.sum(projections**2, axis=2), 0.0))
@@ -257,7 +260,11 @@ class LinearisedCoupling:
     """The linear equation of distances Δ_i from the field's followers, at one instant."""
 
     def __init__(self, system: MeanFieldSystem, followers: Array, moments: Array) -> None:
-        """Prepare it for `followers` w̄ (m, D) of the field with `moments` (M,) of its law."""
+        """Prepare it for `followers` w̄ (m, D), neurons that move by the field of the limit, at one instant.
+
+        `moments` (M,) are those of the law of the mean field. `noise` becomes the distance of the finite sum over the
+        followers from the field, on the tangent space, which drives Δ.
+        """
         self._w = followers
         problem = system.problem
         m, axes = len(followers), problem.teacher.span

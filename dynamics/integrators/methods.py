@@ -271,7 +271,12 @@ class FlowMethod:
         }
 
     def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
-        """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
+        """Return a stepper by the method `name` of `dynamics.integrators`, from the start of the system at a time.
+
+        `start` is (unit vectors, ln n) if it is to begin there. By "bdf", systems that have unit vectors are integrated
+        in them. Local tolerances are `rtol` and the absolute one times the factor of the method; by "explicit" the step
+        is bounded by the stiffness for runs that are not too long.
+        """
         # Imported here because a menu needs no linear algebra.
         from dynamics.equations.vectors import VectorSystem
 

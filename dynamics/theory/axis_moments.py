@@ -50,7 +50,11 @@ class AxisMoments:
     tolerance = 1e-10
 
     def __init__(self, across: Sequence[Function], along: Sequence[Function], scale: Array, roots: Array) -> None:
-        """Compute the means of all products of two and of four parts from those over one coordinate."""
+        """Compute the means of all products of two and of four parts from those over one coordinate.
+
+        Coordinates are independent, so that each mean is a product over the axes of means over one coordinate of the
+        factors that the parts have there: 1, the coordinate, u or h.
+        """
         n = len(across)
         codes = np.full((n, n + n * n), ONE)
         for p in range(n):

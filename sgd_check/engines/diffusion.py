@@ -469,7 +469,13 @@ def write_step_law(W: Matrix, law: Law, scratch: Scratch, levels: Matrix) -> flo
 
 @kernel
 def take_step(seed: int, runs: Runs, draws: Draws, span: Span, law: Law, scratch: Scratch) -> int:
-    """Take one diffusion step of a run and return how many steps of SGD it stands for."""
+    """Take one diffusion step of the run with number `seed`, and return how many steps of SGD it stands for.
+
+    That number is chosen from the present mean gradient and noise (`choose_span`), and halved while learning rates in
+    the span rise by more than `LARGEST_RISE`. Half of the mean motion comes first, then noise with the covariance
+    there, and then the other half. Weights, levels and tallies of the run in `runs` change in place; `draws` holds its
+    random numbers, `span` the learning rates.
+    """
     vectors, _, (G, C, K) = scratch
     W, remaining, used, levels, tally = runs[0][seed], runs[1][seed], runs[2][seed], runs[3][seed], runs[4][seed]
     first, squares = span[0] - remaining, law[0][0]
@@ -702,7 +708,11 @@ class DiffusionEngine(SeededRuns, SpanEngine):
                 self._write_attributes()
 
     def caution(self, peak_rate: float, steps: int) -> str | None:
-        """Return one sentence if steps at this learning rate are too large at the start, or too few."""
+        """Return one sentence if runs at this learning rate differ from SGD, None if they do not.
+
+        That is so if a step changes the start by more than `SMALL_STEP` of itself, if the steps are too few for the
+        kurtosis of the noise to average out, or if the series that stands for the link has noise of another variance.
+        """
         levels = np.empty_like(self._levels[0])
         ratio = peak_rate * float(write_step_law(self._weights[0], self._law, self._scratches[0], levels))
         if ratio > SMALL_STEP:

@@ -231,7 +231,12 @@ def half_blown(rates: Array, blown: Array) -> float:
 
 
 def _sgd_transfer(study: SgdStudy, widths: list[int], rates: Array, limit: float) -> xr.Dataset:
-    """Take the steps; the rest after an interruption is NaN."""
+    """Take the steps at all widths, learning rates and starts, and return the study's dataset.
+
+    Its losses at the end have one entry per width, learning rate and run, runs of all starts in a row; they are inf for
+    runs that blew up, and NaN for those that an interruption leaves out. `limit` is the learning rate's limit of
+    stability.
+    """
     steps, starts, seeds = (study.settings[name] for name in ("samples", "starts", "seeds"))
     loss = np.full((len(widths), rates.size, starts, seeds), np.nan)
     with study.stepping() as meter:

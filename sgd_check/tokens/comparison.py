@@ -181,7 +181,10 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
 
 
 def _reason(rows: Sequence[Row], rate: float, *, nothing: bool) -> str:
-    """Return the sentence that gives the reason of the word; `nothing` is ever learned by theory, or something is."""
+    """Return the sentence that gives the reason of the verdict's word.
+
+    `nothing` says that theory expects nothing to be learned.
+    """
     word, p_value = word_of(rows), global_p_value(rows)
     if p_value < rate:
         worst = min((row for row in rows if row.p_value < rate), key=lambda row: row.p_value)
@@ -213,7 +216,11 @@ def _too_short(prediction: xr.Dataset, simulation: xr.Dataset) -> str:
 
 
 def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
-    """Hold the mean number of recovered items against the closed one, by Student's t of the part beyond 6 %."""
+    """Return the comparison of the mean number of recovered items with the closed one, as the parts of `Compared`.
+
+    It disagrees if Student's t over the draws refutes, at the rate of false alarms `rate`, that the relative distance
+    is within `TOLERATED_COUNT`, and agrees if an error of `VISIBLE_COUNT` would have been seen.
+    """
     closed, counts = float(prediction["recovered_count"]), simulation["recovered_count"].values
     ratio = float(counts.mean()) / closed - 1.0
     error = max(float(counts.std(ddof=1)) / np.sqrt(counts.size) / closed, 1e-12)
@@ -244,7 +251,13 @@ def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
 
 
 def distances(simulation: xr.Dataset, times: Array, level: float) -> dict[str, Array]:
-    """Return mean log ratios to predicted times, without the effect of the batch, and their test, by component."""
+    """Return mean log ratios of measured to predicted times, and their test, by component, as variables by name.
+
+    `times` (components,) are predicted. Half of the runs have large batches and the others small ones, of a quarter the
+    size; 4/3 of the mean over the former less 1/3 of that over the latter has no effect of the batch at first order.
+    The standard error has the degrees of freedom of Welch and Satterthwaite; p is that of the part beyond `TOLERATED`,
+    and `visible_error` is what a test at `level` would see. A component that some run has not learned is NaN.
+    """
     sizes = simulation["run_batch_size"].values
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(simulation["learned_time"].values / times)

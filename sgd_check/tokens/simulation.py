@@ -819,7 +819,12 @@ class TokenRecords(Looks):
 
 
 def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torch.device) -> xr.Dataset:
-    """Return which share of every rank has the largest score for its own output, in one draw of embeddings per seed."""
+    """Return which items of an associative memory are recovered after one step, in draws of Gaussian embeddings.
+
+    Each seed draws input and output embeddings (N, d), from which one step, or one of smoothed signs, makes the matrix
+    of the memory; an item is recovered if its own output has the largest score. The dataset has the share of recovered
+    items by bin of ranks (seed, rank), and their number (seed).
+    """
     N, d = problem.count, problem.dimension or 0
     ranks, counts = rank_bins(N)
     edges = np.concatenate([[0.0], np.cumsum(counts)[:-1]]).astype(np.intp)

@@ -888,7 +888,13 @@ def _plan_by_curves(
 
 
 def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch_size: int, factor: float) -> float:
-    """Return the default learning rate, at which delay and `factor` times the scatter hide no error of 30 %."""
+    """Return the default learning rate, at which delay and scatter of times hide no error of 30 %.
+
+    `chosen` are the numbers of the directions that are checked, and `factor` times the scatter is what the test of a
+    mean over the runs sees. From `LIMIT_SHARE` of the limit of stability the rate is lowered by fifths until, for every
+    direction with a finite delay, that is at most `LARGEST_DELAY` and 2 ln(1 + delay) + factor · scatter ≤ 0.8 ln 1.3.
+    ValueError is raised where theory knows no limit.
+    """
     try:
         limit = stable_rate(problem, batch_size)
     except ValueError as error:
@@ -978,7 +984,11 @@ def awaited_ends(prediction: xr.Dataset) -> dict[int, float]:
 
 
 def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
-    """Return the times until which runs must follow the moving curves, ascending, within the prediction."""
+    """Return the times until which runs must follow the moving curves, ascending, within the prediction.
+
+    A curve moves if its range is at least its scale; its end is 1.3 times the time at which it has gone 0.9 of its way,
+    all ups and downs added. ValueError is raised where nothing moves.
+    """
     ends = []
     times = np.asarray(prediction["time"].values) if "time" in prediction.coords else np.empty(0)
     for quantity in curves.quantities_of(problem, prediction):
@@ -1086,7 +1096,10 @@ def _all_seen(powers: list[float]) -> bool:
 
 
 def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
-    """Return the runs of a pilot at a learning rate until the last end, with records at all ends too."""
+    """Return the runs of a pilot, of `PILOT_SEEDS`, at a learning rate until the last of `ends`, in flow time.
+
+    They are recorded at all ends too, so that a check until each of them can be judged from the same runs.
+    """
     options, last = pilot.options, [int(np.ceil(end / rate / SAME)) for end in ends]
     plan = make_plan(rate, last[-1], None)
     with warnings.catch_warnings(), part_of_work(f"pilot runs at {rate:.2g}"):

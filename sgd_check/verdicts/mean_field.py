@@ -130,7 +130,11 @@ def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
 
 
 def _common_starts(simulations: list[xr.Dataset]) -> Integers:
-    """Return the seeds (S,) of starts with enough sound runs of every width; ValueError if they are too few."""
+    """Return the seeds (S,) of the starts that have `FEWEST` sound runs or more at every width.
+
+    ValueError is raised unless all widths have the same starts, each with `FEWEST` runs, and `FEWEST` such starts are
+    left.
+    """
     counted = [np.unique(simulation["start_seed"].values, return_counts=True) for simulation in simulations]
     require(
         all(np.array_equal(counted[0][0], starts) for starts, _ in counted),

@@ -59,7 +59,15 @@ class PathTest(NamedTuple):
 def tests_of_paths(
     prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, noise: Array
 ) -> list[PathTest]:
-    """Return the tests of paths that prediction and runs allow; `noise` (runs, P) of the runs is NaN if not known."""
+    """Return the tests of paths that prediction and runs allow, for directions that emerge within the runs.
+
+    Only directions whose times no other direction influences are taken, those marked `isolated` in `expected`. Tests
+    are those of overlaps and loss on the way and after (`_on_the_way_and_after`), where theory has these over time, and
+    one of the scatter of times: the binomial chance of as many runs farther than `FAR_OUT` standard deviations of
+    theory from the median. `expected` holds times and scatter of theory, and `noise` (runs, P) a part of the logarithms
+    of times that is known from the samples of each run, which is taken away first; it is NaN if not known. There are no
+    tests with fewer than `FEWEST_RUNS` runs.
+    """
     tests = list[PathTest]()
     measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
     if measured.shape[0] < FEWEST_RUNS:

@@ -193,7 +193,12 @@ def _power_against_fresh(problem: Problem, prediction: xr.Dataset, tests: list[C
 
 
 def _rows(tests: Sequence[CurveTest], fresh: Array, rate: float, count: int, dimension: int) -> list[Row]:
-    """Return the rows of evidence of all curves, and the rows of their power to refute the theory of fresh samples."""
+    """Return the rows of evidence of all curves, and the rows of their power to refute the theory of fresh samples.
+
+    `fresh` is that power by curve, NaN where it is not asked, and `count` the number of tests that share `rate`. A
+    curve that is refuted has an excuse, and leaves the verdict undecided, where its runs scatter widely or `dimension`
+    is below `LEAST_DIMENSION`. Of the powers the largest must reach `POWER` for an agreement.
+    """
     refuting = [test.curve for test in tests if count * test.p < rate]
     wild = [Row(quantity=curve.kind, label=curve.label) for curve in refuting if curve.scatters]
     scatter = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {named(wild)}"

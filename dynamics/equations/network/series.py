@@ -508,7 +508,12 @@ def series_table(
 def _fit(
     measure: Measure, lengths: tuple[float, float], biases: tuple[float, float], shape: tuple[int, int], count: int
 ) -> tuple[Array, bool]:
-    """Return the Chebyshev series on one panel, and whether it gives the means between its nodes."""
+    """Return the Chebyshev series of the means on one panel, and whether it gives them between its nodes.
+
+    A panel is a rectangle of lengths ρ and biases; `shape` is the numbers of nodes in bias and length, and `measure(ρ,
+    b, count)` returns the columns of the table. The series is (nodes in b, nodes in ρ, columns), and is held against
+    the means at three other points, to `TABLE_ERROR`.
+    """
     y, x = (np.cos(np.pi * (np.arange(n) + 0.5) / n) for n in shape)
 
     def means(y: Array, x: Array) -> Array:

@@ -355,7 +355,12 @@ def mean_square(pairing: int, row: Vector, numbers: Vector) -> float:
 
 @choice()
 def add_one_by_one(weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, pulls: Matrix, A: Matrix) -> None:
-    """Add to `pulls` and write to A the means of all pairs of neurons of a link κ f + β z + γ, pair by pair."""
+    """Add the means of all pairs of neurons of a link κ f + β z + γ to `pulls`, and write those of slopes to A.
+
+    `weight` (m,) is s v_i, C the Gram matrix of neurons and axes, and `rows` hold the numbers of each neuron alone.
+    Rows of `pulls` (3, m) gain Σ_j weight_j E[σ_j σ_i^(k)], k = 0, 1, 2, and A_ij is weight_i weight_j E[σ'_i σ'_j],
+    (m, m). Pairs are taken one by one.
+    """
     for i in range(weight.size):
         value, first, slopes, second = own_threshold_values(rows[i], numbers)
         pulls[0, i] += weight[i] * value
@@ -1116,7 +1121,10 @@ class NetworkSystem(FlowSystem):
         )
 
     def _means(self, state: Array) -> tuple[float, Array, Array]:
-        """Return the loss of a state, H = E ∂_a f ∂_b f (r, r), and the learned shares f_α/f*_α of the components."""
+        """Return the loss of a state, H = E ∂_a f ∂_b f (r, r), and the learned shares f_α/f*_α of the components.
+
+        The kernels write the means that all three need, as for rates; a and b are axes of the teacher.
+        """
         m, r = self.problem.width, self.problem.teacher.span
         events, work = np.empty(self.num_events), np.empty(self.work_size)
         sizes = np.array([*self.layout._replace(theory=MEANS), *self.teacher.sizes], dtype=np.int64)
