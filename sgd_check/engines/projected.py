@@ -696,7 +696,7 @@ class ProjectedEngine(SteppedRuns):
         return axes, make_motion(problem, axes)
 
     def enter(self, problem: Problem) -> None:
-        """Go on with the rates of another phase."""
+        """Go on with the rates of another phase of layer-wise training, those of `problem`."""
         self._motion = make_motion(problem, self._axes)
 
     def measure(self, *, student: bool) -> Measurement:

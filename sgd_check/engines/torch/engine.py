@@ -133,7 +133,12 @@ class _HomogeneousRecursion(Recursion):
         torch.rsqrt(self._norm, out=self._ratio)
 
     def take(self, k: int) -> None:
-        """Take step k of the block for all runs at once."""
+        """Take step k of the block for all runs at once, of homogeneous neurons |w|² σ(z), z = w·x/|w|.
+
+        With the error e times η/B, the gradient is h = 1 − Σ e (2 σ − z σ') along the neuron and g = e σ' along the
+        sample: the running ratio is multiplied by h, the coefficient of the sample is g over the ratio, and lengths are
+        brought up to date within a block of several steps.
+        """
         z, slope, ratio, shrink, growth = self._z, self._slope, self._ratio, self._shrink, self._growth
         sigma, double, derivative = self._parts
         error, norm = self._error, self._norm
@@ -314,7 +319,7 @@ class OnlineEngine(TorchRuns):
         self._whole_block = self._replay()
 
     def advance(self, rates: Array) -> None:
-        """Take one step per learning rate."""
+        """Take one step per learning rate η of `rates` (steps,): whole blocks at once, and parts of them at the ends."""
         sample_rates = torch.from_numpy(rates / self._batch).to(self._weights)
         done, count = 0, rates.size
         while done < count:
@@ -362,7 +367,7 @@ class OnlineEngine(TorchRuns):
         return np.asarray(layers.to("cpu", torch.float64, copy=True).numpy())
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN."""
+        """Turn weights and layers of the runs that `stopped` (seeds,) marks to NaN."""
         super().freeze(stopped)
         self._recursion.layers[..., np.flatnonzero(stopped).tolist()] = torch.nan
 
@@ -387,7 +392,7 @@ class OnlineEngine(TorchRuns):
 
     @torch.inference_mode()
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state on the same device."""
+        """Go on from the arrays that `state` returned, for the same problem and options on the same device."""
         check_shapes(state, {"weights": self._weights})
         layers, (drawn, self._block, taken) = self._recursion.layers, np.asarray(state["position"]).tolist()
         restored = {"weights": self._weights, "rates": self._recursion.rates}

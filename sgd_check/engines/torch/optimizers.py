@@ -72,7 +72,7 @@ class WeightRuns:
         return {"weights": self.weights.cpu().numpy().copy(), "steps": np.array([self._steps])} | kept | average
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state."""
+        """Go on from the arrays that `state` returned; raise ValueError if they have other shapes."""
         arrays = {"weights": self.weights} | {f"kept_{at}": array for at, array in enumerate(self._kept)}
         arrays |= {} if self.average is None else {"average": self.average}
         check_shapes(state, arrays)

@@ -282,7 +282,7 @@ class FreshSamples:
         return {"streams": streams, "position": np.array([drawn, self._step])}
 
     def restore(self, streams: NDArray[np.generic], position: NDArray[np.generic]) -> None:
-        """Go on from a state."""
+        """Go on from the `streams` and the `position` that `state` returned."""
         drawn, self._step = np.asarray(position).tolist()
         self._streams.restore(streams, self._lanes)
         if drawn:

@@ -280,7 +280,7 @@ class WeightEngine(TorchRuns):
         self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
 
     def advance(self, rates: Array) -> None:
-        """Take one step per learning rate."""
+        """Take one step per learning rate η of `rates` (steps,), groups of runs in threads."""
         self._threads.map(torch.inference_mode()(lambda runs: runs.advance(rates.tolist())), self._groups)
 
     def current(self) -> torch.Tensor:
@@ -297,7 +297,7 @@ class WeightEngine(TorchRuns):
         return _layers(torch.cat([runs.weights for runs in self._groups]), self._dimension)
 
     def enter(self, problem: Problem) -> None:
-        """Go on with the rates of another phase."""
+        """Go on with the rates of another phase of layer-wise training, those of `problem`."""
         for runs in self._groups:
             runs.enter(make_neurons(problem, self._link, runs.weights))
 
@@ -316,7 +316,7 @@ class WeightEngine(TorchRuns):
         return measurement, _layers(averages, self._dimension) if self._layered else None
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN."""
+        """Turn the weights of the runs that `stopped` (seeds,) marks to NaN."""
         lanes = [lane for runs in self._groups for lane in runs.weights]
         for index in np.flatnonzero(stopped).tolist():
             lanes[index].fill_(torch.nan)
@@ -332,7 +332,7 @@ class LossEngine(WeightEngine):
 
     @torch.inference_mode()
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state on the same device."""
+        """Go on from the arrays that `state` returned, for the same problem and options on the same device."""
         for at, runs in enumerate(self._groups):
             of_group = {name: array[at] for name, array in state.items()}
             runs.restore(of_group)
