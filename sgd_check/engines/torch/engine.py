@@ -319,7 +319,7 @@ class OnlineEngine(TorchRuns):
         self._whole_block = self._replay()
 
     def advance(self, rates: Array) -> None:
-        """Take one step per learning rate η of `rates` (steps,): whole blocks at once, and parts of them at the ends."""
+        """Take one step per learning rate η of `rates` (steps,), whole blocks at once and parts of them at the ends."""
         sample_rates = torch.from_numpy(rates / self._batch).to(self._weights)
         done, count = 0, rates.size
         while done < count:
