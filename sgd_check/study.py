@@ -72,7 +72,7 @@ calibration | sgd_check.studies.calibration:calibration.prepare |
     how often the verdict refutes right theories and wrong ones
   rates | R,R | learning rates in units of the limit of stability | answer
   kinds | NAME,NAME | small problems: all, or some of link-1 to link-4, random-start, inputs, network, committee,
-    momentum, sign-sgd, zeroth-order, reused-data, tokens [the one neuron] | answer
+    momentum, sign-sgd, zeroth-order, reused-data, classes, tokens [the one neuron] | answer
   repetitions | N | comparisons of each case | answer
   seeds | N | runs of each comparison, at least 4 | answer
   false-alarm-rate | A | level of the verdict | answer details

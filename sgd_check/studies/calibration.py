@@ -224,8 +224,9 @@ def calibration(
         Learning rates in units of the limit of stability, positive.
     kinds : str or sequence of str, default ()
         "all", or some of "link-1", "link-2", "link-3", "link-4", "random-start", "inputs", "network", "committee",
-        "momentum", "sign-sgd", "zeroth-order", "reused-data" and "tokens": small problems with rates, dimensions, runs
-        and planted errors of their own, instead of the one neuron; other arguments but the next ones must be absent.
+        "momentum", "sign-sgd", "zeroth-order", "reused-data", "classes" and "tokens": small problems with rates,
+        dimensions, runs and planted errors of their own, instead of the one neuron; other arguments but the next ones
+        must be absent.
     repetitions : int
         Comparisons of each case, each with samples of its own, that all cases share.
     seeds, seed : int

@@ -429,6 +429,23 @@ def _reused(_: int, lead: float = 1.0, strength: float = 1.0) -> Problem:
     )
 
 
+def _classified(start: int, lead: float = 1.0, *, labels: str = "sign", flip: float = 0.1) -> Problem:
+    """Return two erf neurons that learn the sign of x1, flipped in a tenth of the samples, by cross-entropy.
+
+    `start` is the seed, `lead` scales the overlaps at the start, and `labels` and `flip` are those of `Problem`.
+    """
+    near = 0.2 + 0.1 * np.random.default_rng(start).uniform(-1.0, 1.0, (2, 1))
+    return Problem(
+        student=Student(activation="erf", width=2, second_layer="trained", initial_second_layer=[1.0, 1.0]),
+        teacher=Teacher([1.0]),
+        dimension=80,
+        objective="logistic",
+        labels=labels,
+        flip=flip,
+        initial_weights=np.hstack([lead * near, 0.5 * np.eye(2)]),
+    )
+
+
 def _selection(start: int, lead: float = 1.0) -> dynamics.tokens.Selection:
     """Return two heads that select two of six tokens; `start` is the seed, `lead` scales the initial read-out."""
     return dynamics.tokens.Selection(tokens=6, selected=2, heads=2, initial_scale=0.5 * lead, seed=start)
@@ -458,6 +475,7 @@ KINDS: dict[str, Kind] = {
         seconds=3.0,
     ),
     "reused-data": ReusedKind(_reused, 2.0, 32.0, 32, seconds=4.0),
+    "classes": Kind(_classified, 5e-3, 12.0, 48, step_theory="finite-d", seconds=20.0),
     "tokens": TokenKind(_selection, 0.25, 65.0, 8, batch_size=64, torch=True, seconds=1.5),
 }
 
@@ -481,6 +499,9 @@ ERRORS: dict[str, Callable[[Kind, int], xr.Dataset]] = {
     "4 directions for 8": lambda kind, start: _stepped(kind, start, ZerothOrder(directions=4)),
     "momentum .8 for .9": lambda kind, start: _stepped(kind, start, SGD(momentum=0.8)),
     "relu for gelu": lambda kind, start: kind.theory(kind.problem(start, link="relu")),
+    "times x 1.2": lambda kind, start: kind.stretched(kind.theory(kind.problem(start)), 1.2),
+    "no flips": lambda kind, start: kind.theory(kind.problem(start, flip=0.0)),
+    "bernoulli for sign": lambda kind, start: kind.theory(kind.problem(start, labels="bernoulli")),
 }
 
 
@@ -494,6 +515,8 @@ def errors_of(name: str) -> list[str]:
     kind, errors = KINDS[name], ["start x 1.15", "teacher x 1.15", "teacher x 1.3"]
     if isinstance(kind, TokenKind):
         return [errors[0], "learning rate x 1.3"]
+    if name == "classes":
+        return [errors[0], "learning rate x 1.3", "batch 4 for 1", "times x 1.2", "no flips", "bernoulli for sign"]
     if kind.step_theory or isinstance(kind, ReusedKind):
         errors += ["label noise x 2", "learning rate x 1.3"]
         errors += ["batch 4 for 1"] if kind.optimizer.is_plain else []

@@ -180,6 +180,21 @@ def test_the_effect_of_a_planted_error_is_that_of_its_equation():
     assert kind.time_effect(right, never) == np.inf
 
 
+@pytest.mark.thorough
+@pytest.mark.statistical
+def test_classes_are_calibrated_with_errors_of_labels():
+    """The seed is fixed; the right theory has a false alarm with probability 0.01."""
+    found = sgd_check.calibration(kinds="classes", repetitions=1, progress=False).sel(kind="classes")
+    counts, large = found["verdict_count"], found["large_error_count"]
+    assert counts.sel(case="right", verdict="disagree") == 0.0
+    assert large.sel(verdict="agree").sum() == 0.0
+    labels = ["no flips", "bernoulli for sign"]
+    assert large.sel(case=labels).sum("verdict").values.tolist() == [1.0, 1.0]
+    assert counts.sel(case=["no flips", "times x 1.2"], verdict="disagree").values.tolist() == [1.0, 1.0]
+    # The curves of the class without flips start where those with flips do, and end elsewhere.
+    assert float(found["curve_effect"].sel(case="no flips")) > 0.5
+
+
 def test_an_interrupted_calibration_of_kinds_keeps_what_was_compared(monkeypatch):
     """Counts, medians and sentences of comparisons that are made up."""
     seen = []
