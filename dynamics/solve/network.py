@@ -10,7 +10,6 @@ from dynamics.cores import blas_threads_for
 from dynamics.integrators.phases import PhasedMethod
 from dynamics.problem.checks import require
 from dynamics.problem.losses import needs_points
-from dynamics.problem.optimizers import PLAIN
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve import steps
@@ -214,12 +213,15 @@ def network_step(
 ) -> StepSettings:
     """Return the checked settings of steps; for a first layer on the sphere the default theory is "infinite-d"."""
     step = steps.checked_step(learning_rate, method, step_theory, batch_size, optimizer, problem=problem)
-    is_constant = step.is_plain and step.varying is None
-    require(
-        is_constant or len(problem.phases()) == 1,
-        "Argument `learning_rate` must be one number, of plain SGD, where `layer_wise` is given, but is "
-        f"{step.varying!r} of {step.optimizer or PLAIN}.",
-    )
+    if len(problem.phases()) > 1:
+        require(
+            step.is_plain,
+            f"Argument `optimizer` must be plain SGD where `layer_wise` is given, but is {step.optimizer}.",
+        )
+        require(
+            step.varying is None,
+            f"Argument `learning_rate` must be one number where `layer_wise` is given, but is {step.varying!r}.",
+        )
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
     return step

@@ -199,7 +199,11 @@ def test_the_command_takes_a_switch_and_tells_it(capsys, tmp_path):
         (lambda: solve_network(layer_wise(), learning_rate=dynamics.cosine(0.1, 100)), "`learning_rate` must be one"),
         (
             lambda: solve_network(layer_wise(), learning_rate=0.1, optimizer=dynamics.SGD(momentum=0.5)),
-            "of plain SGD, where `layer_wise` is given",
+            "`optimizer` must be plain SGD where `layer_wise` is given, but is SGD",
+        ),
+        (
+            lambda: solve_network(layer_wise(), learning_rate=1e-3, optimizer=dynamics.Adam()),
+            "`optimizer` must be plain SGD where `layer_wise` is given, but is Adam",
         ),
         (
             lambda: dynamics.solve_reused_data(layer_wise(), samples=2.0, learning_rate=0.1, steps=4),
