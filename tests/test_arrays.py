@@ -1,6 +1,7 @@
 """The one function that takes arrays of users: what means numbers is taken, what would lose something is refused."""
 
 import array
+import re
 from decimal import Decimal
 from fractions import Fraction
 
@@ -103,15 +104,21 @@ UNFIT = (
     [1.0, np.nan], [1.0, -np.inf], pd.Series([1.0, None], dtype="Float64"), np.ones((1, 2, 1)),
     pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]}),
 )  # fmt: skip
+#: A problem with one output, whose student has a second layer of one number for each neuron.
+ONE_UNIT = {"teacher": dynamics.Teacher([1.0]), "dimension": 4}
 #: Where users' vectors enter.
 VECTORS = {
     "coefficients": lambda made: dynamics.Teacher(made).coefficients.tolist(),
     "biases": lambda made: dynamics.Teacher([1.0, 0.5], biases=made).biases.tolist(),
     "eigenvalues": lambda made: dynamics.Inputs(made, [3, 5]),
     "times": lambda made: dynamics.SaveAt.at(made if isinstance(made, str) else _ascending(made)),
-    "second layer": lambda made: dynamics.Student(activation="erf", width=2, initial_second_layer=made),
+    "second layer": lambda made: dynamics.Problem(student=_with_second_layer(made), **ONE_UNIT),
     "decay": lambda made: dynamics.Student(activation="erf", width=2, decay=made).decay,
 }
+
+
+def _with_second_layer(made):
+    return dynamics.Student(activation="erf", width=2, initial_second_layer=made)
 
 
 def _ascending(made):
@@ -134,6 +141,24 @@ def test_every_argument_takes_and_refuses_the_same(call):
     for given in (*(given for given, _ in BAD.values()), *UNFIT):
         with pytest.raises((TypeError, ValueError), match=r"^Argument `\w+` must "):
             call(given)
+
+
+@pytest.mark.parametrize("made", [np.ones((2, 2)), np.ones((1, 2)), pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0]})])
+def test_a_table_is_a_second_layer_of_several_outputs_alone(made):
+    shape = re.escape(str(np.shape(made)))
+    student = _with_second_layer(made)
+    sentence = rf"^Argument `initial_second_layer` must have shape \(2,\) for 1 output, but has shape {shape}\.$"
+    with pytest.raises(ValueError, match=sentence):
+        dynamics.Problem(student=student, **ONE_UNIT)
+    classes = {"teacher": dynamics.Teacher([1.0, 0.5]), "dimension": 4, "objective": "softmax", "labels": "softmax"}
+    if len(made) == 2:
+        assert (
+            dynamics.Problem(student=student, **classes).network_start().second_layer.tolist()
+            == np.asarray(made).tolist()
+        )
+    else:
+        with pytest.raises(ValueError, match=rf"must have shape \(2, 2\) for 2 outputs, but has shape {shape}\.$"):
+            dynamics.Problem(student=student, **classes)
 
 
 @pytest.mark.parametrize(("given", "end"), BAD.values(), ids=BAD)
