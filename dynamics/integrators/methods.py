@@ -283,7 +283,8 @@ class FlowMethod:
         vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.has_unit_vectors else None
         system, factor, reach = vectors or self.system, LOCAL_TOLERANCE.get(name, 1.0), np.inf
         if name == "explicit":
-            reach = EXPLICIT_REACH / self.system.stiffness()
+            rate = self.system.stiffness()
+            reach = EXPLICIT_REACH / rate if rate > 0.0 else np.inf
         return stepper_of(
             system,
             name,

@@ -162,7 +162,8 @@ def default_network_times(problem: Problem, *, is_short: bool = False) -> SaveAt
 
     With `is_short` to the former alone: steps of optimizers are dear. Under another loss than the squared one, or with
     labels that are classes, to 20 times 1 + ln d over the largest rate times the output scale. In layer-wise training
-    half of the times lead to the switch, and half follow v for 20 times the inverse of its rate ε_v s² min_i E σ_i².
+    half of the times lead to the switch, and half follow v for 20 times the inverse of its rate ε_v s² min_i E σ_i², of
+    neurons that are not dead, or of ε_v if all are.
     """
     if needs_points(problem):
         student = cast("Student", problem.student)
@@ -174,12 +175,18 @@ def default_network_times(problem: Problem, *, is_short: bool = False) -> SaveAt
         neurons = zip(np.linalg.norm(weights, axis=1), b, strict=True)
         squares = [_scaled(student.activation, 0, *neuron).norm_squared for neuron in neurons]
         switch = cast("Student", problem.student).switch_time()
-        last = NETWORK_FACTOR / (student.learning_rates[1] * student.output_scale**2 * min(squares))
+        last = NETWORK_FACTOR / (student.learning_rates[1] * _slowest(student.output_scale**2 * np.array(squares)))
         half = DEFAULT_COUNT // 2
         later = switch + np.geomspace(1e-4 * last, last, half)
         return SaveAt.at(np.union1d(np.geomspace(1e-4 * switch, switch, half), later))
     last = escapes_end(problem) + (0.0 if is_short else NETWORK_FACTOR * _time_apart(problem))
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
+
+
+def _slowest(factors: Array) -> float:
+    """Return the least factor of a rate, of those that are not 0 beside the largest; 1 if all of them are 0."""
+    moving = factors[factors > NO_RATE * factors.max()]
+    return float(moving.min()) if moving.size else 1.0
 
 
 def escapes_end(problem: Problem) -> float:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.special import ndtr
 
 import dynamics
 from dynamics import Problem, SaveAt, Student, Teacher, laws, solve_network
@@ -214,6 +215,37 @@ def test_the_command_takes_a_switch_and_tells_it(capsys, tmp_path):
 def test_what_does_not_apply_is_refused_by_name(ask, sentence):
     with pytest.raises(ValueError, match=sentence):
         ask()
+
+
+DEAD = {"activation": "relu", "biases": "fixed", "layer_wise": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("student", "last"),
+    [
+        (Student(width=2, initial_biases=[-60.0, -1.0], **DEAD), None),
+        (Student(width=2, initial_biases=[-30.0, -1.0], **DEAD), None),  # its mean square is 1e-200
+        (Student(width=1, initial_biases=[-60.0], **DEAD), 21.0),
+        (Student(activation="he3", width=1, initial_second_layer=[0.0], layer_wise=1.0), 21.0),
+        (Student(activation="he3", width=2, scale=1e-200, layer_wise=1.0), 21.0),
+    ],
+)
+def test_neurons_that_cannot_move_have_default_times(student, last):
+    """The slowest neuron that is not dead has E relu(z - 1)^2 = 2 Q(1) - phi(1), by parts."""
+    problem = Problem(student=student, teacher=Teacher([1.0]), teacher_activation="he3", dimension=16)
+    flow = solve_network(problem, progress=False)
+    density, tail = np.exp(-0.5) / np.sqrt(2.0 * np.pi), ndtr(-1.0)
+    expected = last or 1.0 + 20.0 / (2.0 * tail - density)
+    assert flow.time.values[-1] == pytest.approx(expected, rel=1e-6)
+    assert flow.stop_reason == "reached_end"
+    assert np.isfinite(flow.loss.values).all()
+
+
+def test_a_network_whose_output_is_zero_to_rounding_stays_where_it_is():
+    student = Student(activation="he3", width=1, scale=1e-200, rates=(1.0, 0.0, 0.0))
+    problem = Problem(student=student, teacher=Teacher([1.0]), dimension=16)
+    flow = solve_network(problem, save_at=SaveAt.at([0.0, 1.0]), progress=False)
+    assert flow.loss.values[1] == flow.loss.values[0]
 
 
 @pytest.mark.thorough
