@@ -25,7 +25,7 @@ from dynamics.runs.storage import load_answer
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import Variable
 from dynamics.signals import stop_if_heard
-from hermite.arrays import Array
+from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse, require, shown
 
 Form = Literal["sum", "max"]
@@ -35,6 +35,10 @@ ANSWER = "surface-fit"
 GRID, REFINED = np.linspace(0.1, 3.0, 15), 4
 #: Fewest different widths and samples, and rows.
 FEWEST, FEWEST_ROWS = 3, 8
+#: Largest width, number of samples or loss, and 1 over the least, so that their powers stay within float64.
+LARGEST = 1e30
+#: Bounds of ln A and ln B, and of the exponents α and β; a parameter as near to one as this part of it is at it.
+LOG_PREFACTORS, EXPONENTS, NEAR = (-60.0, 120.0), (1e-3, 20.0), 0.01
 #: Floors below this share of the least loss are none.
 LEAST_FLOOR = 1e-12
 PARAMETERS = ("floor", "width_prefactor", "width_exponent", "samples_prefactor", "samples_exponent")
@@ -70,8 +74,9 @@ def fit_surface(
     ----------
     table : Dataset, mapping of columns, or path of a CSV
         With `width`, `samples` and `loss`, all positive: columns of one length, or a dataset such as a sweep's whose
-        `loss` has the dims `width` and `samples`, or `width` and `time` or `step`, which then stands for samples. Rows
-        that are not finite are left out.
+        `loss` has the dims `width` and `samples`, or `width` and `step`, `time` or `time_index`, whose steps or times
+        after 0 then stand for samples, and perhaps `seed`. Losses at the same times are averaged over seeds. Rows that
+        are not finite are left out.
     form : "sum" or "max"
     bootstrap : int, default 100
         Number of fits to rows drawn with replacement, whose scatter is the error; 0 leaves errors out (NaN).
@@ -83,12 +88,14 @@ def fit_surface(
     Dataset
         `fitted(parameter)` and `fitted_error(parameter)`, of the parameters "floor", "width_prefactor",
         "width_exponent", "samples_prefactor" and "samples_exponent"; `loss`, `fitted_loss`, `width`, `samples` (row);
-        and `residual`, the root mean square of ln L − ln L̂. All are dimensionless.
+        and `residual`, the root mean square of ln L − ln L̂. All are dimensionless. Attribute `notes` names the
+        exponents and prefactors that end at a bound of the fit; it is empty where there are none.
 
     Raises
     ------
-    ValueError
-        If a column is missing or not positive, or there are fewer than 8 rows, or 3 widths or numbers of samples.
+    TypeError, ValueError
+        If a column is missing, not of real numbers or not between 1e-30 and 1e30, a dataset's loss is over other dims,
+        or there are fewer than 8 rows, or 3 widths or numbers of samples.
 
     Examples
     --------
@@ -182,8 +189,10 @@ class PreparedFit:
         curves = np.full((len(self.forms), rows.loss.size), np.nan)
         residuals = np.full(len(self.forms), np.nan)
         with open_bar(bar_settings(self.progress), total=len(self.forms) * (self.draws + 1), unit="fit") as bar:
+            notes = []
             for at, form in enumerate(self.forms):
                 best = _fit(*rows, form)
+                notes += [f"The fit by {form!r} has {text}." for text in _at_bounds(best)]
                 bar.update()
                 fitted[at], errors[at] = _values(best), self._errors(form, best, bar)
                 curves[at] = np.exp(_log_loss(best, np.log(rows.width), np.log(rows.samples), form))
@@ -195,7 +204,12 @@ class PreparedFit:
             title="Loss over width and samples by a floor and two power laws",
             coords={"parameter": list(PARAMETERS), "form": list(self.forms)},
             solver={"answer": ANSWER, "bootstrap": self.draws, "seed": self.seed},
-            attributes={"answer": ANSWER, "stop_reason": "reached_end", "wall_seconds": clock.perf_counter() - started},
+            attributes={
+                "answer": ANSWER,
+                "stop_reason": "reached_end",
+                "wall_seconds": clock.perf_counter() - started,
+                "notes": " ".join(notes),
+            },
             variables=SURFACE_VARIABLES,
         )
 
@@ -221,15 +235,7 @@ def _columns(table: Any) -> tuple[Array, Array, Array]:
         table = _read_rows(path)
         names = tuple(table)
     elif isinstance(table, xr.Dataset):
-        if "samples" not in table.variables:
-            axis = next((name for name in ("step", "time") if name in table.dims), "")
-            table = table.rename({axis: "samples"}) if axis else table
-        if {"width", "samples"} <= set(table.dims):
-            loss = table["loss"] if "loss" in table else xr.DataArray(np.nan)
-            averaged_dims = [dim for dim in loss.dims if dim not in ("width", "samples")]
-            loss = loss.mean(averaged_dims).transpose("width", "samples")
-            m, n = np.meshgrid(table["width"].values, table["samples"].values, indexing="ij")
-            table = {"width": m.ravel(), "samples": n.ravel(), "loss": loss.values.ravel()}
+        table = _rows_of_dataset(table)
         names = tuple(str(name) for name in table)
     else:
         kind = type(table).__name__
@@ -244,8 +250,35 @@ def _columns(table: Any) -> tuple[Array, Array, Array]:
         not missing,
         f"Argument `table` must have columns width, samples and loss, but has no {' and no '.join(missing)}.",
     )
-    width, samples, loss = (np.atleast_1d(np.asarray(table[name], np.float64)) for name in ("width", "samples", "loss"))
+    width, samples, loss = (
+        np.atleast_1d(real_column(table[name], f"table[{name!r}]")) for name in ("width", "samples", "loss")
+    )
     return width, samples, loss
+
+
+def _rows_of_dataset(table: xr.Dataset) -> Mapping[str, Any]:
+    """Return the columns of a dataset, one row for each entry of its loss, which is averaged over seeds.
+
+    Where it has no samples, they are its steps or times, without the start at 0.
+    """
+    columns: dict[str, Any] = {str(name): table[name] for name in table.variables}
+    by_samples = "samples" in columns
+    axis = "samples" if by_samples else "step" if "step" in table.dims else "time"
+    if not {"width", "loss", axis} <= set(columns):
+        return columns | ({"samples": table[axis]} if axis in columns else {})
+    # Default saved times are other ones at every point of a sweep: (width, time_index).
+    taken = {axis, "time_index", "seed", *table["width"].dims, *(table[axis].dims if by_samples else ())}
+    width, samples, loss = xr.broadcast(table["width"], table[axis], table["loss"])
+    others = ", ".join(str(dim) for dim in loss.dims if dim not in taken)
+    require(
+        not others,
+        "Argument `table` must have a loss over width, samples (or step, or time) and seed alone, but its loss is also "
+        f"over {others}: select one value of it.",
+    )
+    if "seed" in loss.dims and "seed" not in (*table["width"].dims, *table[axis].dims):
+        width, samples, loss = (values.mean("seed") for values in (width, samples, loss))
+    rows = {"width": width.values.ravel(), "samples": samples.values.ravel(), "loss": loss.values.ravel()}
+    return rows if by_samples else {name: column[rows["samples"] != 0.0] for name, column in rows.items()}
 
 
 def _read_rows(path: Path) -> dict[str, Array]:
@@ -273,6 +306,12 @@ def _checked_rows(m: Array, n: Array, loss: Array) -> tuple[Array, Array, Array]
     for name, column in (("width", m), ("samples", n), ("loss", loss)):
         least = column.min(initial=np.inf)
         require(least > 0.0, f"Column {name} of argument `table` must be positive, but its least number is {least:g}.")
+        largest = column.max(initial=1.0)
+        require(
+            least >= 1.0 / LARGEST and largest <= LARGEST,
+            f"Column {name} of argument `table` must be between {1.0 / LARGEST:g} and {LARGEST:g}, but is from "
+            f"{least:g} to {largest:g}.",
+        )
     widths, samples = np.unique(m).size, np.unique(n).size
     require(
         loss.size >= FEWEST_ROWS and widths >= FEWEST and samples >= FEWEST,
@@ -305,16 +344,17 @@ def _refined(m: Array, n: Array, loss: Array, form: Form, start: Array) -> tuple
     from scipy.optimize import least_squares
 
     log_m, log_n, log_loss = np.log(m), np.log(n), np.log(loss)
-    least = np.log(LEAST_FLOOR * loss.min())
-    bounds = [least, -60.0, 1e-3, -60.0, 1e-3], [float(log_loss.min()), 120.0, 20.0, 120.0, 20.0]
+    least, highest = float(np.log(LEAST_FLOOR * loss.min())), float(log_loss.min())
+    ends = zip((least, highest), LOG_PREFACTORS, EXPONENTS, strict=True)
+    low, high = [(floor, prefactor, exponent, prefactor, exponent) for floor, prefactor, exponent in ends]
 
     def misfit(q: Array) -> Array:
         return _log_loss(q, log_m, log_n, form) - log_loss
 
     fit = least_squares(
         misfit,
-        np.clip(start, np.array(bounds[0]) + 1e-9, np.array(bounds[1]) - 1e-9),
-        bounds=bounds,
+        np.clip(start, np.array(low) + 1e-9, np.array(high) - 1e-9),
+        bounds=(low, high),
         x_scale=[1.0, 1.0, 0.1, 1.0, 0.1],
         ftol=1e-15,
         xtol=1e-15,
@@ -329,6 +369,17 @@ def _log_loss(q: Array, log_m: Array, log_n: Array, form: Form) -> Array:
     width, samples = q[1] - q[2] * log_m, q[3] - q[4] * log_n
     joined = np.logaddexp(width, samples) if form == "sum" else np.maximum(width, samples)
     return np.asarray(np.logaddexp(q[0], joined))
+
+
+def _at_bounds(q: Array) -> list[str]:
+    """Return sentences' ends that name the exponents and prefactors that are at a bound of the fit."""
+    told = []
+    for name, value, (low, high) in zip(PARAMETERS[1:], q[1:], (LOG_PREFACTORS, EXPONENTS) * 2, strict=True):
+        for end in (low, high):
+            if abs(value - end) <= NEAR * abs(end):
+                bound = f"ln {name}" if (low, high) == LOG_PREFACTORS else name
+                told.append(f"{bound.replace('_', ' ')} at its bound {end:g}, so that the table does not determine it")
+    return told
 
 
 def _values(q: Array) -> Array:

@@ -105,6 +105,7 @@ def _surface(dataset: xr.Dataset) -> Found:
         "sum: E + A m^-alpha + B n^-beta; max: E + max(A m^-alpha, B n^-beta), the form of the corollary.",
         f"Root mean square of ln L minus its fit: {shown}. The form {best!r} has the smallest.",
     ]
+    sentences += [dataset.attrs["notes"]] if dataset.attrs.get("notes") else []
     return {"points": points, "residuals": residuals}, sentences
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.integrate import solve_ivp
 
 import dynamics
@@ -160,10 +161,25 @@ def test_a_table_is_read_from_a_file_and_both_forms_are_told(tmp_path, capsys):
         ({"width": [1.0] * 9, "samples": range(1, 10), "loss": [1.0] * 9}, "3 widths"),
         ({"width": [-1.0] * 9, "samples": range(1, 10), "loss": [1.0] * 9}, "positive"),
         ({"width": [1.0] * 9, "samples": range(1, 9), "loss": [1.0] * 9}, "one length"),
+        (
+            {"width": [1e200, 2e200, 3e200] * 3, "samples": range(1, 10), "loss": [1.0] * 9},
+            r"width .* 1e-30 and 1e\+30",
+        ),
+        ({"width": [1.0] * 9, "samples": range(1, 10), "loss": [1e-40] * 9}, "Column loss .* between 1e-30"),
+        (
+            {"width": ["a"] * 9, "samples": range(1, 10), "loss": [1.0] * 9},
+            r"`table\['width'\]` must be an array of real",
+        ),
+        (
+            {"width": [1.0] * 9, "samples": range(1, 10), "loss": [1j] * 9},
+            r"`table\['loss'\]` must be an array of real",
+        ),
+        (xr.Dataset(coords={"width": [1.0, 2.0, 3.0], "time": [1.0, 2.0, 3.0]}), "but has no loss.$"),
+        (xr.Dataset(coords={"time": [1.0, 2.0, 3.0]}), "but has no width and no loss.$"),
     ],
 )
 def test_tables_that_hold_no_surface_are_refused(table, sentence):
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
         dynamics.fit_surface(table)
 
 
@@ -185,3 +201,61 @@ def test_a_sweep_over_widths_is_a_table():
     losses = dynamics.sweep(problem, {"width": widths}, options={"save_at": times}, workers=1, progress=False)
     fit = dynamics.fit_surface(losses, bootstrap=0)
     assert fit.sizes["row"] == 3 * 12
+
+
+def loss_over_times():
+    """Return a dataset with the loss 2/m + 30/n^.5, times 0.9 and 1.1 at two seeds, over widths and times."""
+    m, n, seeds = np.array([8.0, 16.0, 32.0, 64.0]), np.geomspace(10.0, 1e5, 9), np.array([0.9, 1.1])
+    loss = xr.DataArray(2.0 / m, {"width": m}) + xr.DataArray(30.0 / n**0.5, {"time": n})
+    start = loss.isel(time=0).assign_coords(time=0.0)
+    by_seed = xr.concat([start, loss], "time") * xr.DataArray(seeds, {"seed": [0, 1]})
+    return by_seed.to_dataset(name="loss")
+
+
+def test_the_start_at_time_zero_is_no_row_and_seeds_are_averaged():
+    fit = dynamics.fit_surface(loss_over_times(), bootstrap=0)
+    assert fit.sizes["row"] == 4 * 9
+    assert fit.fitted.values == pytest.approx([0.0, 2.0, 1.0, 30.0, 0.5], rel=1e-6, abs=1e-9)
+    assert fit.notes == ""
+
+
+def test_times_that_differ_by_point_are_samples():
+    """Times of width m end at 1e5/m, so that a fit that took one row of times for all widths would be off."""
+    table = loss_over_times().isel(seed=0, drop=True)
+    times = xr.DataArray(np.r_[0.0, np.geomspace(10.0, 1e5, 9)], dims="time_index") * 8.0 / table.width
+    loss = xr.where(times > 0.0, 2.0 / table.width + 30.0 / np.maximum(times, 1e-9) ** 0.5, 2.0)
+    fit = dynamics.fit_surface(xr.Dataset({"loss": loss, "time": times}), bootstrap=0)
+    assert fit.sizes["row"] == 4 * 9
+    assert fit.fitted.values == pytest.approx([0.0, 2.0, 1.0, 30.0, 0.5], rel=1e-6, abs=1e-9)
+
+
+def test_a_sweep_with_its_default_times_is_a_table():
+    problem = Problem(activation="he4", teacher=Teacher.power_law(2, 1.0), width=4, dimension=64)
+    losses = dynamics.sweep(problem, {"width": [8, 12, 16]}, workers=1, progress=False)
+    fit = dynamics.fit_surface(losses, bootstrap=0)
+    rows = losses[["width", "time", "loss"]].to_dataframe().reset_index().query("time > 0")
+    expected = dynamics.fit_surface({"width": rows.width, "samples": rows.time, "loss": rows.loss}, bootstrap=0)
+    assert np.array_equal(np.sort(fit.samples), np.sort(expected.samples))
+    assert fit.residual.item() == pytest.approx(expected.residual.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("dim", ["dimension", "beta"])
+def test_a_loss_over_another_dim_is_not_averaged(dim):
+    table = loss_over_times().expand_dims({dim: [64, 128]})
+    with pytest.raises(ValueError, match=f"but its loss is also over {dim}: select one value of it.$"):
+        dynamics.fit_surface(table, bootstrap=0)
+    by_point = table.assign(time=table.time * xr.DataArray([1, 2], dims=dim)).rename_dims(time="time_index")
+    with pytest.raises(ValueError, match=f"but its loss is also over {dim}: select"):
+        dynamics.fit_surface(by_point, bootstrap=0)
+    assert dynamics.fit_surface(table.isel({dim: 0}), bootstrap=0).sizes["row"] == 4 * 9
+
+
+def test_an_exponent_at_its_bound_is_told():
+    """A loss that is larger at the first width alone falls faster than any power of m that a fit may take."""
+    m, n = (axis.ravel() for axis in np.meshgrid(np.geomspace(4, 16, 8), np.geomspace(1e3, 1e7, 9)))
+    table = {"width": m, "samples": n, "loss": np.where(m == m.min(), 5.0, 1.0) + 30.0 / n**0.5}
+    fits = laws.surface_fits(table=table, bootstrap=0, progress=False)
+    sentence = "The fit by 'sum' has width exponent at its bound 20, so that the table does not determine it."
+    assert fits.fitted.sel(form="sum", parameter="width_exponent").item() == pytest.approx(20.0, rel=0.01)
+    assert sentence in fits.notes
+    assert sentence in str(dynamics.summary(fits))
