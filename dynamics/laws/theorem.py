@@ -38,7 +38,7 @@ SHARE_B, SHARE_C = 4.0, 256.0
 TIMES = 1500
 TITLE = "Bounds of the theorem on emergence times, measured"
 BY_DIRECTION = ("delta_b_of_direction", "delta_c_of_direction", "irrelevant_before", "irrelevant_after")
-OF_FLOW = ("delta_b", "delta_c", "delta_c_leading_order", "unused_squared_norm")
+OF_FLOW = ("delta_b", "delta_c", "delta_c_resolution", "delta_c_leading_order", "unused_squared_norm")
 
 
 def check_theorem(flow: xr.Dataset) -> xr.Dataset:
@@ -54,16 +54,18 @@ def check_theorem(flow: xr.Dataset) -> xr.Dataset:
     Parameters
     ----------
     flow : Dataset
-        Answer of `dynamics.solve_overlaps` with all overlaps (`keep="full"`), link of k ≥ 3, isotropic inputs. Part (c)
-        is known to 256 times the relative distance of its saved times.
+        Answer of `dynamics.solve_overlaps` with all overlaps (`keep="full"`), link of k ≥ 3, isotropic inputs.
 
     Returns
     -------
     Dataset
-        `delta_b`, `delta_c`, `delta_c_leading_order`; both by direction, NaN for one that no neuron is matched with;
+        `delta_b` and `delta_c`, `delta_b_of_direction` and `delta_c_of_direction`, NaN for one that no neuron is
+        matched with; `delta_c_resolution`, 256 Δt/t of the saved times around the t_c of the largest Δ_c;
+        `delta_c_leading_order`;
         `irrelevant_before` and `irrelevant_after` (direction), the largest C² of any other neuron with the direction
         until T_p and after it; and `unused_squared_norm`, the largest n of a neuron that no direction is matched with.
-        All are dimensionless; Δ_b is inf if a direction is not learned by the end.
+        All are dimensionless. Δ_b is inf if a direction is not learned by an end after T_p (1 + 1/4). A flow that ends
+        before T_p, or before t_b or t_c otherwise, does not tell Δ: NaN, also in the maximum. `sentence` says so.
 
     Raises
     ------
@@ -87,7 +89,7 @@ def check_theorem(flow: xr.Dataset) -> xr.Dataset:
     attributes = {
         "answer": "theorem",
         "stop_reason": flow.attrs.get("stop_reason"),
-        "sentence": sentence(problem, bounds),
+        "sentence": sentence(problem, bounds, int(np.count_nonzero(flow["matched_neuron"].values >= 0))),
     }
     return study_dataset(problem, arrays, title=TITLE, coords=coords, settings=settings, attributes=attributes)
 
@@ -114,22 +116,27 @@ def _bounds(problem: Problem, flow: xr.Dataset) -> dict[str, object]:
     time, threshold = flow["time"].values, problem.dimension**-0.5
     leading, neurons = flow["leading_order_time"].values, flow["matched_neuron"].values.astype(np.int64)
     squared, norms = flow["teacher_overlap"].values ** 2, flow["squared_norm"].values
-    delta_b, delta_c, before, after = np.full((4, problem.num_directions), np.nan)
+    delta_b, delta_c, resolution, before, after = np.full((5, problem.num_directions), np.nan)
     for p in np.flatnonzero(neurons >= 0).tolist():
         i, T = neurons[p], leading[p]
         size = norms[:, i] / problem.teacher.coefficients[p]
         learned = (squared[:, i, p] >= 1.0 - ACCURACY) & (np.abs(size - 1.0) <= ACCURACY)
-        delta_b[p] = SHARE_B * (_kept_from(time, learned) / T - 1.0)
-        delta_c[p] = SHARE_C * (1.0 - _first_reached(time, squared[:, i, p], threshold) / T)
+        t_b, (t_c, distance) = _kept_from(time, learned), _first_reached(time, squared[:, i, p], threshold)
+        if time[-1] >= (T if np.isfinite(t_b) else T * (1.0 + 1.0 / SHARE_B)):
+            delta_b[p] = SHARE_B * (t_b / T - 1.0)
+        if time[-1] >= T:
+            delta_c[p], resolution[p] = SHARE_C * (1.0 - t_c / T), SHARE_C * distance
         rest = np.delete(squared[:, :, p], i, axis=1)
         before[p], after[p] = (rest[part].max(initial=0.0) for part in (time <= T, time > T))
     start = problem.start().teacher_overlap
     matched = np.flatnonzero(neurons >= 0)
     power = 0.5 * (problem.information_exponent - 2)
+    slowest = matched[np.argmax(delta_c[matched])]
     used = np.isin(np.arange(problem.width), neurons)
     return {
-        "delta_b": np.nanmax(delta_b),
-        "delta_c": np.nanmax(delta_c),
+        "delta_b": np.max(delta_b[matched]),
+        "delta_c": np.max(delta_c[matched]),
+        "delta_c_resolution": resolution[slowest],
         "delta_c_leading_order": SHARE_C * np.max(start[neurons[matched], matched] ** 2 / threshold) ** power,
         "unused_squared_norm": norms[:, ~used].max(initial=0.0),
         "delta_b_of_direction": delta_b,
@@ -146,23 +153,39 @@ def _kept_from(time: Array, holds: Switches) -> float:
     return float(time[first]) if first < time.size else np.inf
 
 
-def _first_reached(time: Array, values: Array, level: float) -> float:
-    """Return when values first reach a level, linear between times; the end if never, the first time if before it."""
+def _first_reached(time: Array, values: Array, level: float) -> tuple[float, float]:
+    """Return when values first reach a level, linear between times, and the relative distance of these times.
+
+    It is the first time if they reach the level before, and NaN if they never do.
+    """
     reached = np.flatnonzero(values >= level)
     if reached.size == 0:
-        return float(time[-1])
+        return np.nan, np.nan
     at = int(reached[0])
-    return float(np.interp(level, values[at - 1 : at + 1], time[at - 1 : at + 1]) if at else time[0])
+    if at == 0:
+        return float(time[0]), float(time[0] > 0.0)
+    first = float(np.interp(level, values[at - 1 : at + 1], time[at - 1 : at + 1]))
+    return first, float(time[at] - time[at - 1]) / first
 
 
-def sentence(problem: Problem, values: JsonObject) -> str:
-    """Return which parts of the theorem hold at a dimension, and from which dimension part (c) would."""
-    delta_b, delta_c, d = float(values["delta_b"]), float(values["delta_c"]), problem.dimension
-    parts = [
-        f"part ({name}) {'holds' if delta < 1.0 else 'does not hold'} at d = {d} (Delta_{name} = {delta:.3g})"
-        for name, delta in (("b", delta_b), ("c", delta_c))
-    ]
-    if delta_c >= 1.0:
+def sentence(problem: Problem, values: JsonObject, matched: int) -> str:
+    """Return which parts of the theorem hold at a dimension, and from which dimension part (c) would.
+
+    `matched` is the number of directions that a neuron is matched with, of which alone they are known.
+    """
+    d, P = problem.dimension, problem.num_directions
+    of_matched = "" if matched == P else f" for the {matched} matched directions of {P}"
+    delta_b, delta_c, resolution = (float(values[name]) for name in ("delta_b", "delta_c", "delta_c_resolution"))
+    parts = []
+    for name, delta, known_to in (("b", delta_b, 0.0), ("c", delta_c, resolution)):
+        if np.isnan(delta):
+            parts.append(f"part ({name}) is not measured{of_matched} at d = {d}, as the flow ends too early")
+            continue
+        is_open = abs(delta - 1.0) < known_to
+        verdict = "is open at these saved times" if is_open else "holds" if delta < 1.0 else "does not hold"
+        text = f", known to {known_to:.2g}" if known_to else ""
+        parts.append(f"part ({name}) {verdict}{of_matched} at d = {d} (Delta_{name} = {delta:.3g}{text})")
+    if delta_c >= 1.0 + resolution:
         needed = d * delta_c ** (4.0 / (problem.information_exponent - 2))
         parts.append(f"by its leading order it would from d near {needed:.1g} on")
     text = "; ".join(parts)
@@ -174,6 +197,7 @@ def _theorem(study: PreparedStudy, problems: Sequence[Problem], seeds: range) ->
     shape = (len(problems), len(seeds))
     values = {name: np.full(shape, np.nan) for name in OF_FLOW}
     text = ""
+    fewest = [problem.num_directions for problem in problems]
     with under_way(len(problems) * len(seeds), study.progress) as meter:
         for row, problem in enumerate(problems):
             for column, seed in enumerate(seeds):
@@ -182,10 +206,11 @@ def _theorem(study: PreparedStudy, problems: Sequence[Problem], seeds: range) ->
                 save_at = SaveAt.geometric(float(times[0]), float(times[-1]), TIMES)
                 flow = solve_overlaps(start, save_at=save_at, error_estimate=False, progress=False)
                 bounds = _bounds(start, uninterrupted(flow))
+                fewest[row] = min(fewest[row], int(np.count_nonzero(flow["matched_neuron"].values >= 0)))
                 for name in OF_FLOW:
                     values[name][row, column] = bounds[name]
                 meter.add(1)
-            text = sentence(problem, {name: np.nanmax(values[name][row]) for name in OF_FLOW})
+            text = sentence(problem, {name: np.max(values[name][row]) for name in OF_FLOW}, fewest[row])
     arrays: Values = {name: (("dimension", "start"), array) for name, array in values.items()}
     coords = {"dimension": [problem.dimension for problem in problems], "start": np.array(seeds)}
     return study.dataset(meter, arrays, coords, sentence=text, starts=len(seeds))
@@ -219,7 +244,8 @@ def theorem_study(
     Returns
     -------
     Dataset
-        `delta_b`, `delta_c`, `delta_c_leading_order` and `unused_squared_norm` (dimension, start).
+        `delta_b`, `delta_c`, `delta_c_resolution`, `delta_c_leading_order` and `unused_squared_norm` (dimension,
+        start).
 
     Examples
     --------

@@ -51,8 +51,8 @@ def _theorem(dataset: xr.Dataset) -> Found:
     """Return the numbers of the check of the theorem on one start, with a row per direction, and sentences on them."""
     columns = {"direction": "direction", "Delta_b": "delta_b_of_direction", "Delta_c": "delta_c_of_direction"}
     columns |= {"irrelevant before": "irrelevant_before", "irrelevant after": "irrelevant_after"}
-    names = ("delta_b", "delta_c", "delta_c_leading_order", "unused_squared_norm")
-    numbers = {name: float(dataset[name]) for name in names}
+    names = ("delta_b", "delta_c", "delta_c_resolution", "delta_c_leading_order", "unused_squared_norm")
+    numbers = {name: float(dataset[name]) for name in names if name in dataset}
     sentences = [
         dataset.attrs["sentence"],
         f"Leading order of Delta_c: {numbers['delta_c_leading_order']:.3g}; largest squared norm of an unused neuron: "

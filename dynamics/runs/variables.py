@@ -345,6 +345,7 @@ mean_overlap_squared |  | squared overlap averaged over samples | \overline{\lan
 allowed_deviation |  | deviation from its law that a finite dimension is allowed | \Delta
 delta_b |  | smallest Delta with which part (b) of the theorem holds | \Delta_b
 delta_c |  | smallest Delta with which part (c) of the theorem holds | \Delta_c
+delta_c_resolution |  | 256 times the relative distance of saved times around the time of Delta_c | \delta\Delta_c
 delta_c_leading_order |  | its leading order | \Delta_c^0
 delta_b_of_direction | direction | smallest Delta with which part (b) holds for the direction | \Delta_{b,p}
 delta_c_of_direction | direction | smallest Delta with which part (c) holds for the direction | \Delta_{c,p}

@@ -8,6 +8,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 from dynamics import Problem, SaveAt, Teacher, laws
 from dynamics.laws.__main__ import main
+from dynamics.laws.theorem import sentence
 
 
 @pytest.mark.parametrize(
@@ -41,9 +42,69 @@ def test_the_bounds_by_direction_are_those_of_the_flow():
     assert np.isnan(bounds.delta_b_of_direction.values[flow.matched_neuron.values < 0]).all()
     other = np.delete(flow.teacher_overlap.values[:, :, p] ** 2, neuron, axis=1)
     assert bounds.irrelevant_before[p].item() == other[time <= leading].max()
-    assert "part (c) does not hold" in bounds.sentence
+    matched = int(np.count_nonzero(flow.matched_neuron.values >= 0))
+    assert matched < 3
+    assert f"part (c) does not hold for the {matched} matched directions of 3 at d = 256" in bounds.sentence
     with pytest.raises(ValueError, match="all overlaps"):
         dynamics.check_theorem(flow.drop_vars("teacher_overlap"))
+
+
+TWO = Problem(activation="he4", teacher=Teacher.power_law(2, 1.0), width=6, dimension=256)
+
+
+def bounds_of(last, count=1000, problem=TWO):
+    flow = dynamics.solve_overlaps(problem, save_at=SaveAt.geometric(0.1, last, count), progress=False)
+    return flow, dynamics.check_theorem(flow)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.99])
+def test_a_flow_that_ends_before_the_emergence_times_measures_no_bound(share):
+    """Its end is before the T_p of the slower direction alone, so that the faster one is measured at .99."""
+    whole, bounds = bounds_of(400.0)
+    _, early = bounds_of(share * float(whole.leading_order_time.max()))
+    slow = int(np.argmax(whole.leading_order_time.values))
+    for name in ("delta_b", "delta_c"):
+        by_direction = early[f"{name}_of_direction"].values
+        assert np.isnan(by_direction[slow])
+        assert np.isnan(early[name])
+        part = name[-1]
+        assert f"art ({part}) is not measured at d = 256, as the flow ends too early" in early.sentence
+        assert f"art ({part}) does not hold" not in early.sentence
+    assert np.isfinite(early.delta_c_of_direction.values[1 - slow]) == (share == 0.99)
+    assert "is not measured" in str(dynamics.summary(early))
+    assert dynamics.plot(early).axes
+    assert np.isfinite([bounds.delta_b, bounds.delta_c]).all()
+
+
+def test_a_direction_that_is_not_learned_yet_has_no_bound_b():
+    """Between T_p and 5/4 T_p a flow without t_b does not say whether Δ_b is below 1; later it says that it is not."""
+    whole, bounds = bounds_of(400.0)
+    slow, leading = int(np.argmax(whole.leading_order_time.values)), float(whole.leading_order_time.max())
+    assert bounds.delta_b_of_direction[slow] > 0.0
+    _, early = bounds_of(leading * (1.0 + 0.2 * float(bounds.delta_b_of_direction[slow])))
+    assert np.isnan(early.delta_b_of_direction.values[slow])
+    assert early.delta_c.item() == pytest.approx(bounds.delta_c.item(), abs=1.0)
+
+
+@pytest.mark.parametrize("count", [20, 100, 1000])
+def test_the_bound_of_part_c_is_known_to_its_resolution(count):
+    _, bounds = bounds_of(400.0, count)
+    _, fine = bounds_of(400.0, 8000)
+    ratio = 4000.0 ** (1.0 / (count - 1))
+    resolution = bounds.delta_c_resolution.item()
+    assert 256.0 * (1.0 - 1.0 / ratio) <= resolution <= 256.0 * (ratio - 1.0)
+    assert abs(bounds.delta_c.item() - fine.delta_c.item()) <= resolution
+    assert f"(Delta_c = {bounds.delta_c.item():.3g}, known to {resolution:.2g})" in bounds.sentence
+
+
+def test_a_bound_within_its_resolution_is_open():
+    values = {"delta_b": 0.5, "delta_c": 1.5, "delta_c_resolution": 0.9}
+    assert sentence(TWO, values, 2) == (
+        "Part (b) holds at d = 256 (Delta_b = 0.5); part (c) is open at these saved times at d = 256 "
+        "(Delta_c = 1.5, known to 0.9)."
+    )
+    assert "part (c) does not hold" in sentence(TWO, values | {"delta_c": 2.0}, 2)
+    assert "Part (b) holds for the 1 matched directions of 2 at d" in sentence(TWO, values, 1)
 
 
 @pytest.mark.parametrize("k", [3, 4, 5])
