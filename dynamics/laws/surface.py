@@ -38,7 +38,9 @@ FEWEST, FEWEST_ROWS = 3, 8
 #: Largest width, number of samples or loss, and 1 over the least, so that their powers stay within float64.
 LARGEST = 1e30
 #: Bounds of ln A and ln B, and of the exponents α and β; a parameter as near to one as this part of it is at it.
-LOG_PREFACTORS, EXPONENTS, NEAR = (-60.0, 120.0), (1e-3, 20.0), 0.01
+LOG_PREFACTORS, EXPONENTS, NEAR = (-60.0, 120.0), (1e-3, 20.0), 0.03
+#: Dims of a loss that is averaged: seeds of starts, and of the samples at each point of a sweep.
+SEEDS = ("seed", "point_seed")
 #: Floors below this share of the least loss are none.
 LEAST_FLOOR = 1e-12
 PARAMETERS = ("floor", "width_prefactor", "width_exponent", "samples_prefactor", "samples_exponent")
@@ -267,7 +269,7 @@ def _rows_of_dataset(table: xr.Dataset) -> Mapping[str, Any]:
     if not {"width", "loss", axis} <= set(columns):
         return columns | ({"samples": table[axis]} if axis in columns else {})
     # Default saved times are other ones at every point of a sweep: (width, time_index).
-    taken = {axis, "time_index", "seed", *table["width"].dims, *(table[axis].dims if by_samples else ())}
+    taken = {axis, "time_index", *SEEDS, *table["width"].dims, *(table[axis].dims if by_samples else ())}
     width, samples, loss = xr.broadcast(table["width"], table[axis], table["loss"])
     others = ", ".join(str(dim) for dim in loss.dims if dim not in taken)
     require(
@@ -275,8 +277,8 @@ def _rows_of_dataset(table: xr.Dataset) -> Mapping[str, Any]:
         "Argument `table` must have a loss over width, samples (or step, or time) and seed alone, but its loss is also "
         f"over {others}: select one value of it.",
     )
-    if "seed" in loss.dims and "seed" not in (*table["width"].dims, *table[axis].dims):
-        width, samples, loss = (values.mean("seed") for values in (width, samples, loss))
+    averaged = [dim for dim in SEEDS if dim in loss.dims and dim not in (*table["width"].dims, *table[axis].dims)]
+    width, samples, loss = (values.mean(averaged) for values in (width, samples, loss))
     rows = {"width": width.values.ravel(), "samples": samples.values.ravel(), "loss": loss.values.ravel()}
     return rows if by_samples else {name: column[rows["samples"] != 0.0] for name, column in rows.items()}
 

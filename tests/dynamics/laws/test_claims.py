@@ -273,8 +273,12 @@ def loss_over_times():
     return by_seed.to_dataset(name="loss")
 
 
-def test_the_start_at_time_zero_is_no_row_and_seeds_are_averaged():
-    fit = dynamics.fit_surface(loss_over_times(), bootstrap=0)
+@pytest.mark.parametrize("dims", [1, 2])
+def test_the_start_at_time_zero_is_no_row_and_seeds_are_averaged(dims):
+    table = loss_over_times()
+    # A sweep over starts of runs with several seeds of samples has both dims.
+    table = table if dims == 1 else table * xr.DataArray([0.5, 1.5], dims="point_seed")
+    fit = dynamics.fit_surface(table, bootstrap=0)
     assert fit.sizes["row"] == 4 * 9
     assert fit.fitted.values == pytest.approx([0.0, 2.0, 1.0, 30.0, 0.5], rel=1e-6, abs=1e-9)
     assert fit.notes == ""
