@@ -92,7 +92,8 @@ composition | dynamics.laws.composition:composition.prepare |
   seed | | seed of permutations and inputs
 paper | dynamics.laws.paper:paper.prepare |
     every claim of arXiv:2504.19983 and 2505.23683 beside its measured number; minutes
-  parts | NAME,NAME,... | parts of the report, such as scaling,theorem,sgd [all]
+  parts | NAME,NAME,... | parts of scaling, frontier, times, theorem, decoupling, shares, layerwise, width, edge, \
+minimax, gradient, surface, sgd and composition [all]
   resume | FILE | interrupted report whose parts are taken over | running
 fit | dynamics.laws.surface:surface_fits.prepare |
     fit the losses of a table over width and samples by two power laws and a floor, added or the larger

@@ -6,7 +6,6 @@ bounds are numbers of samples or steps with constant 1; how many samples hop 1 t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from math import lgamma
 from typing import NamedTuple
@@ -15,7 +14,6 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands.catalogue import study_function
-from dynamics.fits import fit_slope
 from dynamics.laws.scaffold import FreeStudy, under_way
 from dynamics.problem.checks import checked_integer, checked_number, require
 from dynamics.runs.dataset import Values
@@ -203,16 +201,7 @@ def _composition(study: FreeStudy, seed: int) -> xr.Dataset:
         "size": np.array([f"N = {N}, k = {k}, B = {B:g}" for N, k, B in SIZES]),
         "hop_size": np.array([f"N = {N}, k = {k}" for N, k in HOPS]),
     }
-    along = {name: _slope(N, k, samples, name) for name in ("vocabulary", "hops")}
-    slopes = {f"{name}_slope": slope for name, slope in along.items()}
-    return study.dataset(meter, values, coords, **slopes)
-
-
-def _slope(N: Array, k: Array, samples: Sequence[int], name: str) -> float:
-    """Return the slope of ln n over ln N at k = 4, or over ln k at N = 8."""
-    x, kept = (N, k == 4.0) if name == "vocabulary" else (k, N == 8.0)
-    order = np.argsort(x[kept])
-    return fit_slope(x[kept][order], np.log(np.array(samples, dtype=np.float64)[kept][order])).exponent
+    return study.dataset(meter, values, coords)
 
 
 @study_function  # returns what `run` of the prepared study returns, a dataset
@@ -234,8 +223,7 @@ def composition(
         By size, (N, k, B) = (6, 4, 5), (6, 8, 8) and (8, 16, 6): `accuracy` and `right_weight` of
         `construct_composition`, and the `descent_bound`, `information_bound` and `kernel_bound` of
         `composition_bounds`. By hop_size, N = 4 to 64 at k = 4 and k = 2 to 16 at N = 8: `hop_samples`, the measured
-        number, `hop_law`, its law 1 + ln((k − 1)/0.05)/ln N, and `hop_bound`, k⁴ N⁶. Attributes `vocabulary_slope` and
-        `hops_slope` are slopes of the logarithm of the samples.
+        number, `hop_law`, its law 1 + ln((k − 1)/0.05)/ln N, and `hop_bound`, k⁴ N⁶.
 
     References
     ----------

@@ -169,8 +169,7 @@ def width_for(
     k = _checked_link(link).information_exponent
     a = _checked_coefficients(teacher)
     count = checked_integer(top, "top", minimum=1, maximum=a.size)
-    share = checked_number(chance, "chance", positive=True)
-    require(share < 1.0, f"Argument `chance` must be below 1, but is {share:g}.")
+    share = _checked_chance(chance)
     starts = checked_integer(draws, "draws", minimum=1)
     seeds = np.random.SeedSequence(checked_integer(seed, "seed", minimum=0)).spawn(starts)
 
@@ -271,7 +270,7 @@ def width_study(
     count = checked_integer(directions, "directions", minimum=counts[-1])
     problem = checked_problem(information_exponent, beta, count, count, widest=count, seed=seed, fewest=1)
     settings = {
-        "chance": checked_number(chance, "chance", positive=True),
+        "chance": _checked_chance(chance),
         "draws": checked_integer(draws, "draws", minimum=1),
         "seed": problem.seed,
     }
@@ -279,6 +278,13 @@ def width_study(
     title = "Width at which all of the first directions are matched"
     solve = partial(_width_study, tops=counts, teacher=problem.teacher)
     return PreparedStudy("width-for", title, settings, problem, progress, solve, work)
+
+
+def _checked_chance(chance: object) -> float:
+    """Return a chance above 0 and below 1."""
+    share = checked_number(chance, "chance", positive=True)
+    require(share < 1.0, f"Argument `chance` must be below 1, but is {share:g}.")
+    return share
 
 
 def _checked_link(link: object) -> HermiteExpansion:

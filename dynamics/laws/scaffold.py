@@ -247,7 +247,10 @@ def check_coupled(coupled: bool, **arguments: object) -> None:
 
 def common_times(problems: Sequence[Problem], count: int, *, reach: float = 1.0) -> SaveAt:
     """Return geometric times for all: half the first predicted emergence to `reach` times the last learned time."""
-    predictions = [predict(problem) for problem in problems]
+    predictions = []
+    for problem in problems:
+        stop_if_heard()
+        predictions.append(predict(problem))
     emergence = np.concatenate([prediction.predicted_emergence_time for prediction in predictions])
     learned = np.concatenate([prediction.predicted_learned_time for prediction in predictions])
     first = emergence[np.isfinite(emergence) & (emergence > 0.0)].min()

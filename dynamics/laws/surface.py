@@ -327,8 +327,9 @@ def _fit(m: Array, n: Array, loss: Array, form: Form) -> Array:
     """Return ln E, ln A, α, ln B, β of the best fit."""
     from scipy.optimize import nnls
 
-    starts = []
+    starts, fits = [], []
     for alpha in GRID:
+        stop_if_heard()
         for beta in GRID:
             design = np.stack([np.ones(loss.size), m**-alpha, n**-beta], axis=1) / loss[:, None]
             scale = design.max(axis=0)
@@ -338,7 +339,10 @@ def _fit(m: Array, n: Array, loss: Array, form: Form) -> Array:
     starts.sort(key=lambda start: start[0])
     # Of the larger of two laws the best sum may be far from the best fit: some other starts too.
     chosen = starts[:REFINED] + starts[REFINED :: len(starts) // REFINED]
-    return min((_refined(m, n, loss, form, start) for _, start in chosen), key=lambda fit: fit[1])[0]
+    for _, start in chosen:
+        stop_if_heard()
+        fits.append(_refined(m, n, loss, form, start))
+    return min(fits, key=lambda fit: fit[1])[0]
 
 
 def _refined(m: Array, n: Array, loss: Array, form: Form, start: Array) -> tuple[Array, float]:

@@ -377,7 +377,7 @@ statement | claim | what the paper says |
 measured | claim | number as measured | q
 measured_error | claim | standard error of the measured number | \delta q
 claimed | claim | number of the paper | q^*
-claim_kind | claim | whether the number is an exponent, a constant or a bound |
+claim_kind | claim | whether the number is an exponent, a constant, a bound or true by construction |
 claim_verdict | claim | whether the claim holds at this size |
 claim_axes | claim | names of the axes of the claim's curve |
 claim_is_slope | claim | whether the number is a slope of the curve's logarithm |

@@ -8,8 +8,22 @@ import pytest
 import dynamics
 from dynamics import Problem, Teacher, laws, tokens
 from dynamics.commands.options import neurons
+from dynamics.laws import scaffold, surface
 from dynamics.laws.__main__ import main
-from dynamics.laws.paper import PARTS, SCALING, VERDICTS, Claim
+from dynamics.laws.paper import (
+    CONSTANT,
+    FAILED,
+    HOLDS,
+    IDENTITY,
+    MISPRINTED,
+    PARTS,
+    SCALING,
+    SIZE,
+    UNMEASURED,
+    UNRESOLVED,
+    VERDICTS,
+    Claim,
+)
 from dynamics.solve.__main__ import main as solve
 from dynamics.tokens import system_of
 
@@ -101,8 +115,7 @@ def test_hop_1_takes_two_to_four_samples_and_no_power():
     assert samples.min() == 2
     assert samples.max() == 4
     assert (samples == np.ceil(found.hop_law.values)).all()
-    assert abs(found.attrs["vocabulary_slope"]) < 0.25
-    assert abs(found.attrs["hops_slope"]) < 0.25
+    assert not [name for name in found.attrs if "slope" in name]  # of numbers from 2 to 4 a slope tells nothing
     assert (found.hop_bound > 1e6).all()
     with pytest.raises(ValueError, match="power of 2"):
         laws.hop_samples(4, 3)
@@ -177,16 +190,120 @@ def claim(measured, claimed, kind="exponent", error=np.nan):
 
 
 def test_verdicts_follow_one_rule():
-    holds, constant, size = VERDICTS
-    assert claim(-1.04, -1.0).verdict == holds
-    assert claim(-1.06, -1.0).verdict == size
-    assert claim(-1.06, -1.0, error=0.031).verdict == holds
-    assert claim(-1.06, -1.0, "constant").verdict == constant
-    assert claim(0.04, 0.0).verdict == holds
-    assert claim(0.06, 0.0).verdict == size
-    assert [claim(x, 1.0, "bound").verdict for x in (-9.0, 1.04, 1.1)] == [holds, holds, size]
-    assert [claim(x, 1.0, "floor").verdict for x in (9.0, 0.96, 0.9)] == [holds, holds, size]
-    assert claim(np.nan, 1.0).verdict == size
+    assert claim(-1.04, -1.0).verdict == HOLDS
+    assert claim(-1.06, -1.0).verdict == SIZE
+    assert claim(-1.06, -1.0, error=0.031).verdict == HOLDS
+    assert claim(0.04, 0.0).verdict == HOLDS
+    assert claim(0.06, 0.0).verdict == SIZE
+    assert [claim(x, 1.0, "bound").verdict for x in (-9.0, 1.04, 1.1)] == [HOLDS, HOLDS, SIZE]
+    assert [claim(x, 1.0, "floor").verdict for x in (9.0, 0.96, 0.9)] == [HOLDS, HOLDS, SIZE]
+
+
+def test_a_constant_is_another_one_within_a_factor_of_3():
+    found = [claim(x, -1.0, "constant").verdict for x in (-1.06, -2.9, -0.34, -3.1, -0.32, 0.0, 1.0)]
+    assert found == [CONSTANT] * 3 + [SIZE] * 4
+    assert claim(0.1, 0.0, "constant").verdict == SIZE
+    assert [claim(x, 1.0, "printed").verdict for x in (1.04, 1.1)] == [HOLDS, MISPRINTED]
+
+
+@pytest.mark.parametrize("kind", ["exponent", "constant", "bound", "floor", "printed"])
+def test_what_was_not_measured_or_resolved_holds_nowhere(kind):
+    assert [claim(x, 1.0, kind).verdict for x in (np.nan, np.inf, -np.inf)] == [UNMEASURED] * 3
+    assert claim(3.0, 0.5, kind, error=5.0).verdict == UNRESOLVED
+    assert claim(0.5, 0.5, kind, error=np.inf).verdict == UNRESOLVED
+    assert claim(0.5, 0.5, kind, error=0.12).verdict == HOLDS
+    assert claim(9.0, 0.5, error=1.0).verdict == SIZE  # a large error, but a larger distance
+
+
+def test_claims_that_cannot_fail_and_accuracies_are_told_apart():
+    assert Claim("", 1.0, np.nan, 1.0, is_identity=True).verdict == IDENTITY
+    assert Claim("", 2.0, np.nan, 1.0, is_identity=True).verdict == SIZE
+    assert Claim("", 0.99, np.nan, 1.0, "floor", tolerance=0.0).verdict == SIZE
+    found = laws.paper(parts=["minimax", "surface", "composition", "layerwise"], progress=False)
+    verdicts = found.claim_verdict.to_series()
+    by_construction = ["minimax-exponent", "minimax-constant", "surface-max", "layerwise-loss"]
+    assert (verdicts[by_construction] == IDENTITY).all()
+    assert verdicts[["surface-sum", "composition", "hop-samples"]].tolist() == [SIZE, HOLDS, HOLDS]
+    assert (found.claim_kind == "identity").sum() == 4
+    assert "2 to 4 at eight sizes" in str(found.statement.sel(claim="hop-samples").values)
+
+
+def test_a_part_that_fails_says_so_and_keeps_the_others(tmp_path, monkeypatch, capsys):
+    def fails(_seed):
+        sentence = "Argument `x` must be 1,\nbut is 2."
+        raise ValueError(sentence)
+
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as changed:
+        changed.setitem(PARTS, "width", (fails, ""))
+        assert main(["paper", "--parts", "minimax,width,edge", "--output", "paper.nc"]) == 0
+    assert "Part width failed: Argument `x` must be 1, but is 2." in capsys.readouterr().out
+    found = dynamics.load("paper.nc")
+    assert found.part.values.tolist() == ["minimax", "minimax", "width", "edge", "edge"]
+    row = found.sel(claim="width")
+    assert str(row.statement.values) == f"{FAILED}Argument `x` must be 1, but is 2."
+    assert str(row.claim_verdict.values) == UNMEASURED
+    monkeypatch.setitem(PARTS, "width", (lambda _seed: {"width": claim(1.0, 1.0)}, ""))
+    again = laws.paper(parts=["minimax", "width", "edge"], resume=found, progress=False)
+    assert again.claim_verdict.sel(claim="width") == HOLDS
+    assert again.sizes["claim"] == found.sizes["claim"]
+
+
+@pytest.mark.thorough
+def test_every_part_takes_a_seed():
+    """Runs of SGD have seeds, and their start none; the power is 2 by choice of the step, here within .2."""
+    found = laws.paper(parts=["sgd", "theorem", "width"], seed=1, progress=False)
+    verdicts = found.claim_verdict.to_series()
+    assert UNMEASURED not in verdicts.tolist()
+    assert verdicts["sgd-samples"] == IDENTITY
+    assert "0 % of runs did not emerge" in str(found.statement.sel(claim="sgd-samples").values)
+    assert found.measured.sel(claim="sgd-samples") == pytest.approx(2.0, abs=0.2)
+    order = found.sel(claim="theorem-c-order")
+    measured = laws.theorem_study(seed=1, progress=False).delta_c.isel(start=0).values
+    np.testing.assert_allclose(order.claim_y[:3], measured)
+    assert float(order.measured) == pytest.approx(np.polyfit(np.log(order.claim_x[:3]), np.log(measured), 1)[0])
+    # The error of the slope of ln m: from the ends of the intervals of the chance at 200 draws, about .1 in ln m.
+    assert 0.02 < float(found.measured_error.sel(claim="width")) < 0.15
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ([], "must name one part or more, each once"),
+        (["minimax", "minimax"], "must name one part or more, each once"),
+        ("minimax", "must be a list of names, but is 'minimax'"),
+        (3, "must be a list of names"),
+    ],
+)
+def test_parts_are_names_each_once(parts, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        laws.paper(parts=parts)
+
+
+def test_commands_name_parts_and_the_option_that_is_wrong(capsys):
+    assert main(["paper", "--resume", "nofile.nc"]) == 2
+    assert "Option --resume must name an existing file" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["paper", "--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert [part for part in PARTS if part not in text.split("--parts")[1].split("[all]")[0]] == []
+    assert main(["width", "--chance", "1", "--dry-run"]) == 2
+    assert "must be below 1" in capsys.readouterr().err
+
+
+def test_an_interruption_is_heard_between_predictions_and_fits(monkeypatch):
+    """Each loop looks for a signal before every prediction, every row of the grid, and every refinement."""
+    problem = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=3, dimension=64)
+    m, n = (axis.ravel() for axis in np.meshgrid([4.0, 8.0, 16.0], [10.0, 100.0, 1000.0]))
+    for module, work, count in (
+        (scaffold, lambda: scaffold.common_times([problem] * 3, 4), 3),
+        (surface, lambda: laws.fit_surface({"width": m, "samples": n, "loss": 1.0 / m + 1.0 / n}, bootstrap=0), 20),
+    ):
+        asked = []
+        monkeypatch.setattr(module, "stop_if_heard", lambda asked=asked: asked.append(True))
+        work()
+        assert len(asked) >= count
 
 
 def test_claims_of_closed_forms_have_the_accepted_numbers():
@@ -201,7 +318,8 @@ def test_claims_of_closed_forms_have_the_accepted_numbers():
     assert measured["surface-sum"] > 0.65
     assert measured["layerwise-chance"] == pytest.approx(0.514, abs=1e-3)
     verdicts = found.claim_verdict.to_series()
-    assert verdicts[["search-k2", "gradient", "search-k3"]].tolist() == [VERDICTS[2], VERDICTS[1], VERDICTS[0]]
+    assert verdicts[["search-k2", "gradient", "search-k3"]].tolist() == [SIZE, MISPRINTED, HOLDS]
+    assert set(verdicts) <= set(VERDICTS)
 
 
 def test_an_interrupted_report_goes_on_with_the_parts_that_are_left(tmp_path, monkeypatch, capsys):
@@ -210,7 +328,7 @@ def test_an_interrupted_report_goes_on_with_the_parts_that_are_left(tmp_path, mo
     dynamics.save(first, "first.nc")
     command = ["paper", "--parts", "minimax,edge,composition", "--resume", "first.nc", "--page", "paper.html"]
     assert main([*command, "--output", "paper.nc"]) == 0
-    assert "7 claims: " in capsys.readouterr().out
+    assert "6 claims: " in capsys.readouterr().out
     whole = dynamics.load("paper.nc")
     assert whole.claim.values.tolist()[:4] == first.claim.values.tolist()
     np.testing.assert_array_equal(whole.part_seconds[:4], first.part_seconds)
