@@ -7,7 +7,7 @@ bounds are numbers of samples or steps with constant 1; how many samples hop 1 t
 from __future__ import annotations
 
 from functools import partial
-from math import lgamma
+from math import lgamma, log
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import xarray as xr
 
 from dynamics.commands.catalogue import study_function
 from dynamics.laws.scaffold import FreeStudy, under_way
-from dynamics.problem.checks import checked_integer, checked_number, require
+from dynamics.problem.checks import check_memory, checked_integer, checked_number, require
 from dynamics.runs.dataset import Values
 from hermite.arrays import Array, Integers
 
@@ -25,6 +25,10 @@ SIZES = ((6, 4, 5.0), (6, 8, 8.0), (8, 16, 6.0))
 HOPS = ((4, 4), (8, 4), (16, 4), (32, 4), (64, 4), (8, 2), (8, 8), (8, 16))
 #: Share of rows that must be right, learning rate in units of N k, and most samples.
 RIGHT, RATE, MOST = 0.95, 4.0, 64
+#: Arrays of the construction's scores, and of a row's scores and inputs, that are held at once.
+ARRAYS, ARRAYS_OF_ROWS = 4, 7
+#: Below the logarithm of the largest number of float64.
+LOG_LARGEST = 709.0
 TITLE = "Composition by attention: the construction, bounds, and samples of hop 1"
 
 
@@ -79,9 +83,11 @@ def construct_composition(vocabulary: int, hops: int, score: float, *, draws: in
     """
     N, k = _checked_sizes(vocabulary, hops)
     B = checked_number(score, "score", positive=True)
+    count = checked_integer(draws, "draws", minimum=1)
+    check_memory("draws", count, ARRAYS * (1.0 + count) * float(N * k) ** 2)
     rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
     hidden = _permutations(rng, 1, k, N)[0]
-    sigma = _permutations(rng, checked_integer(draws, "draws", minimum=1), k, N)
+    sigma = _permutations(rng, count, k, N)
     content: Array = np.eye(N)[sigma].reshape(len(sigma), k * N, N)
     rows, block = np.arange(k * N), np.repeat(np.arange(k), N)
     scores = np.zeros((k * N, k * N))
@@ -113,8 +119,12 @@ def composition_bounds(vocabulary: int, hops: int) -> CompositionBounds:
     ['4.59e+09', '14.7', '4.3e+08']
     """
     N, k = _checked_sizes(vocabulary, hops)
-    information = k * lgamma(N + 1.0) / float(np.log(N))
-    return CompositionBounds(float(N * k) ** (2 * k - 1), information, float(k * N * N) ** k)
+    log_descent, log_kernel = (2 * k - 1) * log(N * k), k * log(k * N * N)
+    require(
+        max(log_descent, log_kernel) < LOG_LARGEST,
+        f"Arguments `vocabulary` and `hops` must have bounds below 1e308, but are {N} and {k}.",
+    )
+    return CompositionBounds(float(N * k) ** (2 * k - 1), k * lgamma(N + 1.0) / log(N), float(k * N * N) ** k)
 
 
 def hop_samples(vocabulary: int, hops: int, *, rows: int = 2000, seed: int = 0) -> int:
@@ -135,6 +145,7 @@ def hop_samples(vocabulary: int, hops: int, *, rows: int = 2000, seed: int = 0) 
     """
     N, k = _checked_sizes(vocabulary, hops)
     count = checked_integer(rows, "rows", minimum=1)
+    check_memory("rows", count, ARRAYS_OF_ROWS * float(count) * N * k)
     rng = np.random.default_rng(checked_integer(seed, "seed", minimum=0))
     w, right, samples = np.zeros((count, k * N)), 0.0, 0
     while right < RIGHT:

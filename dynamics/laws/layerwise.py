@@ -26,7 +26,8 @@ from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.signals import stop_if_heard
 from dynamics.theory.pairs import match_greedily
 from hermite import HermiteExpansion, expand
-from hermite.arrays import Array
+from hermite.arrays import Array, real_array
+from hermite.text.messages import shown
 
 #: Nodes of the trapezoidal rule in the logarithm of an overlap, from e^`LOWEST` to `FURTHEST` standard deviations. Its
 #: integrand is smooth and vanishes at both ends, so that the rule is exact to rounding.
@@ -101,8 +102,9 @@ def layerwise_loss(teacher: Teacher, widths: ArrayLike, link: object = "he4") ->
     >>> layerwise_loss(teacher, [16, 256]).round(4).tolist()
     [0.124, 0.0364]
     """
-    m = np.asarray(widths)
-    require(m.size > 0 and bool((m >= 1).all()), f"Argument `widths` must be at least 1, but are {m.tolist()}.")
+    m = real_array(widths, "widths")
+    are_counts = m.size > 0 and bool(((m >= 1.0) & (m == np.floor(m)) & np.isfinite(m)).all())
+    require(are_counts, f"Argument `widths` must hold integers of at least 1, but is {shown(m.tolist())}.")
     missed = np.log1p(-layerwise_chances(teacher, link))
     loss: Array = np.exp(m[..., None] * missed) @ teacher.coefficients**2
     return loss
@@ -205,7 +207,7 @@ def resolved_width(width: int | str, teacher: Teacher, link: object, *, progress
     """Return a number of neurons as it is, and that of "top:16" by `width_for` of the first 16 directions."""
     if isinstance(width, str):
         kind, _, count = width.partition(":")
-        is_known = kind == "top" and count.isdigit()
+        is_known = kind == "top" and count.isdecimal()
         require(is_known, f"Argument `width` must be a number or 'top:COUNT', but is {width!r}.")
         top = checked_integer(int(count), "width", minimum=1, maximum=teacher.num_directions)
         return width_for(teacher, top=top, link=link, progress=progress).neurons
@@ -298,6 +300,7 @@ def _checked_link(link: object) -> HermiteExpansion:
 def _checked_coefficients(teacher: Teacher) -> Array:
     """Return the coefficients a_p; ValueError unless they are positive and directions orthonormal."""
     check_type("teacher", teacher, Teacher, "a Teacher")
+    require(teacher.target is None, "Argument `teacher` must have directions, but is a polynomial.")
     require(teacher.is_orthonormal, "Argument `teacher` must have orthonormal directions, but has oblique ones.")
     a = teacher.coefficients
     require(bool((a > 0.0).all()), f"Argument `teacher` must have positive coefficients, but has {a.min():g}.")

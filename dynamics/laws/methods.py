@@ -17,8 +17,9 @@ from dynamics.laws.layerwise import layerwise_chances, width_for
 from dynamics.laws.scaffold import PreparedStudy, checked_problem, under_way
 from dynamics.problem.checks import checked_integer, checked_number, require
 from dynamics.runs.dataset import Values
-from hermite.arrays import Array
+from hermite.arrays import Array, real_array
 from hermite.exponents.generative import generative_exponent, sample_laws
+from hermite.text.messages import shown
 
 #: Method -> where its law is from.
 SOURCES = {
@@ -68,9 +69,11 @@ def minimax_loss(samples: ArrayLike, beta: float) -> Array:
     """
     from scipy.special import zeta
 
-    decay, n = checked_number(beta, "beta", positive=True), np.asarray(samples, dtype=np.float64)
+    decay, n = checked_number(beta, "beta", positive=True), real_array(samples, "samples")
     require(decay > 0.5, f"Argument `beta` must be above 1/2, or the loss is infinite, but is {decay:g}.")
-    require(n.size > 0 and bool((n >= 1.0).all()), f"Argument `samples` must be at least 1, but is {n.tolist()}.")
+    require(
+        n.size > 0 and bool((n >= 1.0).all()), f"Argument `samples` must be at least 1, but is {shown(n.tolist())}."
+    )
     strong = np.floor(n ** (0.5 / decay) * (1.0 + 1e-12))
     return np.asarray(strong / n + zeta(2.0 * decay, strong + 1.0))
 

@@ -3,7 +3,7 @@ r"""Every claim of the founding paper and its companions in one report: what eac
 A part measures one or several claims by the studies of this room, at sizes that take minutes in all. A claim holds
 where its number agrees within two errors or 5 %, unless the error is above a quarter of the claim. A constant that
 differs by a factor of 3 at most "holds with another constant", since the papers claim orders; any other number that
-differs holds "not at this size". What follows from the way it is measured is "true by construction".
+differs holds "not at this size". A number that its measurement implies is "true by construction".
 """
 
 from __future__ import annotations
@@ -397,7 +397,7 @@ def _paper(study: FreeStudy, parts: list[str], seed: int, done: xr.Dataset | Non
             began, (measure, command) = clock.perf_counter(), PARTS[part]
             try:
                 claims = measure(seed)
-            except Exception as error:  # whatever is wrong with one part, the others are measured
+            except Exception as error:  # a part may fail in any way, and the others are still measured
                 reason = " ".join(str(error).split()) or type(error).__name__
                 claims = {part: Claim(f"{FAILED}{reason}", NAN, NAN, NAN)}
             of_part = {"part": part, "command": command, "part_seconds": clock.perf_counter() - began}

@@ -323,9 +323,8 @@ def _paper(dataset: xr.Dataset) -> Found:
         "true by construction: it follows from how it is measured, and tests nothing. not resolved: it agrees, but its "
         "error is above a quarter of the claim.",
     ]
-    failures = [text for text in dataset["statement"].values.tolist() if text.startswith("failed: ")]
-    parts = dataset["part"].values[[text in failures for text in dataset["statement"].values.tolist()]].tolist()
-    sentences += [f"Part {part} {text}" for part, text in zip(parts, failures, strict=True)]
+    rows = zip(dataset["part"].values.tolist(), dataset["statement"].values.tolist(), strict=True)
+    sentences += [f"Part {part} {text}" for part, text in rows if text.startswith("failed: ")]
     return {"points": rows_of(dataset, columns)}, sentences
 
 

@@ -324,3 +324,34 @@ def test_an_exponent_at_its_bound_is_told():
     assert fits.fitted.sel(form="sum", parameter="width_exponent").item() == pytest.approx(20.0, rel=0.01)
     assert sentence in fits.notes
     assert sentence in str(dynamics.summary(fits))
+
+
+POWER = Teacher.power_law(8, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: laws.theorem_study(width="top:²"), "must be a number or 'top:COUNT', but is 'top:²'"),
+        (lambda: laws.layerwise_loss(POWER, "abc"), "`widths` must be an array of real numbers"),
+        (lambda: laws.layerwise_loss(POWER, [2.5]), "`widths` must hold integers of at least 1, but is"),
+        (lambda: laws.layerwise_loss(POWER, [np.inf]), "`widths` must hold integers of at least 1, but is"),
+        (lambda: laws.minimax_loss("a", 1.0), "`samples` must be an array of real numbers"),
+        (lambda: laws.composition_bounds(64, 512), "must have bounds below 1e308, but are 64 and 512"),
+        (lambda: laws.construct_composition(200, 64, 5.0, draws=10**4), "`draws` must leave room in memory"),
+        (lambda: laws.construct_composition(10**9, 2**20, 5.0), "`draws` must leave room in memory"),
+        (lambda: laws.hop_samples(64, 64, rows=10**9), "`rows` must leave room in memory"),
+        (lambda: laws.layerwise_chances(Teacher.polynomial("x1 + x1*x2")), "must have directions, but is a polynomial"),
+        (lambda: laws.width_for(Teacher.polynomial("x1 + x2"), top=1), "must have directions, but is a polynomial"),
+        (lambda: laws.width_study(chance=1.0), "`chance` must be below 1"),
+    ],
+)
+def test_wrong_inputs_are_refused_in_a_sentence(call, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        call()
+
+
+def test_the_largest_bounds_are_finite():
+    bounds = laws.composition_bounds(4, 64)
+    assert bounds.descent == pytest.approx(256.0**127)
+    assert np.isfinite(bounds).all()
