@@ -208,9 +208,10 @@ class HermiteExpansion:
         return float(self.kernel(1.0))
 
     def kernel_derivative(self, s: ArrayLike, n: int = 1) -> Array:
-        """Return the n-th derivative g^(n)(s) of the kernel of the series kept, in the shape of the cosines s.
+        """Return the n-th derivative at s of the kernel g(s) = Σ_j c_j² s^j, in the shape of the cosines s.
 
-        TypeError or ValueError is raised unless `n` is an integer of at least 0.
+        The sum goes over the coefficients c_j that are kept, j ≤ `order`. n = 0 gives the kernel itself. TypeError is
+        raised if `n` is no integer, and ValueError if it is negative.
         """
         if (count := as_integer(n)) is None:
             refuse(f"Argument `n` must be an integer, but is {shown(n)}.", error=TypeError)
@@ -586,7 +587,12 @@ def _from_text(formula_text: str, order: int | None) -> HermiteExpansion:
 
 
 def _from_mapping(mapping: Mapping[Any, Any], order: int | None) -> HermiteExpansion:
-    """Return the expansion of coefficients by degree; ValueError for bad degrees or numbers, or if all are zero."""
+    """Return the expansion of the series Σ_j c_j h_j that `mapping` gives as {j: c_j}.
+
+    If no number is a float, all are kept as exact coefficients too. `order` is the highest degree to keep, None for the
+    default one. ValueError is raised for degrees that are no integers from 0 to `MAX_DEGREE` or occur twice, and if all
+    coefficients are zero; TypeError for coefficients that are no real numbers.
+    """
     terms: dict[int, object] = {}
     for key, number in mapping.items():
         degree = as_integer(key)

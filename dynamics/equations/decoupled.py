@@ -267,7 +267,12 @@ def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
 
 
 def _cells(table: TransitTable, edges: Array) -> Array:
-    """Return the cubics of g(1) − g, e^(−4Γ) and X between `edges` in the time to wait R, shape (cells, 12)."""
+    """Return cubics that interpolate three functions of the time to wait R between `edges`, shape (cells, 12).
+
+    The functions are g(1) − g, with the signal g; e^(−4Γ), with the growth Γ; and the excess X, dX/dR = e^(4Γ) − 1.
+    Each takes four columns: the coefficients of 1, s, s² and s³, where s runs from 0 to 1 within a cell. A cubic has
+    the value and the slope of the function at both edges.
+    """
     xi = table.logit_at(edges)
     slope = polynomial(np.arange(1, table.powers.size) * table.powers[1:], np.sqrt(scipy.special.expit(xi)))
     growth = 4.0 * table.growth(xi)

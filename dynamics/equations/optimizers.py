@@ -340,7 +340,13 @@ RULES = {SGD: MAP, ZerothOrder: ZEROTH_ORDER, Adam: ADAPTIVE, RMSprop: ADAPTIVE,
 def optimized_system(
     problem: Problem, learning_rate: float | RateTable, step_theory: str, batch_size: int, optimizer: Optimizer
 ) -> OptimizedSystem:
-    """Return the mean motion under an optimizer; ValueError, with the reason, where overlaps do not close."""
+    """Return the equations of the mean motion of the student's overlaps under SGD with an optimizer.
+
+    `learning_rate` is η, or a table of rates that vary over the run; `step_theory` is "infinite-d" or "finite-d", and
+    `batch_size` the number of samples per step. ValueError, with the reason, is raised for problems and optimizers for
+    which the motion of the overlaps depends on more than the overlaps, and for varying rates with optimizers other than
+    plain SGD and ZerothOrder.
+    """
     if isinstance(learning_rate, RateTable):
         require(
             optimizer.is_plain or isinstance(optimizer, ZerothOrder),
@@ -543,7 +549,11 @@ class OptimizedSystem(FlowSystem):
         return rate if self._rule in (MAP, ZEROTH_ORDER, PLAIN) else rate / max(self.problem.label_noise, 0.1)
 
     def observer(self, keep: str, *monitored: object) -> Callable[[Array], dict[str, object]]:
-        """Return the function that gives the observables of the student's system, and the loss of the averages."""
+        """Return a function from a state (n,) to the dict of its observables, by name.
+
+        They are those of the student's own system, to whose `observer` `keep` and `monitored` are passed, and
+        `average_loss`, the loss at the averaged weights, if the optimizer averages.
+        """
         observe = self._base.observer(keep, *monitored)
 
         def observed(state: Array) -> dict[str, object]:

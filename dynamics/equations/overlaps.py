@@ -313,7 +313,12 @@ class OverlapSystem(FlowSystem):
         return {"max_overlap": largest, "learned_mass": mass} | self._losses(C, G, n)
 
     def _losses(self, C: Array, G: Array, n: Array) -> dict[str, Array]:
-        """Return a dict of n (…, m), the loss (…), and that by degree (…, 4) if the teacher has several parts."""
+        """Return squared norms and losses as a dict, of one state or of a stack of them with leading axes (…).
+
+        Overlaps with the teacher C (…, m, P), among neurons G (…, m, m) and squared norms n (…, m) give `squared_norm`,
+        which is n, and `loss` (…). If the teacher has parts of several degrees, `degree_loss` (…, 4) is the share of
+        the loss from degrees 0, 1, 2 and all higher ones.
+        """
         record = {"squared_norm": n, "loss": self.loss(C, G, n)}
         if self.teacher_by_degree is None:
             return record

@@ -26,20 +26,25 @@ if TYPE_CHECKING:
 def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None, t_max: float | None = None) -> xr.Dataset:
     r"""Predict when each direction emerges, without integrating anything (arXiv:2504.19983).
 
-    Neurons are matched greedily to directions by a_q |C_iq(0)|^(k−2); each pair is then taken alone:
+    Neurons i are matched greedily to directions q by a_q |C_iq(0)|^(k−2), and each pair is then taken alone. Here a_p
+    is the teacher's coefficient of direction p, C the overlap (cosine) of the matched neuron with it and C_0 that at
+    t = 0, c_j the Hermite coefficients of the link, k its information exponent (the lowest j ≥ 1 with c_j ≠ 0), and
+    g(s) = Σ_j c_j² s^j its kernel. Direction p emerges when C² = ½, at the time
 
     .. math:: T_p = \frac{1}{k (k-2)\, c_k^2\, a_p |C_0|^{k-2}} \;\text{(leading order)}, \qquad
-       t = \int \frac{ds}{a_p\, g'(s) (1-s^2)} \;\text{(exact transit to } C^2 = \tfrac12)
+       T_p = \int_{|C_0|}^{1/\sqrt2} \frac{ds}{a_p\, g'(s) (1-s^2)} \;\text{(exact transit)}
 
-    and the loss is the sum formula E f*² − g(1) Σ_p a_p² 1{t ≥ learned time of p}, norm lag included.
+    It is learned later, when the squared norm n of the neuron has grown so far that n g_3(C) = ½ a_p g_3(1), where g_3
+    keeps the terms of g from degree 3 on. The loss E(f − f*)² is a staircase, the sum formula: it starts at E f*²
+    and falls by g(1) a_p² at the learned time of each direction p.
 
     For k ≤ 2, where neurons do not choose directions one by one, the times are those at which the flow with linearised
     forces escapes, of all neurons and norms together: only c_0, c_1 and c_2 of the link are kept, so that
     g'(s) ≈ c_1² + 2 c_2² s, and that flow is integrated (seconds at most). At leading order the nearest neuron drifts,
     T_p = (1 − C_0)/(c_1² a_p) for k = 1, or grows, T_p = ln(1/C_0)/(2 c_2² a_p) for k = 2.
 
-    For the objective "correlation" the time is the same transit with the kernel g_λ of the smoothed landscape, for any
-    k (see `solve_correlation`).
+    For the objective "correlation" the time is the same transit for any k, with g replaced by the kernel g_λ of the
+    landscape that λ = `smoothing` smooths (see `solve_correlation`).
 
     Parameters
     ----------

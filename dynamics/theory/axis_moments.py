@@ -97,11 +97,15 @@ class AxisMoments:
         return matrix
 
     def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
-        """Return E F Fᵀ (uᵀ X u + hᵀ Y h) for F = u and F = h, symmetric X (n, n) and Y (n², n²)."""
+        """Return E[u uᵀ s] (n, n) and E[h hᵀ s] (n², n²) with the quadratic form s = uᵀ X u + hᵀ Y h.
+
+        X (n, n) is `across` and Y (n², n²) `along`, both symmetric. All are sums over pairs of functions with the table
+        of fourth moments that `__init__` computes.
+        """
         X = np.concatenate([matrix[pairs] for matrix, pairs in zip((across, along), self._pairs, strict=True)])
         return self._matrices(self._moments @ (self._weights * X))
 
     def grown_across(self, across: Array) -> Array:
-        """Return E u uᵀ (uᵀ X u), symmetric X (n, n)."""
+        """Return E[u uᵀ (uᵀ X u)], shape (n, n), for symmetric X = `across` (n, n)."""
         size = self._pairs[0][0].size
         return self._square(self._moments[:size, :size] @ (self._weights[:size] * across[self._pairs[0]]), 0)

@@ -120,11 +120,12 @@ class UnitClasses:
         return self._placed(self.cumulants[0]) + np.outer(self._sums, self._sums), self.cumulants[0]
 
     def grown(self, X: Sequence[Array], beyond: float) -> list[Array]:
-        """Return the fourth moments that noise of a step makes of second moments X: of sums, and of differences.
+        """Return the covariance that the noise of one sample adds in a step, to first order in the covariance X before.
 
-        X holds a matrix (C k, C k) of sums and one (C, k, k) of differences; those returned have their shapes. With the
-        parts D of X between functions u and S between functions h, and d' = `beyond` coordinates that multiply u, they
-        are E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h).
+        X is a list of two: a matrix (C k, C k) for the sums over equal units, and one (C, k, k) for differences between
+        them; the list returned has these shapes. u and h are the two kinds of functions of the gradient, d' = `beyond`
+        is the number of coordinates that multiply u, and D and S are the parts of X between functions u and between
+        functions h. The parts returned are E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h).
         """
         outer = [np.outer(flags, flags) for flags in (np.tile(self.beyond, self.count.size), self.beyond)]
         of_both, of_u_alone = (
@@ -195,7 +196,10 @@ class GradientMoments(Protocol):
     tolerance: float
 
     def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
-        """Return E F Fᵀ (uᵀ X u + hᵀ Y h) for F = u and F = h, X of u and Y of h."""
+        """Return E[u uᵀ s] (m, m) and E[h hᵀ s] (k, k) with the quadratic form s = uᵀ X u + hᵀ Y h.
+
+        X (m, m) is `across` and Y (k, k) `along`, both symmetric.
+        """
 
     def grown_across(self, across: Array) -> Array:
         """Return E u uᵀ (uᵀ X u)."""
@@ -218,7 +222,10 @@ class _SampledMoments:
         return np.asarray(F.T @ ((square * self._points)[:, None] * F))
 
     def grown(self, across: Array, along: Array) -> tuple[Array, Array]:
-        """Return E u uᵀ s and E h hᵀ s with s = uᵀ X u + hᵀ Y h."""
+        """Return E[u uᵀ s] (m, m) and E[h hᵀ s] (k, k) as sums over the points, s = uᵀ X u + hᵀ Y h.
+
+        X (m, m) is `across` and Y (k, k) `along`, both symmetric.
+        """
         square = sum(np.sum(F @ matrix * F, axis=1) for F, matrix in ((self._u, across), (self._h, along)))
         return self._mean(self._u, square), self._mean(self._h, square)
 

@@ -299,10 +299,11 @@ def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> x
 
 
 def _row(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: float) -> Row:
-    """Return the exponent of the width as a row of evidence, with the cause for which an error may go unseen.
+    """Return the row of evidence of the exponent α, where the gap to the mean field falls as width^α; theory says −1.
 
-    It agrees only if exponents of −1/2 and −3/2 would have been seen and runs and records last while the loss of the
-    mean field falls from half to a tenth, and disagrees if p < `rate`, the rate of false alarms.
+    `test` is the test of α on the `runs`. The row disagrees if p < `rate`, the rate of false alarms. Else it agrees if
+    exponents −1/2 and −3/2 would have been seen, and if records and runs last long enough for the fall of the loss of
+    the mean field from half to a tenth. Otherwise it is undecided, and its `cause` says which of these is missing.
     """
     levels = mean_field["loss_level_time"].values
     levels = levels[np.isfinite(levels)]

@@ -206,12 +206,27 @@ class TimeTest(NamedTuple):
 def assess_direction(
     log_ratio: Array, log_horizon: float, low: float, high: float, level: float, noise: Array | None = None
 ) -> TimeTest | None:
-    """Test one direction against one predicted time at a two-sided level; None with fewer than four runs.
+    """Test whether the emergence times T_SGD of one direction agree with its predicted time T_p.
 
-    `log_ratio` (runs,) is ln(T_SGD/T_p), NaN where the direction did not emerge within the run, and `log_horizon`
-    ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; NaN lets the scatter of the runs
-    decide. The part along `noise` (runs,) is taken away with eight runs or more, and a horizon beyond the band by their
-    scatter. The power is that of runs which scatter and are censored as these.
+    Parameters
+    ----------
+    log_ratio : ndarray, shape (runs,)
+        ln(T_SGD/T_p) of every run, NaN where the direction did not emerge within the run.
+    log_horizon : float
+        ln(H/T_p), with the length H of the runs.
+    low, high : float
+        Band in which theory allows the mean of `log_ratio`. If `low` is NaN, the scatter of the runs sets both.
+    level : float
+        Level of the two-sided test, from which the power is computed.
+    noise : ndarray, shape (runs,), optional
+        Part of `log_ratio` that the noise of the samples explains. It is taken away by regression if there are
+        `FEWEST_EXPLAINED` runs or more and the horizon lies beyond the band by the scatter of the runs.
+
+    Returns
+    -------
+    TimeTest or None
+        The test, dimensionless; its power is that with runs that scatter and are censored as these. None with fewer
+        than `FEWEST_RUNS` runs.
 
     Examples
     --------
@@ -236,7 +251,11 @@ def assess_direction(
         log_horizon = np.inf
 
     def both(error: float) -> tuple[OneSided | None, OneSided | None]:
-        """Return the one-sided tests against times too early and too late by a relative error."""
+        """Return two one-sided tests: that the runs are earlier than the band, and that they are later.
+
+        Their power is that to see runs whose times are off by the relative `error`, by a factor of 1/(1 + error) or
+        1 + error.
+        """
         shift = float(np.log1p(error))
         early = one_sided(log_ratio, log_horizon, low, high - shift, level, sign=-1.0)
         return early, one_sided(log_ratio, log_horizon, high, low + shift, level, sign=1.0)

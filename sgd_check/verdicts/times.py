@@ -285,7 +285,11 @@ class TimesTests:
         return " ".join([on] * bool(agreed) + lacks)
 
     def _remarks(self) -> list[str]:
-        """Return sentences that follow the reason."""
+        """Return the sentences of the verdict after its first one, the reason.
+
+        They are notes on the expected times, directions that are predicted never or after the runs (only if some
+        emergence was tested), and a remark if theory and runs differ in their optimizer.
+        """
         first, end = self.parts[0], float(self.simulation.attrs["end_time"])
         later = [words for part in self.parts if first.tested.any() for words in part.later(end)]
         return [*first.expected.notes, *later, *other_optimizer(self.prediction, self.simulation)]
@@ -351,7 +355,12 @@ class TimesTests:
 
 
 def _doubts(event: Event, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield sentences on directions that runs have and theory puts beyond its own end or that of the runs."""
+    """Yield sentences on directions whose event happened in some runs, although theory predicts none that early.
+
+    `event` is emergence, alignment or learning, and `rows` are all rows of evidence. One sentence lists the directions
+    for which the prediction ended without a time; then comes one sentence for each direction that is predicted after
+    the end of the runs or never, with a number of runs that decides nothing.
+    """
     had = [row for row in rows if row.kind == event.noun and row.value > 0.0 and np.isnan(row.z) and np.isnan(row.high)]
     if ended := [f"{row.label} ({row.value:.0f} of {row.runs:.0f} runs)" for row in had if np.isnan(row.time)]:
         yield f"The prediction ended before the runs, without {event.noun} of direction {', '.join(ended)}."

@@ -576,7 +576,11 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 @kernel
 def write_totals(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write mean loss and test error of every block, (blocks, 2)."""
+    """Write the mean loss and the test error of every block of the state `y` to `out`, as a flat (blocks, 2).
+
+    A block is one of the `BLOCKS` states that `y` holds in turn. The test error is NaN if the loss has none. The
+    signature is that of the kernels that `evaluate` calls: the time t is not used, and `work` is scratch.
+    """
     size = layout_of(sizes).state
     for block in range(BLOCKS):
         write_means(vector(y, block * size, size), block, True, parameters, sizes, work)

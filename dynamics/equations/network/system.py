@@ -238,7 +238,11 @@ def square_scratch(sizes: Integers, work: Vector) -> Matrix:
 
 @inlined_kernel
 def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
-    """Write to `row` the numbers of one unit alone, of variance q = |w|² and bias b, that means of pairs need."""
+    """Write the row of one unit: all numbers that means over pairs need and that depend on this unit alone.
+
+    The input of the unit, w·x + b, has variance q = |w|² and mean b. `numbers` describes all links, and that of the
+    unit is described from place `head` on. `row` begins with q and b; the rest depends on the family of the link.
+    """
     family = int(numbers[head])
     row[0], row[1] = q, b
     if family == TABLE:
@@ -252,7 +256,7 @@ def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> No
 
 @inlined_kernel
 def write_threshold_head(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
-    """Write to `row` what `write_row` does, of one unit of relu, sign or erf."""
+    """Do what `write_row` does for a unit whose link is relu, sign or erf."""
     normal.write_threshold_row(int(numbers[head]), q, b, row)
 
 
@@ -764,12 +768,17 @@ def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work:
 
 @pasted_kernel
 def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write the rates of the state [v (m) | b (m) | M (m, r) | Q (m, m)] to `out`, from all means in `work`.
+    """Write the time derivative of the state y = [v (m) | b (m) | M (m, r) | Q (m, m)] to `out`, in the same layout.
 
-    With the error e = f − f*, scale s of the output, rates ε and decay κ: v_i' = −ε_v s E[e σ_i] − κ_v v_i and b_i' =
-    −ε_b s v_i E[e σ'_i], whose means are rows 0 and 1 of `pulls`. `write_gradient` writes the products F of mean
-    gradients with neurons (F_m) and axes (F_r), of which M' = −F_r and Q' = −F_m − F_mᵀ; steps of descent add η F Nᵀ to
-    Q'. `parameters` begin with `Rates`, and `sizes` with `NetworkLayout`.
+    For m neurons v are the weights of the second layer, b the biases, M the products of neurons with the r axes of the
+    teacher, and Q those of neurons with one another. With the error e = f − f*, the scale s of the output, the rates
+    ε_v and ε_b and the decay κ_v,
+
+        v_i' = −ε_v s E[e σ_i] − κ_v v_i,    b_i' = −ε_b s v_i E[e σ'_i],    M' = −F_r,    Q' = −F_m − F_mᵀ.
+
+    `write_gradient` computes the means, rows 0 and 1 of `pulls`, and F = (F_m, F_r), the products of mean gradients
+    with neurons and axes. For steps of descent, of length η, the products of two mean gradients add η F Nᵀ to Q'.
+    `parameters` begins with `Rates`, `sizes` with `NetworkLayout`, and `work` is scratch.
     """
     layout, rates, (_, _, _, pulls, _, _, F) = layout_of(sizes), rates_of(parameters), views(sizes, work)
     m, r, scale = layout.width, layout.axes, rates.scale
@@ -1159,20 +1168,23 @@ def _eigenvalues(H: Array) -> Array:
 
 @kernel
 def whitened_weights(y: Vector, sizes: Integers) -> Matrix:
-    """Return Ŵ of a state, or of its rates."""
+    """Return the whitened weights Ŵ (m, D) of a state [v (m) | b (m) | Ŵ], or their rates, as a view."""
     m = layout_of(sizes).width
     return matrix(y, 2 * m, m, (y.size - 2 * m) // m)
 
 
 @kernel
 def eigenvalues_of(columns: int, parameters: Vector, sizes: Integers) -> Vector:
-    """Return s, (D,)."""
+    """Return the eigenvalues s (D,) of the covariance of the inputs, one per column of Ŵ, D = `columns`."""
     return vector(parameters, layout_of(sizes).numbers_at - columns, columns)
 
 
 @kernel
 def overlap_parts(sizes: Integers, work: Vector) -> tuple[Vector, Vector]:
-    """Return the scratch for [v | b | M | Q], and that for its rates."""
+    """Return two pieces of scratch, each of m (2 + r + m) numbers, at the end of `work`.
+
+    The first has place for a state [v (m) | b (m) | M (m, r) | Q (m, m)] of overlaps, and the second for its rates.
+    """
     layout = layout_of(sizes)
     size = layout.width * (2 + layout.axes + layout.width)
     return vector(work, work.size - 2 * size, size), vector(work, work.size - size, size)

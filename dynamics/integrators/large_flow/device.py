@@ -164,7 +164,11 @@ class DeviceClusters:
         self._place = torch.zeros_like(self.cluster)
 
     def reset(self, cluster: Tensor, sign: Tensor, drift: Tensor) -> None:
-        """Copy a division into the tensors that steps read."""
+        """Replace the division into clusters by a given one, in place, because recorded steps read these tensors.
+
+        `cluster` (m,) is the direction of each neuron's cluster, P for none, `sign` (m,) its pole, +1 or −1, and
+        `drift` (P, W) the mean velocity of each cluster. The order of members and other tables are computed from them.
+        """
         order, offsets = self._sorted(cluster)
         inside, place = cluster < self._P, cluster.clamp(max=self._P - 1)
         stored = self.cluster, self.sign, self.drift, self._order, self._offsets, self.inside, self._place

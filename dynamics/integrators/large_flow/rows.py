@@ -194,11 +194,15 @@ class Sources:
         return error.max(axis=0), error_within.max(axis=0)
 
     def place(self, parts: int) -> None:
-        """Write the positions of the sources at the stages of the whole step."""
+        """Write where the fast sources are at the times of the stages of the whole step to `at_stages`.
+
+        The sources went through the step in a number of `parts`; their unit vectors and squared norms at these times
+        come from the dense output of the parts.
+        """
         dense, growth_dense = self.dense
 
         def place(begin: int, end: int) -> None:
-            """Place the sources begin … end − 1."""
+            """Write unit vectors and squared norms of the sources begin … end − 1."""
             place_sources(begin, end, DOP853_C, self.ends, (dense[:parts], growth_dense[:parts]), self.at_stages)
 
         self._workers.over_parts(self.rows.size, place)
@@ -372,7 +376,11 @@ class Rows:
         )  # fmt: skip
 
     def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
-        """Write the full field F (m, D) and growth (m,) of unit vectors U (m, D) and ln n (m,)."""
+        """Compute the full field of all m neurons, the sum over all sources, and write it to F (m, D) and growth (m,).
+
+        U (m, D) are the unit vectors u of the neurons and `log_norm` (m,) their ln n, n = |w|²; they move by
+        u' = F − (F·u) u and (ln n)' = 4 growth.
+        """
         self.counts["rhs_evaluations"] += 1
         self._field.write(U, np.exp(log_norm), F, growth)
 

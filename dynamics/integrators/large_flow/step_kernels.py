@@ -856,9 +856,12 @@ def add_moves(begin: int, end: int, moves: tuple[Matrix, Vector], still: Switche
 
 @entry
 def renew_rows(begin: int, end: int, rows: Integers, mass: Vector, state: Whole, plan: Plan) -> None:
-    """Write the whole field and growth of groups begin … end − 1, of eight each, of the neurons `rows`.
+    """Compute field and growth of chosen neurons anew, from the forces of all m neurons and of the teacher.
 
-    `mass` (m,) is the squared norm of every neuron.
+    `rows` lists the chosen neurons, taken in groups of `TOGETHER`; this call does the groups begin … end − 1. `mass`
+    (m,) holds the squared norms n of all neurons, and `state` is (U, ln n, F, growth): unit vectors U (m, D) are read,
+    and the chosen rows of the field F (m, D) and of growth (m,) are overwritten. The radial force −n_i g'(1) u_i of
+    neuron i on itself, with the kernel g of the link, is left out of F.
     """
     (U, _, F, growth), (_, _, teacher, link), scratch = state, plan, np.empty(SCRATCH)
     for first in range(TOGETHER * begin, min(TOGETHER * end, rows.size), TOGETHER):

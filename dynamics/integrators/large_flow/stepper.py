@@ -473,9 +473,11 @@ class LargeFlowStepper(ClusterStepper):
                 self._rests.subtract(slot, self.rows.partial)
 
     def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
-        """Compute a step of length h; return three errors in tolerances: of its end, inside it, and of its rest.
+        """Compute a step of length h, and return three errors in units of the tolerance.
 
-        The second is 0 unless `dense`, and the third 0 where another one is too large.
+        They are the error of the state at its end, that of its dense output (0 unless `dense`), and that of the rest of
+        the field, which was extrapolated. An error that is too large ends the work: those after it are 0, or lack the
+        rows that were not reached.
         """
         assert self._division is not None
         rows, error, error_within, self._dense_is_ready = self.rows, 0.0, 0.0, dense

@@ -44,10 +44,10 @@ class Neurons(ABC):
 
     @abstractmethod
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add the sum over samples of the gradients of half the squared error to `out`, which has the shape of w.
+        """Add the gradient of Σ_b ½ (f(x_b) − y_b)² in the weights, a sum over B samples, to `out`.
 
-        w (lanes, m, columns) are the weights, x (lanes, B, d) the samples and `labels` (lanes, B) theirs; a lane is a
-        run.
+        A lane is a run. The weights w and `out` have shape (lanes, m, columns), the samples x (lanes, B, d) and their
+        `labels` y (lanes, B). Another loss, where the student has one, replaces half the squared error.
         """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class _Committee(Neurons):
     """The student f(x) = Σ_i σ(w_i·x), whose second layer is fixed."""
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add Σ_b e_b σ'(w_i·x_b) x_b, the gradient of half the squared errors e, to `out`."""
+        """Add Σ_b e_b σ'(w_i·x_b) x_b to row i of `out`, with the error e_b = f(x_b) − y_b of sample b."""
         value, _, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)))
         error = self.output(value).sub_(labels)
         out.baddbmm_(slope.mul_(error[:, None]), x)
@@ -127,7 +127,10 @@ class _Homogeneous(Neurons):
         self.metric = eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add the gradient of half the squared errors, with the output Σ_i |w_i|² σ(w_i·x/|w_i|), to `out`."""
+        """Add the gradient of Σ_b ½ e_b², with errors e_b = f(x_b) − y_b, to `out`; f(x) = Σ_i |w_i|² σ(w_i·x/|w_i|).
+
+        With z = w_i·x/|w_i|, row i gets Σ_b e_b [(2σ(z) − zσ'(z)) w_i + |w_i| σ'(z) x_b].
+        """
         rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
         value, double, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)) / rho)
         error = (torch.sum(rho * rho * value, dim=1) - labels)[:, None]
@@ -177,9 +180,11 @@ class _Network(Neurons):
             self.metric[: self._inner] *= eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add the gradient of half the squared errors to `out`, in the layers that are trained.
+        """Add the gradient of Σ_b ½ e_b² to `out`, only in the layers that are trained.
 
-        Columns of w and of `out` are those of the first layer, then the second layer v, then the biases b.
+        The columns of w and of `out` are first those of the weights w_i of the first layer, then one with the second
+        layer v, then one with the biases b. With the scale s of the output and the error e_b of sample b, and σ and σ'
+        at w_i·x_b + b_i, they get s Σ_b e_b v_i σ' x_b, s Σ_b e_b σ and s Σ_b e_b v_i σ'.
         """
         v, b, (of_w, of_v, of_b) = w[:, :, -2:-1], w[:, :, -1:], self._trained
         value, product, slope = self._link_at(torch.bmm(w[:, :, :-2], x.transpose(1, 2)).add_(b))
@@ -241,7 +246,12 @@ class LossNetwork(_Network):
         self._slope_of_loss = slope
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add the gradient of the sum of losses to `out`, in the layers that are trained."""
+        """Add the gradient of the loss, summed over samples, to `out`, only in the layers that are trained.
+
+        With the slope p_bk = ∂ℓ/∂f_k of the loss of sample b, the scale s, and σ and σ' at w_i·x_b + b_i, row i gets
+        s Σ_bk p_bk V_ki σ' x_b in the columns of w_i, s Σ_b p_bk σ in that of V_ki, and s Σ_bk p_bk V_ki σ' in the
+        last one, of the bias.
+        """
         inner, V, (of_w, of_v, of_b) = self._inner, w[:, :, self._inner : -1], self._trained
         value, _, slope = self._link_at(torch.bmm(w[:, :, :inner], x.transpose(1, 2)).add_(w[:, :, -1:]))
         outputs = torch.bmm(V.transpose(1, 2), value).mul_(self._scale)
@@ -271,7 +281,12 @@ class _Frame(Neurons):
         self.squared = self._squared_norm = squared_norm
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add the gradient of half the squared errors, tangent to the set of frames, to `out`."""
+        """Add the part of the gradient that is tangent to the set of frames to `out`.
+
+        With z_i = w_i·x_b and the error e_b of sample b, neuron i gets √2 Σ_b e_b z_i (x_b − Σ_j z_j w_j): the part of
+        x_b in the span of the orthonormal neurons w_j is taken away. This is the gradient of Σ_b ½ e_b² in the neurons
+        √N w_i, divided by √N.
+        """
         z = torch.bmm(w, x.transpose(1, 2))
         error = self._output(z) - labels
         pull = math.sqrt(2.0) * error[:, None] * z
