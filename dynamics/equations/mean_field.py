@@ -357,7 +357,12 @@ class AxisSystem(MeanFieldSystem):
         return np.stack(list(zonal_polynomials(a[:, 0], self.problem.dimension, self.coefficients.size)))
 
     def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
-        """Return Φ' (n, 1) and Φ'' (n, 1, 1) at projections a (n, 1), for forces c_l (μ_l − μ*_l), (M,)."""
+        """Return the slope Φ' (n, 1) and the second derivative Φ'' (n, 1, 1) of the field Φ at projections a (n, 1).
+
+        Φ(a) = Σ_l f_l C_l(a) with the zonal polynomials C_l. The `forces` f_l = c_l (μ_l − μ*_l), shape (M,), are those
+        of the moments μ_l of the law, with targets μ*_l and coefficients c_l. Derivatives of C_l are zonal polynomials
+        of more dimensions.
+        """
         alpha, d, degree = a[:, 0], float(self.problem.dimension), np.arange(forces.size)
         slopes = (forces * degree * (degree + d - 2.0) / (d - 1.0))[1:]
         bends = (slopes * degree[:-1] * (degree[:-1] + d) / (d + 1.0))[1:]
@@ -456,10 +461,10 @@ class SubspaceSystem(MeanFieldSystem):
         return (self._monomials(a)[:, None, :] * self._rest_powers(a)).reshape(-1, a.shape[0])
 
     def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
-        """Return ∇Φ (n, r) and ∇²Φ (n, r, r) of the field Φ at projections a (n, r).
+        """Return the gradient ∇Φ (n, r) and the Hessian ∇²Φ (n, r, r) of the field Φ at projections a (n, r).
 
-        Φ = Σ f_κq a^κ u^q with u = 1 − |a|² and the forces f = c_k (μ_k − μ*_k), (M,), of moments μ and their targets
-        μ*.
+        Φ(a) = Σ_κq f_κq a^κ u^q with the monomials a^κ and u = 1 − |a|². The `forces` f = c (μ − μ*), shape (M,), are
+        those of the moments μ of the law, with targets μ* and coefficients c; q runs fastest.
         """
         axes, Q = a.shape[1], self._powers_of_rest
         values, u = self._monomials(a), self._rest_powers(a)

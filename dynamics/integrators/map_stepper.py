@@ -167,12 +167,13 @@ class MapStepper:
         return True
 
     def _is_smooth(self, state: Array, time: float, length: float) -> bool:
-        """Return whether the flow may be followed over `length` steps of the map from `state` (n,) at a time.
+        """Return whether a flow can replace `length` steps of the map, from `state` (n,) at `time` on.
 
-        Both must hold. The next term of the flow's series in the step, from as many steps of the map as it has terms
-        and two more, adds at most the tolerance over `length` steps; the part of it that differs between two steps
-        counts as rounding. And a step of the map makes the disturbance that it changes most less than `LARGEST_GROWTH`
-        times as large.
+        The flow goes through the steps of the map up to an error: it is a series in differences of successive steps,
+        cut after some terms. Two conditions must hold. First, the next term of the series would add at most the
+        tolerance over `length` steps; it is computed twice, from successive steps, and the part in which the two values
+        differ counts as rounding. Second, the disturbance of the state that a step of the map changes most changes by
+        less than `LARGEST_GROWTH` times its size, found by `ITERATIONS` steps of power iteration.
         """
         rate, terms, y, out = self._exact.rate, self._terms, np.array(state), np.empty_like(state)
         weight = 1.0 / (self._tolerances.atol + self._tolerances.rtol * np.abs(state))

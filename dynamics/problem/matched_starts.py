@@ -46,13 +46,17 @@ def draw_matched_overlaps(
 def draw_on_both_sides(
     coefficients: Array, width: int, dimension: int, equivalent: Callable[[Array], Array], learns: bool, seed: int
 ) -> tuple[tuple[Integers, Array], tuple[Integers, Array]]:
-    """Return (neurons, overlaps) of the first neuron at each direction, and of the one that learns it; all shape (P,).
+    """Draw the outcome of greedy matching at a random start, for a link that treats θ and −θ differently.
 
-    Like `draw_matched_overlaps` this draws the outcome of greedy matching at a random start, here for a link that
-    treats the directions θ and −θ differently. Of the N neurons still free the largest overlap of each sign is drawn,
-    as if both were independent. `equivalent` maps negative overlaps to the positive ones that take as long to emerge,
-    and `learns` says whether a neuron of negative overlap learns the direction. Where it does not, the neuron of
-    largest positive overlap does, and two neurons are used up. Directions without a neuron have −1 and NaN.
+    Directions are matched in the order of decreasing `coefficients` (P,), out of `width` neurons in `dimension`
+    dimensions. Of the neurons still free, the largest positive and the largest negative overlap with the direction are
+    drawn, as if independent (see `draw_matched_overlaps`). `equivalent` maps negative overlaps to the positive ones
+    that take as long to emerge; the neuron of larger such overlap emerges first. `learns` says whether a neuron of
+    negative overlap learns the direction. If not, the neuron of largest positive overlap, if there is one, learns it
+    later, and the direction uses up two neurons.
+
+    Returned are two pairs (neurons, overlaps) of arrays (P,): first of the neuron that emerges first at each direction,
+    then of the neuron that learns it. The neuron is −1 and the overlap NaN for directions without one.
     """
     from scipy.special import ndtri
 

@@ -107,14 +107,21 @@ def _limited(optimizer: Optimizer | str | None) -> tuple[float, int | None]:
 def descent_limit(problem: Problem) -> float:
     r"""Return the learning rate η_max up to which population gradient descent is stable at the converged student.
 
-    .. math:: \eta_{\max} = \frac{2}{\lambda_{\max}}, \qquad \lambda_{\max} = a_1 \max(g'(1), 4 g(1))
+    .. math:: \eta_{\max} = \frac{2}{\lambda_{\max}}
 
-    for orthonormal directions and k ≥ 3, c_0 = 0, where directions do not see each other; for any other link and
-    teacher λ_max is the largest eigenvalue of the Hessian E[∇f ∇fᵀ], by Lanczos iteration.
+    Here λ_max is the largest eigenvalue of the Hessian E[∇f ∇fᵀ] of the loss ½ E(f − f*)² in the weights, where the
+    student f equals the teacher f*. Of m neurons and P directions θ_p, the min(m, P) directions of largest coefficients
+    a_p count as learned, with neurons w_p = √a_p θ_p. Neurons that share a direction change only zero eigenvalues, so
+    that the limit does not depend on the width beyond this.
 
-    The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p. Neurons that share a direction change no
-    eigenvalue but zero, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has Σ^½
-    on both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
+    For orthonormal directions and a link with c_0 = 0 and information exponent k ≥ 3, directions do not interact, and
+
+    .. math:: \lambda_{\max} = a_1 \max(g'(1), 4 g(1))
+
+    with the largest coefficient a_1 and the kernel g(s) = Σ_j c_j² s^j of the link. With `inputs` of covariance Σ,
+    whose eigenvalue along direction p is s_p, the Hessian in ŵ = Σ^½ w has Σ^½ on both sides, and λ_max is then the
+    largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l over p, for directions on the axes of Σ. In all other cases
+    λ_max is computed by Lanczos iteration.
     """
     check_problem(problem, fields=("inputs",))
     link, a = problem.activation, problem.teacher.coefficients
@@ -230,10 +237,10 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1, optimizer: Opt
 
 
 def _limit(problem: Problem, size: int, directions: int | None) -> float:
-    """Return the limit of the learning rate of plain SGD for batches of `size` samples.
+    """Return the learning rate up to which SGD without momentum is stable, for batches of `size` samples.
 
-    With a number K of `directions` it is that of steps of zeroth order along K random directions. ValueError is raised
-    where it is not known.
+    If `directions` is a number K rather than None, the steps are of zeroth order, along K random directions. ValueError
+    is raised for problems whose limit is not known.
     """
     if is_frame(problem):
         check_quadratic(problem)

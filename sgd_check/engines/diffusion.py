@@ -861,7 +861,12 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         return Measurement(overlap, gram, np.where(np.isnan(overlap[:, :, 0]), np.nan, self._n))
 
     def _step(self, wait: float, rate: float) -> None:
-        """Take one midpoint step of all runs' overlaps, of length `wait` in time Σ η, at learning rate `rate`."""
+        """Move the overlaps M (runs, m, P) of all runs by one step of the diffusion, in place.
+
+        The step has length `wait` in the time t = Σ η, at the learning rate η = `rate`. The drift is that at the
+        midpoint of the step, and the noise √(2 η t) D^½ Z (I − MᵀM)^½ that at its start, with Z (m, P) standard normal
+        and D the matrix that `_drift_and_noise` returns. Singular values of M above 1 are then set to 1.
+        """
         M = self._state["overlap"]
         drift, noise = self._drift_and_noise(M, rate)
         middle, _ = self._drift_and_noise(M + 0.5 * wait * drift, rate)

@@ -71,7 +71,11 @@ def _data(family: int, value: Sequence[float] | Array, both: Sequence[float] = (
 
 
 def _series(coefficients: object) -> Array:
-    """Return the data of a Hermite series: in powers of z at low degree, else by the recurrence of h_j."""
+    """Return the data, a flat array (see the top of this module), of the link Σ_j c_j h_j(z) with `coefficients` c_j.
+
+    Up to degree `HORNER_DEGREE` the data are σ and σ' in powers of z, of family LOW or HIGH. Beyond it they are the
+    coefficients of both in h_j and the numbers of the recurrence of h_j, of family SERIES.
+    """
     c = np.array(trimmed(np.asarray(coefficients)))
     slope = padded(differentiate(c), c.size)
     if c.size - 1 <= HORNER_DEGREE:

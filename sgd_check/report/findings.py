@@ -248,7 +248,12 @@ def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
 def _of_directions(
     caption: str, rows: Rows, columns: Mapping[str, str], note: str, renames: dict[str, str], **more: Any
 ) -> Table:
-    """Return a table of directions; a column that ends in % is a share in the rows."""
+    """Return a report's table with a row per direction.
+
+    `rows` are dicts, and `columns` maps the title of a column to its key in them. Values of columns whose title ends in
+    % are shares in the rows, and are shown times 100, with one decimal. `renames` gives short titles beside those of
+    `_SHORT`, by title; `note` is the text below the table, and `more` are further fields of `Table`.
+    """
     renamed = report.renamed(rows, columns)
     for row in renamed:
         row |= {key: round(100.0 * value, 1) for key, value in row.items() if key.endswith("%") and value is not None}

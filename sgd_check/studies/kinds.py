@@ -264,7 +264,12 @@ def stretched(theory: xr.Dataset, factor: float) -> xr.Dataset:
 
 
 def planted(right: xr.Dataset, wrong: xr.Dataset) -> xr.Dataset:
-    """Return the right theory with the curves and times of a wrong one."""
+    """Return a wrong theory on the time axis of the right one, as a check of a comparison takes it.
+
+    The dataset is `right` with the event times of `wrong`, and with its curves interpolated to the saved times of
+    `right` (NaN beyond the curves). Curves of training on samples that are used again are taken by their place, the
+    number of steps, without interpolation. Attributes and all else are those of `right`.
+    """
     values = {name: wrong[name].values for name in TIMES if name in right}
     if "time" in right.coords:
         pair = (wrong["time"].values, right["time"].values)

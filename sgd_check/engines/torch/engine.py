@@ -103,7 +103,12 @@ class Recursion:
         self._all_c.zero_()
 
     def take(self, k: int) -> None:
-        """Take step k of the block, w' = w − η e σ'(w·x) x: few calls, since their number sets the cost."""
+        """Take step k of the block for all runs at once: w_i' = w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b for every neuron i.
+
+        From the projections w_i·x_b and the labels this writes the coefficients (η/B) e_b σ'(w_i·x_b) of the samples,
+        with the error e_b, and updates the projections of the later steps. It makes few calls, since their number sets
+        the cost.
+        """
         sigma, _, derivative = self._parts
         self._fill(self._z_of[k], self._functions)
         torch.sum(sigma, dim=0, out=self._sum)
@@ -133,11 +138,11 @@ class _HomogeneousRecursion(Recursion):
         torch.rsqrt(self._norm, out=self._ratio)
 
     def take(self, k: int) -> None:
-        """Take step k of the block for all runs at once, of homogeneous neurons |w|² σ(z), z = w·x/|w|.
+        """Take step k of the block for all runs at once, of homogeneous neurons |w|² σ(z) with z = w·x/|w|.
 
-        With the error e times η/B, the gradient is h = 1 − Σ e (2 σ − z σ') along the neuron and g = e σ' along the
-        sample: the running ratio is multiplied by h, the coefficient of the sample is g over the ratio, and lengths are
-        brought up to date within a block of several steps.
+        With the error e of a sample times η/B, the step is w' = h w − Σ g |w| x, where h = 1 − Σ e (2σ − zσ') and
+        g = e σ'; the sums go over the batch. The running ratio is multiplied by h, and the coefficient of the sample is
+        g over the ratio. In a block of several steps the squared norms and the ratio are brought up to date too.
         """
         z, slope, ratio, shrink, growth = self._z, self._slope, self._ratio, self._shrink, self._growth
         sigma, double, derivative = self._parts
@@ -209,9 +214,10 @@ class _NetworkRecursion(Recursion):
     def take(self, k: int) -> None:
         """Take step k of the block for all runs at once, also of the second layer and the biases that are trained.
 
-        With the error e of a sample, v' = v − ε_v s η Σ e σ, b' = b − ε_b s η v Σ e σ', and the coefficient of the
-        sample in the weights is ε_w s η e v σ' over the running ratio, all from v before the step. Decay multiplies v
-        and the ratio; on the sphere the ratio brings lengths back.
+        v, b and w are the second layer, the biases and the first layer, ε_v, ε_b and ε_w their relative rates, and s is
+        the scale of the output. With the error e of a sample times η/B and sums over the batch, v' = v − ε_v s Σ e σ,
+        b' = b − ε_b s v Σ e σ', and the coefficient of the sample in w is ε_w s e v σ' over the running ratio, all from
+        v before the step. Decay multiplies v and the ratio; on the sphere the ratio restores the lengths of neurons.
         """
         network, rate, error, on_sphere = self._network, self._rate_of[k], self._error, self._lengths is not None
         along, slope, second = self._z, self._slope, self._second

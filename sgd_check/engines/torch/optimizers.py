@@ -81,7 +81,11 @@ class WeightRuns:
         self._steps = int(state["steps"][0])
 
     def pull(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the mean gradient over a batch, with decay and without fixed layers, in `memory`."""
+        """Return the direction against which a step goes, in `memory`: the mean gradient over a batch, and decay.
+
+        x (lanes, B, d) are the samples and `labels` (lanes, B) theirs. The result has the shape of the weights. Before
+        decay is added, `Neurons.restrict` applies the metric and removes parts along which weights may not move.
+        """
         gradient = self.gradient(x, labels)
         self._neurons.restrict(self.weights, gradient)
         self._neurons.add_decay(self.weights, gradient)
@@ -161,7 +165,11 @@ class _ZerothOrder(WeightRuns):
     """
 
     def pull(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return g and the gradient of decay, which no direction sees, in `memory`."""
+        """Return the estimate g of the mean gradient from K random directions, plus the decay, in `memory`.
+
+        x (lanes, B, d) are the samples and `labels` (lanes, B) theirs; the result has the shape of the weights. The
+        decay is exact, not estimated along the directions.
+        """
         z, size = cast("FreshDirections", self.directions).step(), self._optimizer.smoothing / x.shape[2] ** 0.5
 
         def quotient(z: torch.Tensor) -> torch.Tensor:
