@@ -190,7 +190,11 @@ def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression
 
 
 def _term(part: Expression, moment: int) -> Term | None:
-    """Return one product a z^n f(z) as a term, None where f has no closed form."""
+    """Return a product a z^n f(z) as a `Term`, or None if f is none of the functions with a closed form.
+
+    f is 1, a Gaussian exp(q z² + b z), a unit step, or sin, cos or erf of a line a z + b. ValueError is raised for a
+    Gaussian unless E f(z)^`moment` is finite for z ~ N(0, 1).
+    """
     z = variable()
     coefficient, power, exponent, factors = sympy.Integer(1), 0, sympy.Integer(0), set()
     for factor in sympy.Mul.make_args(part):
@@ -265,7 +269,10 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
 
 
 def _parts_of_family(kind: str, parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
-    """Return the moments u_0 … u_last of f, of this kind and parameters, as `moment_parts` does for z^n f."""
+    """Return the moments u_j = E[He_j(z) f(z)], j = 0 … `last`, of f alone, in the form that `moment_parts` returns.
+
+    `kind` and `parameters` name f as there; `field` does the arithmetic, with exact numbers or floats.
+    """
     functions, zero, unity = field.of, field.number(0), field.number(1)
     if kind in ("sin", "cos"):
         a, b = parameters

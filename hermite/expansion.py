@@ -116,7 +116,7 @@ class HermiteExpansion:
 
     @cached_property
     def _norm_and_remainder(self) -> tuple[float, float]:
-        """E σ² and the distance between σ and its series, by quadrature or in closed form."""
+        """E σ(z)² and the distance (E[(σ − Σ_j c_j h_j)²])^½ of σ from its series, by quadrature or in closed form."""
         if isinstance(self.link, SeriesLink):
             whole = np.array(self.link.coefficients)
             return float(np.sum(whole**2)), float(np.linalg.norm(whole[self.order + 1 :]))
@@ -568,7 +568,11 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
 
 
 def _from_text(formula_text: str, order: int | None) -> HermiteExpansion:
-    """Return the expansion of a name, a printed series or a formula."""
+    """Return the expansion of a text, which is read as the first of these that fits.
+
+    They are a Hermite polynomial such as "he4", the name of a link such as "relu", a printed series such as
+    "0.8 h4 + 0.6 h6", and a formula in z. `order` is the highest degree to keep, None for the default one.
+    """
     text = keyboard_text(formula_text)
     polynomial = formulas.hermite_name(text)
     if polynomial is not None and (polynomial.checked().kind == "h" or polynomial.degree == 0):
@@ -610,7 +614,11 @@ def _from_mapping(mapping: Mapping[Any, Any], order: int | None) -> HermiteExpan
 
 
 def _by_degree(coefficients: Any) -> dict[int, object]:
-    """Return the coefficients of a list, an array or a column by degree."""
+    """Return coefficients c_0, c_1, … as a dict {j: c_j}.
+
+    They are a list, a tuple, an array, or a column of pandas, whose labels are the degrees j. ValueError is raised for
+    arrays of several dimensions, and for no or too many coefficients.
+    """
     if hasattr(coefficients, "columns") and len(coefficients.columns) == 1:
         coefficients = coefficients.iloc[:, 0]
     if hasattr(coefficients, "index") and hasattr(coefficients, "items"):
@@ -627,7 +635,11 @@ def _by_degree(coefficients: Any) -> dict[int, object]:
 
 
 def _coefficient(degree: int, number: object) -> object:
-    """Return a coefficient as a float, or as the exact number that was given."""
+    """Return a coefficient as a float, or unchanged if it is exact: an int, a Fraction, or a real number of sympy.
+
+    TypeError is raised for what is no number, and ValueError for numbers that are not real or beyond float64; both
+    messages name its `degree`.
+    """
     number = as_scalar(number)
     exact: object = None
     if isinstance(number, int | Fraction) and not isinstance(number, bool):
@@ -660,7 +672,12 @@ def _series(
 
 
 def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:
-    """Return the expansion of a sympy expression in z: a series, a closed form, or by quadrature."""
+    """Return the expansion of a sympy expression in z, by closed forms of its coefficients or else by quadrature.
+
+    A polynomial becomes a series of its own degree. `name` is shown, `text` reproduces the link (None if it is not
+    known), and `order` is the highest degree to keep, None for the default one. ValueError is raised for coefficients
+    or a norm E σ(z)² beyond float64.
+    """
     from hermite.closed_forms import closed_form
 
     text = text if text is not None and len(text) <= MAX_LENGTH else None
@@ -693,7 +710,12 @@ def _from_callable(function: Callable[[object], object], order: int | None) -> H
 
 
 def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -> HermiteExpansion:
-    """Return the expansion of any link by quadrature, with coefficients that count as zero set to 0."""
+    """Return the expansion of a link whose coefficients c_j = E[σ(z) h_j(z)] are computed by quadrature.
+
+    Coefficients within the error of the quadrature are set to 0. `name` is shown, `text` reproduces the link (None if
+    it is not known), and `order` is the highest degree to keep, None for the default one. ValueError is raised unless
+    the integral of σ² converges.
+    """
     from hermite.quadrature import integrate
 
     result = integrate(link.value, DEFAULT_ORDER if order is None else order)

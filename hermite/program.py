@@ -198,7 +198,10 @@ def _is_own_process() -> bool:
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
-    """Return the exit code of a command; a mistake of the user, or an interruption, is written to stderr."""
+    """Run a command and return its exit code; errors of usage or output and an interruption become codes of their own.
+
+    Their messages are written to stderr; that of an interruption is `interrupted`.
+    """
     try:
         return command()
     except VersionTold:

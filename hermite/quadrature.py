@@ -51,7 +51,10 @@ class QuadratureResult(NamedTuple):
     values: Array
 
     def residual_norm(self, coefficients: Array) -> float:
-        """Return the distance (E[(σ - Σ_j c_j h_j)²])^(1/2) from a series, without cancellation in E σ² - Σ c_j²."""
+        """Return the distance (E[(σ − Σ_j c_j h_j)²])^½ of σ from a series with `coefficients` c_j, shape (order + 1,).
+
+        The squared difference is integrated itself, since E σ² − Σ_j c_j² would cancel.
+        """
         order = coefficients.size - 1
         # σ φ^(1/2) has died out at the last node, h_j φ^(1/2) not before |z| = 2 sqrt(j).
         reach = 2.0 * math.sqrt(order) + 8.0
@@ -173,7 +176,11 @@ def _clenshaw_curtis(n: int) -> Array:
 
 
 def _support(function: Function) -> float:
-    """Return the half width L beyond which σ φ^(1/2) is below rounding."""
+    """Return the half width L of the interval |z| ≤ L outside of which σ(z) φ(z)^½ is below rounding.
+
+    σ is the function and φ the density of N(0, 1).
+    ValueError is raised if the function has not decayed at the largest half width that is tried.
+    """
 
     def size_at(z: Array) -> float:
         return float(np.max(np.abs(finite_values(function, z) * polynomials.evaluate_functions(0, z)[0])))

@@ -55,8 +55,8 @@ def draw_on_both_sides(
     negative overlap learns the direction. If not, the neuron of largest positive overlap, if there is one, learns it
     later, and the direction uses up two neurons.
 
-    Returned are two pairs (neurons, overlaps) of arrays (P,): first of the neuron that emerges first at each direction,
-    then of the neuron that learns it. The neuron is −1 and the overlap NaN for directions without one.
+    The result is two pairs (neurons, overlaps) of arrays (P,), of the neuron that emerges first at each direction and
+    of the neuron that learns it. The neuron is −1 and the overlap NaN for directions without one.
     """
     from scipy.special import ndtri
 

@@ -211,7 +211,10 @@ def _command() -> str:
 
 
 def stamp_of(problem: Question, title: str, solver: Mapping[str, object]) -> dict[str, object]:
-    """Return the attributes that say where a result comes from; the arguments are those of `make_dataset`."""
+    """Return the attributes of a dataset that say how it was made: program, version, command, date and parameters.
+
+    The arguments are those of `make_dataset`.
+    """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {
         "Conventions": "CF-1.11",

@@ -41,7 +41,10 @@ def check_tree(tree: xr.Dataset | xr.DataTree) -> None:
 
 
 def check_storable(dataset: xr.Dataset) -> None:
-    """Raise TypeError unless a file can hold a dataset, so that it is read back unchanged."""
+    """Raise TypeError unless a netCDF file can hold the dataset and give it back unchanged.
+
+    It checks the names of dimensions and variables, the attributes, and the types of values.
+    """
     for dim in dataset.sizes:
         check_name("dimensions", dim)
     _check_attributes(dataset.attrs, "")
@@ -80,7 +83,10 @@ def check_name(kinds: str, name: object) -> None:
 
 
 def _check_attributes(attributes: dict[object, Any], owner: str) -> None:
-    """Raise TypeError unless netCDF stores all attributes; `owner` is text that says whose they are."""
+    """Raise TypeError unless netCDF stores all attributes: text, real numbers, or lists of one of these.
+
+    `owner` is the text that messages put behind the name of an attribute, such as " of 'loss'", empty for the dataset.
+    """
     for key, value in attributes.items():
         check_name("attributes", key)
         require(

@@ -63,7 +63,11 @@ class StorageError(OSError):
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Return the path if it may be written, before any work starts; else raise StorageError."""
+    """Return the path if a result can be written there, else raise StorageError; nothing is left behind.
+
+    The folder must exist and take a file. Nothing may exist at the path, except a file if `overwrite`. It is called
+    before any work starts.
+    """
     check_switch("overwrite", overwrite)
     target = as_path(path)
     name = shown(str(target))
@@ -269,7 +273,11 @@ def check_structure(path: Path, content: bytes | None = None) -> None:
 
 
 def _check_heaps(path: Path) -> None:
-    """Refuse a file with a heap whose objects HDF5 would follow without end."""
+    """Raise StorageError for a damaged file whose global heap HDF5 would read without end.
+
+    A heap is a list of objects, each with its size, from which HDF5 computes where the next one begins. Sizes that
+    lead no further are refused.
+    """
     if path.stat().st_size == 0:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -293,7 +301,10 @@ def _check_heaps(path: Path) -> None:
 
 
 def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int:
-    """Return the bytes that reading a variable takes; refuse all but arrays of numbers or texts in this file."""
+    """Return the number of bytes that reading the variable `member` takes.
+
+    StorageError is raised unless it holds real numbers or texts, within this file, and is as long as its dimensions.
+    """
     import h5py
 
     sizes = {h5py.h5t.INTEGER: (1, 2, 4, 8), h5py.h5t.FLOAT: (4, 8)}
@@ -416,7 +427,11 @@ def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) ->
 
 
 def _write(tree: xr.DataTree, compression: Mapping[str, object], path: Path) -> None:
-    """Write all groups, large variables by themselves."""
+    """Write all groups of the tree to a netCDF file at `path`.
+
+    Variables of numbers get the encoding `compression`. Those above `LARGE_BYTES` are written one by one, each only up
+    to the last piece that holds a number.
+    """
     from xarray.backends import NetCDF4DataStore
 
     as_store: Any = NetCDF4DataStore
@@ -526,7 +541,11 @@ def load_answer(path: str | os.PathLike[str]) -> xr.Dataset:
 
 
 def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.DataTree:
-    """Read all groups of a file, among them "checkpoint" if asked for and there; raises as `load` does."""
+    """Return all groups of a file as a tree in memory, with the group "checkpoint", if there is one, if `checkpoint`.
+
+    StorageError is raised as by `load`: for files that do not exist, are damaged, or were written by another program
+    or a newer version.
+    """
     source, is_file = as_path(path), False
     with suppress(OSError):  # a name that is too long
         is_file = source.is_file()

@@ -130,7 +130,10 @@ class NoBar(AbstractContextManager["NoBar"]):
 
 @cache
 def _kind_of_bar() -> Any:
-    """Return the class of bars, or None, after a warning, where tqdm fails with the variables of the environment."""
+    """Return the class of progress bars, derived from that of tqdm.
+
+    If tqdm fails because of variables TQDM_… in the environment, a warning names them, and None is returned.
+    """
     try:
         from tqdm import tqdm
 
@@ -232,7 +235,11 @@ class Run(ABC):
         return {}
 
     def follow(self, trackers: Sequence[Tracker]) -> str:
-        """Take the run to its end, or to a reason to stop, which is returned."""
+        """Take the run to its end or until it must stop, with the trackers told, and return the reason.
+
+        Trackers are started before the first step and finished after the last, also when the run fails. `intact` says
+        afterwards whether the state is that after a whole step.
+        """
         self._watchers, self._is_interrupted = trackers, interruption()
         reason: StopReason | str | None = None
         try:
@@ -541,7 +548,11 @@ class Soundness:
     dies: bool = False
 
     def __call__(self, records: Records, begin: int = -1) -> StopReason | None:
-        """Check the records from number `begin` on, by default the last; drop all after the first wrong one."""
+        """Check the records from number `begin` on, by default the last; return the reason to stop, or None.
+
+        A record is wrong if an overlap is above 1, a norm is not positive, no vectors have its Gram matrix, a series is
+        too short or the loss has risen, each beyond a tolerance. All records after the first wrong one are dropped.
+        """
         count, slack = len(records), TOLERATED * self.rtol + 1e-9
         begin = range(count)[begin]
         new = {name: column[begin:count] for name, column in records.columns.items()}

@@ -222,7 +222,10 @@ def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs,
 
 
 def side_notes(side: FarSide, first: Pairs, learning: Pairs) -> list[str]:
-    """Return a note on the directions that are matched with a neuron on the side of −θ; none without such ones."""
+    """Return a list of one note on directions whose matched neuron starts on the side of −θ, empty without such ones.
+
+    `first` pairs each direction with its matched neuron, and `learning` with the neuron that learns it.
+    """
     directions = np.flatnonzero(first.overlap < 0.0)
     if directions.size == 0:
         return []

@@ -94,7 +94,11 @@ def label_law(link: HermiteExpansion, transform: Function, noise: float) -> Labe
 
 
 def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
-    """Return the law without noise, by panels that close in on kinks and jumps."""
+    """Return the joint law of z ~ N(0, 1) and the label T(σ(z)) without noise, T = `transform`.
+
+    Its points are those of a quadrature whose panels are refined at kinks and jumps. ValueError is raised unless E T²
+    is finite.
+    """
 
     def label(z: Array) -> Array:
         """Return the labels T(σ(z))."""
@@ -113,7 +117,11 @@ def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
 
 
 def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
-    """Return the law with noise, by the trapezoidal rule in both variables, spectral for smooth labels."""
+    """Return the joint law of z and the label T(σ(z) + τξ), for independent z, ξ ~ N(0, 1).
+
+    T is `transform` and τ is `noise`. The points of the law are those of the trapezoidal rule in z and ξ, whose error
+    falls exponentially for smooth labels. ValueError is raised unless E T² is finite.
+    """
     # Equally spaced, off the round numbers at which labels jump.
     z, xi = (reach * (2.0 * (np.arange(count) + 0.618) / count - 1.0) for reach, count in NOISY_RULE)
     by_z, by_xi = (weights / weights.sum() for weights in (np.exp(-0.5 * z**2), np.exp(-0.5 * xi**2)))
@@ -136,7 +144,11 @@ def largest_label(near: Array, far: Array) -> float:
 
 
 def label_function(transform: object) -> Function:
-    """Return T as a function of labels (n,); it raises TypeError or ValueError for values that are not finite."""
+    """Return the transformation T of labels as a function from an array (n,) to one of the same shape.
+
+    `transform` is "labels", for T(y) = y, or a callable. The function returned raises TypeError if the callable fails,
+    and ValueError for values of another shape or values that are not finite.
+    """
     if isinstance(transform, str) and transform == LABELS:
         return lambda y: y
     if not callable(transform):
@@ -170,7 +182,10 @@ def label_function(transform: object) -> Function:
 
 
 def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, LabelLaw]:
-    """Return ζ_k(y) = E[h_k(z) | y = σ(z)] of labels without noise, constant on narrow bins of y, and its law."""
+    """Return the optimal transformation ζ_k(y) = E[h_k(z) | σ(z) = y] of labels without noise, and its law.
+
+    k is `degree`. The function is constant on narrow bins of y. The law is the joint one of z ~ N(0, 1) and ζ_k(σ(z)).
+    """
     from hermite.exponents.generative import THRESHOLD, interval_moments, label_cells
 
     ends, bins = label_cells(link.link.value, 2.0 * degree**0.5 + NEAR_OPTIMAL)
@@ -331,7 +346,12 @@ def check_positive_top(law: LabelLaw) -> None:
 
 
 def make_estimator(link: HermiteExpansion, noise: float, degree: object, transform: object) -> Estimator:
-    """Return the estimator of a degree, or "auto", and a transform of labels; ValueError where there is none."""
+    """Return the estimator of the direction from the component of degree k of the transformed labels T(y).
+
+    `degree` is k, from 1 to 4, or "auto" for the lowest with a component; `transform` is "labels", "optimal" (without
+    noise only) or a callable. T is multiplied by −1 if that makes the component positive. ValueError is raised for
+    other arguments, and where T(y) has no component of the degree.
+    """
     is_auto = isinstance(degree, str) and degree == AUTO
     number = None if is_auto else as_integer(degree)
     require(is_auto or number in DEGREES, f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}.")

@@ -545,7 +545,11 @@ def network_limit(problem: Problem, batch_size: int, directions: int | None = No
 
 
 def as_network(problem: Problem) -> Problem:
-    """Return the problem with a committee or the spherical student as a `Student` with its second layer fixed."""
+    """Return the same problem with its student as a network: a `Student` whose second layer is fixed at 1.
+
+    A committee becomes a network with scale 1, and a spherical student one with neurons on the sphere and scale 1/m,
+    from the same weights. A network is returned as it is.
+    """
     if is_network(problem):
         return problem
     m, on_sphere, weights = problem.width, is_spherical(problem), problem.reduced_weights()

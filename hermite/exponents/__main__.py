@@ -78,7 +78,10 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
 
 def exponents(link: str, degrees: int) -> Told:
-    """Return the exponents of a link as values for JSON and as lines of text, and the laws of its samples."""
+    """Return the exponents of a link: values for JSON, lines of text, and laws of the number of samples by method.
+
+    `degrees` is the highest degree k for which shares c_k²/Var σ and label correlations λ_k² are listed.
+    """
     from hermite.expansion import expand
     from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations, sample_laws
 
@@ -109,7 +112,11 @@ def exponents(link: str, degrees: int) -> Told:
 
 
 def signal(teacher: str, student: str | None, dimension: int, degrees: int) -> tuple[dict[str, object], list[str]]:
-    """Return the signal and the noise of the gradient at the overlap d^(−½), as values for JSON and lines of text."""
+    """Return the signal and the noise of the gradient at the start, as values for JSON and as lines of text.
+
+    The start has the overlap d^(−½), d = `dimension`. `teacher` and `student` are links as text, and the student's is
+    the teacher's if None. The parts of the signal by degree are listed up to `degrees`.
+    """
     from hermite.expansion import expand
     from hermite.exponents.signal import gradient_signal
 
@@ -150,7 +157,10 @@ def _checked_dimension(text: str | None) -> int | None:
 
 
 def leaps(function: str) -> Told:
-    """Return the leaps of a function of several directions as values for JSON and as lines of text, and the laws."""
+    """Return the information leap and the generative leap of a function of several directions z1, z2, ….
+
+    The results are values for JSON, lines of text, and laws of the number of samples by method.
+    """
     from hermite.exponents.generative import sample_laws
     from hermite.exponents.leap import leap
 

@@ -183,7 +183,11 @@ def label_cells(function: Function, reach: float) -> tuple[Array, Integers]:
 
 
 def _turning_points(function: Function, grid: Array, values: Array) -> Array:
-    """Return the points z of maxima and minima of the function, by golden sections around those of the grid."""
+    """Return the points z (turns,) of local maxima and minima of the function.
+
+    `values` (n,) are those of the function on the increasing `grid` (n,). Each turning point of these values is refined
+    by golden-section search between its neighbours on the grid.
+    """
     step = np.diff(values)
     turns = (step[:-1] * step[1:] <= 0.0) & ((step[:-1] != 0.0) | (step[1:] != 0.0))
     middle = np.nonzero(turns)[0] + 1

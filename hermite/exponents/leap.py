@@ -254,7 +254,10 @@ def _complement(subspace: Array) -> Array:
 
 
 def _reduced(directions: Array) -> Array:
-    """Return the basis of the same space in reduced row echelon form, to three digits, for the eye."""
+    """Return a basis of the space that the rows of `directions` span, in reduced row echelon form, for reading.
+
+    Both have shape (rows, r). Entries below 0.05 in size are not used as pivots.
+    """
     rows, row = directions.copy(), 0
     for column in range(rows.shape[1]):
         pivot = row + int(np.argmax(np.abs(rows[row:, column])))
@@ -297,7 +300,12 @@ def single_link(f: object, axes: int | None) -> object:
 
 
 def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
-    """Return f as a function of points in rows (n, r), and r; TypeError or ValueError if f is no such function."""
+    """Return f as a function from points in rows (n, r) to values (n,), and the number r of its directions.
+
+    f is a formula in z1, z2, …, or a vectorised callable of r arrays (n,) or of one array (n, r) or (r, n). `axes` is
+    r, or None to take it from the formula or the arguments. The returned function checks its values. TypeError or
+    ValueError is raised for other f, and for more than `MOST_AXES` directions.
+    """
     if isinstance(f, str):
         import sympy
 

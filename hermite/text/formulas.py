@@ -316,7 +316,11 @@ class _Walker:
             self.refuse_depth()
 
     def walk(self, node: ast.expr, depth: int) -> object:
-        """Return the value of a node of the syntax tree; ValueError if it is not on the list or too deep."""
+        """Return the value of a node of the syntax tree, whose `depth` is the number of nodes around it.
+
+        ValueError is raised for nodes that are neither numbers, names, + − * / ** nor calls of known functions, and
+        beyond the greatest depth.
+        """
         if depth > _MAX_DEPTH:
             self.refuse_depth()
         match node:
@@ -389,7 +393,11 @@ class _Walker:
         return _Node(_ARITHMETIC[symbol](first.expression, second.expression), number, degree)
 
     def _power(self, base: _Node, exponent: _Node) -> _Node:
-        """Return a power; ValueError unless it is real and within the bounds of degrees and numbers."""
+        """Return base ** exponent as a node.
+
+        ValueError is raised where it would not be real (a root of a negative number, or z in the exponent of a base
+        that is not positive), and for exponents, degrees and numbers beyond their bounds.
+        """
         if exponent.number is None:
             if base.number is None or base.number <= 0.0:
                 refuse("Argument `x` must be a formula, but has z in an exponent whose base is not a positive number.")
@@ -428,7 +436,11 @@ class _Walker:
         return True
 
     def called(self, name: str, values: list[Any]) -> object:
-        """Return the value of a call of a function, a Hermite polynomial or a link."""
+        """Return the node of a call such as exp(z), he4(z) or relu(z): a function, a Hermite polynomial or a link.
+
+        `values` are the nodes of the arguments. ValueError is raised for degrees and numbers beyond their bounds, and
+        for a Hermite polynomial of a number.
+        """
         lower, hermite, argument = ALIASES.get(name.lower(), name.lower()), hermite_name(name), values[0]
         if lower == "sqrt":
             return self._power(argument, _Node(self.sympy.Rational(1, 2), 0.5, 0))
@@ -520,7 +532,11 @@ class _PolynomialWalker(_Walker):
         return self.polynomial(self.sympy.Symbol(f"x{match[1]}"))
 
     def combined(self, symbol: str, first: Expression, second: Expression) -> Expression:
-        """Return the polynomial of two operands and an operator; ValueError beyond the bounds."""
+        """Return the polynomial `first` symbol `second`, where the symbol is one of + − * / **.
+
+        ValueError is raised for division by all but numbers, for exponents that are no integers from 0 to
+        `MOST_DEGREE`, and for degrees, numbers of terms and coefficients beyond their bounds.
+        """
         number = second.as_expr() if second.is_ground else None
         if symbol == "**":
             if number is None or not number.is_Integer or not 0 <= number <= MOST_DEGREE:
