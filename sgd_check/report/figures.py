@@ -216,7 +216,10 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
 
 
 def _name_times(ax: Axes, tree: xr.DataTree, comparison: xr.Dataset, event: Event) -> None:
-    """Add the legend of a panel of times, with room for it above the points."""
+    """Add the legend of a panel of times to `ax`, above the points, whose limits are raised to make room for it.
+
+    It names the mean of the runs, single runs, the times that theory allows, and runs without the `event`, if any.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -429,7 +432,11 @@ def plot_learning(
 
 
 def _unit_and_name(curve: Quantity, prediction: xr.Dataset, at: int) -> tuple[float, str]:
-    """Return the divisor of a curve, its teacher's size with the sign of a component, and its name in the legend."""
+    """Return the number by which a curve is divided before it is drawn, and its name in the legend.
+
+    The number is the teacher's size of the quantity, with the sign of the teacher's component for components, and 1 for
+    losses, errors and averages. `at` is the index of the curve among those of its kind, from 0.
+    """
     from sgd_check.verdicts.curves import AVERAGE, LEAST_SHARE
 
     size = curve.scale / LEAST_SHARE
@@ -505,7 +512,11 @@ def plot_loss_band(
 
 
 def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
-    """Draw the residual at compared times; the shade is allowed by theory and the rate of false alarms."""
+    """Draw the residual of the loss, mean of the runs less theory in standard errors, at the times that are compared.
+
+    The shade is the range that theory and the rate of false alarms allow; points are coloured by whether the score z is
+    beyond its critical value. Points beyond the panel are arrows at its edge.
+    """
     shown = comparison.isel(time=comparison["loss_compared"].values != 0)
     names = ("time", "loss_z", "expected_loss", "mean_loss", "expected_loss_low", "expected_loss_high")
     time, z, expected, *losses = (shown[name].values for name in names)
@@ -626,7 +637,7 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:
 
 
 def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
-    """Draw the emergence times of the runs by direction, with the predicted time of the pair if there is one."""
+    """Draw the emergence times of the runs by direction on `ax`, with predicted times, if any, as crosses."""
     from matplotlib.ticker import MaxNLocator
 
     number, times = simulation["direction"].values, simulation["emergence_time"].values

@@ -70,7 +70,11 @@ _ESTIMATES = "Squared overlap of every estimate with the direction"
 
 
 def comparison_findings(tree: xr.DataTree) -> Findings:
-    """Return the findings on a comparison of `sgd_check.compare` or `sgd_check.tokens.compare`: first the verdict."""
+    """Return the findings on a comparison, a tree that `sgd_check.compare` or `sgd_check.tokens.compare` returned.
+
+    They begin with the verdict and its reasons. Tables, figures and values depend on the theory that was compared; a
+    table of the rows of evidence comes last.
+    """
     attrs = tree["comparison"].attrs
     theory, of_tokens = attrs["theory"], attrs["theory"] == TOKENS
     word, reasons, rate = Decision(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
@@ -107,7 +111,10 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
 
 
 def _evidence_table(evidence: Sequence[Row]) -> Table:
-    """Return the table of the rows of evidence that decide, with the number of the other rows."""
+    """Return the table of at most `MOST_EVIDENCE` rows of evidence, with the number of other rows in its note.
+
+    Rows that disagree come first, then required ones, then those that do not agree.
+    """
     first = sorted(evidence, key=lambda row: (not row.disagrees, not row.required, row.agrees))
     rest = Counter(row.decision for row in first[MOST_EVIDENCE:])
     hidden = ", ".join(f"{count} {word}" for word, count in sorted(rest.items()))
@@ -141,7 +148,10 @@ def median_over_runs(times: Array) -> Array:
 
 
 def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
-    """Return a function that makes the interactive chart of a comparison, None if it has no curve for one."""
+    """Return a function that makes the interactive chart of a comparison, or None if there is no curve to show.
+
+    The chart shows the predicted curves of directions or components; their labels tell predicted and measured times.
+    """
     prediction, comparison = tree["prediction"].to_dataset(), tree["comparison"].to_dataset()
     if "progress" in prediction:
         facts: dict[str, object] = {"component": prediction["component"], PREDICTED_AT: prediction["learned_time"]}
@@ -176,7 +186,10 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
 
 
 def _time_parts(tree: xr.DataTree) -> Parts:
-    """Return tables, figures and values of a comparison of times by direction, and of curves where these decide."""
+    """Return tables, drawings and values of a comparison of the times of directions with a theory of them.
+
+    Comparisons that curves decide have a table of curves first. Values are for JSON.
+    """
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     event, curves, tables = event_of(simulation), by_curves(tree), []
     attrs = simulation.attrs
@@ -207,7 +220,11 @@ def _time_parts(tree: xr.DataTree) -> Parts:
 
 
 def time_rows(tree: xr.DataTree) -> Rows:
-    """Return one row per direction; numbers that do not exist are None."""
+    """Return the predicted and measured emergence times of a comparison as one dict per direction.
+
+    Each also has the ratio of the times with its standard error, the score z, and the number of runs without emergence
+    (`censored`). Numbers that do not exist are None.
+    """
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
     mean, unknown = np.exp(comparison["mean_log_ratio"].values), np.full(predicted.size, np.nan)
@@ -228,7 +245,10 @@ def time_rows(tree: xr.DataTree) -> Rows:
 
 
 def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
-    """Return the table of predicted and measured times, with a row for each of the `directions`."""
+    """Return the table of predicted and measured times; `directions` are the rows that `time_rows` returned.
+
+    If the tree holds a prediction as it was given, beside the one that was compared, the table has both.
+    """
     both = "given" in tree.children
     columns = {"p": "direction", "a_p": "teacher_coefficient", **({"in the file": "given"} if both else {})}
     columns |= {"predicted": "predicted", "SGD, median": "sgd_median", "ratio": "ratio", "± s.e.": "standard_error"}
@@ -262,7 +282,10 @@ def _of_directions(
 
 
 def _learned(tree: xr.DataTree) -> tuple[Rows, Table]:
-    """Return one row on the learned times of every direction, with None for unknown numbers, and their table."""
+    """Return predicted and measured learned times as one dict per direction, and as a table.
+
+    Measured times are medians over the runs that did not blow up. Unknown numbers are None.
+    """
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     measured = simulation["learned_time"].values[simulation["blown_up"].values == 0]
     numbers = {
@@ -283,7 +306,10 @@ def _learned(tree: xr.DataTree) -> tuple[Rows, Table]:
 
 
 def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
-    """Return one row per tested curve or time, at the time of its largest distance from theory, and their table."""
+    """Return one dict per tested curve or time of a comparison, and their table.
+
+    Each holds the numbers at the compared time at which SGD is farthest from theory.
+    """
     comparison, rows = tree["comparison"].to_dataset(), []
     for name in comparison["quantity"].values.tolist():
         curve = comparison.sel(quantity=name)
@@ -327,7 +353,11 @@ def _reused_parts(tree: xr.DataTree) -> Parts:
 
 
 def _mean_field_parts(tree: xr.DataTree) -> Parts:
-    """Return tables, figures and values of a comparison of runs of several widths with a mean field."""
+    """Return tables, drawings and values of a comparison of runs of several widths with a mean field.
+
+    The table has distances from the mean field and exponents of the width at spread times; the values, for JSON, have
+    all times.
+    """
     comparison = tree["comparison"].to_dataset()
     simulations = [node.to_dataset() for node in tree["simulation"].children.values()]
     widths, exponent = comparison["width"].values.tolist(), float(comparison["mean_gap_exponent"])
@@ -373,7 +403,10 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
 
 
 def _law_parts(tree: xr.DataTree) -> Parts:
-    """Return tables, figures and values of a comparison of estimates with the law of spectral recovery."""
+    """Return tables, drawings and values of a comparison of estimates of a direction with the law of their overlap.
+
+    The law is that of spectral recovery; the one row of the table has the mean squared overlap beside it.
+    """
     comparison = tree["comparison"].to_dataset()
     names = ("mean_overlap_squared", "predicted_overlap_squared", "allowed_deviation", "p_value")
     by_direction = ("standard_error", "z_score", "visible_error")
@@ -393,7 +426,10 @@ def _law_parts(tree: xr.DataTree) -> Parts:
 
 
 def estimate_findings(dataset: xr.Dataset) -> Findings:
-    """Return the findings on estimates of `sgd_check.estimate_direction` alone."""
+    """Return the findings on a dataset of `sgd_check.estimate_direction` that is compared with nothing.
+
+    Mean and quartiles of the squared overlap are those of estimates whose overlap is finite.
+    """
     overlaps = dataset["overlap_squared"].values[np.isfinite(dataset["overlap_squared"].values)]
     row: dict[str, float] = {"samples": int(dataset.attrs["samples"]), "estimates": int(overlaps.size)}
     if overlaps.size:
@@ -414,7 +450,11 @@ def estimate_findings(dataset: xr.Dataset) -> Findings:
 
 
 def simulation_findings(dataset: xr.Dataset) -> Findings:
-    """Return the findings on runs of `sgd_check.simulate` alone."""
+    """Return the findings on a dataset of runs of `sgd_check.simulate`, compared with nothing.
+
+    They have cautions on runs that blew up, a learning rate above the limit and events that were not seen, tables with
+    quartiles of the times of directions (and of components, for networks), and figures.
+    """
     if dataset.attrs.get("theory") == TOKENS:
         return token_simulation_findings(dataset)
     dataset = with_emergence(dataset)
@@ -480,7 +520,10 @@ def sgd_study_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _token_parts(tree: xr.DataTree) -> Parts:
-    """Return tables, figures and values of a comparison of a model of tokens with its equations."""
+    """Return tables, drawings and values of a comparison of runs of a model of tokens with its equations.
+
+    The table has one row per component, or a single row where the number of recovered items is compared.
+    """
     parts = {name: node.to_dataset(inherit=False) for name, node in tree.children.items()}
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
     attrs, note = comparison.attrs, "Visible error: seen with probability 0.8."
@@ -502,7 +545,11 @@ def _token_parts(tree: xr.DataTree) -> Parts:
 
 
 def token_simulation_findings(dataset: xr.Dataset) -> Findings:
-    """Return the findings on runs of `sgd_check.tokens.simulate`."""
+    """Return the findings on a dataset of runs of `sgd_check.tokens.simulate`, compared with nothing.
+
+    They have the learned time of each component over the runs, or the numbers of recovered items where these are
+    drawn.
+    """
     if "recovery" in dataset:
         counts = dataset["recovered_count"].values
         items = f"{counts.size} draws recover {counts.mean():.4g} items, from {counts.min():.4g} to {counts.max():.4g}."

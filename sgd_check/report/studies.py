@@ -54,7 +54,11 @@ def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], bool, xr.Dat
 
 
 def _complexity(dataset: xr.Dataset) -> Found:
-    """Return the measured steps by dimension with the fitted exponents, and sentences on them."""
+    """Return the values and the sentences of a study of how the steps to emergence grow with the dimension.
+
+    The values are `points`, measured and predicted steps by dimension, and `fits`, the exponents x of steps ~ d^x with
+    those of theory; there is one fit and one sentence per curve.
+    """
     points: list[dict[str, object]] = []
     fits: list[dict[str, object]] = []
     lines = []
@@ -97,7 +101,10 @@ def _complexity(dataset: xr.Dataset) -> Found:
 
 
 def _discretisation(dataset: xr.Dataset) -> Found:
-    """Return the samples that runs needed for each target, beside theory, and sentences on the exponents."""
+    """Return the values and the sentences of a study of the samples that SGD needs to reach a target loss.
+
+    The values are `points`, samples by target beside theory, and `fits`, the exponents x of loss ~ samples^x.
+    """
     predicted, flow = dataset["predicted_samples_needed"].values, dataset["predicted_emergence_time"].values
     targets, needed = dataset["target"].values, dataset["samples_needed"].values
     mean, error = log_means(needed)
@@ -127,7 +134,11 @@ def _discretisation(dataset: xr.Dataset) -> Found:
 
 
 def _step_size(dataset: xr.Dataset) -> Found:
-    """Return the quartiles of measured times by learning rate, over the time of the flow, and sentences on them."""
+    """Return the values and the sentences of a study of emergence times by learning rate.
+
+    The values are `points`, quartiles of times over that of the flow and shares of lost runs by rate, and the rates up
+    to which SGD and its equation follow the flow, with errors.
+    """
     attrs, (rate, time, flow, finite, blown, lost) = dataset.attrs, _of_shown_direction(dataset)
     shown, limit = int(attrs["shown_direction"]), float(attrs.get("learning_rate_limit", math.nan))
     low, middle, high = _quartiles(time, blown)
@@ -227,7 +238,11 @@ def _counts(counted: xr.DataArray) -> dict[str, int]:
 
 
 def _full_batch(dataset: xr.Dataset) -> Found:
-    """Return overlaps and recoveries by dimension and ratio n/d, beside the law, and sentences on them."""
+    """Return the values and the sentences of a study of recovery from n samples that are used again.
+
+    The values are `points`, overlaps and shares of recovered runs by dimension d and ratio n/d beside the law, and
+    `online`, the samples over d that online SGD needed by dimension.
+    """
     law = dataset["predicted_overlap_squared"].sel(law_ratio=dataset["ratio"].values, method="nearest").values
     points = []
     for d in dataset["dimension"].values.tolist():
@@ -253,7 +268,11 @@ def _full_batch(dataset: xr.Dataset) -> Found:
 
 
 def _epochs(dataset: xr.Dataset) -> Found:
-    """Return the final overlaps by link, noise and ratio n/d, of theory and of runs, and sentences on them."""
+    """Return the values and the sentences of a study of several epochs over the same n samples.
+
+    The values are `points`, overlaps after the last epoch by link, noise and ratio n/d, of theory, of runs, and of as
+    many steps on fresh samples, with the epoch of the least test loss.
+    """
     points, sentences = [], []
     last, exponents = dataset.isel(epoch=-1), ("link_exponent", "generative_exponent")
     passes, most = int(last["epoch"]), dataset["ratio"].values[-1]
