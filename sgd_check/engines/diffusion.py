@@ -734,7 +734,10 @@ class DiffusionEngine(SeededRuns, SpanEngine):
         return None
 
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
-        """Take `steps` steps at the given rates, or at one rate; return whether they were taken to the end."""
+        """Take all runs through `steps` steps of SGD; return False if they were stopped before the end.
+
+        `rates` is one learning rate or an array (steps,); `given_up` is asked between steps whether to stop.
+        """
         active = np.flatnonzero(self._running)
         self._left[active] = steps
         if isinstance(rates, float):
@@ -839,7 +842,11 @@ class FrameDiffusion(SeededRuns, SpanEngine):
         return None
 
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
-        """Take `steps` steps at one rate, or at rates whose mean over time is taken; return whether to the end."""
+        """Take all runs through the time of `steps` steps of SGD; return False if they were stopped before the end.
+
+        `rates` is one learning rate or an array (steps,), which is replaced by its mean over time, Σ η²/Σ η. `given_up`
+        is asked between steps of the diffusion whether to stop.
+        """
         if isinstance(rates, float):
             time, rate = steps * rates, rates
         else:

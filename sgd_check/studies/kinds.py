@@ -516,7 +516,10 @@ def _stepped(kind: Kind, start: int, optimizer: Optimizer) -> xr.Dataset:
 
 
 def errors_of(name: str) -> list[str]:
-    """Return the names of the errors that are planted in theories of the kind `name`, except those of a time factor."""
+    """Return the names of the errors that are planted in theories of the kind `name`.
+
+    The two errors of a time factor, which all kinds have, are not among them.
+    """
     kind, errors = KINDS[name], ["start x 1.15", "teacher x 1.15", "teacher x 1.3"]
     if isinstance(kind, TokenKind):
         return [errors[0], "learning rate x 1.3"]

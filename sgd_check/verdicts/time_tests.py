@@ -120,7 +120,11 @@ def _path_of(
 
 
 def without_noise(values: Array, noise: Array) -> Array:
-    """Return n − 1 independent normal values of mean α for n values α + β Z + normal scatter, without β Z."""
+    """Return values (n − 1,) without the part of `values` (n,) that is linear in `noise` (n,).
+
+    If values are α + β Z + independent normal scatter, with Z = `noise`, those returned are independent normal values
+    of mean α: the part along Z is projected out, and the rest is turned so that all have the same mean.
+    """
     n = values.size
     basis = np.linalg.qr(np.column_stack([noise, np.eye(n)[:, : n - 1]])).Q[:, 1:]
     design = basis.sum(axis=0)

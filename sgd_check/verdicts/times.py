@@ -449,7 +449,11 @@ def _tests_of_times(
 
 
 def _loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Array) -> LossBand | None:
-    """Return the comparison of losses, None without a predicted loss; `time` (P,) are the times of emergence."""
+    """Return the comparison of the mean loss of the runs with the predicted one, or None without a predicted loss.
+
+    `time` (P,) are the predicted times of emergence. The runs' measured times over these say how much earlier or later
+    the curve of a run may be than the predicted one.
+    """
     if "loss" not in prediction or "time" not in prediction["loss"].dims or not sound_runs(simulation).any():
         return None
     due = time <= float(simulation.attrs["end_time"])
@@ -501,7 +505,12 @@ def count_tests(
 
 
 def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrated: bool) -> Array:
-    """Return the predicted times (P,): inf for never, NaN where the prediction ended before or has no formula."""
+    """Return the predicted times (P,) of an event: inf for never, NaN where the theory does not say.
+
+    Where an integrated prediction (`integrated`) lasts as long as the runs, to `end`, or reached a steady state,
+    directions without a time get that of their pair alone, but at least `end`. An integrated prediction that ended
+    before keeps NaN; one by formulas takes the formula's time.
+    """
     time = np.asarray(prediction[event.variable].values, dtype=np.float64)
     pairs = prediction.get(f"predicted_{event.variable}")
     alone = np.full(time.size, np.inf) if pairs is None else np.asarray(pairs.values, dtype=np.float64)

@@ -195,7 +195,7 @@ def marks_of(parameters: Vector, sizes: Integers) -> Matrix:
 
 @kernel
 def tile_of(parameters: Vector, sizes: Integers, block: int, tile: int) -> Tile:
-    """Return a tile of the points of a block, as views."""
+    """Return tile number `tile` of the points of block number `block`, as views of `parameters`."""
     layout = layout_of(sizes)
     D, L = layout.axes + layout.hidden, layout.labels
     at = layout.points_at + (block * layout.tiles + tile) * layout.tile_size
@@ -208,7 +208,7 @@ def tile_of(parameters: Vector, sizes: Integers, block: int, tile: int) -> Tile:
 
 @pasted_kernel
 def parts_of(sizes: Integers, work: Vector) -> Parts:
-    """Return the parts of `work`."""
+    """Return the named parts of the scratch `work`, as views of the shapes that `Parts` lists."""
     layout = layout_of(sizes)
     m, C, D = layout.width, layout.outputs, layout.axes + layout.hidden
     P, S = m * D, 2 * m * D
@@ -225,7 +225,10 @@ def parts_of(sizes: Integers, work: Vector) -> Parts:
 
 @kernel
 def write_weights(M: Matrix, Q: Matrix, W: Matrix) -> None:
-    """Write W = [M | L], LLᵀ = Q − MMᵀ; pivots below rounding, also negative ones, count as 0."""
+    """Write the weights W = [M | L] (m, r + k) of M (m, r) and Q (m, m): L is a Cholesky factor, LLᵀ = Q − MMᵀ.
+
+    Pivots below rounding, also negative ones, count as 0, and so does their column of L.
+    """
     m, r = M.shape
     for i in range(m):
         for a in range(W.shape[1]):
@@ -261,7 +264,10 @@ def piece_at(numbers: Vector, at: int, terms: int, z: float) -> tuple[float, flo
 
 @unit()
 def write_link(numbers: Vector, at: int, z: Vector, value: Vector, slope: Vector) -> None:
-    """Write σ and σ' at z (n,), by the link that stands at a place of `parameters`: [kind, terms, numbers]."""
+    """Write σ and σ' at z (n,) to `value` and `slope`, for the link that `numbers` describes from place `at` on.
+
+    Its description is [kind, terms, coefficients]: those of one polynomial, or of every piece of a table.
+    """
     kind, terms = int(numbers[at]), int(numbers[at + 1])
     if kind == POWERS:
         for j in range(z.size):
@@ -278,7 +284,11 @@ def write_link(numbers: Vector, at: int, z: Vector, value: Vector, slope: Vector
 
 @kernel
 def loss_at(code: int, f: float, y: float, numbers: Vector, at: int, terms: int) -> tuple[float, float]:  # noqa: PLR0911
-    """Return ℓ(f, y) and ∂ℓ/∂f of a loss with one output; that of one's own stands at a place of `parameters`."""
+    """Return ℓ(f, y) and ∂ℓ/∂f for an output f and a label y, of the loss with this `code`.
+
+    A loss that the user wrote is tabulated in `numbers` from place `at` on, in pieces of `terms` coefficients: first
+    ℓ(·, −1), then ℓ(·, 1).
+    """
     error, u = f - y, f * y
     if code == OF_LOGISTIC:
         small = math.exp(-abs(u))
@@ -347,7 +357,11 @@ def write_losses(
 def add_squares(
     weight: float, V: Matrix, shares: Matrix, squares: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Add Σ over a tile of E q_i q_j |x|², on and below the diagonal, after its slopes and losses."""
+    """Add the part of one tile to the means S_ij = E q_i q_j |x|² (m, m), on and below the diagonal.
+
+    `write_losses` must have been called for the tile, whose points have this `weight`, |x|² = `squares` and, for the
+    softmax loss, `shares` of the labels; V (C, m) is the second layer.
+    """
     layout, scale, parts = layout_of(sizes), rates_of(parameters).scale, parts_of(sizes, work)
     m, C, S, rows, outputs, link = layout.width, layout.outputs, parts.products, parts.rows, parts.outputs, parts.link
     for label in range(C if layout.loss == OF_SOFTMAX else 1):
@@ -382,7 +396,10 @@ def link_place(sizes: Integers) -> int:
 
 @inlined_kernel
 def write_outputs(y: Vector, X: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write h, σ and σ' of all neurons and the outputs f at the points of a tile."""
+    """Write h = W X + b, σ(h) and σ'(h) of all neurons and the outputs f at the points X (r + k, TILE) of a tile.
+
+    y is the state of one block; the results go to `link` and to the first C rows of `outputs`, parts of `work`.
+    """
     layout, parts, at = layout_of(sizes), parts_of(sizes, work), link_place(sizes)
     m, r, C, D = layout.width, layout.axes, layout.outputs, layout.axes + layout.hidden
     scale, link, outputs, V = rates_of(parameters).scale, parts.link, parts.outputs, matrix(y, 0, C, m)
@@ -407,7 +424,10 @@ def write_outputs(y: Vector, X: Matrix, parameters: Vector, sizes: Integers, wor
 
 @inlined_kernel
 def add_gradients(y: Vector, X: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Add the gradients of a tile to P and to the means of V and b, after its slopes."""
+    """Add the part of one tile to the mean gradients: P (m, r + k), and those of V and b, `layers` (C + 1, m).
+
+    `write_losses` must have been called for the tile, whose points are X (r + k, TILE); y is the state of one block.
+    """
     layout, parts, scale = layout_of(sizes), parts_of(sizes, work), rates_of(parameters).scale
     m, C, D, link = layout.width, layout.outputs, layout.axes + layout.hidden, parts.link
     outputs, rows, V = parts.outputs, parts.rows, matrix(y, 0, C, m)
@@ -434,7 +454,11 @@ def add_gradients(y: Vector, X: Matrix, parameters: Vector, sizes: Integers, wor
 
 @unit()
 def write_means(y: Vector, block: int, values: bool, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write W, P, S, means of the layers, mean loss and test error of a block; with `values` the last two alone."""
+    """Write the means of a block over all its points to `work`: mean loss and test error, and all mean gradients.
+
+    y is the state of the block with number `block`. If `values`, only W and the first two are computed; otherwise also
+    P, the means `layers` of V and b, and E q_i q_j |x|² where steps of SGD need it.
+    """
     layout, parts = layout_of(sizes), parts_of(sizes, work)
     m, r, C, D = layout.width, layout.axes, layout.outputs, layout.axes + layout.hidden
     V, M, Q = matrix(y, 0, C, m), matrix(y, (C + 1) * m, m, r), matrix(y, (C + 1 + r) * m, m, m)
@@ -456,7 +480,11 @@ def write_means(y: Vector, block: int, values: bool, parameters: Vector, sizes: 
 
 @kernel
 def keep_lengths(step: float, M: Matrix, Q: Matrix, S: Matrix, dM: Matrix, dQ: Matrix) -> None:
-    """Remove what steps add along neurons that keep their length, whose mean gradients have no such part."""
+    """Remove from dM (m, r) and dQ (m, m) the growth of neurons by the second-order term step · S (m, m).
+
+    Each neuron then keeps its length to this order: the change along it is subtracted, and dQ_ii is set to 0. Mean
+    gradients have no part along neurons already.
+    """
     for i in range(len(M)):
         turn = -0.5 * step * S[i, i] / Q[i, i]
         for a in range(M.shape[1]):
@@ -470,7 +498,11 @@ def keep_lengths(step: float, M: Matrix, Q: Matrix, S: Matrix, dM: Matrix, dQ: M
 
 @kernel
 def write_forces(Q: Matrix, rates: PointRates, parts: Parts, sphere: bool) -> None:
-    """Turn P = E q Xᵀ into mean gradients with decay, on the sphere without the part along neurons; write F = P Wᵀ."""
+    """Turn P = E q Xᵀ (m, r + k) into the negative velocities of neurons, in place, and write F = P Wᵀ (m, m).
+
+    P is multiplied by the rate ε_w. On the sphere the part along each neuron is then removed; otherwise the decay
+    κ_w W is added.
+    """
     P, W, F = parts.gradient, parts.weights, parts.forces
     m, D = P.shape
     for i in range(m):
@@ -535,7 +567,11 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write per block max_i M_ia²/Q_ii − level for each axis, then the marks of loss and test error less these."""
+    """Write the event values of all blocks to `out`, r + 2 per block; an event happens where a value passes 0 upwards.
+
+    For each axis a this is max_i M_ia²/Q_ii − level, the largest squared overlap of a neuron less that of emergence;
+    then come mark − mean loss and mark − test error, −1 where there is no mark.
+    """
     layout, rates = layout_of(sizes), rates_of(parameters)
     m, r, C, size = layout.width, layout.axes, layout.outputs, layout.state
     for block in range(BLOCKS):
@@ -556,7 +592,10 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """Q = Qᵀ: one half is copied over the other; on the sphere neurons get back the lengths they started with."""
+    """Make Q symmetric in every block, by copying one half over the other, in place.
+
+    Neurons on the sphere are also scaled, in M and Q, to the lengths that they started with.
+    """
     layout = layout_of(sizes)
     m, r, C, size = layout.width, layout.axes, layout.outputs, layout.state
     for block in range(BLOCKS):
@@ -798,7 +837,10 @@ def checked_points(points: object) -> int:
 
 
 def check_no_jump(problem: Problem) -> None:
-    """Refuse a link that jumps where its argument is trained, since no sample has a gradient there."""
+    """Raise ValueError if the link of the problem has jumps: no sample has a gradient there.
+
+    It is called for problems that train the argument of the link, and looks at the ends of its tabulated pieces.
+    """
     link = problem.activation
     if link.is_polynomial:
         return
@@ -812,7 +854,11 @@ def check_no_jump(problem: Problem) -> None:
 
 
 def link_numbers(link: HermiteExpansion) -> tuple[Array, bool]:
-    """Return [kind, terms, numbers] of a link, and whether it or its slope jumps."""
+    """Return the description [kind, terms, coefficients] of a link that `write_link` reads, and whether it has kinks.
+
+    It is one polynomial at low degree, else a table of pieces on [−32, 32]. ValueError is raised unless the link is
+    finite there.
+    """
     if link.is_polynomial and len(link.link_coefficients()) <= HORNER_DEGREE + 1:
         c = np.array(link.link_coefficients())
         powers = np.polynomial.hermite_e.herme2poly(c / np.sqrt([math.factorial(k) for k in range(c.size)]))
@@ -844,7 +890,11 @@ def points_by_cluster(problem: Problem, count: int) -> tuple[int, int]:
 
 
 def points_of(problem: Problem, per_cluster: int, *, exact: bool) -> Tiles:
-    """Return tiles of `per_cluster` points for each cluster of each block; |x|² is d/s unless it is to be `exact`."""
+    """Return the points of all blocks in tiles, with the least loss and the Bayes error of each block.
+
+    Each cluster of each block has `per_cluster` points with coordinates (r + k), |x|², labels and their weights. |x|²
+    is that of the point if `exact`, and else d/s with the precision s of the cluster.
+    """
     mixture, r, d = problem.mixture, problem.teacher.span, problem.dimension
     hidden = min(problem.width, d - r)
     means = np.zeros((1, r)) if mixture is None else np.pad(mixture.means, ((0, 0), (0, r - mixture.span)))

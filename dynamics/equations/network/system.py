@@ -309,7 +309,10 @@ def biased_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) ->
 
 @choice()
 def own_threshold_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """Return E σ², E σ'σ, E σ'² and E σ''σ of one neuron of a link κ f + β z + γ, from its row."""
+    """Return E σ², E σ'σ, E σ'² and E σ''σ of one neuron, whose `row` is that of `write_row`.
+
+    The link is κ f + β z + γ with f relu, sign or erf, and `numbers` describes it.
+    """
     head = int(numbers[series.HEADS])
     if numbers[series.STUDENT] != RELU:
         value, slope, _, slopes, bend, _ = threshold_values(head, row[0], row, row, numbers)
@@ -1192,7 +1195,10 @@ def overlap_parts(sizes: Integers, work: Vector) -> tuple[Vector, Vector]:
 
 @kernel
 def overlap_state(y: Vector, sizes: Integers, work: Vector) -> Vector:
-    """Write v, b, M and Q of a state to their place in `work`, and return them."""
+    """Write the overlap state [v (m) | b (m) | M (m, r) | Q (m, m)] of a state with whitened weights, and return it.
+
+    y is [v | b | Ŵ (m, D)]: M is the first r columns of Ŵ and Q = ŴŴᵀ. The result is a view of `work`.
+    """
     layout, W, (state, _) = layout_of(sizes), whitened_weights(y, sizes), overlap_parts(sizes, work)
     m, r = layout.width, layout.axes
     for i in range(2 * m):

@@ -176,7 +176,11 @@ class DeviceClusters:
             tensor.copy_(value)
 
     def look(self) -> None:
-        """Find the neurons near each direction at the state whose rates the field computed last."""
+        """Find the neurons near each direction, at the state whose rates the field computed last.
+
+        This stores, for each neuron, the direction that it is near (P for none), its pole, +1 or −1, and its share in
+        the loss of this direction with the neurons near it.
+        """
         torch, field, P = self._torch, self._field, self._P
         best, nearest = (field.C.abs() if field.both_poles else field.C.clamp(min=0.0)).max(1)
         near = self._near = torch.where(best**2 > GROUP, nearest, P)

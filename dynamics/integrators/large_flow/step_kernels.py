@@ -275,7 +275,11 @@ def events_inside(
 
 @kernel
 def move_inside(i: int, x: float, u: Vector, polynomials: Dense, out: Vector) -> float:
-    """Write the vector of neuron i at the fraction x of a step that begins at u to `out`; return the change of ln n."""
+    """Write the vector (D,) of neuron i at the fraction x of a step to `out`; return the change of its ln n.
+
+    The step begins at the vector u (D,). `polynomials` are the seven coefficients of the dense output of all rows, of
+    vectors (7, rows, D) and of ln n (7, rows).
+    """
     dense, dense_growth = polynomials
     total = dense_growth[6, i]
     for k in range(out.size):
@@ -425,7 +429,11 @@ def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift
 
 @kernel
 def add_members(link: Vector, begin: int, end: int, u: Matrix, log_n: Vector, F: Matrix, growth: Vector) -> None:
-    """Add the forces of the neurons begin … end − 1 of a block, a cluster, on each other to field and growth."""
+    """Add the forces of the neurons begin … end − 1 of a block, all members of one cluster, on each other.
+
+    For neuron i this is −Σ_j n_j g'(s_ij) u_j to the field F (rows, D) and −Σ_j n_j g(s_ij) to growth (rows,), over the
+    other members j, with s_ij = u_i·u_j, the kernel g of the `link`, unit vectors u (rows, D) and ln n = `log_n`.
+    """
     D = u.shape[1]
     for x in range(begin, end):
         for z in range(begin, end):

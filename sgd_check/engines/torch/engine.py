@@ -344,7 +344,11 @@ class OnlineEngine(TorchRuns):
 
     @torch.inference_mode()
     def enter(self, problem: Problem) -> None:
-        """Go on with the rates of another phase; an open block begins anew, its first steps at the rate 0."""
+        """Change to the rates of another phase of `problem`, between two steps.
+
+        If steps of the current block have been taken, they are put into the weights, and the block is begun again with
+        the learning rate 0 for these steps.
+        """
         taken = self._taken
         if taken > 0:
             self._run_all(lambda lanes: self._moved(lanes, self._weights))
@@ -564,7 +568,11 @@ class FusedEngine(TorchRuns):
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
-    """Return the engine that draws the samples x in R^d; it takes blocks of steps if the problem allows them."""
+    """Return the engine that draws whole samples x in R^d, of the class that suits problem and options.
+
+    They are `LossEngine` for losses that need points, `WeightEngine` for steps taken one by one on the weights, and
+    `OnlineEngine`, or `FusedEngine` on a CUDA device, for blocks of steps, where the problem allows these.
+    """
     covariant = problem.inputs is not None and not is_network(problem)
     in_blocks = options.optimizer.is_plain and options.training_samples is None
     if needs_points(problem):
