@@ -63,7 +63,10 @@ class ClosedForm:
         return max((term.power for term in self.terms), default=0)
 
     def floats(self, order: int) -> Array:
-        """Return c_0 ... c_order rounded to float64, exact zeros as 0."""
+        """Return the Hermite coefficients c_0 … c_order, shape (order + 1,), rounded to float64.
+
+        They are computed with more and more digits until all have settled; values that never settle are exact zeros.
+        """
         before: list[Number] = []
         settled: list[float | None] = []
         for digits in _DIGITS:
@@ -134,7 +137,10 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
 
 
 def _with_steps(expression: Expression) -> Expression:
-    """Return a formula with relu, |z|, sign, Max, Min, sinh, cosh and erfc written by steps, exponentials and erf."""
+    """Return the same function as a formula in unit steps, exponentials and erf.
+
+    They replace relu, |z|, sign, Max, Min, sinh, cosh and erfc.
+    """
     z, half = variable(), sympy.Rational(1, 2)
 
     def step(argument: Expression) -> Expression:

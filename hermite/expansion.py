@@ -334,7 +334,10 @@ class CallableLink:
     function: Callable[[object], object]
 
     def value(self, z: ArrayLike) -> Array:
-        """Return σ(z); check type and shape of the values. The function gets a copy, into which it may write."""
+        """Return σ(z) in the shape of z, by a call of the user's function on a copy of z.
+
+        TypeError or ValueError is raised if the call fails, or does not return real numbers in the shape of z.
+        """
         points = np.asarray(z, dtype=np.float64)
         name = callable_name(self.function)
         try:

@@ -51,7 +51,11 @@ def value_and_slope(table: Array, z: Array) -> tuple[Array, Array]:
 
 
 def has_kink(function: Callable[[Array], Array], table: Array) -> bool:
-    """Return whether a tabulated function or its derivative jumps somewhere on [−8, 8]."""
+    """Return whether a function or its derivative jumps somewhere on [−8, 8], to the tolerance `SMOOTH`.
+
+    `table` holds its polynomials by piece. It jumps if neighbouring polynomials do not fit together, or if they miss
+    the function between the ends of pieces.
+    """
     ends = left_ends()
     inner = np.flatnonzero(np.abs(ends) <= 8.0)
     powers = np.arange(table.shape[1])

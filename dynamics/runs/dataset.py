@@ -176,7 +176,11 @@ def _labelled(
 def _of_learned(
     problem: Question, values: Mapping[str, object], attributes: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the attribute that names the definition of learned masses and times, and labels of variables by name."""
+    """Return how learned masses and times are defined: an attribute of the dataset, and attributes of its variables.
+
+    Both are empty unless the dataset has such variables and a problem with directions of one link. Variables that the
+    link leaves without a definition get the attribute `undefined`.
+    """
     names = [name for name in values if name.startswith(OF_LEARNED)]
     if not names or not isinstance(problem, Problem) or is_network(problem):
         return {}, {}
@@ -231,7 +235,10 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, object]) -> dic
 
 
 def own_attributes(problem: Question, attributes: Mapping[str, object]) -> dict[str, object]:
-    """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
+    """Return the attributes of a result, without None, and those of the link of its problem, as netCDF takes them.
+
+    Truth values become 0 or 1, and dicts become JSON. The arguments are those of `make_dataset`.
+    """
     stored: dict[str, object] = {}
     if isinstance(problem, Problem):
         stored["hermite_truncation_error"] = float(problem.activation.truncation_error)
@@ -246,7 +253,10 @@ def own_attributes(problem: Question, attributes: Mapping[str, object]) -> dict[
 
 
 def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
-    """Return the asymptotic exponents of the problem that a dataset answers, NaN but for directions of one link."""
+    """Return the asymptotic exponents of the problem that a dataset answers, from its attributes.
+
+    They are known for teachers whose directions have one link; for others all are NaN, with a note that says so.
+    """
     problem = json.loads(dataset.attrs["parameters"])["problem"]
     if "teacher_coefficient" not in dataset or "information_exponent" not in dataset.attrs or "beta" not in problem:
         notes = ("no exponents: the laws are of a teacher of one link",)

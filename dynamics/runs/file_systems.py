@@ -38,7 +38,10 @@ def lock_error(path: Path) -> OSError | None:
 
 
 def flush(path: Path) -> None:
-    """Write the content of a file to the disk, if the file system supports it."""
+    """Make sure that the content of a file is on the disk, or warn once that the file system cannot do so.
+
+    Errors by which content was lost, `LOST`, are raised.
+    """
     with path.open("rb") as file:
         try:
             os.fsync(file.fileno())

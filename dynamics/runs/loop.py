@@ -234,7 +234,10 @@ def run_with_file(
         return dataset, {name: part for name, part in parts.items() if part is not None and snapshot.state is not None}
 
     def followed() -> tuple[RunResult, xr.Dataset]:
-        """Return the result and dataset of the run, after its looser run and its file are done."""
+        """Follow the run to its end, wait for the looser run beside it, close the file, and return result and dataset.
+
+        A run that stopped early, and can be resumed, leaves a snapshot in its file.
+        """
         result = follow(
             trackers=[*trackers, *file.trackers(stored)],
             begun=begun_snapshot(file, RUN),

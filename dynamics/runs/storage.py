@@ -779,7 +779,10 @@ def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:
 
 
 def _checked_rows(per: object, dataset: xr.Dataset) -> tuple[str, ...]:
-    """Return the dims that a caller asks for as a tuple; TypeError or ValueError for others than the dataset's."""
+    """Return `per`, the name of a dimension or a sequence of names, as a tuple.
+
+    TypeError is raised for other types, and ValueError for names that the dataset has not or that occur twice.
+    """
     if not isinstance(per, Sequence) or not all(isinstance(name, str) for name in per):
         refuse(f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}.", error=TypeError)
     names = (per,) if isinstance(per, str) else tuple(per)

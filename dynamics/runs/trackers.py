@@ -506,7 +506,11 @@ class Callback(Tracker):
 
 
 def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:
-    """Return the caller's trackers with the bar and the budget of every public `solve_*`, checked."""
+    """Return the caller's trackers, then a progress bar unless `progress` is False, then a budget of time if given.
+
+    `progress` True shows the bar always, and None where it suits; `max_runtime` is in seconds. TypeError is raised for
+    trackers that are none.
+    """
     check_switch("progress", progress, optional=True)
     check_type("trackers", trackers, (list, tuple), "a list of trackers")
     for tracker in trackers:

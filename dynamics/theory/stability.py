@@ -435,7 +435,11 @@ def degree_of(link: HermiteExpansion) -> float | None:
 
 
 def _on_axes(problem: Problem, fitted: Fitted) -> tuple[AxisMoments, tuple[Array, Array]]:
-    """Return the moments of the gradients of neurons on separate axes, and (eigenvalues, counts) of all other axes."""
+    """Return the moments of the gradients of neurons that each lie on an axis of their own, and all other axes.
+
+    `fitted` holds the neurons that have learned the teacher. The other axes are a pair of arrays: eigenvalues of the
+    inputs, and the number of axes with each.
+    """
     link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
     places, axes = first_learned(problem), problem.input_axes()
     roots = np.ones(places.size) if axes is None else np.sqrt(axes.eigenvalues[places])

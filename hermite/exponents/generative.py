@@ -234,7 +234,10 @@ def _slack(values: Array, usual: float) -> Array:
 
 
 def _crossings(function: Function, points: Array, values: Array, levels: Array) -> Array:
-    """Return the points z at which the function crosses levels; it is monotone in each cell between `points`."""
+    """Return the points z (crossings,) at which the function crosses any of the increasing `levels`, by bisection.
+
+    The function is monotone between neighbours among the increasing `points` (n,), where it has the `values` (n,).
+    """
     low, high = np.sort([values[:-1], values[1:]], axis=0)
     first, last = np.searchsorted(levels, low, side="right"), np.searchsorted(levels, high)
     count = np.maximum(last - first, 0)

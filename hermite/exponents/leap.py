@@ -221,7 +221,12 @@ def _by_coefficients(function: PointFunction, subspace: Array, rest: Array) -> t
 def _by_cells(
     function: PointFunction, rows_of: Callable[[Cells, int], dict[MultiIndex, Array]], subspace: Array, rest: Array
 ) -> tuple[int, Array] | None:
-    """Return the first degree k with directions outside `subspace`, and Λ_k, of any function, from cells; or None."""
+    """Return the lowest degree k at which a function shows directions outside `subspace`, and its matrix Λ_k.
+
+    `subspace` (s, r) and `rest` (r − s, r) are orthonormal bases in rows that together span all directions. Means are
+    sums over cells of space, and `rows_of` computes those of a degree from the cells. None is returned if no degree up
+    to `HIGHEST_DEGREE` shows any.
+    """
     coarse, fine, slices = _GRIDS[len(subspace), len(rest)]
     # In several dimensions the second grid is turned, so that the two favour no direction together.
     turned = np.linalg.qr(np.random.default_rng(7).standard_normal((len(rest), len(rest))))[0] @ rest
@@ -365,7 +370,10 @@ def _takes(function: Any, points: Array) -> bool:
 
 
 def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
-    """Return a function of points that raises TypeError or ValueError unless it gives a finite real value for each."""
+    """Return the function with checks: it raises TypeError or ValueError unless each point has a finite real value.
+
+    Points are rows (n, axes), and `name` is the name of the function in messages.
+    """
 
     def evaluate(points: Array) -> Array:
         """Return the values (n,) of the function at points (n, axes), checked."""

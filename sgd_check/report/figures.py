@@ -577,7 +577,10 @@ def _draw_widths(tree: xr.DataTree, panels: Any) -> None:
 
 
 def _draw_reused(tree: xr.DataTree, panels: Any) -> None:
-    """Draw losses, overlaps and squared norms: lines theory, points means over runs with two standard errors."""
+    """Draw losses, overlaps and squared norms of runs on samples that are used again, in three `panels`.
+
+    Lines are theory; points are means over the runs, with bars of two standard errors.
+    """
     comparison, simulation, prediction = compared_parts(tree)
     for ax, names in zip(panels, (("loss", "train_loss"), ("teacher_overlap",), ("squared_norm",)), strict=True):
         for name, colour in zip(names, (SIMULATED, PREDICTED), strict=False):
@@ -593,7 +596,10 @@ def _draw_reused(tree: xr.DataTree, panels: Any) -> None:
 
 
 def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axes) -> None:
-    """Draw the squared overlaps in increasing order, with their mean, and the law with its band if there is one."""
+    """Draw the squared overlaps of estimates on `ax` in increasing order, with their mean and two standard errors.
+
+    If there is a `comparison`, the law and the band that a finite dimension allows are drawn too.
+    """
     overlap = np.sort(estimates["overlap_squared"].values)
     rank = (np.arange(overlap.size) + 0.5) / overlap.size
     ax.plot(rank, overlap, "o", color=SIMULATED, ms=4, label="estimates, sorted")

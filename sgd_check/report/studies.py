@@ -183,7 +183,11 @@ def _quartiles(time: Array, blown: Array) -> Array:
 
 
 def _calibration(dataset: xr.Dataset) -> Found:
-    """Return the shares of verdicts by learning rate and case of error, and sentences on them."""
+    """Return the values and the sentences of a study of how often verdicts are right.
+
+    The values are `points`, the shares of "agree", "disagree" and "undecided" by learning rate and case of error, with
+    the standard error of "disagree". Studies over kinds of problems have the values of `_calibration_of_kinds`.
+    """
     if "kind" in dataset.dims:
         return _calibration_of_kinds(dataset)
     points, sentences, limit = [], [], float(dataset.attrs["learning_rate_limit"])
@@ -204,7 +208,11 @@ def _calibration(dataset: xr.Dataset) -> Found:
 
 
 def _calibration_of_kinds(dataset: xr.Dataset) -> Found:
-    """Return the counts of verdicts by kind of problem and case of error, and sentences on their sums."""
+    """Return the values and the sentences of a study of how often verdicts are right for many kinds of problems.
+
+    The values are `points`, counts of verdicts by kind and case of error with the size of the error, and their sums
+    over right theories and over large errors.
+    """
     points: list[dict[str, object]] = []
     for kind, case in product(dataset["kind"].values.tolist(), dataset["case"].values.tolist()):
         cell = dataset.sel(kind=kind, case=case)
