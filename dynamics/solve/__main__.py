@@ -449,7 +449,7 @@ def _counted_directions(typed: Mapping[str, object], problem: Problem, options: 
 
 
 LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws",
-         "emergence_level", *(option.key for option in table.CLASS_OPTIONS))  # fmt: skip
+         "emergence_level", "layer_wise", *(option.key for option in table.CLASS_OPTIONS))  # fmt: skip
 
 
 def _stem(problem: Problem, options: Mapping[str, object]) -> str:
