@@ -316,6 +316,7 @@ class DirectionsEngine(ProjectedEngine):
         layer_numbers = 2 * problem.width if trained[1:].any() else 0
         axes = DirectionAxes(problem, options.batch_size, optimizer.directions, layer_numbers, every_sample=is_finite)
         motion = make_motion(problem, axes)
-        student = (motion.student[0], np.array([scale, *trained, 0.0, 0.0]), np.empty(0))
+        # No decay, which the steps take apart, and the squared loss.
+        student = (motion.student[0], np.array([scale, *trained, 0.0, 0.0, 0.0]), np.empty(0))
         motions = np.array([*rates, *decay, optimizer.smoothing / np.sqrt(problem.dimension)])
         return axes, motion._replace(take=take_zeroth_steps, student=(student, motions))
