@@ -169,7 +169,7 @@ def checked_objective(value: object) -> Objective:
 
 
 def loss_and_slope(objective: Objective, f: Array, y: Array) -> tuple[Array, Array]:  # noqa: PLR0911 (one each)
-    """Return ℓ(f, y) and ∂ℓ/∂f at outputs and labels of one shape; of softmax see `softmax_loss`."""
+    """Return ℓ(f, y) and ∂ℓ/∂f at outputs and labels of one shape, for every loss but softmax."""
     if isinstance(objective, OwnLoss):
         return objective.value_and_slope(f, y)
     error, u = f - y, f * y
@@ -185,16 +185,6 @@ def loss_and_slope(objective: Objective, f: Array, y: Array) -> tuple[Array, Arr
         return np.exp(-u), -y * np.exp(-u)
     inside = np.clip(1.0 - u, 0.0, 1.0)  # the smooth hinge
     return np.where(u < 0.0, 0.5 - u, 0.5 * inside**2), -y * inside
-
-
-def softmax_loss(outputs: Array, label: Array) -> tuple[Array, Array]:
-    """Return −ln p_y (N,) and its gradient p − 1_y (C, N) at outputs (C, N) and classes (N,)."""
-    top = outputs.max(axis=0)
-    log_sum = top + np.log(np.sum(np.exp(outputs - top), axis=0))
-    p = np.exp(outputs - log_sum)
-    columns = np.arange(outputs.shape[1])
-    p[label, columns] -= 1.0
-    return log_sum - outputs[label, columns], p
 
 
 def needs_points(problem: Labelled) -> bool:

@@ -4,7 +4,7 @@ The data are a flat array [family, registers, place of σ', σ …, σ' …]. A 
 
 - LOW and HIGH: polynomials, each of σ and σ' by `LOW_TERMS` or `HIGH_TERMS` coefficients of powers of z, z^0 first;
 - BENT: the slopes of σ above and below 0, where it is 0;
-- TABLE: pieces and powers of `sgd_check.engines.problem_forms.tabulated`, then the table, row by row;
+- TABLE: pieces and powers of `hermite.piecewise.pieces_of`, then the table, row by row;
 - SERIES: for each j the Hermite coefficients of σ and σ', 1/√(j+1) and √(j/(j+1));
 - PROGRAM: two of `sgd_check.engines.programs`, of σ, and of σ and σ' together, for any other formula.
 """
@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dynamics.equations.network.points import piece_at
 from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Vector
-from hermite.piecewise import PIECE_WIDTH, TABLE_END
 from hermite.polynomials import differentiate, padded, trimmed
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines import programs as p
@@ -211,18 +211,7 @@ def series_at(link: Vector, z: float) -> tuple[float, float]:
 @kernel
 def table_at(link: Vector, z: float) -> tuple[float, float]:
     """Return σ and σ' by the piece of the table in which z lies, by the tangent beyond its ends; see `tabulated`."""
-    pieces, terms = int(link[VALUE]), int(link[VALUE + 1])
-    inside = min(max(z, -TABLE_END), TABLE_END)
-    scaled = (inside + TABLE_END) * (1.0 / PIECE_WIDTH)
-    k = min(int(scaled), pieces - 1)
-    first = VALUE + 2 + terms * k
-    u = 2.0 * (scaled - k) - 1.0
-    value, slope = link[first + terms - 1], 0.0
-    for j in range(terms - 2, -1, -1):
-        slope = slope * u + value
-        value = value * u + link[first + j]
-    slope *= 2.0 / PIECE_WIDTH
-    return value + slope * (z - inside), slope
+    return piece_at(link, VALUE + 2, int(link[VALUE + 1]), z)
 
 
 @kernel

@@ -74,8 +74,6 @@ FLOW, DESCENT, INFINITE, FINITE = range(4)
 TABLE, POWERS = 0, 1
 #: Codes of losses, in the order of `OBJECTIVES`.
 OF_SQUARES, OF_CORRELATION, OF_LOGISTIC, OF_HINGE, OF_HUBER, OF_EXPONENTIAL, OF_SOFTMAX, OF_OWN = range(8)
-#: Largest Q_ii at which means of the exponential loss are like runs.
-LARGEST_EXPONENTIAL = 0.5
 #: Nodes of the mean squares in `stiffness`.
 NODES = 200
 #: Bound on ℓ'', by code.

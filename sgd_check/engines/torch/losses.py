@@ -122,11 +122,6 @@ class ClassLabels:
             return labels
         if self._signed:
             return torch.where(chance < self._flip, -labels, labels)
-        further = 1.0 + torch.floor(chance / self._flip * (self._classes_of_labels - 1))
-        flipped = torch.remainder(labels + further, self._classes_of_labels)
+        further = 1.0 + torch.floor(chance / self._flip * (self._classes - 1))
+        flipped = torch.remainder(labels + further, self._classes)
         return torch.where(chance < self._flip, flipped, labels)
-
-    @property
-    def _classes_of_labels(self) -> int:
-        """Number of classes of labels from 0 on."""
-        return self._classes
