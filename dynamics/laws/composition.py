@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands.catalogue import study_function
-from dynamics.laws.scaffold import FreeStudy, under_way
+from dynamics.laws.scaffold import Free, FreeStudy, under_way
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, require
 from dynamics.runs.dataset import Values
 from hermite.arrays import Array, Integers
@@ -249,4 +249,5 @@ def composition(
     first = checked_integer(seed, "seed", minimum=0)
     work = f"{len(SIZES)} constructions on drawn permutations, and {len(HOPS)} measurements of hop 1: seconds."
     solve = partial(_composition, seed=first)
-    return FreeStudy("composition-bounds", TITLE, {"seed": first}, progress, solve, work)
+    answer = "composition-bounds"
+    return FreeStudy(answer, TITLE, {"seed": first}, Free(answer), progress, solve, work)

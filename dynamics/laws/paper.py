@@ -27,7 +27,7 @@ from dynamics.laws.edges import stability_edges
 from dynamics.laws.frontier import frontier
 from dynamics.laws.layerwise import layerwise_chances, layerwise_loss, width_for, width_study
 from dynamics.laws.methods import minimax_loss
-from dynamics.laws.scaffold import FreeStudy, under_way
+from dynamics.laws.scaffold import Free, FreeStudy, under_way
 from dynamics.laws.scaling import scaling_study
 from dynamics.laws.surface import fit_surface
 from dynamics.laws.theorem import theorem_study
@@ -504,4 +504,4 @@ def paper(
     )
     work = f"{len(chosen)} parts, some minutes in all; interrupted, it goes on with --resume FILE."
     solve = partial(_paper, parts=chosen, seed=first, done=done)
-    return FreeStudy(ANSWER, TITLE, {"seed": first}, progress, solve, work)
+    return FreeStudy(ANSWER, TITLE, {"seed": first}, Free(ANSWER), progress, solve, work)

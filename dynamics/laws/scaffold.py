@@ -8,7 +8,7 @@ from concurrent.futures import BrokenExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -16,7 +16,6 @@ import xarray as xr
 from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, JsonObject, check_switch, checked_integer, checked_number, require
-from dynamics.problem.question import Question
 from dynamics.problem.saved_times import SaveAt
 from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
@@ -86,8 +85,25 @@ def under_way(total: int, progress: bool | None, unit: str = "problem", **bar: o
     meter.seconds = clock.perf_counter() - started
 
 
+class Free(NamedTuple):
+    """The kind of a study without a problem, which stands for the problem in files."""
+
+    kind: str
+
+    def parameters(self) -> dict[str, object]:
+        """Return its kind."""
+        return {"kind": self.kind}
+
+    def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """Return no arrays."""
+        return {}
+
+
+Asked = TypeVar("Asked", Problem, Free)
+
+
 @dataclass(frozen=True)
-class PreparedStudy:
+class LawStudy(Generic[Asked]):
     """A study whose settings are checked and of which nothing is solved yet."""
 
     #: Name of the answer, and title of its dataset.
@@ -95,7 +111,7 @@ class PreparedStudy:
     title: str
     settings: JsonObject
     #: The one in the dataset: of several problems the one that stands for all.
-    problem: Problem
+    problem: Asked
     progress: bool | None
     #: Does the work; an interruption keeps the results so far.
     solve: Callable[[Any], xr.Dataset]
@@ -111,60 +127,15 @@ class PreparedStudy:
 
     def dataset(self, meter: Meter, values: Values, coords: Mapping[str, object], **attributes: object) -> xr.Dataset:
         """Return labelled results and how the study ended; the rest after an interruption is NaN."""
-        return _labelled(self, self.problem, meter, values, coords, attributes)
+        answer = {"answer": self.answer}
+        ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}
+        settings = answer | self.settings
+        return study_dataset(self.problem, values, title=self.title, coords=coords, settings=settings, attributes=ended)
 
 
-class Free(NamedTuple):
-    """The kind of a study without a problem, which stands for the problem in files."""
-
-    kind: str
-
-    def parameters(self) -> dict[str, Any]:
-        """Return its kind."""
-        return {"kind": self.kind}
-
-    def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """Return no arrays."""
-        return {}
-
-
-@dataclass(frozen=True)
-class FreeStudy:
-    """A study as `PreparedStudy`, without a problem."""
-
-    answer: str
-    title: str
-    settings: dict[str, Any]
-    progress: bool | None
-    solve: Callable[[Any], xr.Dataset]
-    expected: str
-
-    def work(self) -> str:
-        """Return the expected work and time, in words."""
-        return self.expected
-
-    def run(self) -> xr.Dataset:
-        """Do the work and return its dataset."""
-        return self.solve(self)
-
-    def dataset(self, meter: Meter, values: Values, coords: Mapping[str, object], **attributes: object) -> xr.Dataset:
-        """Return labelled results and how the study ended, as `PreparedStudy.dataset` does."""
-        return _labelled(self, Free(self.answer), meter, values, coords, attributes)
-
-
-def _labelled(
-    study: PreparedStudy | FreeStudy,
-    problem: Question,
-    meter: Meter,
-    values: Values,
-    coords: Mapping[str, object],
-    attributes: Mapping[str, object],
-) -> xr.Dataset:
-    """Return the labelled results of a study, with how it ended as attributes."""
-    answer = {"answer": study.answer}
-    ended = {**answer, "stop_reason": meter.stop_reason, "wall_seconds": meter.seconds, **attributes}
-    settings = answer | study.settings
-    return study_dataset(problem, values, title=study.title, coords=coords, settings=settings, attributes=ended)
+#: Studies of a family of problems, and studies without a problem.
+PreparedStudy = LawStudy[Problem]
+FreeStudy = LawStudy[Free]
 
 
 def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:
