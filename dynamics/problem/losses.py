@@ -243,9 +243,14 @@ def check_labels(problem: Labelled) -> tuple[str, float, float]:
     )
     of_classes = labels == OF_SOFTMAX or (labels == CLUSTER and mixture is not None and not mixture.has_signs)
     require(
-        (objective == SOFTMAX) == of_classes,
-        "Argument `objective` must be 'softmax' for labels that are classes 0 to C − 1, and only then, but is "
+        objective == SOFTMAX or not of_classes,
+        "Argument `objective` must be 'softmax' for labels that are classes 0 to C − 1, but is "
         f"{shown(objective)} for labels {labels!r}.",
+    )
+    require(
+        objective != SOFTMAX or of_classes,
+        "Argument `labels` must be classes 0 to C − 1 for the objective 'softmax', but "
+        f"{labels!r} are {'values' if labels == VALUE else '−1 and 1'} here.",
     )
     require(
         objective not in OF_MARGINS or labels != VALUE,

@@ -289,7 +289,7 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
         label = f"{figures.formula(exponent[at], error[at])}: {name.replace('~ p^beta', TIMES_OF_RANK)}"
         right.loglog(x[inside], y[inside], style, color=colour, lw=1.5, label=label)
     right.set_ylim(bottom=0.25 * right.get_ylim()[0])  # room for the names
-    finish_panel(right, "compute", "least_loss", f"limit {float(dataset.attrs['asymptotic']):.3g}", loc="lower left")
+    finish_panel(right, "compute", "least_loss", f"limit ${float(dataset.attrs['asymptotic']):.3g}$", loc="lower left")
 
 
 def _draw_methods(dataset: xr.Dataset, axes: Array) -> None:
@@ -377,10 +377,11 @@ def _draw_composition(dataset: xr.Dataset, axes: Array) -> None:
     places = np.arange(dataset["hop_size"].size)
     for name, style, colour, label in (
         ("hop_samples", "o", MEASURED, "measured"),
-        ("hop_law", "_", IDEAL, r"$1 + \ln((k-1)/0.05)/\ln N$"),
         ("hop_bound", "x", REFERENCE, "bound $k^4 N^6$"),
     ):
         left.plot(places, dataset[name].values, style, color=colour, ms=7, label=label)
+    law = r"$1 + \ln((k-1)/0.05)/\ln N$"
+    left.plot(places, dataset["hop_law"].values, "_", color=IDEAL, ms=18, mew=1.5, label=law)
     left.set(yscale="log", xticks=places)
     left.set_xticklabels([text.replace(", ", "\n") for text in dataset["hop_size"].values.tolist()], fontsize="x-small")
     finish_panel(left, "", "samples", "hop 1 right in 95 % of rows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -132,19 +133,20 @@ def _plot_regions(dataset: xr.Dataset, ax: Axes) -> None:
     x = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     decided = outputs_at(dataset, int(last), x)
     if len(decided) == 1:
-        shown, levels = np.sign(decided[0]), np.array([-1.5, 0.0, 1.5])
+        classes, shown = [-1, 1], np.sign(decided[0])
     else:
-        shown, levels = decided.argmax(axis=0).astype(np.float64), np.arange(len(decided) + 1) - 0.5
-    ax.contourf(
-        side, side, shown.reshape(SIDE, SIDE), levels=levels, colors=list(figures.shades(len(levels) - 1, 0.85)),
-        alpha=0.45,
-    )  # fmt: skip
+        classes, shown = list(range(len(decided))), decided.argmax(axis=0).astype(np.float64)
+    levels = np.array([classes[0] - 0.5, *(0.5 * (a + b) for a, b in pairwise(classes)), classes[-1] + 0.5])
+    colours = list(figures.shades(len(classes), 0.85))
+    ax.contourf(side, side, shown.reshape(SIDE, SIDE), levels=levels, colors=colours, alpha=0.45)
+    for label, colour in zip(classes, colours, strict=True):
+        ax.fill_between([], [], [], color=colour, alpha=0.45, lw=0.0, label=f"decides for ${label}$")
     ax.axhline(0.0, color=REFERENCE, lw=0.6)
     ax.axvline(0.0, color=REFERENCE, lw=0.6)
     if problem.mixture is not None and problem.mixture.span >= 2:
-        ax.plot(*problem.mixture.means[:, :2].T, "ko", ms=4, label="means of clusters")
+        ax.plot(*problem.mixture.means[:, :2].T, "ko", ms=4, label="mean of a cluster")
     ax.set_aspect("equal")
-    finish_panel(ax, "first_axis", "second_axis")
+    finish_panel(ax, "first_axis", "second_axis", loc="upper center", bbox_to_anchor=(0.5, 1.0), frameon=True)
 
 
 def outputs_at(dataset: xr.Dataset, place: int, x: Array) -> Array:

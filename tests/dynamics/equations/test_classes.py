@@ -415,7 +415,7 @@ def test_a_sweep_varies_flips():
     ("changes", "message"),
     [
         ({"objective": "logistic"}, "Argument `labels` must be ±1 for the objective 'logistic', 'sign', 'bernoulli' or those of clusters, but is 'value'."),
-        ({"objective": "softmax", "labels": "sign"}, "Argument `objective` must be 'softmax' for labels that are classes 0 to C − 1, and only then, but is 'softmax' for labels 'sign'."),
+        ({"objective": "softmax", "labels": "sign"}, "Argument `labels` must be classes 0 to C − 1 for the objective 'softmax', but 'sign' are −1 and 1 here."),
         ({"labels": "cluster"}, "Argument `labels` must be those of clusters only where `inputs` is a Mixture with labels, but is 'cluster'."),
         ({"labels": "sign", "label_noise": 0.1}, "Argument `label_noise` must be 0 for labels 'sign', but is 0.1; `flip` is noise of classes."),
         ({"labels": "sign", "flip": 0.7}, "Argument `flip` must be at most 0.5, but is 0.7."),
@@ -506,7 +506,7 @@ def test_a_command_solves_tells_and_draws(options, words, tmp_path, capsys):
     [
         (["--snr", "4"], "Option --snr must be absent without --mixture, but is 4.0."),
         (["--mixture", "xor", "--directions", "2"], "Option --directions must be absent where labels are those of clusters, but is 2."),
-        (["--mixture", "xor", "--objective", "softmax"], "Option --objective must be 'softmax' for labels that are classes 0 to C − 1, and only then, but is 'softmax' for labels 'cluster'."),
+        (["--mixture", "xor", "--objective", "softmax"], "Option --labels must be classes 0 to C − 1 for the objective 'softmax', but 'cluster' are −1 and 1 here."),
         (["--objective", "logistic", "--activation", "erf"], "Option --labels must be ±1 for the objective 'logistic', 'sign', 'bernoulli' or those of clusters, but is 'value'."),
         (["--objective", "logistic", "--labels", "sign", "--optimizer", "adam", "--learning-rate", ".1"], "Option --optimizer must be plain SGD for means over points, but is Adam(); `sgd_check.simulate` takes such steps."),
     ],
