@@ -28,6 +28,25 @@ NETWORK = dynamics.Problem(
 SPHERE = dynamics.Problem(
     activation="he3", teacher=dynamics.Teacher([1.0]), width=1, student="spherical", **SIZE
 )  # fmt: skip
+IN_TURN = dynamics.Problem(
+    student=dynamics.Student(activation="he3", width=4, first_layer="sphere", rates=(1.0, 1.0, 0.0), layer_wise=0.2),
+    teacher=TEACHER,
+    **SIZE,
+)
+LABELS = dynamics.Problem(
+    student=dynamics.Student(activation="erf", width=4, second_layer="trained", biases="trained"),
+    teacher=dynamics.Teacher([1.0, 0.5], links=["erf", "erf"]),
+    objective="logistic",
+    labels="bernoulli",
+    flip=0.1,
+    **SIZE,
+)
+CLUSTERS = dynamics.Problem(
+    student=dynamics.Student(activation="erf", width=4, initial_second_layer=[[0.5] * 4, [-0.5] * 4, [0.1] * 4]),
+    inputs=dynamics.Mixture([[0.8, 0.1], [-0.6, 0.5], [0.0, -0.9]], labels=[0, 1, 2], snr=1.5),
+    objective="softmax",
+    **SIZE,
+)
 CASES = {
     "Triton, polynomial": (overlaps("he4"), {"learning_rate": 8e-5, "steps": 6000}),
     "Triton, relu": (overlaps("relu"), {"learning_rate": 2e-3, "steps": 1500}),
@@ -35,6 +54,9 @@ CASES = {
     "blocks": (overlaps("he4"), {"learning_rate": 8e-5, "steps": 6000, "dtype": "float64"}),
     "batches": (overlaps("gelu"), {"learning_rate": 8e-3, "steps": 400, "batch_size": 8}),
     "network of both layers": (NETWORK, {"learning_rate": 5e-3, "steps": 1000}),
+    "layers in turn": (IN_TURN, {"learning_rate": 5e-4, "steps": 1000}),
+    "logistic loss": (LABELS, {"learning_rate": 5e-3, "steps": 1000}),
+    "cross-entropy": (CLUSTERS, {"learning_rate": 1e-2, "steps": 500}),
     "sphere": (SPHERE, {"learning_rate": 5e-3, "steps": 500}),
     "momentum": (NETWORK, {"learning_rate": 1e-3, "steps": 300, "optimizer": "SGD(momentum=0.9)"}),
     "zeroth order": (NETWORK, {"learning_rate": 1e-4, "steps": 300, "optimizer": "ZerothOrder(directions=2)"}),
