@@ -348,8 +348,9 @@ class TorchFlowStepper(ClusterStepper):
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the overlaps [C | G | ln n] at a time within the last step."""
         Y, D = self._at(t), self.field.D
-        G = Y[:, :D] @ Y[:, :D].t()
-        return self._overlaps(Y, G.fill_diagonal_(1.0), out)
+        # The copy binds a new thread to its GPU; a product as the first operation of a thread makes cuBLAS warn.
+        U = Y[:, :D].clone()
+        return self._overlaps(Y, (U @ U.t()).fill_diagonal_(1.0), out)
 
     def vectors(self, t: float) -> tuple[Array, Array]:
         """Return the unit vectors and ln n at a time within the last step, both ends included."""
