@@ -77,6 +77,7 @@ def point_integration(run: AnswerCall, step: StepSettings, points: object) -> In
         f"is {shown(run.error_estimate)}.",
     )
     system = point_system(problem, step, points)
+    system.set_half_levels()
     saved_times = run.saved_times(lambda: default_network_times(problem))
     last, name = float(saved_times.times[-1]), run.method
     if name == "auto":

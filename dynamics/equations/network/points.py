@@ -719,9 +719,15 @@ class PointSystem(FlowSystem):
         exact = of_labels.exact_bayes_error(problem)
         if exact is not None:
             self._bayes = np.full(BLOCKS, exact)
-        first = self.totals(self.initial_state)
-        marks = 0.5 * (first + np.stack([self._floor, self._bayes], axis=1))
-        self.parameters[places[0] : places[1]] = marks.ravel()
+
+    def set_half_levels(self) -> None:
+        """Set the levels of the events "half-way": means of the start's loss and error and of their least values.
+
+        An integration calls it once; a check of a problem does not, because it compiles a kernel.
+        """
+        levels = 0.5 * (self.totals(self.initial_state) + np.stack([self._floor, self._bayes], axis=1))
+        at = self.layout.marks_at
+        self.parameters[at : at + levels.size] = levels.ravel()
 
     # --- states ---------------------------------------------------------------------------------------------
 

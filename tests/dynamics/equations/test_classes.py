@@ -257,6 +257,7 @@ def test_rates_are_one_mean_step_by_quadrature(objective, loss, changes, theory)
 def test_events_and_lengths_are_those_of_the_state():
     problem = problem_in(6, network(2, first_layer="sphere"), teacher=UNITS, objective="logistic", labels="sign")
     system = PointSystem(problem, points=2**10)
+    system.set_half_levels()
     kernels = Kernels(system)
     rates = kernels.rhs().reshape(BLOCKS, -1)
     Q = rates[:, -4:].reshape(BLOCKS, 2, 2)

@@ -182,3 +182,11 @@ def test_a_cold_study_says_that_it_compiles_and_tells_the_seconds_apart(tmp_path
     told = re.search(r"time: ([\d.]+) s, after ([\d.]+) s of compiling", done.stdout)
     assert told is not None
     assert float(told[2]) > 1.0
+
+
+@pytest.mark.parametrize("options", [[], ["--objective", "logistic", "--labels", "sign"]])
+def test_a_dry_run_compiles_nothing(options, tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "dynamics.solve", *options, "--dry-run"]
+    subprocess.run(command, env=environment, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    assert not list(tmp_path.rglob("*.nbi"))
