@@ -31,6 +31,8 @@ Number = TypeVar("Number", int, float)
 
 #: How saved times are spaced, and how many a command can save: to list ten million takes a second.
 SPACINGS, MOST_TIMES = ("geometric", "linear"), 10**7
+#: Values of --bands.
+YES, ANY_SIZE = "yes", "any-size"
 
 
 def plain(text: str) -> str:
@@ -109,6 +111,13 @@ def neurons(text: str) -> int | str:
     require(kind == "top", f"must be a number or top:COUNT, but is {shown(text)}")
     positive_integer(count)
     return text
+
+
+def band_choice(text: str) -> bool | str:
+    """Read what bands are asked for: yes, or any-size, whatever they cost."""
+    if text not in (YES, ANY_SIZE):
+        refuse_word(f"must be {ANY_SIZE} or nothing, but is {shown(text)}", text, (ANY_SIZE,))
+    return text == YES or text.replace("-", " ")
 
 
 def sample_count(text: str) -> int | str:
@@ -598,6 +607,9 @@ _SOLVER_ROWS = (
            "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
            group="answer details"),
     Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", group="answer details"),
+    Option("bands", band_choice, "scatter of single runs around the mean path of SGD, for --learning-rate: standard "
+           "deviations, and bands of 95 percent in the figure; any-size beyond 64 numbers too [none]", ANY_SIZE,
+           bare=YES, group="answer"),
     Option("optimizer", plain,
            "what a step of SGD does with the gradient: sgd, zeroth-order, adam, rmsprop, sign, or a call such as "
            "'ZerothOrder(directions=4)' [sgd]", "NAME", group="answer details"),

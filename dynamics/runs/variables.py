@@ -103,6 +103,17 @@ predicted_component_time | component_name | time at which the saddle of the comp
     T_\alpha
 component_learned_time_error | component_name | estimated numerical error of the component's time |
     \delta T_\alpha^{\mathrm{learn}}
+loss_sd | time | standard deviation of the loss over single runs | s_L
+overlap_sd | time neuron direction | standard deviation of the overlap over single runs | s_{C_{ip}}
+max_overlap_sd | time direction | standard deviation over single runs of the largest overlap | s_{C_p}
+student_overlap_sd | time neuron neuron_2 | standard deviation of the overlap of two neurons over single runs |
+    s_{G_{ij}}
+squared_norm_sd | time neuron | standard deviation of the squared norm over single runs | s_{n_i}
+second_layer_sd | time neuron | standard deviation of the second-layer weight over single runs | s_{v_i}
+output_layer_sd | time class neuron | standard deviation of the weight for a class over single runs | s_{V_{ki}}
+bias_sd | time neuron | standard deviation of the bias over single runs | s_{b_i}
+emergence_time_sd | direction | standard deviation of the emergence time over single runs | s_{T_p}
+band_ratio | time | largest shift of a mean over runs by the next order, over its standard deviation | R
 loss_floor |  | least mean loss of any function of the inputs | L^*
 test_error | time | probability of a wrong class | \epsilon
 bayes_error |  | least probability of a wrong class | \epsilon^*

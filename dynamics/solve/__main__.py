@@ -449,7 +449,7 @@ def _counted_directions(typed: Mapping[str, object], problem: Problem, options: 
 
 
 LATER = ("optimizer", "momentum", "average", "samples", "epochs", "batches_per_epoch", "reshuffle", "draws",
-         "emergence_level", "layer_wise", *(option.key for option in table.CLASS_OPTIONS))  # fmt: skip
+         "emergence_level", "layer_wise", "bands", *(option.key for option in table.CLASS_OPTIONS))  # fmt: skip
 
 
 def _stem(problem: Problem, options: Mapping[str, object]) -> str:
@@ -506,6 +506,7 @@ def _solve_problem(typed: Values, options: Values) -> int:
         "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
         "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
         "progress": parsing.shown_progress(typed),
+        "bands": options["bands"] or False,
     }
     # The function is given the options named like its arguments.
     arguments = {key: value for key, value in {**options, **settings}.items() if key in answer.defaults()}

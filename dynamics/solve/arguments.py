@@ -79,6 +79,7 @@ class ProblemArguments(Shared, total=False):
     step_theory: Literal["finite-d", "infinite-d"] | None
     batch_size: int
     optimizer: Optimizer | str | None
+    bands: bool | Literal["any size", "uniform start"]
     points: int | None
     device: str | None
     samples: float | str

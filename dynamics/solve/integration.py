@@ -257,6 +257,8 @@ class Integration:
     warn: Callable[[Mapping[str, object]], None] = lambda _attributes: None
     #: Times of events (events,) -> variables by name, where they are not the parts that `events` names.
     of_times: Callable[[Array], Mapping[str, object]] | None = None
+    #: Values, saved times and end of a run -> the variables of bands of single runs.
+    bands: Callable[[Mapping[str, object], Array, float], Mapping[str, object]] | None = None
     #: Name -> how a variable is labelled.
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
@@ -312,6 +314,8 @@ class Integration:
             for kind, (of_loss, of_events) in errors.items():
                 values[f"loss_{kind}"] = of_loss
                 values |= {f"{name}_{kind}": numbers for name, numbers in self._by_name(of_events).items()}
+        if self.bands is not None and not result.stop_reason.resumable:
+            values |= self.bands(values, times, result.end_time)
         stored_settings = {
             "method": run.method,
             "rtol": run.rtol,

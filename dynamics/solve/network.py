@@ -14,6 +14,7 @@ from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve import steps
 from dynamics.solve.arguments import Shared, integrated
+from dynamics.solve.bands import band_values, checked_bands, stored_bands
 from dynamics.solve.integration import AnswerCall, Integration, integrate
 from dynamics.solve.points import point_integration, point_system
 from dynamics.solve.steps import StepSettings
@@ -37,6 +38,7 @@ def solve_network(
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
+    bands: bool | Literal["any size", "uniform start"] = False,
     points: int | None = None,
     **shared: Unpack[Shared],
 ) -> xr.Dataset:
@@ -82,6 +84,8 @@ def solve_network(
         As in `solve_overlaps`; neurons on the sphere have "infinite-d" alone.
     batch_size, optimizer
         As in `solve_overlaps`; `SignSGD` too.
+    bands : {False, True, "any size", "uniform start"}
+        As in `solve_overlaps`, for every link.
     points : int, optional
         Take means over so many Sobol points, a power of two from 2^10 to 2^24, 2^14 by default for another loss than
         the squared one, labels that are classes, or a `Mixture`, where no closed form is known; m + r ≤ 16. So are the
@@ -137,13 +141,14 @@ def solve_network(
         step_theory=step_theory,
         batch_size=batch_size,
         optimizer=optimizer,
+        bands=bands,
         points=points,
     )
 
 
 def network_integration(
     run: AnswerCall, *, learning_rate: object, step_theory: object, batch_size: object, optimizer: object,
-    points: object = None,
+    bands: object = False, points: object = None,
 ) -> Integration:  # fmt: skip
     """Return the integration of a two-layer network; its `Student` says which layers are trained.
 
@@ -152,8 +157,9 @@ def network_integration(
     """
     problem = run.problem
     step = network_step(problem, learning_rate, run.method, step_theory, batch_size, optimizer)
+    bands = checked_bands(problem, step, bands, run.method)
     if points is not None or needs_points(problem):
-        return point_integration(run, step, points)
+        return point_integration(run, step, points, bands)
     step, saved_times = step.planned(run, lambda: default_network_times(problem, is_short=not step.is_plain))
     flow, names = network_method(run, step, saved_times), list(problem.teacher.order)
     system = cast("NetworkSystem", flow.first.system if isinstance(flow, PhasedMethod) else flow.system)
@@ -181,12 +187,13 @@ def network_integration(
         coords=run.neurons() | step.coords(saved_times) | ({"component_name": names} if names else {}),
         teacher_by_degree=system.teacher_by_degree,
         constants=constants,
-        settings=step.arguments,
+        settings=step.arguments | stored_bands(bands),
         attributes=lambda _: {"teacher_loss": system.teacher.square, **step.attributes},
         notes=notes,
         sound=Soundness(0.0 if step.fixed_step else run.rtol, system.teacher.square, falls=falls, dies=True),
         why_failed=lambda state: outgrown(system.series_error(state)),
         loss=system.loss if step.fixed_step is None and run.estimates(flow.name) else None,
+        bands=band_values(problem, step, bands, system, flow.stepper, run.keep),
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
     )
 
@@ -201,11 +208,12 @@ def network_method(run: AnswerCall, step: StepSettings, saved_times: SaveAt) -> 
 def check(problem: Problem, options: Values) -> None:
     """Refuse runs beyond the memory, contradictory settings, unknown means, and neurons that start alike."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
+    step = network_step(problem, *(options[name] for name in steps.STEP_OPTIONS))
+    checked_bands(problem, step, options.get("bands") or False, options["method"])
     if options.get("points") is not None or needs_points(problem):
-        step = network_step(problem, *(options[name] for name in steps.STEP_OPTIONS))
         point_system(problem, step, options.get("points"))
         return
-    network_system(problem.phases()[0], network_step(problem, *(options[name] for name in steps.STEP_OPTIONS)))
+    network_system(problem.phases()[0], step)
 
 
 def network_step(

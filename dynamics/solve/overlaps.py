@@ -18,6 +18,7 @@ from dynamics.runs.dataset import no_prediction_values, prediction_attributes, p
 from dynamics.runs.trackers import Soundness
 from dynamics.solve import steps
 from dynamics.solve.arguments import Shared, integrated
+from dynamics.solve.bands import band_values, checked_bands, stored_bands
 from dynamics.solve.integration import AnswerCall, Integration, Method, integrate
 from dynamics.theory import prediction as theory
 from dynamics.theory.learning_rates import quick_limit
@@ -46,6 +47,7 @@ def solve_overlaps(
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
+    bands: bool | Literal["any size", "uniform start"] = False,
     device: str | None = None,
     **shared: Unpack[Shared],
 ) -> xr.Dataset:
@@ -79,6 +81,10 @@ def solve_overlaps(
         What a step does with the gradient; plain SGD by default. Momentum and averages are maps from step to step,
         saved at the nearest steps; most others are passed over along the flow through them. The other optimizers are
         equations at a constant learning rate.
+    bands : {False, True, "any size", "uniform start"}
+        Whether to tell how far single runs scatter around the mean path of SGD with a `learning_rate`; more than 64
+        numbers of the state take "any size". "uniform start" counts the scatter of starts too: uniform random
+        directions, of which the problem starts at the mean, without overlaps.
     device : str, optional
         "cuda", "cuda:<number>" or "cpu": torch carries the method "stiff" there, in float64 (extra `torch`).
 
@@ -122,6 +128,7 @@ def solve_overlaps(
         step_theory=step_theory,
         batch_size=batch_size,
         optimizer=optimizer,
+        bands=bands,
         device=device,
     )
 
@@ -134,6 +141,7 @@ def overlap_integration(
     batch_size: object,
     optimizer: object,
     device: str | None,
+    bands: object = False,
 ) -> Integration:
     """Return the integration of the overlaps of the homogeneous student: the gradient flow, gradient descent, or SGD.
 
@@ -143,6 +151,7 @@ def overlap_integration(
     problem, P = run.problem, run.problem.num_directions
     step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, optimizer, problem=problem)
     steps.refuse_beside_map(step, device=device)
+    bands = checked_bands(problem, step, bands, run.method)
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = predict(problem) if has_pairs(problem) else None
     step, saved_times = step.planned(run, lambda: theory.default_times(problem, pairs))
@@ -194,12 +203,13 @@ def overlap_integration(
             **prediction_values(prediction),
             "predicted_loss": theory.sum_formula_loss(problem, prediction, saved_times.times),
         },
-        settings={**step.arguments, "device": device},
+        settings={**step.arguments, "device": device, **stored_bands(bands)},
         attributes=attributes,
         notes=[*steps.step_notes(problem, step, limit, pairs), *prediction.notes],
         sound=Soundness(0.0 if step.fixed_step else run.rtol, system.teacher_term, falls=step.learning_rate is None),
         loss=system.loss_of_states() if estimates else None,
         cut=run.cut(halved) if estimates else None,
+        bands=band_values(problem, step, bands, system, flow.stepper, run.keep),
         threads=lambda: blas_threads_for(problem.width, flow.name),
         warn=_warn_margin,
     )
@@ -213,6 +223,7 @@ def solve_committee(
     step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
     batch_size: int = 1,
     optimizer: Optimizer | str | None = None,
+    bands: bool | Literal["any size", "uniform start"] = False,
     **shared: Unpack[Shared],
 ) -> xr.Dataset:
     r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
@@ -237,6 +248,8 @@ def solve_committee(
         still fall then: no theory says how long it takes.
     learning_rate, batch_size, optimizer
         Of SGD, as in `solve_overlaps`. A large rate can make the norms blow up.
+    bands : {False, True, "any size", "uniform start"}
+        As in `solve_overlaps`.
     step_theory : {"infinite-d", "finite-d"}
         Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, where two samples have nothing in common,
         or all of that term exact.
@@ -271,12 +284,14 @@ def solve_committee(
         step_theory=step_theory,
         batch_size=batch_size,
         optimizer=optimizer,
+        bands=bands,
     )
 
 
 def committee_integration(
-    run: AnswerCall, *, learning_rate: object, step_theory: str, batch_size: object, optimizer: object
-) -> Integration:
+    run: AnswerCall, *, learning_rate: object, step_theory: str, batch_size: object, optimizer: object,
+    bands: object = False,
+) -> Integration:  # fmt: skip
     """Return the integration of a committee, a network whose second layer is fixed.
 
     Without a `learning_rate` it is the gradient flow; with one, SGD with `batch_size` samples per step, by the theory
@@ -288,6 +303,7 @@ def committee_integration(
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
     step = steps.sgd_step(problem, learning_rate, step_theory, batch_size, optimizer)
     steps.refuse_beside_map(step, run.method)
+    bands = checked_bands(problem, step, bands, run.method)
     step, saved_times = step.planned(run, lambda: theory.default_committee_times(problem))
     rate = step.learning_rate
     system = steps.optimized(problem, step) or CommitteeSystem(problem, rate, step_theory, step.batch_size)
@@ -304,7 +320,8 @@ def committee_integration(
         coords=run.neurons() | step.coords(saved_times),
         teacher_by_degree=system.teacher_by_degree,
         constants=no_prediction_values(P),
-        settings=step.arguments,
+        settings=step.arguments | stored_bands(bands),
+        bands=band_values(problem, step, bands, system, flow.stepper, run.keep),
         attributes=lambda _: step.attributes,
         notes=["Committees have no greedy prediction of times."],
         sound=Soundness(0.0 if step.fixed_step else run.rtol, teacher_term(problem), falls=rate is None, dies=True),
@@ -317,6 +334,7 @@ def check(problem: Problem, options: Values) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
     step = steps.checked_step(*(options[name] for name in steps.STEP_OPTIONS), problem=problem)
+    checked_bands(problem, step, options.get("bands") or False, options["method"])
     if step.step_theory is not None:
         steps.make_system(problem, step)
 

@@ -12,6 +12,7 @@ from dynamics.problem.checks import require
 from dynamics.problem.losses import EXPONENTIAL
 from dynamics.runs.trackers import Soundness
 from dynamics.runs.variables import VARIABLES
+from dynamics.solve.bands import band_values, stored_bands
 from dynamics.solve.integration import Integration
 from dynamics.theory.components import default_network_times
 from hermite.text.messages import shown, warn
@@ -68,7 +69,7 @@ def point_system(problem: Problem, step: StepSettings, points: object) -> PointS
     return PointSystem(problem, step.learning_rate, step.step_theory, step.batch_size, count)
 
 
-def point_integration(run: AnswerCall, step: StepSettings, points: object) -> Integration:
+def point_integration(run: AnswerCall, step: StepSettings, points: object, bands: object = False) -> Integration:
     """Return the integration of a network by means over points."""
     problem = run.problem
     require(
@@ -96,7 +97,8 @@ def point_integration(run: AnswerCall, step: StepSettings, points: object) -> In
         of_times=system.times,
         coords=run.neurons() | of_classes | step.coords(saved_times),
         constants=system.constants(),
-        settings=step.arguments | {"points": system.points},
+        settings=step.arguments | stored_bands(bands) | {"points": system.points},
+        bands=band_values(problem, step, bands, system, method.stepper, run.keep),
         attributes=lambda values: _attributes(problem, system, step, values) | step.attributes,
         notes=system.notes,
         sound=Soundness(0.0 if step.fixed_step else max(run.rtol, system.least_tolerance), 1.0, falls=False, dies=True),

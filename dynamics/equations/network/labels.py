@@ -54,14 +54,17 @@ def teacher_values(problem: Problem, x: Array) -> Array:
     return rows if problem.labels == OF_SOFTMAX else rows.sum(axis=0, keepdims=True)
 
 
-def labels_of(problem: Problem, x: Array, cluster: Integers) -> Labels:
-    """Return the labels of points x (r, N) on the teacher's axes, of the clusters with these numbers (N,)."""
+def labels_of(problem: Problem, x: Array, cluster: Integers, few: int = FEW_NODES) -> Labels:
+    """Return the labels of points x (r, N) on the teacher's axes, of the clusters with these numbers (N,).
+
+    Noise of labels whose loss is a square has `few` nodes: n of them are exact up to its power 2 n − 1.
+    """
     kind, count = problem.labels, x.shape[1]
     if kind == CLUSTER and problem.mixture is not None and problem.mixture.labels is not None:
         return _of_clusters(problem, x, problem.mixture.labels[cluster])
     target = teacher_values(problem, x)
     if kind == VALUE:
-        nodes, shares = _noise(problem)
+        nodes, shares = _noise(problem, few)
         return Labels(target + nodes[:, None], np.broadcast_to(shares[:, None], (shares.size, count)), None)
     if kind == OF_SOFTMAX:
         law = _flipped(softmax(target, axis=0), problem.flip)
@@ -99,12 +102,12 @@ def _flipped(law: Array, flip: float) -> Array:
     return np.asarray((1.0 - flip) * law + flip * (1.0 - law) / (len(law) - 1))
 
 
-def _noise(problem: Problem) -> tuple[Array, Array]:
+def _noise(problem: Problem, few: int) -> tuple[Array, Array]:
     """Return values and weights, of sum 1, of the noise on labels that are values, by Gauss-Hermite quadrature."""
     if problem.label_noise == 0.0:
         return np.zeros(1), np.ones(1)
     is_square = problem.objective in (SQUARED, CORRELATION)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(FEW_NODES if is_square else NODES)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(few if is_square else NODES)
     return problem.label_noise * nodes, weights / weights.sum()
 
 

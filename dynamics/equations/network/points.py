@@ -625,6 +625,24 @@ def write_totals(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
             out[2 * block + k] = parts_of(sizes, work).totals[k]
 
 
+@kernel
+def mean_rates(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the rates of one state y of a network, by means over the points of all blocks, and its mean loss to `out`.
+
+    `work` ends with place for the rates of one block.
+    """
+    size = layout_of(sizes).state
+    rates = vector(work, work.size - size, size)
+    for x in range(size + 1):
+        out[x] = 0.0
+    for block in range(BLOCKS):
+        write_means(y, block, False, parameters, sizes, work)
+        write_block(y, rates, parameters, sizes, work)
+        for x in range(size):
+            out[x] += rates[x] / BLOCKS
+        out[size] += parts_of(sizes, work).totals[0] / BLOCKS
+
+
 @entry
 def evaluate(function: Callable[..., None], y: Vector, out: Vector, numbers: tuple[Vector, Integers, Vector]) -> None:
     """Call a function of a state from Python."""
@@ -728,6 +746,19 @@ class PointSystem(FlowSystem):
         levels = 0.5 * (self.totals(self.initial_state) + np.stack([self._floor, self._bayes], axis=1))
         at = self.layout.marks_at
         self.parameters[at : at + levels.size] = levels.ravel()
+
+    def mean_rates(self) -> Callable[[Array], tuple[Array, float]]:
+        """Return the function of the state of one block that returns its rates over all points, and its loss."""
+        size = self.layout.state
+        function, out = callback(mean_rates, _EVALUATION), np.empty(size + 1)
+        numbers = self.parameters, with_slot(self.sizes), np.empty(self.work_size + size)
+
+        def mean(y: Array) -> tuple[Array, float]:
+            """Return the rates of a state, (numbers,), and its loss as it is told."""
+            evaluate(function, np.ascontiguousarray(y), out, numbers)
+            return out[:size].copy(), float(self.told(out[size:])[0])
+
+        return mean
 
     # --- states ---------------------------------------------------------------------------------------------
 
@@ -899,16 +930,14 @@ def points_of(problem: Problem, per_cluster: int, *, exact: bool) -> Tiles:
     Each cluster of each block has `per_cluster` points with coordinates (r + k), |x|², labels and their weights. |x|²
     is that of the point if `exact`, and else d/s with the precision s of the cluster.
     """
-    mixture, r, d = problem.mixture, problem.teacher.span, problem.dimension
+    r, d = problem.teacher.span, problem.dimension
     hidden = min(problem.width, d - r)
-    means = np.zeros((1, r)) if mixture is None else np.pad(mixture.means, ((0, 0), (0, r - mixture.span)))
-    shares, s = (np.ones(1), 1.0) if mixture is None else (mixture.weights, mixture.snr)
-    turn, blocks, floors, errors = _turn(problem), [], [], []
+    shares, s = shares_of_clusters(problem)
+    blocks, floors, errors = [], [], []
     for block in range(BLOCKS):
         tiles, floor, bayes = [], 0.0, 0.0
-        for cluster, (mean, share) in enumerate(zip(means, shares.tolist(), strict=True)):
-            X = normal_points(r + hidden, per_cluster, [POINTS_DRAWN, block, cluster]) / math.sqrt(s)
-            X[:r] = turn @ X[:r] + mean[:, None]
+        for cluster, share in enumerate(shares.tolist()):
+            X = drawn_points(problem, per_cluster, block, cluster)
             labels = of_labels.labels_of(problem, X[:r], np.full(per_cluster, cluster))
             floor += share * float(of_labels.least_loss(problem, labels).mean())
             bayes += share * float(of_labels.bayes_error(problem, labels).mean())
@@ -920,6 +949,22 @@ def points_of(problem: Problem, per_cluster: int, *, exact: bool) -> Tiles:
         floors.append(floor)
         errors.append(bayes)
     return Tiles(np.array(blocks), np.array(floors), np.array(errors))
+
+
+def shares_of_clusters(problem: Problem) -> tuple[Array, float]:
+    """Return the weights p_κ of the clusters, one for inputs that are no mixture, and their precision s."""
+    return (np.ones(1), 1.0) if problem.mixture is None else (problem.mixture.weights, problem.mixture.snr)
+
+
+def drawn_points(problem: Problem, count: int, block: int, cluster: int) -> Array:
+    """Return the coordinates (r + k, count) of points of a cluster of the block with number `block`."""
+    mixture, r = problem.mixture, problem.teacher.span
+    hidden, (_, s) = min(problem.width, problem.dimension - r), shares_of_clusters(problem)
+    X = normal_points(r + hidden, count, [POINTS_DRAWN, block, cluster]) / math.sqrt(s)
+    X[:r] = _turn(problem) @ X[:r]
+    if mixture is not None:
+        X[: mixture.span] += mixture.means[cluster][:, None]
+    return X
 
 
 def normal_points(dims: int, count: int, seed: list[int]) -> Array:
