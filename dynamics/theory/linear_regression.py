@@ -1,5 +1,6 @@
 """The former place of the answers on linear regression, by which pickles of earlier versions name them."""
 
-from dynamics.linear_regression import FastestRate, MultiPassRisk, RegressionRisk, WeakToStrong, WeakToStrongRisk
+from hermite.deprecation import former_place
 
-__all__ = ["FastestRate", "MultiPassRisk", "RegressionRisk", "WeakToStrong", "WeakToStrongRisk"]
+NAMES = ("FastestRate", "MultiPassRisk", "RegressionRisk", "WeakToStrong", "WeakToStrongRisk")
+__getattr__ = former_place(__name__, dict.fromkeys(NAMES, "dynamics.linear_regression"), since="1.0", until="2.0")

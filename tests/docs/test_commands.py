@@ -16,8 +16,11 @@ from dynamics.__main__ import COMMANDS
 from dynamics.commands.catalogue import build_parser
 from hermite.program import UsageError
 
+#: All pages but the list of changes, whose commands are those of their time.
 PAGES = {
-    path.stem: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    path.stem: path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    if path.name != "history.md"
 }
 FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 #: Words that stand for something of the reader's own.

@@ -21,4 +21,11 @@ PICKLES = {
 
 @pytest.mark.parametrize("stored", PICKLES)
 def test_a_pickle_of_an_earlier_version_still_opens(stored):
-    assert repr(pickle.loads(stored)) == PICKLES[stored]
+    with pytest.warns(
+        FutureWarning, match=r"is deprecated since version 1\.0 and goes in 2\.0: use `dynamics\."
+    ) as caught:
+        value = pickle.loads(stored)
+    assert repr(value) == PICKLES[stored]
+    assert [warning.filename for warning in caught] == [__file__]
+    # Pickled again it names the new place.
+    assert repr(pickle.loads(pickle.dumps(value))) == PICKLES[stored]
