@@ -3,7 +3,13 @@
 Names are found on first use, so that `import hermite` loads nothing heavy.
 """
 
+from hermite.namesake import namesake_of
 from hermite.unpacked import exported
 
 __getattr__, __dir__, __all__ = exported(__name__, __file__)
 __all__.remove("__version__")  # that of a module that imports all names is its own
+
+if _sentence := namesake_of("dynamics"):
+    from hermite.text.messages import warn
+
+    warn(_sentence, category=RuntimeWarning)

@@ -3,7 +3,11 @@
 Names are found on first use, so that `import sgd_check` loads neither torch nor xarray.
 """
 
+from hermite.namesake import namesake_of
 from hermite.unpacked import exported
+
+if _sentence := namesake_of("dynamics"):
+    raise ImportError(_sentence, name="dynamics")
 
 __getattr__, __dir__, __all__ = exported(__name__, __file__)
 __all__.remove("__version__")  # that of a module that imports all names is its own
