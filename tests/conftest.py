@@ -43,7 +43,7 @@ def pytest_configure_node(node):
 def pytest_collection_modifyitems(config, items):
     """Leave out the long tests unless FULL_TESTS is set, and those slow to compile unless the compiler is off.
 
-    Thorough tests run where they are named, alone or by `-m`.
+    Thorough tests run where they are named, alone or by `-m`; those of the wheel where `.ci/run` has built one.
     """
     full, compiled = "FULL_TESTS" in os.environ, os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
     quick = is_whole(config) and not (full or config.option.markexpr)
@@ -53,7 +53,8 @@ def pytest_collection_modifyitems(config, items):
         if slow:
             item.add_marker(pytest.mark.kernels)
         long, thorough = (item.get_closest_marker(name) is not None for name in ("long", "thorough"))
-        left_out = (quick and thorough) or (not full and (long or (slow and compiled)))
+        unbuilt = "DISTRIBUTION" not in os.environ and item.get_closest_marker("wheel") is not None
+        left_out = unbuilt or (quick and thorough) or (not full and (long or (slow and compiled)))
         (left if left_out else chosen).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = chosen

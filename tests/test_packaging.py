@@ -1,6 +1,8 @@
-"""What a release is made of: wheels that are built twice alike, the recipe for conda, the citation, the changelog."""
+"""What a release is made of: wheels that are built twice alike, the recipe for conda, the citation, the changelog, the paper."""
 
 import hashlib
+import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -12,7 +14,11 @@ import pytest
 import yaml
 from processes import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
+#: The newest version that the changelog tells of.
+VERSION = SETTINGS["tool"]["hatch"]["version"]["fallback-version"]
+AUTHORS = "The feature-emergence developers"
 #: Names that conda has for packages of PyPI.
 OF_CONDA = {"netCDF4": "netcdf4", "matplotlib": "matplotlib-base"}
 
@@ -48,20 +54,83 @@ def test_the_recipe_for_conda_has_the_dependencies_and_the_command():
     found = recipe()
     assert set(found["requirements"]["run"]) == wanted
     assert found["build"]["entry_points"] == [f"{name} = {path}" for name, path in PROJECT["scripts"].items()]
-    assert found["package"] == {"name": PROJECT["name"], "version": "0.1.0"}
+    assert found["package"] == {"name": PROJECT["name"], "version": VERSION}
+    assert found["source"]["url"].endswith(f"feature_emergence-{VERSION}.tar.gz")
+    assert found["about"]["dev_url"] == PROJECT["urls"]["Source"]
 
 
-def test_the_citation_names_program_license_and_paper():
-    found = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+def text_of(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_citation_names_program_version_license_and_paper():
+    found = yaml.safe_load(text_of("CITATION.cff"))
     assert found["cff-version"] == "1.2.0"
     assert found["title"].startswith(PROJECT["name"])
-    assert found["license"] == PROJECT["license"]
+    assert (str(found["version"]), found["license"]) == (VERSION, PROJECT["license"])
+    assert found["authors"] == [{"name": AUTHORS}]
+    assert (found["repository-code"], found["url"]) == (PROJECT["urls"]["Source"], PROJECT["urls"]["Documentation"])
     assert {"message", "authors"} <= set(found)
     assert found["references"][0]["url"] == PROJECT["urls"]["Paper"]
     assert [author["family-names"] for author in found["references"][0]["authors"]] == ["Ren", "Nichani", "Wu", "Lee"]
 
 
+def test_the_descriptions_for_zenodo_and_codemeta_say_the_same():
+    citation, zenodo, codemeta = (
+        yaml.safe_load(text_of("CITATION.cff")),
+        json.loads(text_of(".zenodo.json")),
+        json.loads(text_of("codemeta.json")),
+    )
+    assert zenodo["version"] == codemeta["version"] == VERSION
+    assert zenodo["title"] == citation["title"]
+    assert zenodo["description"] == codemeta["description"] == citation["abstract"].strip()
+    assert zenodo["keywords"] == codemeta["keywords"] == citation["keywords"]
+    assert [author["name"] for author in (*zenodo["creators"], *codemeta["author"])] == [AUTHORS] * 2
+    names = [re.match(r"[\w-]+", dependency)[0] for dependency in PROJECT["dependencies"]]
+    assert codemeta["softwareRequirements"] == names
+    assert (codemeta["codeRepository"], codemeta["issueTracker"]) == (
+        PROJECT["urls"]["Source"],
+        PROJECT["urls"]["Issues"],
+    )
+
+
+def test_the_paper_is_short_and_cites_what_its_list_has():
+    paper, listed = text_of("paper/paper.md"), text_of("paper/paper.bib")
+    _, head, body = paper.split("---\n", 2)
+    assert [author["name"] for author in yaml.safe_load(head)["authors"]] == [AUTHORS]
+    assert len(body.split()) <= 1000
+    cited = set(re.findall(r"@(\w+)", body))
+    assert cited == set(re.findall(r"^@\w+\{(\w+),", listed, flags=re.MULTILINE))
+    assert len(cited) == len(set(re.findall(r"doi = \{(10\.\d{4,}/[^}\s]+)\}", listed)))
+
+
 def test_the_changelog_begins_with_what_is_not_released():
-    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = text_of("CHANGELOG.md")
+    headings = re.findall(r"^## (.*)$", text, flags=re.MULTILINE)
     assert headings[0] == "Unreleased"
     assert all(re.fullmatch(r"\d+\.\d+\.\d+( – \d{4}-\d\d-\d\d)?", heading) for heading in headings[1:])
+    assert headings[1].split(" ")[0] == VERSION
+    assert len(text.partition(f"## {headings[1]}")[2].partition("\n## ")[0].split()) <= 600
+
+
+@pytest.fixture
+def owner():
+    specification = importlib.util.spec_from_file_location("owner", ROOT / ".ci" / "owner.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_one_command_writes_the_owner_into_every_address(owner, tmp_path, capsys):
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    address = "https://github.com/{}/feature-emergence/issues\n"
+    for name in ("a.toml", "b.md"):
+        (tmp_path / name).write_text(address.format("OWNER"), encoding="utf-8")
+    subprocess.run(["git", "-C", tmp_path, "add", "."], check=True)
+    assert owner.main(["--check"], tmp_path) == 1
+    assert (
+        "a.toml has the placeholder OWNER/feature-emergence: run `python .ci/owner.py NAME`." in capsys.readouterr().out
+    )
+    assert owner.main(["-no-"], tmp_path) == 2
+    assert owner.main(["some-lab"], tmp_path) == owner.main(["--check"], tmp_path) == 0
+    assert {path.read_text(encoding="utf-8") for path in tmp_path.glob("[ab].*")} == {address.format("some-lab")}
