@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
@@ -70,6 +71,7 @@ class Names(SphinxDirective):
             name, *members = line.split(": ")
             thing = getattr(import_module(self.arguments[0]), name)
             kind = "exception" if is_error(thing) else "class" if isinstance(thing, type) else "function"
+            kind = "module" if isinstance(thing, ModuleType) else kind
             lines.append(f".. auto{kind}:: {self.arguments[0]}.{name}")
             lines.extend(f"   :members: {found.strip('*')}" for found in members)
         return self.parse_text_to_nodes("\n".join(["```{eval-rst}", *lines, "```"]))

@@ -131,7 +131,7 @@ def width_for(
 ) -> Width:
     r"""Return the fewest neurons of a random start that greedy matching gives all of the first directions to.
 
-    .. math:: m = \min\{m : P(\text{directions } 1, \dots, \bar p \text{ are all matched}) \ge 1 - \delta\}
+    .. math:: m = \min\{m : P(\text{directions } 1, \ldots, \bar p \text{ are all matched}) \ge 1 - \delta\}
 
     Overlaps are drawn as independent normal numbers, the law of uniform starts at large d. The same draws serve every
     width (the first m rows of each), and bisection finds m, whose error is that of the chance.
