@@ -128,9 +128,9 @@ def _evidence_table(evidence: Sequence[Row]) -> Table:
         for row in first[:MOST_EVIDENCE]
     ]  # fmt: skip
     note = (
-        "value: SGD less theory, of curves over their range, of times as ln of a ratio, or a number of runs; theory "
-        "allows from … to; z: distance from that as a normal score; p: with its share of the false-alarm rate; power: "
-        "to see an error of 30 %. One row that disagrees refutes theory; all required rows have to agree."
+        "value: SGD less theory, of curves over their range, of times and of scatter as ln of a ratio, or a number of "
+        "runs; theory allows from … to; z: distance from that as a normal score; p: with its share of the false-alarm "
+        "rate; power: to see an error of 30 %. One row that disagrees refutes theory; all required rows have to agree."
     )
     return Table(
         caption="Evidence",

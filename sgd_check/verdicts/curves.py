@@ -21,6 +21,7 @@ from dynamics.problem import Problem, is_network, needs_points
 from dynamics.solve.reused_data import GROUPS
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.simulations.recording import observables_of
+from sgd_check.verdicts.bands import ScatterTest, count_of, statement_of, tests_of_scatter
 from sgd_check.verdicts.evidence import Decision, Row, RowKind, global_p_value, judged, named, word_of
 from sgd_check.verdicts.expectation import Expectation, predicted_times
 from sgd_check.verdicts.path_tests import LossBand, PathTest, interpolated, known_between, rows_of_paths
@@ -575,25 +576,27 @@ def curve_verdict(
     `simulations` are runs at one learning rate, or at two, the coarser first; `rate` is the rate of false alarms of the
     whole verdict.
     """
-    pairs, curves, times, starts = paired_runs(simulations), [], [], []
+    pairs, curves, times, starts, scatters = paired_runs(simulations), [], [], [], []
     lacking = too_few(pairs.size)
     end = min(float(part.attrs["end_time"]) for part in simulations)
     if not lacking:
         curves = curves_over_time(problem, prediction, simulations)
         times = times_as_curves(problem, prediction, simulations)
         starts = tests_of_starts(problem, prediction, simulations[0])
+        scatters = tests_of_scatter(prediction, simulations[0])
         lacking = _unmet(prediction, simulations, end)
-    tests, _ = assess_curves([*curves, *times], rate, others=len(starts))
-    count, excuse = looks_of(tests, starts), _excuse(prediction, simulations, tests)
+    tests, _ = assess_curves([*curves, *times], rate, others=len(starts) + count_of(scatters))
+    count, excuse = looks_of(tests, starts, scatters), _excuse(prediction, simulations, tests)
     rows = rows_of_paths(starts, rate, RowKind.START, count)
-    rows += [*(test.row(rate, count, excuse) for test in tests), *lacking]
+    rows += [*(test.row(rate, count, excuse) for test in tests), *(test.row(rate, count) for test in scatters)]
+    rows += lacking
     first, loss = simulations[0], next((test for test in tests if test.curve.kind == "loss"), None)
     said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
     band = None if loss is None else _band(prediction, simulations, pairs, loss)
     p_value = global_p_value(rows)
     return verdict_tree(
         rows,
-        [_reason(rows, prediction, simulations, rate, end), *_remarks(rows, prediction, first)],
+        [_reason(rows, prediction, simulations, rate, end), *_remarks(rows, prediction, first), *statement_of(rows)],
         {
             **time_variables(prediction, first, [_tests_of_times(prediction, first, pairs, tests)], band, p_value),
             **values_of(tests),
@@ -622,9 +625,9 @@ def curve_verdict(
     )
 
 
-def looks_of(tests: Sequence[CurveTest], starts: Sequence[PathTest]) -> int:
-    """Return the number of looks at curves and starts, which share the rate of false alarms."""
-    return len(starts) + sum(test.places.size for test in tests)
+def looks_of(tests: Sequence[CurveTest], starts: Sequence[PathTest], scatters: Sequence[ScatterTest] = ()) -> int:
+    """Return the number of looks at curves, starts and scatter, which share the rate of false alarms."""
+    return len(starts) + count_of(scatters) + sum(test.places.size for test in tests)
 
 
 def values_of(tests: Sequence[CurveTest]) -> dict[str, Array]:

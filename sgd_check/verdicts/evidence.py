@@ -29,6 +29,7 @@ class RowKind(StrEnum):
     START = "start"
     PATH = "path"
     RANKS = "ranks"
+    SCATTER = "scatter"
     NUMBER = "number"
     FRESH = "fresh samples"
     REQUIREMENT = "requirement"
@@ -43,10 +44,11 @@ class Row:
     """One test of a comparison and what follows from it; numbers that do not apply are NaN, all are dimensionless.
 
     `quantity` and `label` name what was tested, such as "emergence time of direction" and "2", and `kind` how. `value`
-    is the mean of the runs less theory, in parts of the range of a curve and as ln of a ratio of times, or a number of
-    runs; theory allows `low` to `high`. `time` is where a curve is farthest from theory, or the predicted time. `z` is
-    the distance from the band as a normal score. `p_value` is to be compared with the whole rate of false alarms.
-    `power` is the probability that an error of 30 % is seen, `visible_error` the least error that is seen.
+    is the mean of the runs less theory, in parts of the range of a curve and as ln of a ratio of times, ln of a ratio
+    of standard deviations, or a number of runs; theory allows `low` to `high`. `time` is where a curve is farthest from
+    theory, or the predicted time. `z` is the distance from the band as a normal score. `p_value` is to be compared with
+    the whole rate of false alarms. `power` is the probability that an error of 30 % is seen, `visible_error` the least
+    error that is seen.
 
     A row that is `required` has to agree before the word "agree" is said. `cause` says why nothing was decided.
     """

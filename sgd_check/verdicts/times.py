@@ -19,6 +19,7 @@ from dynamics.problem import Problem, decouples, is_correlation, is_homogeneous
 from dynamics.theory.step_noise import SearchNoise
 from hermite.arrays import Array, Switches
 from sgd_check.verdicts import path_tests, time_tests
+from sgd_check.verdicts.bands import count_of, statement_of, tests_of_scatter
 from sgd_check.verdicts.evidence import Decision, Row, RowKind, global_p_value, judged, labels_of, named, word_of
 from sgd_check.verdicts.expectation import NOISE_DECIDES, Expectation, expectation, learned_expectation
 from sgd_check.verdicts.path_tests import PATH_SHARE, LossBand, PathTest, rows_of_paths
@@ -309,7 +310,7 @@ class TimesTests:
         rows = self.rows()
         return verdict_tree(
             rows,
-            [self.reason(rows), *self._remarks()],
+            [self.reason(rows), *self._remarks(), *statement_of(rows)],
             time_variables(self.prediction, self.simulation, self.parts, self.loss, global_p_value(rows))
             | {"path_p_value": path_tests.path_p_value(self.path) if self.path else np.nan},
             problem=problem,
@@ -417,7 +418,9 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
             p_values.append(np.minimum(1.0, parts[-1].p_values / share / (1.0 - PATH_SHARE)))
     starts = tests_of_starts(problem, prediction, simulation)
     paths = path_tests.tests_of_paths(prediction, simulation, emergence, noise)
-    total, shared = len(starts) + len(paths), {RowKind.START: starts, RowKind.PATH: paths}.items()
+    scatters = tests_of_scatter(prediction, simulation)
+    total, shared = len(starts) + len(paths) + count_of(scatters), {RowKind.START: starts, RowKind.PATH: paths}.items()
+    others = [row for kind, tests in shared for row in rows_of_paths(tests, rate, kind, total, PATH_SHARE)]
     return TimesTests(
         prediction=prediction,
         simulation=simulation,
@@ -426,7 +429,7 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         parts=parts,
         p_values=p_values,
         loss=_loss_against_theory(prediction, simulation, emergence.time),
-        others=[row for kind, tests in shared for row in rows_of_paths(tests, rate, kind, total, PATH_SHARE)],
+        others=[*others, *(test.row(rate, total, PATH_SHARE) for test in scatters)],
         path=[*starts, *paths],
     ).verdict(problem)
 

@@ -320,7 +320,7 @@ def difference(rows: Sequence[Row], p_value: float, rate: float) -> str:
         return f"Direction {worst.label} {EVENTS[worst.kind].present} {side}, z = {worst.z:.1f} {end}"
     if worst.kind == RowKind.TIME:
         return f"The {worst.name} is {'later' if worst.z > 0 else 'earlier'} than predicted, z = {worst.z:.1f} {end}"
-    most = f", most at time {worst.time:.3g}" if worst.kind in (RowKind.CURVE, RowKind.RANKS) else ""
+    most = f", most at time {worst.time:.3g}" if worst.kind in (RowKind.CURVE, RowKind.RANKS, RowKind.SCATTER) else ""
     return f"The {worst.name} is {side_of(worst.z)} than predicted{most}, z = {worst.z:.1f} {end}"
 
 
