@@ -17,6 +17,7 @@ from .studies.calibration import calibration as calibration
 from .studies.complexity import sample_complexity as sample_complexity
 from .studies.discretisation import unstable_discretisation as unstable_discretisation
 from .studies.epochs import epochs_study as epochs_study
+from .studies.finite_dimension import finite_d_study as finite_d_study
 from .studies.full_batch import full_batch_recovery as full_batch_recovery
 from .studies.step_sizes import sgd_transfer as sgd_transfer
 from .studies.step_sizes import step_size_phases as step_size_phases

@@ -76,6 +76,13 @@ calibration | sgd_check.studies.calibration:calibration.prepare |
   repetitions | N | comparisons of each case | answer
   seeds | N | runs of each comparison, at least 4 | answer
   false-alarm-rate | A | level of the verdict | answer details
+finite-d | sgd_check.studies.finite_dimension:finite_d_study.prepare |
+    mean and scatter of runs over those of theory against the dimension and the step size
+  problem | FILE | dataset whose problem is studied, at other dimensions [two erf neurons, two directions]
+  dimensions | D,D,... | input dimensions d, increasing
+  step-scales | C,C | learning rates in units of 1/d | answer
+  end | T | flow time at which runs end | answer
+  seeds | N | runs of each point, at least 16 | answer
 transfer | sgd_check.studies.step_sizes:sgd_transfer.prepare |
     loss over step sizes and widths: does the best step transfer?
   widths | M,M,... | widths, at least four, increasing

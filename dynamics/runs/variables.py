@@ -229,6 +229,20 @@ evidence_decision | row | what the row says: agree, disagree or undecided |
 evidence_cause | row | why the row is undecided |
 information_exponent | information_exponent | information exponent of the link | k
 dimension | dimension | input dimension | d
+step_scale | step_scale | learning rate times dimension | c
+loss_ratio | step_scale dimension time | mean loss of the runs over that of the finite-step equation | r_L
+loss_ratio_error | step_scale dimension time | standard error of the same | \delta r_L
+limit_loss_ratio | step_scale dimension time | mean loss of the runs over that of the equation for infinite d |
+    r_L^{\infty}
+loss_scatter_ratio | step_scale dimension time | standard deviation of the loss over runs, over that of theory | \rho_L
+loss_scatter_error | step_scale dimension time | standard error of the same | \delta\rho_L
+overlap_scatter_ratio | step_scale dimension time neuron direction | standard deviation of the overlap over runs, over
+    that of theory | \rho_{ip}
+overlap_scatter_error | step_scale dimension time neuron direction | standard error of the same | \delta\rho_{ip}
+overlap_shift | step_scale dimension time | largest distance of a mean overlap from theory, in standard deviations of
+    theory | \hat{R}
+expected_shift | step_scale dimension time | largest distance of a mean from theory, in standard deviations, that the
+    next order in 1/d lets expect | R
 learning_rate | learning_rate | step size of SGD | \eta
 target | target | number of directions that the step size is tuned to | \bar{p}
 samples | samples | number of samples, one per step | n
@@ -487,6 +501,8 @@ estimate_share | share of the estimates
 run_share | share of runs, 95 %
 comparison_share | share of comparisons
 escape_steps | SGD steps until $C^2 = 1/2$
+loss_over_theory | mean loss of runs over theory's
+scatter_over_theory | standard deviation of runs over theory's
 time_over_equation | time over that of the finite-step equation
 noise_of_direction | noise: last wanted weight over the direction's own
 time_over_flow | emergence time over the flow's

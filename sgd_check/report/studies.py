@@ -313,6 +313,55 @@ def _epochs(dataset: xr.Dataset) -> Found:
     return {"points": points}, sentences
 
 
+def _finite_d(dataset: xr.Dataset) -> Found:
+    """Return the values and the sentences of a study of theory at finite dimension.
+
+    The values are `points`, by c and d at the time that is shown: mean loss of runs over theory, and standard
+    deviations of loss and overlaps over those of theory, with standard errors.
+    """
+    shown, points, sentences = dataset.sel(time=dataset.attrs["shown_time"]), list[dict[str, object]](), []
+    for scale in dataset["step_scale"].values.tolist():
+        part = shown.sel(step_scale=scale)
+        d, (overlaps, error) = part["dimension"].values, _overlap_scatter(part)
+        columns = {
+            "d": d,
+            "eta": scale / d,
+            "loss": part["loss_ratio"],
+            "s.e.": part["loss_ratio_error"],
+            "loss, d infinite": part["limit_loss_ratio"],
+            "scatter of loss": part["loss_scatter_ratio"],
+            "its s.e.": part["loss_scatter_error"],
+            "scatter of overlaps": overlaps,
+            "s.e. of that": error,
+            "R": part["expected_shift"],
+            "R of runs": part["overlap_shift"],
+        }
+        points += [{"c": scale, **row} for row in records(columns)]
+        ratio, spread = part["loss_ratio"].values, part["loss_ratio_error"].values
+        rows = zip(d.tolist(), ratio.tolist(), spread.tolist(), overlaps.tolist(), error.tolist(), strict=True)
+        of_d = [
+            f"d = {size}: loss {with_error(loss, loss_error)}, scatter of overlaps {with_error(around, around_error)}"
+            for size, loss, loss_error, around, around_error in rows
+        ]
+        lead = f"Runs over theory at eta = {scale:g}/d and t = {dataset.attrs['shown_time']:g}"
+        sentences.append(f"{lead}: {'; '.join(of_d)}.")
+    sentences.append(
+        "Scatter: standard deviation over runs, over that of the bands of theory. R: largest distance of a mean from "
+        "theory in standard deviations, by the next order in 1/d and of the overlaps of runs."
+    )
+    return {"points": points, "shown_time": float(dataset.attrs["shown_time"])}, sentences
+
+
+def _overlap_scatter(dataset: xr.Dataset) -> tuple[Array, Array]:
+    """Return geometric means over overlaps of the ratios of standard deviations, and standard errors, of any axes.
+
+    The error is that of one overlap, in the mean, since overlaps of one run are not independent.
+    """
+    ratio, error = dataset["overlap_scatter_ratio"].values, dataset["overlap_scatter_error"].values
+    mean = np.exp(np.log(ratio).mean(axis=(-2, -1)))
+    return mean, mean * (error / ratio).mean(axis=(-2, -1))
+
+
 def _best_epochs(dataset: xr.Dataset) -> Array:
     """Return the epochs (ratio, run) of the least loss of runs, NaN for those that were not taken."""
     loss = dataset["measured_loss"].transpose("ratio", "run", "epoch").values
@@ -326,7 +375,7 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     """Draw the figure of a study and return it.
 
     The dataset is a result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`,
-    `full_batch_recovery`, `epochs_study`, `calibration` or `sgd_transfer`. `axes` are three of
+    `full_batch_recovery`, `epochs_study`, `calibration`, `finite_d_study` or `sgd_transfer`. `axes` are three of
     `unstable_discretisation`, `epochs_study` and `sgd_transfer`, two of others; by default a new figure in a `style`
     (see `figure_style`). ValueError is raised for another dataset or number of axes.
 
@@ -595,6 +644,34 @@ def _draw_epochs(dataset: xr.Dataset, axes: Array) -> None:
     finish_panel(best_ax, "ratio", "best_epoch", f"overfitting, {link}; lines: theory, points: runs", ratio)
 
 
+def _draw_finite_d(dataset: xr.Dataset, axes: Array) -> None:
+    """Left: mean loss of runs over theory against d. Right: standard deviations of loss and overlaps over theory's."""
+    shown, d = dataset.sel(time=dataset.attrs["shown_time"]), dataset["dimension"].values.astype(float)
+    loss_ax, scatter_ax = axes
+    scales = dataset["step_scale"].values.tolist()
+    for at, scale in enumerate(scales):
+        part, colour = shown.sel(step_scale=scale), report.COLOURS[at % len(report.COLOURS)]
+        # The points of different step scales side by side.
+        place = d * 1.06 ** (2 * at - len(scales) + 1)
+        style: dict[str, Any] = {"color": colour, "ms": 5, "capsize": 3}
+        label = rf"$\eta = {scale:g}/d$"
+        bars = report.BAND * part["loss_ratio_error"].values
+        loss_ax.errorbar(place, part["loss_ratio"], yerr=bars, fmt="o", label=f"{label}, finite-step equation", **style)
+        loss_ax.plot(place, part["limit_loss_ratio"], "o:", color=colour, mfc="none", ms=5, lw=1.0)
+        overlaps, error = _overlap_scatter(part)
+        bars = report.BAND * part["loss_scatter_error"].values
+        scatter_ax.errorbar(place, part["loss_scatter_ratio"], yerr=bars, fmt="o", label=f"{label}, loss", **style)
+        label, bars = f"{label}, overlaps", report.BAND * error
+        scatter_ax.errorbar(place * 1.03, overlaps, yerr=bars, fmt="s", mfc="none", label=label, **style)
+    loss_ax.plot([], [], "o:", color=REFERENCE, mfc="none", label=r"equation for $d\to\infty$")
+    for ax in axes:
+        ax.axhline(1.0, color=REFERENCE, lw=1.0)
+        ax.set_xscale("log")
+    title = f"$t = {dataset.attrs['shown_time']:g}$; error bars: twice the standard error"
+    finish_panel(loss_ax, "dimension", "loss_over_theory", title, d)
+    finish_panel(scatter_ax, "dimension", "scatter_over_theory", title, d)
+
+
 STUDIES = {
     "sample-complexity": Study(_complexity, _draw_complexity, lambda _: 2, (5.5, 4.4)),
     "unstable-discretisation": Study(_discretisation, _draw_discretisation, lambda _: 3, (5.0, 4.6)),
@@ -604,5 +681,6 @@ STUDIES = {
     "full-batch": Study(_full_batch, _draw_full_batch, lambda _: 2, (5.5, 4.4)),
     "epochs": Study(_epochs, _draw_epochs, lambda _: 3, (5.0, 4.6)),
     "calibration": Study(_calibration, _draw_calibration, lambda _: 2, (6.0, 4.4), options={"sharey": True}),
+    "finite-d": Study(_finite_d, _draw_finite_d, lambda _: 2, (5.5, 4.4)),
     "transfer": report.transfer_study("learning_rate_limit", "limit of stability"),
 }
