@@ -36,6 +36,7 @@ from .problem.rates import power_law_decay as power_law_decay
 from .problem.rates import silver as silver
 from .problem.rates import step_decay as step_decay
 from .problem.rates import warmup as warmup
+from .problem.rows import Rows as Rows
 from .problem.saved_times import SaveAt as SaveAt
 from .problem.student import Student as Student
 from .problem.teacher import Teacher as Teacher
@@ -95,3 +96,5 @@ from .theory.recovery import predict_hierarchy as predict_hierarchy
 from .theory.schedules import best_schedule as best_schedule
 from .theory.shares import LearningShares as LearningShares
 from .theory.shares import learning_shares as learning_shares
+from .theory.universality import Universality as Universality
+from .theory.universality import universality as universality

@@ -33,6 +33,7 @@ from .problem import is_network as is_network
 from .problem import is_spherical as is_spherical
 from .question import check_question as check_question
 from .question import stored_question as stored_question
+from .rows import Rows as Rows
 from .saved_times import SaveAt as SaveAt
 from .student import Student as Student
 from .teacher import Teacher as Teacher

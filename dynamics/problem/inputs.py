@@ -7,8 +7,9 @@ the others changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,12 +28,17 @@ from dynamics.problem.hints import class_with_hints
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, Integers, real_column
 from hermite.text.formulas import first_of, table_of_pairs
-from hermite.text.messages import refuse
+from hermite.text.messages import refuse, with_error
+
+if TYPE_CHECKING:
+    from dynamics.problem.rows import Rows
 
 #: Largest number of weights m·D that a problem may keep, D the axes that its classes leave.
 MOST_WEIGHTS = 1 << 24
 #: Sizes of eigenvalues for which rates and times stay within float64.
 SMALLEST_EIGENVALUE, LARGEST_EIGENVALUE = 1e-100, 1e30
+#: First rank of the eigenvalues of rows at which a power law is fitted, up to half of them.
+FIRST_RANK = 4
 
 
 class Axes(NamedTuple):
@@ -66,6 +72,30 @@ class Axes(NamedTuple):
         return np.flatnonzero(self.kind[span:] == kind) + span
 
 
+class Spectrum(NamedTuple):
+    """Spectrum of the covariance of N rows: eigenvalues and standard errors (d,), and the decay s_l ~ l^(−α).
+
+    α and its error are fitted from `first_rank` to `last_rank`, counted from 1: the first eigenvalues need not follow
+    the law, and the last are low in a sample. NaN where fewer than three ranks are left.
+    """
+
+    eigenvalues: Array
+    errors: Array
+    rows: int
+    alpha: float
+    alpha_error: float
+    first_rank: int
+    last_rank: int
+
+    def line(self) -> str:
+        """Return a sentence on the decay."""
+        return (
+            f"Covariance of {self.rows} rows: {self.eigenvalues.size} eigenvalues from {self.eigenvalues[0]:.3g} to "
+            f"{self.eigenvalues[-1]:.3g}, as l^-alpha with alpha = {with_error(self.alpha, self.alpha_error)} at ranks "
+            f"{self.first_rank} to {self.last_rank}."
+        )
+
+
 @class_with_hints
 class Inputs(Compared, Frozen):
     r"""Gaussian inputs x ~ N(0, Σ) that are not isotropic, by the eigenvalues of Σ; frozen.
@@ -92,13 +122,15 @@ class Inputs(Compared, Frozen):
     Inputs.power_law(alpha=0.25)
     """
 
-    __slots__ = ("alpha", "eigenvalues", "multiplicities")
+    __slots__ = ("alpha", "eigenvalues", "multiplicities", "spectrum")
 
     #: None for a power law: its eigenvalues depend on the dimension.
     eigenvalues: Array | None
     multiplicities: Integers | None
     #: Decay of `power_law`.
     alpha: float | None
+    #: What `from_data` measured; no file stores it.
+    spectrum: Spectrum | None
 
     def __init__(self, eigenvalues: ArrayLike, multiplicities: Iterable[int] | None = None) -> None:
         values = real_column(eigenvalues, "eigenvalues")
@@ -125,6 +157,47 @@ class Inputs(Compared, Frozen):
         """Return inputs with s_l = l^(−α), l = 1 … d, α ≥ 0 dimensionless, at whatever dimension the problem has."""
         inputs = cls.__new__(cls)
         inputs._set(alpha=checked_number(alpha, "alpha", positive=False, maximum=20.0))
+        return inputs
+
+    @classmethod
+    def from_data(cls, rows: object) -> Inputs:
+        """Return inputs with the covariance of rows of data, whose `spectrum` has its sampling error and decay.
+
+        Parameters
+        ----------
+        rows : path, array_like, DataFrame or Rows
+            A matrix with one sample per row, or its file .npy, .npz or .csv; `Rows(…, components=64)` keeps the
+            leading principal components. Columns that do not vary are left out.
+
+        Returns
+        -------
+        Inputs
+            Eigenvalues s_l of the covariance, decreasing. They are those that SGD on resampled rows has, exactly; as an
+            estimate for new rows, weak ones are low.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows are no finite matrix of linearly independent columns.
+
+        Examples
+        --------
+        >>> x = np.random.default_rng(0).standard_normal((4000, 32)) * np.arange(1, 33) ** -0.5
+        >>> inputs = Inputs.from_data(x)
+        >>> inputs, bool(abs(inputs.spectrum.alpha - 1.0) < 0.1)
+        (Inputs(<32 eigenvalues>), True)
+        """
+        from dynamics.problem.rows import Rows
+
+        source = Rows.of(rows)
+        require(
+            not source.is_law,
+            "Argument `rows` must be a matrix or its file, since the covariance of a law is known, but is "
+            f"{source.name}.",
+        )
+        values, vectors = source.spectrum
+        inputs = cls(values)
+        object.__setattr__(inputs, "spectrum", _measured_spectrum(source, values, vectors))
         return inputs
 
     def check_dimension(self, dimension: int) -> None:
@@ -213,6 +286,29 @@ class Inputs(Compared, Frozen):
             return f"Inputs(<{self.eigenvalues.size} eigenvalues>)"
         values = ", ".join(f"{value:g}" for value in self.eigenvalues)
         return f"Inputs([{values}], {self.multiplicities.tolist()})"
+
+
+def _measured_spectrum(rows: Rows, values: Array, vectors: Array) -> Spectrum:
+    """Return eigenvalues with their errors, from a second pass over the rows, and the decay in the middle ranks."""
+    mean, _, kept = rows.moments
+    fourth, count = np.zeros(values.size), 0
+    for block in rows.blocks():
+        fourth += np.sum(((block[:, kept] - mean[kept]) @ vectors) ** 4, axis=0)
+        count += len(block)
+    errors = np.sqrt(np.maximum(fourth / count - values**2, 0.0) / count)
+    first, last = FIRST_RANK, max(values.size // 2, FIRST_RANK)
+    chosen = slice(first - 1, last)
+    alpha, alpha_error = math.nan, math.nan
+    if last - first >= 2:
+        x = np.log(np.arange(first, last + 1))
+        y, noise = np.log(values[chosen]), errors[chosen] / values[chosen]
+        centred = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
+        alpha = -float(centred @ y)
+        scatter = y - y.mean() + alpha * (x - x.mean())
+        alpha_error = math.sqrt(
+            max(float(np.sum((centred * noise) ** 2)), float(scatter @ scatter / (x.size - 2) * np.sum(centred**2)))
+        )
+    return Spectrum(values, errors, count, alpha, alpha_error, first, last)
 
 
 def _check_size(width: int, axes: int) -> None:
