@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dynamics.problem import Problem, Student, is_frame, is_homogeneous, needs_points
 from dynamics.problem.optimizers import OPTIMIZERS, PLAIN, SGD, Optimizer, ZerothOrder
+from dynamics.problem.rows import Rows
 from hermite.arrays import Array
 from hermite.text.messages import not_a_choice, refuse, require, shown
 from sgd_check.engines.class_labels import is_projected
@@ -56,6 +57,8 @@ class EngineOptions:
     device: str = "auto"
     dtype: str = "auto"
     optimizer: Optimizer = PLAIN
+    #: Source of samples that are not Gaussian.
+    rows: Rows | None = None
 
 
 class RunBatch(ABC):
@@ -111,6 +114,10 @@ class Engine(RunBatch):
 
     def train_loss(self) -> Array:
         """Return the mean of (f − y)² over the samples that are used again, of every run, shape (seeds,)."""
+        raise NotImplementedError
+
+    def row_loss(self) -> Array:
+        """Return the mean of (f − f*)² over a fixed set of rows that are not Gaussian, of every run, shape (seeds,)."""
         raise NotImplementedError
 
     def measure_average(self) -> tuple[Measurement, Array | None]:

@@ -242,12 +242,16 @@ class Recorder(Looks):
     #: Variables whose own dims have the seed.
     OF_RUNS = ("blown_up", "censored")
 
-    def __init__(self, problem: Problem, plan: Plan, seeds: int, *, others: Sequence[str] = ()) -> None:
+    def __init__(
+        self, problem: Problem, plan: Plan, seeds: int, *, others: Sequence[str] = (), by_rows: bool = False
+    ) -> None:
         """Allocate the records of `seeds` runs at the recorded steps of `plan`, and the trackers of times.
 
         `others` names further records, "average_loss" and "train_loss". Emergence is watched for every direction, and
-        learning for every threshold of the problem, at all observed steps of `plan`.
+        learning for every threshold of the problem, at all observed steps of `plan`. With `by_rows` the loss is the one
+        that the engine measures on rows.
         """
+        self._by_rows = by_rows
         super().__init__(seeds, plan.recorded, _shapes(problem) | dict.fromkeys(others, ()))
         self._observables, self._watch = observables_of(problem), Watch(problem, seeds)
         thresholds = self._observables.thresholds
@@ -282,6 +286,8 @@ class Recorder(Looks):
         if place is not None:
             among[~sound] = np.nan
             self._keep(place, seen, among, mass)
+            if self._by_rows:
+                self.records["loss"][:, place] = np.where(self.blown_up, np.nan, engine.row_loss())
             if "average_loss" in self.records:
                 average, layers = engine.measure_average()
                 rest = [] if layers is None else list(layers.swapaxes(0, 1))
@@ -309,7 +315,8 @@ class Recorder(Looks):
         record |= {"component": mass * self._components} if self._components.size else {}
         for name, values in record.items():
             self.records[name][:, place] = values
-        self._keep_loss("loss", place, [C, among, n, *layers])
+        if not self._by_rows:
+            self._keep_loss("loss", place, [C, among, n, *layers])
 
     def _keep_loss(self, name: str, place: int, arguments: list[Array]) -> None:
         """Write the losses of sound runs, from the arguments (runs, …) of the loss."""

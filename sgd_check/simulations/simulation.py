@@ -6,6 +6,7 @@ import os
 import time as clock
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
@@ -33,6 +34,7 @@ from dynamics.problem import (
 from dynamics.problem.checks import is_same
 from dynamics.problem.hints import with_hints
 from dynamics.problem.optimizers import keeps_average
+from dynamics.problem.rows import Rows
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs import (
     DEFAULT_SECONDS,
@@ -62,8 +64,10 @@ if TYPE_CHECKING:
 RECORD_LIMIT = 16 * 2**30
 
 
-def checked_engine(problem: object, engine: str, optimizer: object = None, *, reused: bool = False) -> EngineName:
-    """Return the name of an engine, "auto" resolved; refuse problems and reused samples that it cannot simulate."""
+def checked_engine(
+    problem: object, engine: str, optimizer: object = None, *, reused: bool = False, in_rows: bool = False
+) -> EngineName:
+    """Return the name of an engine, "auto" resolved; refuse problems, reused samples and rows that it cannot take."""
     if not isinstance(problem, Problem):
         refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", error=TypeError)
     chosen = checked_optimizer(optimizer)
@@ -74,6 +78,13 @@ def checked_engine(problem: object, engine: str, optimizer: object = None, *, re
             engine in (REUSING, "auto"),
             f"Argument `engine` must be {REUSING!r} or 'auto' beside `training_samples`, since the weights depend on "
             f"all coordinates of samples that come again, but is {engine!r}.",
+        )
+    if in_rows and isinstance(engine, str) and engine in (*ENGINES, "auto"):
+        name = REUSING
+        require(
+            engine in (REUSING, "auto"),
+            f"Argument `engine` must be {REUSING!r} or 'auto' beside `inputs_from`, since others take Gaussian inputs "
+            f"alone, but is {engine!r}.",
         )
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
@@ -161,6 +172,39 @@ def checked_options(
         training_samples=training_samples,
         reshuffle=reshuffle,
         optimizer=checked_optimizer(optimizer),
+    )
+
+
+def checked_rows(inputs_from: object, problem: Problem, options: EngineOptions) -> Rows | None:
+    """Return the source of inputs that are not Gaussian, None if there is none; refuse what runs on it do not know."""
+    if inputs_from is None:
+        return None
+    rows = Rows.of(inputs_from)
+    require(
+        options.training_samples is None,
+        "Argument `training_samples` must be None beside `inputs_from`, whose rows are used again already, but is "
+        f"{options.training_samples}.",
+    )
+    require(
+        not options.optimizer.sees_axes,
+        f"Argument `optimizer` must not depend on the axes beside `inputs_from`, but is {options.optimizer}.",
+    )
+    require(
+        not needs_points(problem),
+        "Argument `inputs_from` must be None for another loss than the squared one, labels that are classes, or a "
+        "Mixture, but is not.",
+    )
+    rows.check(problem)
+    return rows
+
+
+def check_enough_rows(rows: Rows, steps: int, batch: int) -> None:
+    """Refuse rows that are used once if there are fewer than samples."""
+    count = rows.count
+    require(
+        count is None or rows.resample or steps * batch <= count,
+        f"Argument `steps` must take at most {count} samples, since each of so many rows is used once, but takes "
+        f"{steps * batch}.",
     )
 
 
@@ -358,11 +402,12 @@ def simulate(
     passes: int | None = None,
     reshuffle: bool = True,
     optimizer: Optimizer | str | None = None,
+    inputs_from: Any = None,
     progress: bool | None = None,
     max_runtime: float | None = None,
     checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
-    r"""Run online SGD on fresh Gaussian samples, one run per seed, all from the problem's one start.
+    r"""Run online SGD on fresh Gaussian samples, or on rows, one run per seed, all from the problem's one start.
 
     .. math:: w_i \leftarrow w_i - \eta\, e\, \nabla_{w_i} f(x), \qquad e = f(x) - f^*(x) - \tau\xi,
        \quad x \sim N(0, I_d)
@@ -422,6 +467,11 @@ def simulate(
         `RMSprop` and `SignSGD` move each coordinate by itself and take one sample per step. For them the seed draws
         axes with coordinates of order 1/√d for teacher and start; a teacher with `directions` along coordinate axes is
         refused, since they learn it at another speed.
+    inputs_from : dynamics.Rows, path, array_like, DataFrame, str or callable, optional
+        Rows of a matrix, or a law, in place of Gaussian samples, by "torch": `dynamics.Rows`, or what that takes first.
+        The loss is then the mean over at most 4096 of these rows; learned masses and components are those that
+        Gaussian inputs give to the overlaps. Not with `training_samples`, mixtures, other losses than the squared one,
+        and `Adam`, `RMSprop` and `SignSGD`.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
@@ -487,7 +537,9 @@ def simulate(
     >>> bool((runs.loss.isel(time=-1) < 0.2 * runs.loss.isel(time=0)).all())
     True
     """
-    name = checked_engine(problem, engine, optimizer, reused=training_samples is not None)
+    name = checked_engine(
+        problem, engine, optimizer, reused=training_samples is not None, in_rows=inputs_from is not None
+    )
     check_switch("progress", progress, optional=True)
     options = checked_options(
         problem,
@@ -500,7 +552,11 @@ def simulate(
         reshuffle=reshuffle,
         optimizer=optimizer,
     )
+    rows = checked_rows(inputs_from, problem, options)
+    options = replace(options, rows=rows)
     steps = checked_steps(steps, passes, options)
+    if rows is not None:
+        check_enough_rows(rows, steps, options.batch_size)
     rates = resolved_schedule(problem, learning_rate, options.batch_size, options.optimizer)
     plan = make_plan(rates, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
@@ -524,8 +580,8 @@ def simulate(
     reused = options.training_samples is not None
     averages = keeps_average(options.optimizer)
     losses = [name for name, kept in (("average_loss", averages), ("train_loss", reused)) if kept]
-    records = Recorder(problem, plan, len(options.seeds), others=losses)
-    shared = {
+    records = Recorder(problem, plan, len(options.seeds), others=losses, by_rows=rows is not None)
+    shared: dict[str, Any] = {
         "engine": name,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
         "effective_learning_rate": plan.effective_rate,
@@ -535,10 +591,12 @@ def simulate(
         **({"reshuffle": options.reshuffle} if reused else {}),
         **({} if optimizer is None else {"optimizer": str(options.optimizer)}),
     }
+    if rows is not None:
+        shared["inputs_from"] = rows.stored or repr(rows)
     of_limit = {"learning_rate_limit": limit, "above_limit": too_large}
     labelled = partial(_labelled, problem, plan, options, stepper, records, shared, of_limit)
     # A problem with a callable differs after a file has been read, so such runs leave no checkpoint.
-    resumable = not has_callable(problem)
+    resumable = not has_callable(problem) and (rows is None or rows.stored is not None)
     return run_with_file(stepper, plan, records, file, labelled, budget=budget, progress=progress, resumable=resumable)
 
 
@@ -574,7 +632,7 @@ def _labelled(
             **({"teacher_component": [component.value for component in components]} if components else {}),
         },
         problem=problem,
-        title="Online SGD on Gaussian samples",
+        title="Online SGD on Gaussian samples" if options.rows is None else f"Online SGD on {options.rows.name}",
         coords={
             "time": times,
             "step": plan.recorded,

@@ -34,7 +34,7 @@ from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import Engine, EngineOptions
 from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.engines.torch.links import TorchLink
-from sgd_check.engines.torch.samples import Streams, aligned, kernels, make_streams, triton_version
+from sgd_check.engines.torch.samples import Streams, aligned, kernels, sample_streams, triton_version
 from sgd_check.engines.torch.weights import (
     DTYPES,
     THREADED_NUMBERS,
@@ -293,7 +293,7 @@ class OnlineEngine(TorchRuns):
         weights = self._weights
         self._lanes, _, columns = weights.shape
         self._cuda = self._device.type == "cuda"
-        self._streams: Streams = make_streams(options.seeds, self._dtype, self._device)
+        self._streams: Streams = sample_streams(problem, options, self._dtype, self._device)
         self._steps = block_steps(width, d, self._batch)
         self._samples = weights.new_empty(self._lanes, drawn * self._batch, columns)
         self._targets = weights.new_zeros(self._lanes, drawn * self._batch)
@@ -375,6 +375,13 @@ class OnlineEngine(TorchRuns):
         """Return v and b of a network."""
         layers = self._recursion.layers.permute(2, 0, 1)
         return np.asarray(layers.to("cpu", torch.float64, copy=True).numpy())
+
+    def _with_layers(self) -> torch.Tensor:
+        """Return the weights of the moment, of a network with the columns of v and b."""
+        layers = self._recursion.layers
+        if not layers.numel():
+            return self.current()
+        return torch.cat([self.current(), layers.permute(2, 1, 0)], dim=2)
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn weights and layers of the runs that `stopped` (seeds,) marks to NaN."""
@@ -532,7 +539,7 @@ class FusedEngine(TorchRuns):
     def __init__(self, problem: Problem, options: EngineOptions, link: KernelLink) -> None:
         """Put weights, seeds and the teacher's coefficients of all runs on the CUDA device; no step is taken."""
         super().__init__(problem, options, FUSED_STEPS, aligned(problem.dimension))
-        self._problem, self._kernel_link, self._taken = problem, link, 0
+        self._kernel_link, self._taken = link, 0
         coefficients = torch.tensor(problem.teacher.coefficients, device=self._device)
         self._coefficients = coefficients.to(self._weights)
         self._seeds = torch.tensor(options.seeds, dtype=torch.int64, device=self._device)
@@ -580,5 +587,6 @@ def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     if covariant or is_frame(problem) or is_spherical(problem) or not in_blocks:
         return WeightEngine(problem, options)
     on_cuda = checked_device(options.device).type == "cuda" and not is_network(problem)
+    on_cuda = on_cuda and options.rows is None
     link = fusible(problem, options.batch_size, DTYPES[options.dtype]) if on_cuda else None
     return OnlineEngine(problem, options) if link is None else FusedEngine(problem, options, link)

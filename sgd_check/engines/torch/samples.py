@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module, metadata
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 
 from dynamics.problem import Problem, is_network, needs_points
 from dynamics.problem.losses import OF_SOFTMAX
+from dynamics.problem.rows import Rows
 from hermite import HermiteExpansion
+from hermite.arrays import Array
 from hermite.text.messages import require
+from sgd_check.engines.registry import EngineOptions
 from sgd_check.engines.seeded_runs import LENGTHS, ORDER, SAMPLES, generators, set_words, words_of
 from sgd_check.engines.torch.links import TorchLink, make_link
 from sgd_check.engines.torch.losses import ClassLabels
@@ -111,7 +114,89 @@ class CounterStreams:
         self._drawn = int(state[0])
 
 
-Streams = GeneratorStreams | CounterStreams
+#: Most rows over which the loss of runs is measured.
+MEASURED_ROWS = 4096
+
+
+class RowStreams:
+    """Samples that are rows of a matrix, drawn again and again or used once, or draws of a law, for each seed."""
+
+    def __init__(self, rows: Rows, problem: Problem, seeds: Sequence[int], dtype: torch.dtype) -> None:
+        """Prepare the map from rows to coordinates of a problem, and a generator for each seed.
+
+        A matrix that fits memory is mapped as a whole, a larger one as its rows are drawn.
+        """
+        self._rows, self._map, self._dimension = rows, rows.coordinates(problem), problem.dimension
+        self._generators = [generators(seed, [SAMPLES])[0] for seed in seeds]
+        self._orders = [generators(seed, [ORDER])[0] for seed in seeds]
+        self._used = np.zeros(len(seeds), dtype=np.int64)
+        #: Order in which each seed takes the rows, of rows that are used once.
+        self._order = list[NDArray[np.int64]]()
+        self._table: torch.Tensor | None = None
+        if rows.is_law:
+            return
+        count = cast("int", rows.count)
+        if not rows.resample:
+            self._order = [order.permutation(count) for order in self._orders]
+        if rows.fits_memory:
+            parts = [torch.from_numpy(self._map(block)).to(dtype) for block in rows.blocks()]
+            self._table = torch.cat(parts)
+
+    def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
+        """Write the next samples of some seeds into the first d columns of (lanes, rows, columns), and label noise."""
+        for row, lane in enumerate(lanes):
+            generator = self._generators[lane]
+            samples[row, :, : self._dimension] = self._drawn(lane, samples.shape[1]).to(samples)
+            if noise is not None:
+                noise[row] = torch.from_numpy(generator.standard_normal(noise.shape[1])).to(noise)
+
+    def _drawn(self, lane: int, count: int) -> torch.Tensor:
+        """Return the coordinates of the next `count` samples of a seed, (count, d)."""
+        rows, generator = self._rows, self._generators[lane]
+        if rows.is_law:
+            return torch.from_numpy(self._map(rows.draw(generator, count, self._dimension)))
+        total = cast("int", rows.count)
+        if rows.resample:
+            chosen = generator.integers(0, total, count)
+        else:  # samples that are drawn ahead of the last step may exceed the rows, and are not used
+            chosen = self._order[lane][(self._used[lane] + np.arange(count)) % total]
+            self._used[lane] += count
+        if self._table is not None:
+            return self._table[torch.from_numpy(chosen)]
+        return torch.from_numpy(self._map(rows.take(chosen)))
+
+    def state(self, lanes: range | None = None) -> NDArray[np.generic]:
+        """Return the state of the generators and the number of rows used, as integers."""
+        chosen = range(len(self._generators)) if lanes is None else lanes
+        return np.stack([np.append(words_of(self._generators[lane]), np.uint64(self._used[lane])) for lane in chosen])
+
+    def restore(self, state: NDArray[np.generic], lanes: range | None = None) -> None:
+        """Continue from the positions that `state` returned for the same seeds."""
+        chosen = range(len(self._generators)) if lanes is None else lanes
+        for lane, words in zip(chosen, state, strict=True):
+            set_words(self._generators[lane], words[:-1])
+            self._used[lane] = int(words[-1])
+
+
+def measured_rows(rows: Rows, problem: Problem) -> Array:
+    """Return coordinates of at most `MEASURED_ROWS` rows, or of so many draws of a law, always the same, (rows, d)."""
+    to_axes, generator = rows.coordinates(problem), np.random.default_rng([rows.seed, 3])
+    if rows.count is None:
+        return to_axes(rows.draw(generator, MEASURED_ROWS, problem.dimension))
+    chosen = np.arange(rows.count)
+    if rows.count > MEASURED_ROWS:
+        chosen = np.sort(generator.choice(rows.count, MEASURED_ROWS, replace=False))
+    return to_axes(rows.take(chosen))
+
+
+Streams = GeneratorStreams | CounterStreams | RowStreams
+
+
+def sample_streams(problem: Problem, options: EngineOptions, dtype: torch.dtype, device: torch.device) -> Streams:
+    """Return the streams of samples of runs: rows where options name them, else normal numbers."""
+    if options.rows is not None:
+        return RowStreams(options.rows, problem, options.seeds, dtype)
+    return make_streams(options.seeds, dtype, device)
 
 
 def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device, key: int = SAMPLES) -> Streams:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dynamics.problem import Problem, is_frame, is_network, is_spherical
 from dynamics.problem.optimizers import SGD, ZerothOrder, keeps_average
+from dynamics.problem.rows import Rows
 from hermite.arrays import Array
 from hermite.text.messages import require
 from sgd_check.engines.registry import Engine, EngineOptions, Measurement
@@ -34,6 +35,8 @@ from sgd_check.engines.torch.samples import (
     Source,
     TorchTeacher,
     make_streams,
+    measured_rows,
+    sample_streams,
     steps_ahead,
     turn_to_triangle,
 )
@@ -123,6 +126,9 @@ class TorchRuns(Engine):
         places = np.arange(reduced.shape[2]) if axes is None else axes.places
         self._weights[:, :, torch.tensor(places, device=self._device)] = torch.from_numpy(reduced).to(self._weights)
         self._threads = RunThreads(1)
+        self._problem, self._options = problem, options
+        #: Rows over which the loss is measured, and their labels.
+        self._measured: tuple[torch.Tensor, torch.Tensor] | None = None
         on_cuda = self._device.type == "cuda"
         self.attributes = {
             "device": f"cuda ({torch.cuda.get_device_name(self._device)})" if on_cuda else "cpu",
@@ -145,6 +151,23 @@ class TorchRuns(Engine):
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps of all runs in float64; with `student` also those among the neurons."""
         return measured(self.current(), self._teacher, student=student)
+
+    def _with_layers(self) -> torch.Tensor:
+        """Return the weights of the moment with the columns of further layers, (seeds, m, columns)."""
+        return self.current()
+
+    @torch.inference_mode()
+    def row_loss(self) -> Array:
+        """Return the mean of (f − f*)² over at most 4096 rows that are not Gaussian, of every run, (seeds,)."""
+        weights = self._with_layers()
+        if self._measured is None:
+            chosen = measured_rows(cast("Rows", self._options.rows), self._problem)
+            rows = torch.from_numpy(chosen).to(weights)
+            self._measured = rows, self._teacher.label(rows, None)
+        x, y = self._measured
+        neurons = make_neurons(self._problem, self._link, weights)
+        losses = [torch.mean((neurons.predict(w[None], x[None])[0] - y) ** 2) for w in weights]
+        return np.asarray(torch.stack(losses).to("cpu", torch.float64).numpy())
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN; every operation keeps the seeds apart, so the others do not notice."""
@@ -253,7 +276,7 @@ class WeightEngine(TorchRuns):
             start = problem.network_start()
             layers = np.vstack([start.second_layer, start.bias])
             self._weights[:, :, d:] = torch.from_numpy(layers.T).to(self._weights)
-        streams, on_cpu = make_streams(seeds, self._dtype, self._device), self._device.type == "cpu"
+        streams, on_cpu = sample_streams(problem, options, self._dtype, self._device), self._device.type == "cpu"
         direction_streams = make_streams(seeds, self._dtype, self._device, DIRECTIONS) if count else None
         self._layered = layered
         self._spherical = is_spherical(problem)
@@ -286,6 +309,10 @@ class WeightEngine(TorchRuns):
     def current(self) -> torch.Tensor:
         """Return the weights of the moment."""
         return torch.cat([runs.weights for runs in self._groups])[..., : self._dimension]
+
+    def _with_layers(self) -> torch.Tensor:
+        """Return the weights of the moment, of a network with the columns of v and b."""
+        return torch.cat([runs.weights for runs in self._groups])
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons of the spherical student."""
