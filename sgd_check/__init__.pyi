@@ -23,4 +23,5 @@ from .studies.step_sizes import sgd_transfer as sgd_transfer
 from .studies.step_sizes import step_size_phases as step_size_phases
 from .verdicts.check import check as check
 from .verdicts.check import compare as compare
+from .verdicts.inputs import check_inputs as check_inputs
 from .version import __version__ as __version__

@@ -65,6 +65,14 @@ unit_direction | unit teacher_axis | direction of the teacher's unit | \theta_p
 unit_bias | unit | bias of the teacher's unit | \beta_p
 matched_neuron | direction | neuron matched greedily to the direction (-1: none) | i(p)
 leading_order_time | direction | escape time at leading order | T_p
+corrected_emergence_time | direction | emergence time of the pair with fourth cumulants of the rows | T_p^{\kappa}
+corrected_error | direction | standard error of the time with fourth cumulants |
+path_emergence_time | direction | emergence time of the pair as the mean over rows says | T_p^{\mathrm{path}}
+path_error | direction | standard error of the time by the mean over rows |
+resampling_ratio | direction | how far SGD on resampled rows leaves the plane of direction and start | \rho_p
+effective_information_exponent | direction | least degree that the labels of these rows have, 0 for none | k_p
+run_ratio | direction | mean emergence time of runs on rows over that of Gaussian runs | r_p
+run_ratio_error | direction | standard error of the ratio of mean emergence times |
 predicted_emergence_time | direction | exact transit time of the matched pair to squared overlap 1/2 |
     T_p^{\mathrm{pair}}
 predicted_learned_time | direction | time at which the matched pair alone carries half the weight |

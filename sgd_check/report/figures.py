@@ -14,6 +14,7 @@ from dynamics.report import PREDICTED, REFERENCE, axes_or_new, figure_style, fin
 from dynamics.report.figures import Arguments
 from dynamics.runs.variables import axis_label
 from hermite.text.messages import refuse
+from sgd_check.verdicts.inputs import THEORY as INPUTS
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.path_tests import critical_score
 from sgd_check.verdicts.recovery import THEORY as LAW
@@ -620,11 +621,55 @@ def _draw_estimates(tree: xr.DataTree, panels: Any) -> None:
     plot_estimates(simulation, comparison, panels[0])
 
 
+def _draw_inputs(tree: xr.DataTree, panels: Any) -> None:
+    """Draw survival of both kinds of runs over time, and ratios of times by theory, measures of rows, and runs."""
+    comparison = tree["comparison"].to_dataset()
+    attrs, (left, right) = comparison.attrs, panels
+    styles = (("gaussian", "Gaussian inputs", PREDICTED), ("rows", str(attrs["rows"]), SIMULATED))
+    for name, label, colour in styles:
+        if f"/simulation/{name}" not in tree.groups:
+            continue
+        runs = tree[f"simulation/{name}"].to_dataset()
+        time = runs["time"].values
+        squares = np.max(of_sound_runs(runs, "teacher_overlap") ** 2, axis=2)  # over neurons
+        for p in range(squares.shape[2]):
+            shown = time > 0.0
+            band = np.nanquantile(squares[:, shown, p], (0.5, 0.25, 0.75), axis=0)
+            report.draw_band(left, time[shown], tuple(band), colour, lw=1.6, label=label if p == 0 else "_")
+    left.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    left.set_xscale("log")
+    finish_panel(left, "summed_time", "squared overlap, median and quartiles")
+    direction, gauss = comparison["direction"].values, comparison["predicted_emergence_time"].values
+    kinds = (
+        (
+            "fourth cumulants",
+            comparison["corrected_emergence_time"] / gauss,
+            comparison["corrected_error"] / gauss,
+            "s",
+        ),
+        ("path meter", comparison["path_emergence_time"] / gauss, comparison["path_error"] / gauss, "^"),
+        ("runs on rows / Gaussian runs", comparison["run_ratio"], comparison["run_ratio_error"], "o"),
+    )
+    colours = (REFERENCE, PREDICTED, SIMULATED)
+    right.axhline(1.0, color=REFERENCE, lw=0.8, label="Gaussian theory")
+    for at, ((label, value, error, mark), colour) in enumerate(zip(kinds, colours, strict=True)):
+        known = np.isfinite(value.values)
+        right.errorbar(
+            direction[known] + 0.12 * (at - 1), value.values[known], yerr=2.0 * error.values[known], fmt=mark,
+            color=colour, capsize=3, label=label,
+        )  # fmt: skip
+    right.set_xticks(direction[:16])
+    right.set_xlim(direction[0] - 0.5, direction[-1] + 0.5)
+    finish_panel(right, "direction", "time over that of Gaussian inputs")
+    left.set_title(f"{attrs['verdict']}: {attrs['usable_runs']} runs of each kind")
+
+
 #: Theory -> function that draws a comparison on panels, inches and shape of these.
 _PANELS: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, int]]] = {
     MEAN_FIELD: (_draw_widths, (11.0, 8.2), (2, 2)),
     LAW: (_draw_estimates, report.ONE_PANEL, (1, 1)),
     REUSED: (_draw_reused, (13.0, 4.2), (1, 3)),
+    INPUTS: (_draw_inputs, (11.0, 4.2), (1, 2)),
 }
 
 

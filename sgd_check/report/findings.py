@@ -22,6 +22,7 @@ from sgd_check.report import figures
 from sgd_check.report.figures import by_curves, late_quartiles
 from sgd_check.report.studies import STUDIES, plot_study
 from sgd_check.verdicts.evidence import Decision, rows_of
+from sgd_check.verdicts.inputs import THEORY as INPUTS
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
 from sgd_check.verdicts.reused_data import THEORY as REUSED
@@ -80,6 +81,7 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
     word, reasons, rate = Decision(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
     makers = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts, REUSED: _reused_parts}
+    makers |= {INPUTS: _input_parts}
     make_parts = makers.get(theory, _time_parts)
     tables, drawings, numbers = make_parts(tree)
     verdict = f"{_VERDICTS[word].format('runs' if of_tokens else 'SGD')} {reasons}"
@@ -97,6 +99,7 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
         tables.append(_evidence_table(evidence))
         values["evidence"] = [jsonable(asdict(row)) for row in evidence]
     said = [f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs{end}"]
+    said += str(attrs.get("before_runs", "")).splitlines()
     return Findings(
         tone=_TONES[word],
         verdict=verdict,
@@ -346,6 +349,37 @@ def _reused_parts(tree: xr.DataTree) -> Parts:
     values = {"p_value": float(tree["comparison/p_value"]), "curves": rows}
     values |= {name: attrs[name] for name in ("training_samples", "batch_size", "steps", "learning_rate")}
     caption = "Losses, overlaps and squared norms: lines theory, points means over runs with two standard errors."
+    return [table], [Drawing(partial(figures.plot_comparison, tree), caption, caption)], values
+
+
+def _input_parts(tree: xr.DataTree) -> Parts:
+    """Return tables, figures and values of runs on rows against runs on Gaussian inputs."""
+    comparison = tree["comparison"].to_dataset()
+    gauss = comparison["predicted_emergence_time"].values
+    columns: dict[str, Array] = {"direction": comparison["direction"].values, "Gaussian t": gauss}
+    pairs = (("corrected", "cumulants"), ("path", "meter"))
+    with np.errstate(invalid="ignore"):
+        for name, title in pairs:
+            columns[title] = comparison[f"{name}_emergence_time"].values / gauss
+            columns[f"± s.e. of {title}"] = comparison[f"{name}_error"].values / gauss
+    columns |= {"SGD": comparison["run_ratio"].values, "± s.e. of SGD": comparison["run_ratio_error"].values}
+    columns["rho"] = comparison["resampling_ratio"].values
+    titles = ("cumulants", "meter", "SGD")
+    table = Table(
+        caption="Times of emergence over those for Gaussian inputs",
+        rows=records(columns),
+        note="cumulants: by fourth cumulants of rows; meter: by their mean along the path; SGD: mean time of runs on "
+        "rows over that of Gaussian runs at the same learning rate; rho: up to 0.02 resampled rows suffice.",
+        errors={title: f"± s.e. of {title}" for title in titles},
+        short={title: "± s.e." if title.startswith("±") else title for title in columns},
+        digits=3,
+    )
+    times = ("predicted_emergence_time", "corrected_emergence_time", "corrected_error", "path_emergence_time")
+    ratios = ("path_error", "run_ratio", "run_ratio_error", "resampling_ratio", "effective_information_exponent")
+    values = {"rows": comparison.attrs["rows"], "row_count": int(comparison.attrs["row_count"])}
+    values |= {name: jsonable(comparison[name].values.tolist()) for name in (*times, *ratios)}
+    values["before_runs"] = str(comparison.attrs["before_runs"]).splitlines()
+    caption = "Times on these rows over those on Gaussian inputs: theory, measures of the rows, and runs."
     return [table], [Drawing(partial(figures.plot_comparison, tree), caption, caption)], values
 
 
