@@ -87,6 +87,8 @@ from .solve.spherical import solve_spherical as solve_spherical
 from .solve.system import System as System
 from .solve.system import solve_system as solve_system
 from .sweeps.sweep import sweep as sweep
+from .theory.first_passage import FirstPassage as FirstPassage
+from .theory.first_passage import first_passage as first_passage
 from .theory.learning_rates import learning_rate_limit as learning_rate_limit
 from .theory.one_step import OneStepMoments as OneStepMoments
 from .theory.one_step import moments_of_overlaps as moments_of_overlaps
