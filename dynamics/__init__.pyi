@@ -71,6 +71,7 @@ from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
 from .solve.dispatch import resume as resume
 from .solve.dispatch import solve_problem as solve_problem
+from .solve.kernel import predict_kernel as predict_kernel
 from .solve.learning_steps import LearningSteps as LearningSteps
 from .solve.learning_steps import learning_steps as learning_steps
 from .solve.mean_field import solve_mean_field as solve_mean_field
@@ -98,5 +99,7 @@ from .theory.recovery import predict_hierarchy as predict_hierarchy
 from .theory.schedules import best_schedule as best_schedule
 from .theory.shares import LearningShares as LearningShares
 from .theory.shares import learning_shares as learning_shares
+from .theory.tangent import TangentFloor as TangentFloor
+from .theory.tangent import tangent_floor as tangent_floor
 from .theory.universality import Universality as Universality
 from .theory.universality import universality as universality

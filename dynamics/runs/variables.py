@@ -417,6 +417,9 @@ claim_is_slope | claim | whether the number is a slope of the curve's logarithm 
 claim_x | claim point | what the number is an exponent in | x
 claim_y | claim point | what the number is read off | y
 algorithm | algorithm | method of learning |
+kernel_eigenvalue | degree | largest eigenvalue of the kernel in the degree | \lambda_l
+degree_samples | degree | samples after which half of the degree is left | n_l
+samples_to_level | loss_level | samples after which the error is this fraction of its start | n(\ell)
 sample_law | algorithm | law of the number of samples |
 law_source | algorithm | where the law is from |
 dimension_power | algorithm | power of the dimension in the law | x

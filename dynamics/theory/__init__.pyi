@@ -3,6 +3,7 @@ from .components import blind_components as blind_components
 from .components import predicted_component_times as predicted_component_times
 from .correlation import largest_rate as largest_rate
 from .correlation import mean_time as mean_time
+from .kernels import kernel_weights as kernel_weights
 from .learning_rates import learning_rate_limit as learning_rate_limit
 from .learning_rates import target_losses as target_losses
 from .learning_rates import tuned_rates as tuned_rates
