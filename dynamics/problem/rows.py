@@ -33,6 +33,10 @@ LAWS: dict[str, tuple[Callable[[np.random.Generator, tuple[int, int]], Array], f
     "laplace": (lambda rng, shape: rng.laplace(0.0, float(np.sqrt(0.5)), shape), 3.0),
     "exponential": (lambda rng, shape: rng.exponential(1.0, shape) - 1.0, 6.0),
 }
+#: Names of matrices that need no file: images of digits (extra "data"), random relu features of them, and tanh features
+#: of 32 Gaussian latents.
+DIGITS, RELU_DIGITS, TANH = "digits", "digits-relu", "tanh"
+RELU_FEATURES, TANH_ROWS, TANH_FEATURES, LATENTS = 256, 40_000, 64, 32
 RANDOM, ON_ROWS, ON_AXES = "random", "rows", "axes"
 PLACEMENTS = (RANDOM, ON_ROWS, ON_AXES)
 #: Numbers of a block that is read at a time, 32 MB in double precision.
@@ -64,6 +68,38 @@ class RowMap(NamedTuple):
         return np.asarray((rows - self.mean) @ self.matrix[:, :axes])
 
 
+def _digits() -> Array:
+    """Return the images of digits of scikit-learn, (1797, 64)."""
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("sklearn"):
+            raise
+        refuse(
+            'Argument `source` = "digits" needs an extra package: pip install "feature-emergence[data]".',
+            error=ImportError,
+        )
+    return np.asarray(load_digits().data, dtype=np.float64)
+
+
+def _relu_digits() -> Array:
+    """Return random relu features of digits, (1797, 256)."""
+    images = _digits()
+    images = (images - images.mean(axis=0)) / images.std()
+    weights = np.random.default_rng(0).standard_normal((images.shape[1], RELU_FEATURES)) / np.sqrt(images.shape[1])
+    return np.asarray(np.maximum(images @ weights, 0.0), dtype=np.float64)
+
+
+def _tanh_features() -> Array:
+    """Return tanh features of Gaussian latents, (40000, 64)."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((LATENTS, TANH_FEATURES)) / np.sqrt(LATENTS)
+    return np.asarray(np.tanh(1.5 * rng.standard_normal((TANH_ROWS, LATENTS)) @ weights))
+
+
+EXAMPLES: dict[str, Callable[[], Array]] = {DIGITS: _digits, RELU_DIGITS: _relu_digits, TANH: _tanh_features}
+
+
 @class_with_hints
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
@@ -76,9 +112,10 @@ class Rows:
     ----------
     source : path, array_like, DataFrame, str or callable
         A file .npy (read block by block, so it may exceed the memory), .npz (of one array) or .csv, or a matrix, with
-        one sample per row; a law of independent coordinates of mean 0 and variance 1, "rademacher", "uniform",
-        "gaussian", "laplace" or "exponential" (centred); or a function of a numpy generator and a count that returns
-        so many rows, of mean 0 and covariance I.
+        one sample per row; "digits", the 1797 images of scikit-learn (extra "data"), "digits-relu", 256 random relu
+        features of them, or "tanh", 64 tanh features of 32 Gaussian latents; a law of independent coordinates of mean 0
+        and variance 1, "rademacher", "uniform", "gaussian", "laplace" or "exponential" (centred); or a function of a
+        numpy generator and a count that returns so many rows, of mean 0 and covariance I.
     resample : bool, default True
         Whether a run draws rows with replacement. With False it takes each row once, in random order. Laws and
         functions always give new rows.
@@ -188,8 +225,9 @@ class Rows:
     @property
     def stored(self) -> JsonObject | None:
         """What a file of runs holds, from which `of` makes the same rows; None for arrays and functions."""
-        is_path = isinstance(self.source, (str, os.PathLike)) and self.law is None
-        if self._place is None or not (is_path or self.law):
+        named = isinstance(self.source, str) and self.source in EXAMPLES
+        is_path = isinstance(self.source, (str, os.PathLike)) and self.law is None and not named
+        if self._place is None or not (is_path or named or self.law):
             return None
         stored: JsonObject = {
             "source": str(Path(self.source).resolve()) if is_path else self.source,
@@ -242,12 +280,15 @@ class Rows:
                 return np.asarray(source.to_numpy() if hasattr(source, "to_numpy") else source)
             except (TypeError, ValueError) as error:
                 refuse(f"Argument `source` must be a matrix of numbers, but is {shown(source)}.", cause=error)
+        if isinstance(source, str) and source in EXAMPLES:
+            return EXAMPLES[source]()
         if Path(source).suffix == ".npz":
             return self._opened(self._only_array)
         if Path(source).suffix in (".csv", ".txt"):
             return self._opened(self._table)
         return refuse(
-            f"Argument `source` must be a file .npy, .npz or .csv, or a law {', '.join(LAWS)}, but is {str(source)!r}."
+            f"Argument `source` must be a file .npy, .npz or .csv, or one of {', '.join((*LAWS, *EXAMPLES))}, but is "
+            f"{str(source)!r}."
         )
 
     def _opened(self, read: Callable[[], Any]) -> Any:

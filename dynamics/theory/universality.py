@@ -109,10 +109,9 @@ class Universality:
     @property
     def worst_direction(self) -> int:
         """Index of the direction whose time differs most from that of Gaussian inputs."""
-        known = self.path_emergence_time if np.isfinite(self.path_emergence_time).any() else self.emergence_time
         with np.errstate(divide="ignore", invalid="ignore"):
-            distance = np.abs(np.log(known / self.emergence_time))
-        return int(np.argmax(np.where(np.isfinite(distance), distance, -1.0)))
+            distance = np.abs(np.log(self.path_emergence_time / self.emergence_time))
+        return int(np.argmax(np.where(np.isnan(distance), -1.0, distance)))
 
     def lines(self) -> list[str]:
         """Return four sentences: effective coefficients, time by fourth cumulants, by the path meter, and ρ."""
@@ -252,7 +251,9 @@ class _Meter:
         self._theta, self._rest = np.zeros((P, self._axes)), np.zeros((P, self._axes))
         self._theta[:, :span] = self._directions
         self._C0, neuron = prediction.learning_overlap, prediction.learning_neuron
-        self._pairs = np.flatnonzero((neuron >= 0) & np.isfinite(self._gauss) & (problem.inputs is None))
+        self._pairs = np.flatnonzero(
+            (neuron >= 0) & np.isfinite(self._gauss) & (problem.inputs is None) & (self._gauss > 0.0)
+        )
         for p in self._pairs.tolist():
             unit = weights[neuron[p]] / np.linalg.norm(weights[neuron[p]])
             rest = unit - self._C0[p] * self._theta[p]
